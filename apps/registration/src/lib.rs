@@ -1,0 +1,1 @@
+//! University registration: sections, a section collection, the trace of a registration day.

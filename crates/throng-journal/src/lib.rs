@@ -1,0 +1,1 @@
+//! The journal and store a Throng engine rests on: traits, commit format, in-memory backends, conformance suites.

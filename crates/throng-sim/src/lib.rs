@@ -1,0 +1,1 @@
+//! The test kit: seeded, virtual time, faulty journal, crash points.

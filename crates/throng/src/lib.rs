@@ -1,0 +1,1 @@
+//! The engine: turns, open commit, router, admission, passivation, timers, outbox.
