@@ -1,1 +1,41 @@
-//! The journal and store a Throng engine rests on: traits, commit format, in-memory backends, conformance suites.
+//! What a Throng engine rests on: the [`Journal`] (the truth) and the [`Store`] (what can be rebuilt from it).
+//!
+//! A journal holds, for every **writer** (one life of one node), one ordered, gapless stream of **commits**. A
+//! [`Commit`] is a micro-batch: all that one turn of the engine decided, in one buffer, written with one write and made
+//! durable with one sync. Its format is drawn byte by byte in [`commit`].
+//!
+//! ```
+//! use throng_journal::{Address, CommitBuilder, RecordKind, Stamp, WriterId, CommitNo, ShardId};
+//!
+//! let mut open = CommitBuilder::default();
+//! open.push(RecordKind::Event, ShardId(3), &Address::new("section", "C S 142-1"), 1, "Opened", 1, br#"{"capacity":30}"#);
+//! let commit = open.finish(Stamp { writer: WriterId(1), number: CommitNo(1), synced: CommitNo(0), at_micros: 0 });
+//! let record = commit.records().next().unwrap().unwrap();
+//! assert_eq!((record.id, record.seq, record.name), ("C S 142-1", 1, "Opened"));
+//! ```
+//!
+//! A backend proves itself with the suites in [`conformance`] (feature `conformance`).
+//!
+//! # Who does what
+//!
+//! The engine numbers commits, appends them in order, and never has more than [`Journal::depth`] in flight. The journal
+//! makes them durable, in order. At a checkpoint the engine hands the store what only it knows (states, system rows);
+//! the store indexes the events by itself, reading the journal's commits up to the checkpoint's position.
+
+pub mod commit;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod ids;
+mod journal;
+mod memory;
+mod place;
+mod store;
+
+pub use commit::{Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Stamp};
+pub use error::{AppendError, Error};
+pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
+pub use journal::{Append, Appended, Durability, Journal, Later, Maybe, Opened, Taken};
+pub use memory::{MemoryJournal, MemoryStore};
+pub use place::Place;
+pub use store::{Checkpoint, EntityHead, Loaded, Store, StoredEvent, StoredState};

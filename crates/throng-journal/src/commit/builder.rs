@@ -1,0 +1,198 @@
+//! Building a commit in one pass.
+
+use super::{CRC_AT, Commit, ENTRY_BYTES, HEADER_BYTES, MAGIC, RecordKind};
+use crate::{Address, CommitNo, Position, ShardId, WriterId};
+
+/// What the engine writes into a commit's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Whose stream.
+    pub writer: WriterId,
+    /// The commit's number in it.
+    pub number: CommitNo,
+    /// The newest commit of this writer known to be synced: damage at or below it is damage, not an unfinished end.
+    pub synced: CommitNo,
+    /// When, in microseconds since 1970-01-01 UTC.
+    pub at_micros: i64,
+}
+
+impl Stamp {
+    /// Writer and number together.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position {
+            writer: self.writer,
+            commit: self.number,
+        }
+    }
+}
+
+/// How far a builder had got; see [`CommitBuilder::mark`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    bodies: usize,
+    directory: usize,
+    records: u32,
+}
+
+/// The open commit: records are pushed, then it is finished into a [`Commit`]. Buffers are kept for the next one.
+#[derive(Debug, Default)]
+pub struct CommitBuilder {
+    /// Header space, then bodies. Empty until the first push.
+    bytes: Vec<u8>,
+    directory: Vec<u8>,
+    records: u32,
+}
+
+impl CommitBuilder {
+    /// A builder that reuses a finished commit's buffer.
+    #[must_use]
+    pub fn with_buffer(mut buffer: Vec<u8>) -> Self {
+        buffer.clear();
+        Self {
+            bytes: buffer,
+            directory: Vec::new(),
+            records: 0,
+        }
+    }
+
+    /// Gives a finished commit's buffer back, if the builder has none yet.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.bytes.capacity() == 0 {
+            buffer.clear();
+            self.bytes = buffer;
+        }
+    }
+
+    /// Nothing was pushed since the last finish.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Records pushed since the last finish.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.records as usize
+    }
+
+    /// Bytes the commit would have if it were finished now.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len().max(HEADER_BYTES) + self.directory.len()
+    }
+
+    /// Adds a record. Limits (kind 64, id 256, name 255 bytes, commit 4 GiB) are the caller's to keep.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one argument a field of the directory entry; the hot path"
+    )]
+    pub fn push(
+        &mut self,
+        kind: RecordKind,
+        shard: ShardId,
+        address: &Address,
+        seq: u64,
+        name: &str,
+        version: u16,
+        body: &[u8],
+    ) {
+        self.push_parts(kind, shard, (&address.kind, &address.id), seq, (name, version), body);
+    }
+
+    /// As [`push`](Self::push), from borrowed parts: address as (kind, id), shape as (name, version).
+    pub fn push_parts(
+        &mut self,
+        kind: RecordKind,
+        shard: ShardId,
+        (entity, id): (&str, &str),
+        seq: u64,
+        (name, version): (&str, u16),
+        body: &[u8],
+    ) {
+        debug_assert!(entity.len() <= Address::KIND_BYTES_MAX && id.len() <= Address::ID_BYTES_MAX);
+        debug_assert!(name.len() <= usize::from(u8::MAX));
+        if self.bytes.is_empty() {
+            self.bytes.resize(HEADER_BYTES, 0);
+        }
+        self.bytes.extend_from_slice(body);
+        let mut entry = [0u8; ENTRY_BYTES];
+        entry[0] = kind as u8;
+        entry[1] = entity.len() as u8;
+        entry[2..4].copy_from_slice(&(id.len() as u16).to_le_bytes());
+        entry[4..6].copy_from_slice(&shard.0.to_le_bytes());
+        entry[6..8].copy_from_slice(&version.to_le_bytes());
+        entry[8] = name.len() as u8;
+        entry[12..16].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        entry[16..24].copy_from_slice(&seq.to_le_bytes());
+        self.directory
+            .reserve(ENTRY_BYTES + entity.len() + id.len() + name.len());
+        self.directory.extend_from_slice(&entry);
+        self.directory.extend_from_slice(entity.as_bytes());
+        self.directory.extend_from_slice(id.as_bytes());
+        self.directory.extend_from_slice(name.as_bytes());
+        self.records += 1;
+    }
+
+    /// Takes over all records of another builder, in order, and empties it.
+    pub fn append(&mut self, other: &mut Self) {
+        if other.records == 0 {
+            return;
+        }
+        if self.bytes.is_empty() {
+            self.bytes.resize(HEADER_BYTES, 0);
+        }
+        self.bytes.extend_from_slice(&other.bytes[HEADER_BYTES..]);
+        self.directory.extend_from_slice(&other.directory);
+        self.records += other.records;
+        other.clear();
+    }
+
+    /// Drops everything pushed since the last finish.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.directory.clear();
+        self.records = 0;
+    }
+
+    /// Where the builder stands, to come back to with [`truncate`](Self::truncate).
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            bodies: self.bytes.len(),
+            directory: self.directory.len(),
+            records: self.records,
+        }
+    }
+
+    /// Drops everything pushed since the mark.
+    pub fn truncate(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bodies);
+        self.directory.truncate(mark.directory);
+        self.records = mark.records;
+    }
+
+    /// The commit, unsealed (its CRC is the backend's to set, with [`Commit::seal`]). The builder is empty afterwards.
+    pub fn finish(&mut self, stamp: Stamp) -> Commit {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        if bytes.is_empty() {
+            bytes.resize(HEADER_BYTES, 0);
+        }
+        let directory_at = bytes.len() as u32;
+        bytes.extend_from_slice(&self.directory);
+        self.directory.clear();
+        let length = bytes.len() as u32;
+        let header = &mut bytes[..HEADER_BYTES];
+        header[0..4].copy_from_slice(&MAGIC);
+        header[4..8].copy_from_slice(&length.to_le_bytes());
+        header[8..16].copy_from_slice(&stamp.writer.0.to_le_bytes());
+        header[16..24].copy_from_slice(&stamp.number.0.to_le_bytes());
+        header[24..32].copy_from_slice(&stamp.synced.0.to_le_bytes());
+        header[32..40].copy_from_slice(&stamp.at_micros.to_le_bytes());
+        header[40..44].copy_from_slice(&directory_at.to_le_bytes());
+        header[44..48].copy_from_slice(&self.records.to_le_bytes());
+        header[48..CRC_AT].fill(0);
+        self.records = 0;
+        Commit::of_finished(bytes)
+    }
+}

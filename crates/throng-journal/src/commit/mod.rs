@@ -1,0 +1,91 @@
+//! The commit: a micro-batch of records in one buffer, the same bytes in every backend.
+//!
+//! All numbers are little-endian.
+//!
+//! ```text
+//! offset  size  header (56 bytes)
+//!      0     4  magic "THC1"
+//!      4     4  length of the whole commit in bytes
+//!      8     8  writer
+//!     16     8  number of the commit in its writer's stream, from 1
+//!     24     8  number of the newest commit known to be synced when this one was written
+//!     32     8  when, microseconds since 1970-01-01 UTC
+//!     40     4  offset of the directory
+//!     44     4  number of records
+//!     48     4  reserved, 0
+//!     52     4  CRC32C over the seed, then bytes 0..52, then bytes 56..length
+//!
+//!     56     …  bodies, one after another, in the order of the directory
+//!
+//!      …     …  directory, one entry a record:
+//!      0     1  record kind (see RecordKind)
+//!      1     1  length of the entity's kind in bytes
+//!      2     2  length of the entity's id in bytes
+//!      4     2  shard
+//!      6     2  version of the event's shape, or 0
+//!      8     1  length of the name in bytes
+//!      9     3  reserved, 0
+//!     12     4  length of the body in bytes
+//!     16     8  sequence number
+//!     24     …  kind, id, name
+//! ```
+//!
+//! The **seed** is chosen by the backend: the embedded log seeds with segment number and file offset, so that stale bytes
+//! of a recycled segment never pass for a commit; others seed with nothing.
+//!
+//! The directory stands behind the bodies, so that a commit is built in one pass, and can be read alone: recovery needs
+//! nothing else of a commit.
+
+mod builder;
+mod reader;
+
+pub use builder::{CommitBuilder, Mark, Stamp};
+pub use reader::{Commit, Damage, Record, Records};
+
+/// Bytes of a commit's header.
+pub const HEADER_BYTES: usize = 56;
+/// Bytes of a directory entry before its strings.
+pub const ENTRY_BYTES: usize = 24;
+pub(crate) const MAGIC: [u8; 4] = *b"THC1";
+pub(crate) const CRC_AT: usize = 52;
+
+/// What a record says. The engine gives meaning to the bodies; a store only looks at [`Event`](RecordKind::Event).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// Something happened to an entity: `seq` counts its events, 1, 2, 3, … without a gap.
+    Event = 1,
+    /// A message left for another entity; `seq` counts the messages of the sending shard.
+    Sent = 2,
+    /// A message was taken; `seq` is its number at the sending shard.
+    Taken = 3,
+    /// A command under an idempotency key was accepted; the body holds its answer.
+    Key = 4,
+    /// A timer was set.
+    TimerSet = 5,
+    /// A timer fired for the last time or was cancelled.
+    TimerCleared = 6,
+    /// The entity has a parent or a child.
+    Family = 7,
+    /// A shard was released to another node.
+    Released = 8,
+}
+
+impl RecordKind {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Event,
+            2 => Self::Sent,
+            3 => Self::Taken,
+            4 => Self::Key,
+            5 => Self::TimerSet,
+            6 => Self::TimerCleared,
+            7 => Self::Family,
+            8 => Self::Released,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+use super::*;
+use crate::{Address, CommitNo, ShardId, WriterId};
+use proptest::prelude::*;
+
+fn stamp() -> Stamp {
+    Stamp {
+        writer: WriterId(7),
+        number: CommitNo(42),
+        synced: CommitNo(40),
+        at_micros: -1,
+    }
+}
+
+type Row = (u8, u16, String, String, u64, String, u16, Vec<u8>);
+
+fn row() -> impl Strategy<Value = Row> {
+    (
+        1u8..=8,
+        any::<u16>(),
+        "[a-z0-9-]{1,64}",
+        "\\PC{0,60}",
+        any::<u64>(),
+        "[A-Za-z]{0,40}",
+        any::<u16>(),
+        proptest::collection::vec(any::<u8>(), 0..200),
+    )
+}
+
+fn build(rows: &[Row]) -> Commit {
+    let mut builder = CommitBuilder::default();
+    for (kind, shard, entity, id, seq, name, version, body) in rows {
+        let kind = RecordKind::from_byte(*kind).unwrap();
+        let address = Address::new(entity.as_str(), id.as_str());
+        builder.push(kind, ShardId(*shard), &address, *seq, name, *version, body);
+    }
+    builder.finish(stamp())
+}
+
+proptest! {
+    #[test]
+    fn what_is_pushed_is_read_back(rows in proptest::collection::vec(row(), 0..20), seed in any::<[u8; 12]>()) {
+        let mut commit = build(&rows);
+        commit.seal(&seed);
+        let commit = Commit::parse(commit.into_bytes(), &seed).unwrap();
+        prop_assert_eq!(commit.stamp(), stamp());
+        let read: Vec<Row> = commit.records().map(|record| {
+            let r = record.unwrap();
+            let body = commit.bytes()[r.place.offset as usize..][..r.place.len as usize].to_vec();
+            assert_eq!(body, r.body);
+            (r.record as u8, r.shard.0, r.kind.into(), r.id.into(), r.seq, r.name.into(), r.version, body)
+        }).collect();
+        prop_assert_eq!(read, rows);
+    }
+
+    #[test]
+    fn any_flipped_bit_is_found(rows in proptest::collection::vec(row(), 1..5), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let mut commit = build(&rows);
+        commit.seal(b"seed");
+        let mut bytes = commit.into_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        prop_assert!(Commit::parse(bytes, b"seed").is_err());
+    }
+
+    #[test]
+    fn bytes_of_another_place_are_found(rows in proptest::collection::vec(row(), 1..5)) {
+        let mut commit = build(&rows);
+        commit.seal(b"here");
+        let found = Commit::parse(commit.into_bytes(), b"there");
+        prop_assert!(matches!(found, Err(Damage::Checksum { .. })), "found {:?}", found);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), lie in any::<bool>()) {
+        if lie && bytes.len() >= HEADER_BYTES {
+            bytes[..4].copy_from_slice(&MAGIC);
+            let length = bytes.len() as u32;
+            bytes[4..8].copy_from_slice(&length.to_le_bytes());
+            let mut commit = Commit::of_finished(bytes.clone());
+            commit.seal(b"");
+            bytes = commit.into_bytes();
+        }
+        if let Ok(commit) = Commit::parse(bytes, b"") {
+            prop_assert!(commit.records().all(|record| record.is_ok()));
+        }
+    }
+}
+
+#[test]
+fn a_mark_takes_back_what_was_pushed_since() {
+    let mut builder = CommitBuilder::default();
+    let address = Address::new("k", "i");
+    builder.push(RecordKind::Event, ShardId(1), &address, 1, "A", 1, b"one");
+    let mark = builder.mark();
+    builder.push(RecordKind::Event, ShardId(1), &address, 2, "B", 1, b"two");
+    builder.truncate(mark);
+    let commit = builder.finish(stamp());
+    assert_eq!(
+        commit.records().map(|r| r.unwrap().body.to_vec()).collect::<Vec<_>>(),
+        [b"one"]
+    );
+}
+
+#[test]
+fn a_builder_takes_over_anothers_records() {
+    let address = Address::new("k", "i");
+    let (mut one, mut other) = (CommitBuilder::default(), CommitBuilder::default());
+    other.push(RecordKind::Event, ShardId(1), &address, 1, "A", 1, b"one");
+    one.append(&mut other);
+    other.push(RecordKind::Event, ShardId(1), &address, 2, "B", 1, b"two");
+    one.append(&mut other);
+    assert!(other.is_empty());
+    let commit = one.finish(stamp());
+    assert_eq!(
+        commit.records().map(|r| r.unwrap().body.to_vec()).collect::<Vec<_>>(),
+        [b"one", b"two"]
+    );
+    assert!(one.is_empty());
+}

@@ -1,0 +1,1 @@
+//! What every journal and every store must do.

@@ -1,0 +1,85 @@
+//! What can go wrong below the engine, in sentences a person understands.
+
+use crate::{Address, Position, WriterId};
+
+/// A journal or store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another engine holds the directory or database.
+    #[error("{what} is in use by another process; stop that one first, or choose another directory")]
+    InUse {
+        /// What was found in use.
+        what: String,
+    },
+    /// Written by a program this one does not understand.
+    #[error(
+        "{what} has format version {found}, this program reads {expected}; use the program it was written by, or export it there and import it here"
+    )]
+    OtherVersion {
+        /// Which file or table.
+        what: String,
+        /// The version found.
+        found: u32,
+        /// The version this program reads.
+        expected: u32,
+    },
+    /// Bytes that were synced once are not what was written.
+    #[error("damage at {position} ({place}): {why}; run `throng journal verify` on it, then restore a backup")]
+    Damaged {
+        /// The commit that is damaged, or the first after which nothing can be read.
+        position: Position,
+        /// File and offset, or table and row.
+        place: String,
+        /// What was expected and what was found.
+        why: String,
+    },
+    /// The writer was sealed: another engine has taken over.
+    #[error("writer {0} is sealed: another engine has taken over")]
+    Sealed(WriterId),
+    /// Nothing is known of that commit.
+    #[error("there is no commit {0} in this journal")]
+    NoCommit(Position),
+    /// A stored row cannot be read.
+    #[error("the stored data of {address} cannot be read: {why}")]
+    Row {
+        /// Whose row.
+        address: Address,
+        /// What was found.
+        why: String,
+    },
+    /// The file system, network or database said no.
+    #[error("{doing} failed: {source}")]
+    Io {
+        /// What was tried, with the file or address it was tried on.
+        doing: String,
+        /// What the system answered.
+        source: std::io::Error,
+    },
+    /// The database library said no.
+    #[error("{doing} failed: {why}")]
+    Backend {
+        /// What was tried.
+        doing: String,
+        /// What was answered.
+        why: String,
+    },
+}
+
+impl Error {
+    /// For `map_err`: an I/O error with what was being done.
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// An append that did not succeed. Either way the writer is over: seal it, open a new one, and read what landed.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The writer was sealed; this commit is not in the journal and never will be.
+    #[error("the writer is sealed: another engine has taken over")]
+    Sealed,
+    /// It failed, and may have landed all the same: only a seal tells.
+    #[error("the commit may or may not have landed: {0}")]
+    InDoubt(String),
+}

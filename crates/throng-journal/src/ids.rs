@@ -1,0 +1,88 @@
+//! The numbers and names everything else is told by.
+
+use std::fmt;
+
+/// One life of one node: a new one at every start. Greater means later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriterId(pub u64);
+
+/// The number of a commit within its writer's stream: 1, 2, 3, … without a gap. 0 is "before the first".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitNo(pub u64);
+
+impl CommitNo {
+    /// The number that follows.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// A shard of the key space; an engine has 256 of them unless it was first started with another number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+/// A place in a node's history: everything up to and including this commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Whose stream.
+    pub writer: WriterId,
+    /// How far in it.
+    pub commit: CommitNo,
+}
+
+impl fmt::Display for WriterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for CommitNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Written `writer.commit`, for example `3.1071`.
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.writer, self.commit)
+    }
+}
+
+/// An entity's address: its kind (at most 64 of `[a-z0-9-]`) and its id (at most 256 bytes of UTF-8).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address {
+    /// The kind, for example `section`.
+    pub kind: Box<str>,
+    /// The id within the kind, for example `C S 142-1`.
+    pub id: Box<str>,
+}
+
+impl Address {
+    /// Longest kind, in bytes.
+    pub const KIND_BYTES_MAX: usize = 64;
+    /// Longest id, in bytes.
+    pub const ID_BYTES_MAX: usize = 256;
+
+    /// An address of these two parts; their limits are the caller's to check.
+    pub fn new(kind: impl Into<Box<str>>, id: impl Into<Box<str>>) -> Self {
+        Self {
+            kind: kind.into(),
+            id: id.into(),
+        }
+    }
+}
+
+/// Written `kind/id`.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.id)
+    }
+}

@@ -1,0 +1,112 @@
+//! The truth: per writer one ordered, gapless stream of commits.
+
+use crate::{AppendError, Commit, CommitNo, Error, Place, Position, ShardId, WriterId};
+use std::{future::Future, pin::Pin};
+
+/// An answer that comes later; polled by whatever executor the engine runs on.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// An answer at once (no executor, no allocation), or later.
+pub enum Maybe<'a, T> {
+    /// Here it is.
+    Ready(T),
+    /// It has to be waited for.
+    Later(Later<'a, T>),
+}
+
+/// What survives what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Acknowledged means synced to the disk: survives power loss. The default.
+    #[default]
+    Fsync,
+    /// Acknowledged means handed to the operating system: survives `kill -9`, not power loss.
+    Os,
+    /// Acknowledged means nothing: lost with the process.
+    Memory,
+}
+
+/// The writer an engine has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The new, unsealed writer. Its first commit is number 1.
+    pub writer: WriterId,
+}
+
+/// A sealed stream that now belongs to the taker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Whose stream.
+    pub writer: WriterId,
+    /// Its last commit: nothing after it will ever land. 0 if it never committed.
+    pub last: CommitNo,
+}
+
+/// What came of an append.
+pub struct Appended {
+    /// Durable, or why not.
+    pub result: Result<(), AppendError>,
+    /// The commit's buffer, emptied, to be used again.
+    pub buffer: Vec<u8>,
+}
+
+/// `Done` is the inline path: no executor, no allocation.
+pub enum Append {
+    /// Durable (or failed) already.
+    Done(Appended),
+    /// Under way; resolves once it is durable.
+    Later(Later<'static, Appended>),
+}
+
+/// The truth. Commits of a writer are appended in the order of their numbers, the next one before the one before has
+/// resolved only while fewer than [`depth`](Journal::depth) are in flight.
+pub trait Journal: Send + Sync {
+    /// Opens a new, unsealed stream for a node, and seals the node's earlier ones: they can commit nothing any more.
+    ///
+    /// # Errors
+    /// In use, of another version, damaged below a synced position, or not reachable.
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>>;
+
+    /// The sealed streams whose records of these shards belong to `by` from now on, in the order of history.
+    ///
+    /// # Errors
+    /// Not reachable, or `by` is sealed.
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>>;
+
+    /// Appends a commit after its predecessor. The commit carries writer and number ([`crate::Stamp`]).
+    fn append(&self, commit: Commit) -> Append;
+
+    /// Ends a stream: returns its last commit, once nothing of it can land any more.
+    ///
+    /// # Errors
+    /// Not reachable; the stream's end is then still unknown.
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>>;
+
+    /// The commits after a position, in order, within its writer's stream: at least one if there is one, then as many
+    /// as fit in `bytes_max`. Empty at the end of what is durable.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] names the first commit that cannot be read.
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>>;
+
+    /// One record's body. Only for places after the last [`forget`](Journal::forget); older ones are the store's.
+    ///
+    /// # Errors
+    /// [`Error::NoCommit`] for a place this journal does not hold or has forgotten.
+    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>>;
+
+    /// A checkpoint covers everything up to here: the journal may drop what it keeps in memory to find these commits.
+    /// History itself stays.
+    fn forget(&self, upto: Position);
+
+    /// How many appends may be in flight now: 1 while a sync is fast, more when it is slow and the device overlaps them.
+    fn depth(&self) -> usize;
+
+    /// What an acknowledged commit survives here.
+    fn durability(&self) -> Durability;
+
+    /// Bytes of history, where the journal knows them.
+    fn bytes(&self) -> Option<u64> {
+        None
+    }
+}

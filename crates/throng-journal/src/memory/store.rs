@@ -1,0 +1,211 @@
+//! The store in memory, beside a journal in memory.
+
+use crate::{
+    Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position, RecordKind,
+    Store, StoredEvent, StoredState,
+};
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// A store in memory that indexes the commits of a [`MemoryJournal`]. Clones share their rows.
+#[derive(Clone, Debug)]
+pub struct MemoryStore {
+    journal: MemoryJournal,
+    rows: Arc<Mutex<Rows>>,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    covers: Option<Position>,
+    states: BTreeMap<Address, StoredState>,
+    /// In the order of their sequence numbers: event `n` stands at `n - 1`.
+    events: BTreeMap<Address, Vec<Indexed>>,
+    system: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Indexed {
+    place: Place,
+    at_micros: i64,
+    name: Box<str>,
+    version: u16,
+}
+
+const READ_BYTES: usize = 8 << 20;
+
+impl MemoryStore {
+    /// An empty store beside this journal.
+    #[must_use]
+    pub fn new(journal: MemoryJournal) -> Self {
+        Self {
+            journal,
+            rows: Arc::default(),
+        }
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn index(&self, rows: &mut Rows, mut from: Position, upto: CommitNo) {
+        while from.commit < upto {
+            let commits = self.journal.after(from, READ_BYTES);
+            if commits.is_empty() {
+                return;
+            }
+            for commit in commits.iter().take_while(|commit| commit.stamp().number <= upto) {
+                from.commit = commit.stamp().number;
+                let at_micros = commit.stamp().at_micros;
+                for record in commit
+                    .records()
+                    .flatten()
+                    .filter(|record| record.record == RecordKind::Event)
+                {
+                    rows.events
+                        .entry(Address::new(record.kind, record.id))
+                        .or_default()
+                        .push(Indexed {
+                            place: record.place,
+                            at_micros,
+                            name: record.name.into(),
+                            version: record.version,
+                        });
+                }
+            }
+            if commits.last().is_some_and(|commit| commit.stamp().number > upto) {
+                return;
+            }
+        }
+    }
+
+    fn events(&self, rows: &Rows, address: &Address, after: u64, limit: usize, bytes_max: usize) -> Vec<StoredEvent> {
+        let Some(events) = rows.events.get(address) else {
+            return Vec::new();
+        };
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for (seq, event) in (1..)
+            .zip(events)
+            .skip(usize::try_from(after).unwrap_or(usize::MAX))
+            .take(limit)
+        {
+            let Some(payload) = self.journal.body(event.place) else {
+                break;
+            };
+            bytes += payload.len();
+            if bytes > bytes_max && !found.is_empty() {
+                break;
+            }
+            found.push(StoredEvent {
+                seq,
+                position: event.place.position,
+                at_micros: event.at_micros,
+                name: event.name.clone(),
+                version: event.version,
+                payload,
+            });
+        }
+        found
+    }
+}
+
+impl Store for MemoryStore {
+    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
+        Box::pin(std::future::ready(Ok(self.rows().covers)))
+    }
+
+    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
+        let mut rows = self.rows();
+        let mut from = rows.covers;
+        for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
+            let start = from.filter(|from| from.writer == end.writer).unwrap_or(Position {
+                commit: CommitNo(0),
+                ..*end
+            });
+            self.index(&mut rows, start, end.commit);
+            from = Some(*end);
+        }
+        rows.covers = Some(checkpoint.upto);
+        for state in checkpoint.states {
+            rows.states.insert(state.address.clone(), state);
+        }
+        for (key, value) in checkpoint.system {
+            match value {
+                Some(value) => rows.system.insert(key, value),
+                None => rows.system.remove(&key),
+            };
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
+        let rows = self.rows();
+        let state = rows
+            .states
+            .get(address)
+            .filter(|state| state.version == state_version)
+            .cloned();
+        let after = state.as_ref().map_or(0, |state| state.seq);
+        let events = self.events(&rows, address, after, usize::MAX, usize::MAX);
+        Maybe::Ready(Ok(Loaded { state, events }))
+    }
+
+    fn history(
+        &self,
+        address: &Address,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
+        let events = self.events(&self.rows(), address, after, limit, bytes_max);
+        Box::pin(std::future::ready(Ok(events)))
+    }
+
+    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
+        let rows = self.rows();
+        let from = match after {
+            Some(id) => Bound::Excluded(Address::new(kind, id)),
+            None => Bound::Included(Address::new(kind, "")),
+        };
+        let heads = rows
+            .events
+            .range((from, Bound::Unbounded))
+            .take_while(|(address, _)| &*address.kind == kind)
+            .take(limit)
+            .map(|(address, events)| EntityHead {
+                id: address.id.clone(),
+                seq: events.len() as u64,
+            })
+            .collect();
+        Box::pin(std::future::ready(Ok(heads)))
+    }
+
+    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>> {
+        for address in self.rows().events.keys() {
+            visit(&address.kind, &address.id);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
+        Maybe::Ready(Ok(self.rows().system.get(key).cloned()))
+    }
+
+    fn system_scan<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Later<'a, Result<(), Error>> {
+        let rows = self.rows();
+        for (key, value) in rows
+            .system
+            .range(prefix.to_vec()..)
+            .take_while(|(key, _)| key.starts_with(prefix))
+        {
+            visit(key, value);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

@@ -1,0 +1,14 @@
+//! Where one record's body stands.
+
+use crate::Position;
+
+/// Where one record's body stands: enough to read it alone, with [`Journal::read_at`](crate::Journal::read_at).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The commit.
+    pub position: Position,
+    /// Bytes from the commit's first byte to the body's first.
+    pub offset: u32,
+    /// The body's length in bytes.
+    pub len: u32,
+}

@@ -1,0 +1,129 @@
+//! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
+
+use crate::{Address, Error, Later, Maybe, Position, ShardId};
+
+/// An entity's state as the engine encoded it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredState {
+    /// Whose.
+    pub address: Address,
+    /// Its shard.
+    pub shard: ShardId,
+    /// The sequence number of the last event in it.
+    pub seq: u64,
+    /// The kind's `STATE_VERSION` when it was encoded.
+    pub version: u16,
+    /// The state, opaque to the store.
+    pub bytes: Vec<u8>,
+}
+
+/// One event as it was recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Its sequence number within the entity: 1, 2, 3, … without a gap.
+    pub seq: u64,
+    /// The commit that made it true.
+    pub position: Position,
+    /// When, in microseconds since 1970-01-01 UTC.
+    pub at_micros: i64,
+    /// The event's name.
+    pub name: Box<str>,
+    /// The version of its shape.
+    pub version: u16,
+    /// The payload, opaque to the store.
+    pub payload: Vec<u8>,
+}
+
+/// What is known of an entity without loading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityHead {
+    /// Its id.
+    pub id: Box<str>,
+    /// The sequence number of its last event at the last checkpoint.
+    pub seq: u64,
+}
+
+/// What brings an entity back: its last stored state and the indexed events after it. The events after the last
+/// checkpoint are the engine's to add.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// The last stored state of the version asked for, if there is one.
+    pub state: Option<StoredState>,
+    /// The events after that state (from the first, without one), up to the last checkpoint, in order.
+    pub events: Vec<StoredEvent>,
+}
+
+/// What a checkpoint makes true, all at once.
+#[derive(Clone, Debug, Default)]
+pub struct Checkpoint {
+    /// Everything up to here is covered. The store reads the journal's commits from its last checkpoint up to here and
+    /// indexes their events by itself.
+    pub upto: Position,
+    /// The sealed streams between the last checkpoint's writer and `upto`'s, in order, with their last commit.
+    pub sealed: Vec<Position>,
+    /// States to keep, replacing earlier ones; none newer than `upto`.
+    pub states: Vec<StoredState>,
+    /// The engine's own rows (timers, outbox, keys): key and value, or key and `None` to remove it.
+    pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+/// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole.
+pub trait Store: Send + Sync {
+    /// What the last checkpoint covers; `None` before the first.
+    ///
+    /// # Errors
+    /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.
+    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>>;
+
+    /// Makes a checkpoint true, atomically and durably. Called by one task at a time.
+    ///
+    /// # Errors
+    /// Nothing of it is visible then; it may be tried again.
+    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>>;
+
+    /// An entity's state of this version, and the events after it. Empty for an entity the store has never heard of.
+    ///
+    /// # Errors
+    /// The row cannot be read, or the store is not reachable.
+    fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>>;
+
+    /// An entity's events after a sequence number, in order: at most `limit` and, after the first, `bytes_max`.
+    ///
+    /// # Errors
+    /// The row cannot be read, or the store is not reachable.
+    fn history(
+        &self,
+        address: &Address,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Later<'_, Result<Vec<StoredEvent>, Error>>;
+
+    /// The entities of a kind in the order of their ids, after an id.
+    ///
+    /// # Errors
+    /// The store is not reachable.
+    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>>;
+
+    /// Shows every known entity's kind and id once, in any order: the engine builds its filter of known ids from it.
+    ///
+    /// # Errors
+    /// The store is not reachable.
+    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>>;
+
+    /// One system row.
+    ///
+    /// # Errors
+    /// The store is not reachable.
+    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>>;
+
+    /// Shows the system rows whose key begins with a prefix, in the order of their keys.
+    ///
+    /// # Errors
+    /// The store is not reachable.
+    fn system_scan<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Later<'a, Result<(), Error>>;
+}
