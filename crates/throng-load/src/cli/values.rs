@@ -1,0 +1,64 @@
+//! Values of options, parsed.
+
+use std::time::Duration;
+
+/// `250us`, `20ms`, `1.5s`, `2m`, `1h`; a bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is no duration: write for example 20ms, 60s or 5m"))?;
+    let seconds = match unit.trim() {
+        "us" | "µs" => number / 1e6,
+        "ms" => number / 1e3,
+        "s" | "" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        other => return Err(format!("`{other}` is no unit of time: use us, ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{text}` is too long"))
+}
+
+/// `Name: value`.
+pub(crate) fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or_else(|| format!("`{text}` is no header: write `Name: value`"))?;
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(token) || value.bytes().any(|byte| byte == b'\r' || byte == b'\n') {
+        return Err(format!("`{text}` is no header: write `Name: value`"));
+    }
+    Ok((name.to_string(), value.trim().to_string()))
+}
+
+/// A positive rate.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
+        _ => Err(format!("`{text}` is no rate: give requests a second, above 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("soon").is_err() && duration("3 days").is_err());
+    }
+
+    #[test]
+    fn headers_cannot_smuggle_lines() {
+        assert_eq!(header("A-b: c d"), Ok(("A-b".into(), "c d".into())));
+        assert!(header("no colon").is_err() && header("a b: c").is_err() && header("a: b\r\nc: d").is_err());
+    }
+}

@@ -1,0 +1,211 @@
+//! One connection: its socket, what is in flight on it, and the bytes on their way.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
+
+use super::parser::Parser;
+use super::tls::{TlsClient, TlsSession};
+use crate::ErrorKind;
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Closed,
+    Connecting,
+    Open,
+    /// After a failed attempt: no other before its deadline.
+    Resting,
+}
+
+/// A request that was given and not yet answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InFlight {
+    pub(crate) tag: u64,
+    pub(crate) sent_nanos: u64,
+    pub(crate) intended_nanos: Option<u64>,
+    pub(crate) bytes: u32,
+    pub(crate) class: u16,
+    pub(crate) no_body: bool,
+}
+
+/// A slot for a connection; it is made again after a close.
+pub(crate) struct Connection {
+    pub(crate) state: State,
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) tls: Option<TlsSession>,
+    pub(crate) in_flight: VecDeque<InFlight>,
+    pub(crate) parser: Parser,
+    /// Bytes for the wire that the socket has not taken, from `out_at` on.
+    pub(crate) out: Vec<u8>,
+    pub(crate) out_at: usize,
+    pub(crate) wants_write: bool,
+    /// When what it waits for (connect, answer, rest) is given up or over; `u64::MAX` if nothing.
+    pub(crate) deadline_nanos: u64,
+    /// Since when it could have taken a request.
+    pub(crate) free_nanos: u64,
+    /// Bytes of the current answer so far.
+    pub(crate) bytes_in: u64,
+    /// Told from events of earlier sockets in the same slot.
+    pub(crate) generation: u32,
+    /// Whether it stands in the queue of the free.
+    pub(crate) queued: bool,
+    /// Failed connects in a row.
+    pub(crate) failed_connects: u32,
+}
+
+/// What sending did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    All,
+    Partly,
+    Failed(ErrorKind),
+}
+
+impl Connection {
+    pub(crate) fn new() -> Self {
+        Connection {
+            state: State::Closed,
+            socket: None,
+            tls: None,
+            in_flight: VecDeque::with_capacity(1),
+            parser: Parser::default(),
+            out: Vec::new(),
+            out_at: 0,
+            wants_write: false,
+            deadline_nanos: u64::MAX,
+            free_nanos: 0,
+            bytes_in: 0,
+            generation: 0,
+            queued: false,
+            failed_connects: 0,
+        }
+    }
+
+    /// Opens a socket towards `address`; whether it succeeds is told by readiness.
+    pub(crate) fn connect(&mut self, address: SocketAddr, tls: Option<&TlsClient>) -> Result<(), ErrorKind> {
+        self.generation = self.generation.wrapping_add(1);
+        let family = if address.is_ipv4() {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(|_| ErrorKind::Unreachable)?;
+        let _ = sockopt::set_tcp_nodelay(&socket, true);
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
+            Err(error) => return Err(connect_error(error)),
+        }
+        self.tls = match tls {
+            Some(client) => Some(client.session().map_err(|_| ErrorKind::Tls)?),
+            None => None,
+        };
+        self.socket = Some(socket);
+        self.state = State::Connecting;
+        Ok(())
+    }
+
+    /// Whether a connect that has become ready succeeded.
+    pub(crate) fn connect_result(&self) -> Result<(), ErrorKind> {
+        let Some(socket) = &self.socket else {
+            return Err(ErrorKind::Unreachable);
+        };
+        match sockopt::socket_error(socket) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) | Err(error) => Err(connect_error(error)),
+        }
+    }
+
+    /// Lets go of the socket and of all that belonged to it, except what is in flight.
+    pub(crate) fn close(&mut self) {
+        self.socket = None;
+        self.tls = None;
+        self.state = State::Closed;
+        self.parser.reset();
+        self.out.clear();
+        self.out_at = 0;
+        self.wants_write = false;
+        self.deadline_nanos = u64::MAX;
+        self.bytes_in = 0;
+    }
+
+    /// Takes a request: straight to the socket where nothing is before it, else behind the rest.
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
+        if self.state != State::Open {
+            self.out.extend_from_slice(bytes);
+            return Sent::All; // flushed when the connection is made
+        }
+        if let Some(tls) = &mut self.tls {
+            if tls.send(bytes).is_err() {
+                return Sent::Failed(ErrorKind::Tls);
+            }
+            tls.outgoing(&mut self.out);
+            return self.flush();
+        }
+        if self.out_at < self.out.len() {
+            self.out.extend_from_slice(bytes);
+            return Sent::Partly;
+        }
+        let Some(socket) = &self.socket else {
+            return Sent::Failed(ErrorKind::Closed);
+        };
+        match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(sent) if sent == bytes.len() => Sent::All,
+            Ok(sent) => {
+                self.out.extend_from_slice(&bytes[sent..]);
+                Sent::Partly
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.out.extend_from_slice(bytes);
+                Sent::Partly
+            }
+            Err(_) => Sent::Failed(ErrorKind::Reset),
+        }
+    }
+
+    /// The connection is made: what waited may go.
+    pub(crate) fn opened(&mut self) -> Sent {
+        self.state = State::Open;
+        self.failed_connects = 0;
+        if let Some(tls) = &mut self.tls {
+            let plain = std::mem::take(&mut self.out);
+            if tls.send(&plain).is_err() {
+                return Sent::Failed(ErrorKind::Tls);
+            }
+            tls.outgoing(&mut self.out);
+        }
+        self.flush()
+    }
+
+    /// Sends what waits, as far as the socket takes it.
+    pub(crate) fn flush(&mut self) -> Sent {
+        let Some(socket) = &self.socket else {
+            return Sent::Failed(ErrorKind::Closed);
+        };
+        while self.out_at < self.out.len() {
+            match rustix::net::send(socket, &self.out[self.out_at..], SendFlags::NOSIGNAL) {
+                Ok(sent) => self.out_at += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Sent::Partly,
+                Err(_) => return Sent::Failed(ErrorKind::Reset),
+            }
+        }
+        self.out.clear();
+        self.out_at = 0;
+        Sent::All
+    }
+}
+
+fn connect_error(error: Errno) -> ErrorKind {
+    match error {
+        Errno::CONNREFUSED => ErrorKind::Refused,
+        Errno::TIMEDOUT => ErrorKind::ConnectTimeout,
+        Errno::CONNRESET => ErrorKind::Reset,
+        _ => ErrorKind::Unreachable,
+    }
+}

@@ -1,0 +1,13 @@
+//! The engine: workers that drive connections, and the coordinator that watches them.
+
+mod connection;
+mod coordinator;
+mod options;
+mod parser;
+mod poll;
+mod tls;
+mod worker;
+
+pub use coordinator::{Progress, Run, run, run_watched};
+pub use options::{Options, Stop, file_descriptors_for};
+pub use tls::TlsOptions;

@@ -1,0 +1,132 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::{Target, TlsOptions};
+
+/// Tells a run from outside to end: it stops giving requests and reports what was done.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// A switch that nobody has thrown.
+    pub fn new() -> Self {
+        Stop::default()
+    }
+
+    /// Ends the run.
+    pub fn now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the run should end.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for a signal handler.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+}
+
+/// How a run is driven; what it sends is a [`crate::Source`]'s business.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the requests go.
+    pub target: Target,
+    /// Connections over all workers, 1 to 65,535.
+    pub connections: usize,
+    /// Requests in flight on one connection; above 1 is HTTP pipelining.
+    pub pipeline: usize,
+    /// No new request after this time; `None`: until the sources are done.
+    pub duration: Option<Duration>,
+    /// How long a request may take, from being given to a connection to its whole answer.
+    pub request_timeout: Duration,
+    /// How long a connection may take to be made.
+    pub connect_timeout: Duration,
+    /// After the end: how long answers are waited for. At most the request timeout makes sense.
+    pub drain: Duration,
+    /// Whether a connection is used again after an answer.
+    pub keep_alive: bool,
+    /// Names for [`crate::Shot::class`].
+    pub classes: Vec<String>,
+    /// One CSV line a request goes here.
+    pub log: Option<PathBuf>,
+    /// Ends the run early.
+    pub stop: Stop,
+    /// For `https` targets.
+    pub tls: TlsOptions,
+}
+
+impl Options {
+    /// The defaults: 64 connections, no pipelining, 10 s a request, 1 s to connect.
+    pub fn new(target: Target) -> Self {
+        Options {
+            target,
+            connections: 64,
+            pipeline: 1,
+            duration: None,
+            request_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(1),
+            drain: Duration::from_secs(10),
+            keep_alive: true,
+            classes: vec!["request".to_string()],
+            log: None,
+            stop: Stop::new(),
+            tls: TlsOptions::default(),
+        }
+    }
+
+    pub(crate) fn check(&self, workers: usize) -> Result<()> {
+        if !(1..=65_535).contains(&self.connections) {
+            return Err(Error::Option(format!(
+                "{} connections: give 1 to 65535",
+                self.connections
+            )));
+        }
+        if self.connections < workers {
+            return Err(Error::Option(format!(
+                "{} connections cannot be shared by {workers} threads: give at least one each",
+                self.connections
+            )));
+        }
+        if !(1..=1024).contains(&self.pipeline) {
+            return Err(Error::Option(format!(
+                "a pipeline of {}: give 1 to 1024",
+                self.pipeline
+            )));
+        }
+        file_descriptors_for(self.connections)
+    }
+}
+
+/// Makes sure that this process may open so many connections: raises its soft limit as far as
+/// needed, and names the limit and the remedy where that is not enough.
+pub fn file_descriptors_for(connections: usize) -> Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let needed = connections as u64 + 64;
+    let mut limit = getrlimit(Resource::Nofile);
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    if hard < needed {
+        return Err(Error::FileDescriptors {
+            wanted: connections,
+            needed,
+            limit: hard,
+        });
+    }
+    let soft = limit.current.unwrap_or(u64::MAX);
+    if soft < needed {
+        limit.current = Some(needed);
+        if setrlimit(Resource::Nofile, limit).is_err() {
+            return Err(Error::FileDescriptors {
+                wanted: connections,
+                needed,
+                limit: soft,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! TLS through rustls, sans I/O: ciphertext in, ciphertext out.
+
+#[cfg(feature = "tls")]
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// How an `https` target is trusted.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// Accepts any certificate. For targets of one's own with self-signed ones.
+    pub insecure: bool,
+    /// A PEM file of certificates to trust, besides the system's.
+    pub roots: Option<PathBuf>,
+}
+
+/// What every TLS connection of a run shares.
+#[derive(Clone)]
+pub(crate) struct TlsClient {
+    #[cfg(feature = "tls")]
+    config: Arc<rustls::ClientConfig>,
+    #[cfg(feature = "tls")]
+    name: rustls::pki_types::ServerName<'static>,
+}
+
+/// One TLS connection.
+pub(crate) struct TlsSession {
+    #[cfg(feature = "tls")]
+    session: Box<rustls::ClientConnection>,
+}
+
+/// A handshake or record that cannot be understood or trusted.
+#[derive(Debug)]
+pub(crate) struct TlsBroken;
+
+#[cfg(not(feature = "tls"))]
+impl TlsClient {
+    pub(crate) fn new(_options: &TlsOptions, _host: &str) -> Result<Self> {
+        Err(Error::Option(
+            "this build has no TLS: enable the feature `tls`, or use http://".into(),
+        ))
+    }
+
+    pub(crate) fn session(&self) -> Result<TlsSession, TlsBroken> {
+        Err(TlsBroken)
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+impl TlsSession {
+    pub(crate) fn receive(&mut self, _data: &[u8], _plain: &mut Vec<u8>) -> Result<bool, TlsBroken> {
+        Err(TlsBroken)
+    }
+
+    pub(crate) fn send(&mut self, _plain: &[u8]) -> Result<(), TlsBroken> {
+        Err(TlsBroken)
+    }
+
+    pub(crate) fn outgoing(&mut self, _out: &mut Vec<u8>) {}
+}
+
+#[cfg(feature = "tls")]
+impl TlsClient {
+    pub(crate) fn new(options: &TlsOptions, host: &str) -> Result<Self> {
+        use rustls::pki_types::pem::PemObject as _;
+        use rustls::pki_types::{CertificateDer, ServerName};
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Option(format!("TLS cannot be set up: {error}")))?;
+        let mut config = if options.insecure {
+            let any = Arc::new(AnyCertificate(provider));
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(any)
+                .with_no_client_auth()
+        } else {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if let Some(path) = &options.roots {
+                let unreadable =
+                    |error| Error::Option(format!("cannot read certificates of {}: {error}", path.display()));
+                for certificate in CertificateDer::pem_file_iter(path).map_err(unreadable)? {
+                    let certificate = certificate.map_err(unreadable)?;
+                    roots.add(certificate).map_err(|error| {
+                        Error::Option(format!(
+                            "a certificate of {} cannot be trusted: {error}",
+                            path.display()
+                        ))
+                    })?;
+                }
+            }
+            builder.with_root_certificates(roots).with_no_client_auth()
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let name = ServerName::try_from(host.to_string()).map_err(|error| Error::Url {
+            url: host.to_string(),
+            reason: format!("no name for TLS: {error}"),
+        })?;
+        Ok(TlsClient {
+            config: Arc::new(config),
+            name,
+        })
+    }
+
+    pub(crate) fn session(&self) -> Result<TlsSession, TlsBroken> {
+        let session = rustls::ClientConnection::new(self.config.clone(), self.name.clone()).map_err(|_| TlsBroken)?;
+        Ok(TlsSession {
+            session: Box::new(session),
+        })
+    }
+}
+
+#[cfg(feature = "tls")]
+impl TlsSession {
+    /// Takes ciphertext, appends what it says to `plain`; false once the peer has said goodbye.
+    pub(crate) fn receive(&mut self, mut data: &[u8], plain: &mut Vec<u8>) -> Result<bool, TlsBroken> {
+        while !data.is_empty() {
+            self.session.read_tls(&mut data).map_err(|_| TlsBroken)?;
+            let state = self.session.process_new_packets().map_err(|_| TlsBroken)?;
+            let begin = plain.len();
+            plain.resize(begin + state.plaintext_bytes_to_read(), 0);
+            self.session
+                .reader()
+                .read_exact(&mut plain[begin..])
+                .map_err(|_| TlsBroken)?;
+            if state.peer_has_closed() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Encrypts; before the end of the handshake it is kept until then.
+    pub(crate) fn send(&mut self, plain: &[u8]) -> Result<(), TlsBroken> {
+        self.session.writer().write_all(plain).map_err(|_| TlsBroken)
+    }
+
+    /// Appends the ciphertext that wants to go out.
+    pub(crate) fn outgoing(&mut self, out: &mut Vec<u8>) {
+        while self.session.wants_write() && self.session.write_tls(out).is_ok_and(|bytes| bytes > 0) {}
+    }
+}
+
+/// Trusts whatever the server shows; signatures are still checked, so it must hold its key.
+#[cfg(feature = "tls")]
+#[derive(Debug)]
+struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
+
+#[cfg(feature = "tls")]
+impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &rustls::pki_types::CertificateDer<'_>,
+        _intermediates: &[rustls::pki_types::CertificateDer<'_>],
+        _server_name: &rustls::pki_types::ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &rustls::pki_types::CertificateDer<'_>,
+        signed: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &rustls::pki_types::CertificateDer<'_>,
+        signed: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,656 @@
+//! A worker: one thread, one epoll set, its share of the connections, one source.
+//!
+//! The inner loop costs one `recv` and one `send` a request, and an `epoll_wait` for as many
+//! answers as are there: sockets are registered once, requests are sent at once and only what the
+//! kernel does not take waits for writability.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use super::connection::{Connection, InFlight, Sent, State};
+use super::options::{Options, Stop};
+use super::parser::Fed;
+use super::poll::{EventFlags, Poll};
+use super::tls::TlsClient;
+use crate::error::Result;
+use crate::measure::Recorder;
+use crate::{Answer, ErrorKind, Next, Outcome, Source};
+
+const READ_BYTES: usize = 64 * 1024;
+/// The loop looks at the clock and at the stop switch at least so often.
+const TICK_NANOS: u64 = 50_000_000;
+const REST_NANOS_MIN: u64 = 1_000_000;
+const REST_NANOS_MAX: u64 = 100_000_000;
+/// Ctrl-C waits for answers so long at most.
+const STOPPED_DRAIN_NANOS: u64 = 1_000_000_000;
+
+/// What a worker is told.
+#[derive(Clone)]
+pub(crate) struct Orders {
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) tls: Option<TlsClient>,
+    pub(crate) connections: usize,
+    pub(crate) pipeline: usize,
+    pub(crate) keep_alive: bool,
+    pub(crate) give_until_nanos: u64,
+    pub(crate) drain_nanos: u64,
+    pub(crate) request_timeout_nanos: u64,
+    pub(crate) connect_timeout_nanos: u64,
+    pub(crate) stop: Stop,
+}
+
+impl Orders {
+    pub(crate) fn new(options: &Options, connections: usize) -> Result<Self> {
+        let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
+        let tls = options
+            .target
+            .tls
+            .then(|| TlsClient::new(&options.tls, &options.target.host))
+            .transpose()?;
+        Ok(Orders {
+            addresses: options.target.addresses.clone(),
+            tls,
+            connections,
+            pipeline: options.pipeline,
+            keep_alive: options.keep_alive,
+            give_until_nanos: options.duration.map_or(u64::MAX, nanos),
+            drain_nanos: nanos(options.drain),
+            request_timeout_nanos: nanos(options.request_timeout),
+            connect_timeout_nanos: nanos(options.connect_timeout),
+            stop: options.stop.clone(),
+        })
+    }
+}
+
+/// Why a worker ended before its source was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    SourceDone,
+    TimeUp,
+    Stopped,
+    /// Not one connection was ever made, again and again.
+    NobodyThere,
+}
+
+pub(crate) struct Worker<S> {
+    orders: Orders,
+    source: S,
+    pub(crate) recorder: Recorder,
+    poll: Poll,
+    start: Instant,
+    connections: Vec<Connection>,
+    open: usize,
+    /// Slots with room for a request, longest free first.
+    free: VecDeque<u32>,
+    in_flight: usize,
+    /// No use in asking the source before this; `u64::MAX`: before an answer.
+    ask_nanos: u64,
+    source_done: bool,
+    /// The earliest deadline of any connection, or earlier.
+    scan_nanos: u64,
+    address: usize,
+    ever_connected: bool,
+    failed_connects: usize,
+    buffer: Box<[u8]>,
+    plain: Vec<u8>,
+}
+
+impl<S: Source> Worker<S> {
+    pub(crate) fn new(orders: Orders, source: S, recorder: Recorder) -> Result<Self> {
+        let connections = (0..orders.connections).map(|_| Connection::new()).collect();
+        Ok(Worker {
+            orders,
+            source,
+            recorder,
+            poll: Poll::new()?,
+            start: Instant::now(),
+            connections,
+            open: 0,
+            free: VecDeque::new(),
+            in_flight: 0,
+            ask_nanos: 0,
+            source_done: false,
+            scan_nanos: 0,
+            address: 0,
+            ever_connected: false,
+            failed_connects: 0,
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            plain: Vec::new(),
+        })
+    }
+
+    pub(crate) fn into_parts(self) -> (S, Recorder) {
+        (self.source, self.recorder)
+    }
+
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Makes all connections before the clock starts, so that no request pays for that. A failure
+    /// here is not counted: the first request on the slot tries again.
+    pub(crate) fn connect_all(&mut self) -> Result<()> {
+        for index in 0..self.connections.len() {
+            if self.connect(index, 0).is_err() {
+                self.connections[index].close();
+            }
+        }
+        let limit = self.orders.connect_timeout_nanos;
+        while self
+            .connections
+            .iter()
+            .any(|connection| connection.state == State::Connecting)
+            && !self.orders.stop.is_set()
+        {
+            let now = self.now();
+            if now >= limit {
+                break;
+            }
+            self.poll.wait((limit - now).min(TICK_NANOS))?;
+            let events = std::mem::take(&mut self.poll.events);
+            for event in &events {
+                self.ready(event.data.u64(), event.flags);
+            }
+            self.poll.events = events;
+        }
+        for connection in &mut self.connections {
+            if connection.state == State::Connecting {
+                connection.close();
+            }
+        }
+        Ok(())
+    }
+
+    /// Drives the load from `start` on; returns when the last answer is in or given up.
+    pub(crate) fn drive(&mut self, start: Instant) -> Result<(Ended, u64)> {
+        self.start = start;
+        for index in 0..self.connections.len() {
+            self.set_free(index, 0);
+        }
+        let mut ended = None;
+        let mut give_up_nanos = u64::MAX;
+        loop {
+            let now = self.now();
+            if now >= self.scan_nanos {
+                self.scan(now);
+            }
+            if ended.is_none() {
+                ended = self.should_end(now);
+                match ended {
+                    Some(Ended::Stopped) => give_up_nanos = now + self.orders.drain_nanos.min(STOPPED_DRAIN_NANOS),
+                    Some(_) => give_up_nanos = now.saturating_add(self.orders.drain_nanos),
+                    None => self.give_all(now),
+                }
+            } else if give_up_nanos > now + STOPPED_DRAIN_NANOS && self.orders.stop.is_set() {
+                give_up_nanos = now + STOPPED_DRAIN_NANOS;
+            }
+            if let Some(ended) = ended
+                && (self.in_flight == 0 || now >= give_up_nanos)
+            {
+                self.abandon(now);
+                self.recorder.set_connections(self.open);
+                self.recorder.finish();
+                let unsent_until = now.min(self.orders.give_until_nanos);
+                let unsent = if self.source_done {
+                    0
+                } else {
+                    self.source.unsent(unsent_until)
+                };
+                return Ok((ended, unsent));
+            }
+            self.wait_and_read(ended.is_none(), give_up_nanos)?;
+        }
+    }
+
+    fn should_end(&self, now: u64) -> Option<Ended> {
+        if self.orders.stop.is_set() {
+            Some(Ended::Stopped)
+        } else if self.source_done && self.in_flight == 0 {
+            Some(Ended::SourceDone)
+        } else if now >= self.orders.give_until_nanos {
+            Some(Ended::TimeUp)
+        } else if !self.ever_connected && self.failed_connects >= 3 * self.connections.len().max(4) {
+            Some(Ended::NobodyThere)
+        } else {
+            None
+        }
+    }
+
+    fn wait_and_read(&mut self, giving: bool, give_up_nanos: u64) -> Result<()> {
+        let now = self.now();
+        let mut until = (now + TICK_NANOS).min(self.scan_nanos).min(give_up_nanos);
+        if giving {
+            until = until.min(self.orders.give_until_nanos);
+            if !self.free.is_empty() && !self.source_done {
+                until = until.min(self.ask_nanos);
+            }
+        }
+        self.poll.wait(until.saturating_sub(now))?;
+        self.recorder.set_connections(self.open);
+        let events = std::mem::take(&mut self.poll.events);
+        for event in &events {
+            self.ready(event.data.u64(), event.flags);
+            if giving && !self.free.is_empty() && !self.source_done && self.ask_nanos < u64::MAX {
+                let now = self.now();
+                if now >= self.ask_nanos {
+                    self.give_all(now);
+                }
+            }
+        }
+        if events.is_empty() {
+            let now = self.now();
+            self.recorder.advance(now);
+        }
+        self.poll.events = events;
+        Ok(())
+    }
+
+    /// Lets every free connection ask the source, until it has nothing for now.
+    fn give_all(&mut self, now: u64) {
+        while !self.source_done && self.ask_nanos <= now {
+            let Some(index) = self.free.pop_front() else { return };
+            let index = index as usize;
+            self.connections[index].queued = false;
+            self.give(index, now);
+            let connection = &mut self.connections[index];
+            if !connection.queued
+                && connection.state != State::Resting
+                && connection.in_flight.len() < self.orders.pipeline
+            {
+                connection.queued = true;
+                self.free.push_front(index as u32);
+            }
+        }
+    }
+
+    /// Gives one connection as much as it may have in flight and the source has.
+    fn give(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        let first = connection.in_flight.is_empty();
+        let mut given = 0;
+        let mut sent = Sent::All;
+        while connection.in_flight.len() < self.orders.pipeline {
+            match self.source.next(now) {
+                Next::Send(shot) => {
+                    if let Some(intended) = shot.intended_nanos {
+                        let due = intended.max(connection.free_nanos);
+                        self.recorder
+                            .sent_late(now.saturating_sub(intended), now.saturating_sub(due));
+                    }
+                    connection.in_flight.push_back(InFlight {
+                        tag: shot.tag,
+                        sent_nanos: now,
+                        intended_nanos: shot.intended_nanos,
+                        bytes: shot.bytes.len() as u32,
+                        class: shot.class,
+                        no_body: shot.bytes.starts_with(b"HEAD "),
+                    });
+                    given += 1;
+                    if self.orders.pipeline == 1 {
+                        sent = connection.send(shot.bytes);
+                    } else {
+                        // A pipeline's requests share one system call.
+                        match &mut connection.tls {
+                            Some(tls) if connection.state == State::Open => {
+                                if tls.send(shot.bytes).is_err() {
+                                    sent = Sent::Failed(ErrorKind::Tls);
+                                    break;
+                                }
+                            }
+                            _ => connection.out.extend_from_slice(shot.bytes),
+                        }
+                    }
+                }
+                Next::WaitUntil(nanos) => {
+                    self.ask_nanos = nanos.max(now + 1);
+                    break;
+                }
+                Next::WaitForAnswer => {
+                    self.ask_nanos = u64::MAX;
+                    break;
+                }
+                Next::Done => {
+                    self.source_done = true;
+                    break;
+                }
+            }
+        }
+        if given == 0 {
+            return;
+        }
+        self.in_flight += given;
+        if first {
+            connection.deadline_nanos = now.saturating_add(self.orders.request_timeout_nanos);
+            self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
+        }
+        match connection.state {
+            State::Closed => {
+                if let Err(kind) = self.connect(index, now) {
+                    self.fail(index, kind);
+                }
+            }
+            State::Open => {
+                if self.orders.pipeline > 1 && sent == Sent::All {
+                    if let Some(tls) = &mut connection.tls {
+                        tls.outgoing(&mut connection.out);
+                    }
+                    sent = connection.flush();
+                }
+                self.after_send(index, sent);
+            }
+            State::Connecting | State::Resting => {}
+        }
+    }
+
+    fn connect(&mut self, index: usize, now: u64) -> Result<(), ErrorKind> {
+        let address = self.orders.addresses[self.address];
+        let connection = &mut self.connections[index];
+        connection.connect(address, self.orders.tls.as_ref())?;
+        connection.deadline_nanos = connection
+            .deadline_nanos
+            .min(now.saturating_add(self.orders.connect_timeout_nanos));
+        self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
+        let number = number(index, connection.generation);
+        let Some(socket) = &connection.socket else {
+            return Err(ErrorKind::Unreachable);
+        };
+        self.poll
+            .add(socket, number, EventFlags::IN | EventFlags::OUT)
+            .map_err(|_| ErrorKind::Unreachable)
+    }
+
+    fn after_send(&mut self, index: usize, sent: Sent) {
+        let connection = &mut self.connections[index];
+        let wants_write = match sent {
+            Sent::Failed(kind) => return self.fail(index, kind),
+            Sent::Partly => true,
+            Sent::All => false,
+        };
+        if wants_write != connection.wants_write {
+            connection.wants_write = wants_write;
+            let flags = if wants_write {
+                EventFlags::IN | EventFlags::OUT
+            } else {
+                EventFlags::IN
+            };
+            let number = number(index, connection.generation);
+            if let Some(socket) = &connection.socket
+                && self.poll.modify(socket, number, flags).is_err()
+            {
+                self.fail(index, ErrorKind::Reset);
+            }
+        }
+    }
+
+    fn ready(&mut self, number: u64, flags: EventFlags) {
+        let index = (number & 0xffff_ffff) as usize;
+        if self.connections[index].generation != (number >> 32) as u32 {
+            return; // of an earlier socket in this slot
+        }
+        match self.connections[index].state {
+            State::Connecting => self.finish_connect(index),
+            State::Open => {
+                if flags.contains(EventFlags::OUT) {
+                    let sent = self.connections[index].flush();
+                    self.after_send(index, sent);
+                }
+                if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+                    self.read(index);
+                }
+            }
+            State::Closed | State::Resting => {}
+        }
+    }
+
+    fn finish_connect(&mut self, index: usize) {
+        if let Err(kind) = self.connections[index].connect_result() {
+            return self.fail(index, kind);
+        }
+        self.open += 1;
+        self.ever_connected = true;
+        self.recorder.opened += 1;
+        let timeout = self.orders.request_timeout_nanos;
+        let connection = &mut self.connections[index];
+        connection.deadline_nanos = connection
+            .in_flight
+            .front()
+            .map_or(u64::MAX, |request| request.sent_nanos.saturating_add(timeout));
+        connection.wants_write = true; // as it was registered for connecting
+        let sent = connection.opened();
+        self.scan_nanos = self.scan_nanos.min(self.connections[index].deadline_nanos);
+        self.after_send(index, sent);
+    }
+
+    fn read(&mut self, index: usize) {
+        loop {
+            let connection = &mut self.connections[index];
+            let Some(socket) = &connection.socket else { return };
+            let received = match rustix::net::recv(socket, &mut self.buffer[..], rustix::net::RecvFlags::empty()) {
+                Ok((0, _)) => return self.peer_closed(index),
+                Ok((received, _)) => received,
+                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return self.fail(index, ErrorKind::Reset),
+            };
+            if connection.tls.is_some() {
+                if !self.read_tls(index, received) {
+                    return;
+                }
+            } else {
+                let buffer = std::mem::take(&mut self.buffer);
+                self.answers(index, &buffer[..received]);
+                self.buffer = buffer;
+            }
+            if received < READ_BYTES {
+                return;
+            }
+        }
+    }
+
+    fn read_tls(&mut self, index: usize, received: usize) -> bool {
+        let mut plain = std::mem::take(&mut self.plain);
+        plain.clear();
+        let connection = &mut self.connections[index];
+        let Some(tls) = &mut connection.tls else { return false };
+        let taken = tls.receive(&self.buffer[..received], &mut plain);
+        tls.outgoing(&mut connection.out);
+        let sent = if connection.out.is_empty() {
+            Sent::All
+        } else {
+            connection.flush()
+        };
+        self.after_send(index, sent);
+        self.answers(index, &plain);
+        self.plain = plain;
+        match taken {
+            Ok(true) => true,
+            Ok(false) => {
+                self.peer_closed(index);
+                false
+            }
+            Err(_) => {
+                self.fail(index, ErrorKind::Tls);
+                false
+            }
+        }
+    }
+
+    /// Parses what came and ends the requests that are answered by it.
+    fn answers(&mut self, index: usize, mut data: &[u8]) {
+        while !data.is_empty() {
+            let connection = &mut self.connections[index];
+            if connection.socket.is_none() {
+                return;
+            }
+            let Some(&request) = connection.in_flight.front() else {
+                // An answer nobody asked for: whatever it is, the connection is out of step.
+                return self.close(index);
+            };
+            let mut parser = std::mem::take(&mut connection.parser);
+            match parser.feed(data, request.no_body) {
+                Fed::More => {
+                    connection.bytes_in += data.len() as u64;
+                    connection.parser = parser;
+                    return;
+                }
+                Fed::Broken(kind) => return self.fail(index, kind),
+                Fed::Done {
+                    used,
+                    answer,
+                    keep_alive,
+                } => {
+                    let bytes_in = std::mem::take(&mut connection.bytes_in) + used as u64;
+                    let now = self.now();
+                    self.end_first(index, Ok(answer), now, bytes_in);
+                    parser.reset();
+                    self.connections[index].parser = parser;
+                    if !keep_alive || !self.orders.keep_alive {
+                        self.close(index);
+                        self.fail_in_flight(index, ErrorKind::Closed, now);
+                    }
+                    if self.connections[index].in_flight.len() < self.orders.pipeline {
+                        self.set_free(index, now);
+                    }
+                    data = &data[used..];
+                }
+            }
+        }
+    }
+
+    fn peer_closed(&mut self, index: usize) {
+        let now = self.now();
+        let mut parser = std::mem::take(&mut self.connections[index].parser);
+        let bytes_in = self.connections[index].bytes_in;
+        let kind = if parser.is_fresh() {
+            ErrorKind::Closed
+        } else {
+            ErrorKind::ClosedMidway
+        };
+        if let Some(answer) = parser.closed()
+            && !self.connections[index].in_flight.is_empty()
+        {
+            self.end_first(index, Ok(answer), now, bytes_in);
+        }
+        parser.reset();
+        self.close(index);
+        self.connections[index].parser = parser;
+        self.fail_in_flight(index, kind, now);
+        self.set_free(index, now);
+    }
+
+    /// Ends the oldest request in flight on a connection.
+    fn end_first(&mut self, index: usize, result: Result<Answer<'_>, ErrorKind>, now: u64, bytes_in: u64) {
+        let connection = &mut self.connections[index];
+        let Some(request) = connection.in_flight.pop_front() else {
+            return;
+        };
+        self.in_flight -= 1;
+        connection.deadline_nanos = connection.in_flight.front().map_or(u64::MAX, |next| {
+            next.sent_nanos.saturating_add(self.orders.request_timeout_nanos)
+        });
+        let outcome = Outcome {
+            result,
+            sent_nanos: request.sent_nanos,
+            intended_nanos: request.intended_nanos.unwrap_or(request.sent_nanos),
+            done_nanos: now,
+        };
+        let verdict = self.source.answered(request.tag, &outcome);
+        self.recorder
+            .ended(request.class, verdict, &outcome, request.bytes.into(), bytes_in);
+        self.ask_nanos = 0;
+    }
+
+    fn fail_in_flight(&mut self, index: usize, kind: ErrorKind, now: u64) {
+        let mut bytes_in = self.connections[index].bytes_in;
+        while !self.connections[index].in_flight.is_empty() {
+            self.end_first(index, Err(kind), now, std::mem::take(&mut bytes_in));
+        }
+    }
+
+    /// The connection failed, and with it all that is in flight on it.
+    fn fail(&mut self, index: usize, kind: ErrorKind) {
+        let now = self.now();
+        let was_connecting = self.connections[index].state != State::Open;
+        if was_connecting && kind.is_connect() && !self.ever_connected && self.address + 1 < self.orders.addresses.len()
+        {
+            // Perhaps the host's next address is the one that listens. What is in flight goes there.
+            self.address += 1;
+            let connection = &mut self.connections[index];
+            let waiting = std::mem::take(&mut connection.out);
+            self.close(index);
+            self.connections[index].out = waiting;
+            match self.connect(index, now) {
+                Ok(()) => return,
+                Err(_) => self.close(index),
+            }
+        }
+        let bytes_in = self.connections[index].bytes_in;
+        self.close(index);
+        self.connections[index].bytes_in = bytes_in;
+        self.fail_in_flight(index, kind, now);
+        self.connections[index].bytes_in = 0;
+        if was_connecting {
+            // Nobody there: not again at once, or the loop would only count refusals.
+            self.failed_connects += 1;
+            let connection = &mut self.connections[index];
+            let rest = (REST_NANOS_MIN << connection.failed_connects.min(10)).min(REST_NANOS_MAX);
+            connection.failed_connects += 1;
+            connection.state = State::Resting;
+            connection.deadline_nanos = now + rest;
+            self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
+        } else {
+            self.set_free(index, now);
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        if self.connections[index].state == State::Open {
+            self.open -= 1;
+        }
+        self.connections[index].close();
+    }
+
+    fn set_free(&mut self, index: usize, now: u64) {
+        let connection = &mut self.connections[index];
+        if !connection.queued && matches!(connection.state, State::Open | State::Closed) {
+            connection.queued = true;
+            connection.free_nanos = now;
+            self.free.push_back(index as u32);
+        }
+    }
+
+    /// Gives up what is past its deadline, and finds the next one.
+    fn scan(&mut self, now: u64) {
+        self.scan_nanos = now.saturating_add(self.orders.request_timeout_nanos).saturating_add(1);
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
+            if connection.deadline_nanos <= now {
+                match connection.state {
+                    State::Resting => {
+                        connection.state = State::Closed;
+                        connection.deadline_nanos = u64::MAX;
+                        self.set_free(index, now);
+                    }
+                    State::Connecting => self.fail(index, ErrorKind::ConnectTimeout),
+                    State::Open | State::Closed => self.fail(index, ErrorKind::Timeout),
+                }
+            }
+            self.scan_nanos = self.scan_nanos.min(self.connections[index].deadline_nanos);
+        }
+    }
+
+    /// The end: what is still in flight counts as unanswered.
+    fn abandon(&mut self, now: u64) {
+        for index in 0..self.connections.len() {
+            if !self.connections[index].in_flight.is_empty() {
+                self.fail_in_flight(index, ErrorKind::Unanswered, now);
+                self.close(index);
+            }
+        }
+    }
+}
+
+fn number(index: usize, generation: u32) -> u64 {
+    u64::from(generation) << 32 | index as u64
+}

@@ -1,0 +1,249 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::series::Outlier;
+use super::{Counters, Latencies, RequestLog, latencies, record};
+use crate::{ErrorKind, Outcome, Verdict};
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+/// The slowest requests of a second that are kept one by one.
+const OUTLIERS_MAX: usize = 6;
+
+/// Counts and times what one worker does.
+///
+/// The inner loop records into plain memory of its own; once a second that is handed over whole.
+pub(crate) struct Recorder {
+    pub(crate) classes: Vec<ClassRecord>,
+    /// Time from intended start to sending: how late the load itself was.
+    pub(crate) lateness: Latencies,
+    /// The part of the lateness during which a connection was free: the generator's own delay.
+    pub(crate) own_delay: Latencies,
+    pub(crate) opened: u64,
+    second: SecondSlice,
+    mailbox: Arc<Mailbox>,
+    log: Option<RequestLog>,
+}
+
+/// Totals of one class of requests.
+#[derive(Debug, Clone)]
+pub(crate) struct ClassRecord {
+    pub(crate) counters: Counts,
+    pub(crate) service: Latencies,
+    pub(crate) response: Latencies,
+}
+
+/// Counters in arrays, for the inner loop.
+#[derive(Debug, Clone)]
+pub(crate) struct Counts {
+    successes: u64,
+    failures: u64,
+    retried: u64,
+    bytes_out: u64,
+    bytes_in: u64,
+    errors: [u64; ErrorKind::ALL.len()],
+    statuses: Box<[u32; 1000]>,
+}
+
+/// What one worker did in one second.
+#[derive(Debug, Clone)]
+pub(crate) struct SecondSlice {
+    pub(crate) second: u64,
+    pub(crate) counts: Counts,
+    pub(crate) response: Latencies,
+    pub(crate) outliers: Vec<Outlier>,
+    pub(crate) connections: u64,
+}
+
+/// Where a worker leaves its finished seconds; emptied by the coordinator ten times a second.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox {
+    finished: Mutex<Vec<SecondSlice>>,
+    /// All seconds before this one have been left.
+    current: AtomicU64,
+}
+
+impl Mailbox {
+    pub(crate) fn take(&self) -> (u64, Vec<SecondSlice>) {
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.current.load(Ordering::Acquire), std::mem::take(&mut *finished))
+    }
+
+    fn leave(&self, slice: SecondSlice, next: u64) {
+        let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
+        finished.push(slice);
+        self.current.store(next, Ordering::Release);
+    }
+}
+
+impl Counts {
+    pub(crate) fn new() -> Self {
+        Counts {
+            successes: 0,
+            failures: 0,
+            retried: 0,
+            bytes_out: 0,
+            bytes_in: 0,
+            errors: [0; ErrorKind::ALL.len()],
+            statuses: Box::new([0; 1000]),
+        }
+    }
+
+    fn count(&mut self, judged: Judged, status: u16, bytes_out: u64, bytes_in: u64) {
+        match judged {
+            Judged::Success => self.successes += 1,
+            Judged::Failure(kind) => {
+                self.failures += 1;
+                self.errors[kind as usize] += 1;
+            }
+            Judged::Retried(kind) => {
+                self.retried += 1;
+                self.errors[kind as usize] += 1;
+            }
+        }
+        self.bytes_out += bytes_out;
+        self.bytes_in += bytes_in;
+        if let Some(answers) = self.statuses.get_mut(status as usize).filter(|_| status != 0) {
+            *answers += 1;
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        Counters {
+            successes: self.successes,
+            failures: self.failures,
+            retried: self.retried,
+            bytes_out: self.bytes_out,
+            bytes_in: self.bytes_in,
+            errors: ErrorKind::ALL
+                .into_iter()
+                .filter_map(|kind| Some((kind, nonzero(self.errors[kind as usize])?)))
+                .collect(),
+            statuses: (0u16..1000)
+                .filter_map(|code| Some((code, nonzero(self.statuses[code as usize].into())?)))
+                .collect(),
+        }
+    }
+}
+
+fn nonzero(count: u64) -> Option<u64> {
+    (count > 0).then_some(count)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Judged {
+    Success,
+    Failure(ErrorKind),
+    Retried(ErrorKind),
+}
+
+/// The verdict of a source together with what happened; a transport error is never a success.
+fn judge(verdict: Verdict, result: &Result<crate::Answer<'_>, ErrorKind>) -> Judged {
+    let by_status = match result {
+        Ok(answer) => ErrorKind::of_status(answer.status),
+        Err(kind) => Some(*kind),
+    };
+    match (verdict, by_status) {
+        (Verdict::Retried, kind) => Judged::Retried(kind.unwrap_or(ErrorKind::Check)),
+        (_, Some(kind)) if result.is_err() => Judged::Failure(kind),
+        (Verdict::Success, _) | (Verdict::ByStatus, None) => Judged::Success,
+        (Verdict::CheckFailed, kind) => Judged::Failure(kind.unwrap_or(ErrorKind::Check)),
+        (Verdict::ByStatus, Some(kind)) => Judged::Failure(kind),
+    }
+}
+
+impl SecondSlice {
+    fn new(second: u64) -> Self {
+        SecondSlice {
+            second,
+            counts: Counts::new(),
+            response: latencies(),
+            outliers: Vec::new(),
+            connections: 0,
+        }
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new(classes: usize, mailbox: Arc<Mailbox>, log: Option<RequestLog>) -> Self {
+        let class = ClassRecord {
+            counters: Counts::new(),
+            service: latencies(),
+            response: latencies(),
+        };
+        Recorder {
+            classes: vec![class; classes.max(1)],
+            lateness: latencies(),
+            own_delay: latencies(),
+            opened: 0,
+            second: SecondSlice::new(0),
+            mailbox,
+            log,
+        }
+    }
+
+    /// A shot with an intended start was sent.
+    pub(crate) fn sent_late(&mut self, lateness_nanos: u64, own_delay_nanos: u64) {
+        record(&mut self.lateness, lateness_nanos);
+        record(&mut self.own_delay, own_delay_nanos);
+    }
+
+    /// A request ended.
+    pub(crate) fn ended(&mut self, class: u16, verdict: Verdict, outcome: &Outcome<'_>, bytes_out: u64, bytes_in: u64) {
+        self.advance(outcome.done_nanos);
+        let judged = judge(verdict, &outcome.result);
+        let status = outcome.status();
+        let index = (class as usize).min(self.classes.len() - 1);
+        let class_record = &mut self.classes[index];
+        class_record.counters.count(judged, status, bytes_out, bytes_in);
+        self.second.counts.count(judged, status, bytes_out, bytes_in);
+        // A request that waited in vain took at least that long: leaving it out would hide the stall.
+        if matches!(outcome.result, Ok(_) | Err(ErrorKind::Timeout | ErrorKind::Unanswered)) {
+            let (service, response) = (outcome.service_nanos(), outcome.response_nanos());
+            record(&mut class_record.service, service);
+            record(&mut class_record.response, response);
+            record(&mut self.second.response, response);
+            let outliers = &mut self.second.outliers;
+            if outliers.len() < OUTLIERS_MAX || outliers.last().is_some_and(|last| last.latency_nanos < response) {
+                let outlier = Outlier {
+                    at_nanos: outcome.done_nanos,
+                    latency_nanos: response,
+                    class: index as u16,
+                    status,
+                };
+                let place = outliers.partition_point(|other| other.latency_nanos >= response);
+                outliers.insert(place, outlier);
+                outliers.truncate(OUTLIERS_MAX);
+            }
+        }
+        if let Some(log) = &mut self.log {
+            log.write(index, outcome);
+        }
+    }
+
+    /// Hands over finished seconds. Call at least ten times a second.
+    pub(crate) fn advance(&mut self, now_nanos: u64) {
+        let now_second = now_nanos / NANOS_PER_SECOND;
+        if now_second > self.second.second {
+            self.hand_over(now_second);
+        }
+    }
+
+    pub(crate) fn set_connections(&mut self, open: usize) {
+        self.second.connections = open as u64;
+    }
+
+    fn hand_over(&mut self, next: u64) {
+        let connections = self.second.connections;
+        let slice = std::mem::replace(&mut self.second, SecondSlice::new(next));
+        self.second.connections = connections;
+        self.mailbox.leave(slice, next);
+    }
+
+    /// Hands over what is left.
+    pub(crate) fn finish(&mut self) {
+        self.hand_over(u64::MAX);
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+    }
+}

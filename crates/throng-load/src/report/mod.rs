@@ -1,0 +1,276 @@
+//! What a run says about itself: for people, for machines, for a browser.
+
+mod csv;
+mod distribution;
+mod machine;
+mod text;
+mod units;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use csv::field as csv_field;
+pub use csv::seconds_csv;
+pub use distribution::{Summary, curve};
+pub use machine::Machine;
+pub use text::text;
+pub(crate) use units::{bytes, count, nanos};
+
+use crate::Options;
+use crate::measure::{Counters, GeneratorUsage, Latencies, Outlier, Second, Series, latencies};
+
+/// The numbers of a finished run. Serialises to the JSON that `compare` reads again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of this format.
+    pub format: u32,
+    /// What was run, in a few words.
+    pub title: String,
+    /// URL of the target.
+    pub target: String,
+    /// The settings, in words.
+    pub settings: BTreeMap<String, String>,
+    /// Start, in milliseconds since 1970.
+    pub started_unix_millis: u64,
+    /// From the start to the last answer.
+    pub elapsed_nanos: u64,
+    /// Why it ended.
+    pub ended: String,
+    /// All requests.
+    pub counters: Counters,
+    /// Time from the intended start to the whole answer.
+    #[serde(with = "distribution")]
+    pub response: Latencies,
+    /// Time from sending to the whole answer.
+    #[serde(with = "distribution")]
+    pub service: Latencies,
+    /// By class (phase and request of a plan).
+    pub classes: Vec<ClassReport>,
+    /// Second by second.
+    pub seconds: Vec<Second>,
+    /// The slowest requests of each second.
+    pub outliers: Vec<Outlier>,
+    /// Whether requests had an intended start (open model).
+    pub open_model: bool,
+    /// Requests a second asked for, in an open model of constant rate.
+    pub wanted_rate: Option<f64>,
+    /// Requests that were due and never sent.
+    pub unsent: u64,
+    /// How late requests were sent.
+    #[serde(with = "distribution")]
+    pub lateness: Latencies,
+    /// How late by the generator's own fault.
+    #[serde(with = "distribution")]
+    pub own_delay: Latencies,
+    /// What the generator cost.
+    pub generator: GeneratorUsage,
+    /// Connections made.
+    pub connections_opened: u64,
+    /// Sampled series: of the target's process, its metrics, its broker.
+    pub samples: Vec<Samples>,
+    /// The plan's text, where there was one.
+    pub plan: Option<String>,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What a reader must know before believing the numbers.
+    pub warnings: Vec<String>,
+}
+
+/// One class of requests.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ClassReport {
+    /// Its name.
+    pub name: String,
+    /// Its numbers.
+    pub counters: Counters,
+    /// Its response times.
+    #[serde(with = "distribution")]
+    pub response: Latencies,
+    /// Its service times.
+    #[serde(with = "distribution")]
+    pub service: Latencies,
+}
+
+/// A series sampled beside the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// What was sampled.
+    pub name: String,
+    /// Its unit, for the axis.
+    pub unit: String,
+    /// Seconds since the start, and value.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl ClassReport {
+    /// An empty class.
+    pub fn new(name: &str) -> Self {
+        ClassReport {
+            name: name.to_string(),
+            counters: Counters::default(),
+            response: latencies(),
+            service: latencies(),
+        }
+    }
+}
+
+impl Report {
+    pub(crate) fn new(
+        options: &Options,
+        started_at: SystemTime,
+        elapsed_nanos: u64,
+        ended: &str,
+        mut classes: Vec<ClassReport>,
+        mut series: Series,
+    ) -> Self {
+        let mut counters = Counters::default();
+        let (mut response, mut service) = (latencies(), latencies());
+        for class in &classes {
+            counters.add(&class.counters);
+            response
+                .add(&class.response)
+                .expect("all our histograms have one shape");
+            service.add(&class.service).expect("all our histograms have one shape");
+        }
+        classes.retain(|class| class.counters.attempts() > 0);
+        series.outliers.sort_by_key(|outlier| outlier.at_nanos);
+        let settings = [
+            ("connections", options.connections.to_string()),
+            ("pipeline", options.pipeline.to_string()),
+            ("request timeout", format!("{:?}", options.request_timeout)),
+            ("keep-alive", options.keep_alive.to_string()),
+        ];
+        Report {
+            format: 1,
+            title: options.target.url(),
+            target: options.target.url(),
+            settings: settings
+                .into_iter()
+                .map(|(name, value)| (name.to_string(), value))
+                .collect(),
+            started_unix_millis: started_at
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_millis() as u64),
+            elapsed_nanos,
+            ended: ended.to_string(),
+            counters,
+            response,
+            service,
+            classes,
+            seconds: series.seconds,
+            outliers: series.outliers,
+            open_model: false,
+            wanted_rate: None,
+            unsent: 0,
+            lateness: latencies(),
+            own_delay: latencies(),
+            generator: GeneratorUsage::default(),
+            connections_opened: 0,
+            samples: Vec::new(),
+            plan: None,
+            machine: Machine::here(),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with_generator(
+        mut self,
+        generator: GeneratorUsage,
+        lateness: Latencies,
+        own_delay: Latencies,
+        connections_opened: u64,
+        unsent: u64,
+    ) -> Self {
+        self.open_model = !lateness.is_empty() || unsent > 0;
+        self.generator = generator;
+        self.lateness = lateness;
+        self.own_delay = own_delay;
+        self.connections_opened = connections_opened;
+        self.unsent = unsent;
+        self.find_warnings();
+        self
+    }
+
+    /// Names the run.
+    pub fn titled(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// Notes a setting.
+    pub fn setting(mut self, name: &str, value: impl ToString) -> Self {
+        self.settings.insert(name.to_string(), value.to_string());
+        self
+    }
+
+    /// From the start to the last answer.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.elapsed_nanos)
+    }
+
+    /// Successes a second.
+    pub fn throughput(&self) -> f64 {
+        if self.elapsed_nanos == 0 {
+            0.0
+        } else {
+            self.counters.successes as f64 / self.elapsed().as_secs_f64()
+        }
+    }
+
+    /// CPU time of the generator for each request, in nanoseconds.
+    pub fn cpu_nanos_per_request(&self) -> f64 {
+        self.generator.cpu_nanos as f64 / self.counters.attempts().max(1) as f64
+    }
+
+    /// What stands in the way of believing the numbers.
+    fn find_warnings(&mut self) {
+        if self.unsent > 0 {
+            self.warnings.push(format!(
+                "THE RATE WAS NOT KEPT: {} requests were due and never sent; response times cover only those that were",
+                count(self.unsent)
+            ));
+        }
+        let late = self.lateness.value_at_quantile(0.99);
+        let own = self.own_delay.value_at_quantile(0.99);
+        if late > 10_000_000 && late > own.saturating_mul(4) {
+            self.warnings.push(format!(
+                "requests waited for a free connection (p99 {}): the target is slower than the rate, or --connections is too small; response time includes this wait",
+                nanos(late)
+            ));
+        }
+        if own > 5_000_000 {
+            self.warnings.push(format!(
+                "THE GENERATOR WAS LATE BY ITSELF (p99 {}): it had a connection and no CPU; use fewer requests a second, more cores or another machine",
+                nanos(own)
+            ));
+        }
+        if self.generator.busiest_share > 0.9 {
+            self.warnings.push(format!(
+                "a generator thread used {:.0} % of a core: the client may be the limit; try --threads {}",
+                self.generator.busiest_share * 100.0,
+                self.generator.threads + 1
+            ));
+        }
+        let starved =
+            self.generator.run_delay_nanos as f64 / (self.elapsed_nanos.max(1) * self.generator.threads.max(1)) as f64;
+        if starved > 0.1 {
+            self.warnings.push(format!(
+                "the generator waited {:.0} % of the time for a core: client and server share too few of them",
+                starved * 100.0
+            ));
+        }
+        if self.counters.failure_share() > 0.01 {
+            self.warnings.push(format!(
+                "{:.2} % of the requests failed",
+                self.counters.failure_share() * 100.0
+            ));
+        }
+    }
+
+    /// The report as JSON, for machines and for `compare`.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a report has only string keys and finite numbers")
+    }
+}
