@@ -1,1 +1,3 @@
 //! University registration: sections, a section collection, the trace of a registration day.
+
+pub mod trace;

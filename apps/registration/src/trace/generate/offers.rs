@@ -1,0 +1,120 @@
+//! What is offered: sections, how much each is wanted, and its seats.
+
+use super::super::{OfferedSection, Shape, random::Random};
+
+/// Departments of a made-up university; some codes hold spaces, as the published ones do.
+const DEPARTMENTS: [&str; 48] = [
+    "A HTG", "ACC", "ANTHR", "ARAB", "ART", "ASTRO", "BIO", "BUS M", "C S", "CE EN", "CH EN", "CHEM", "CHIN", "COMMS",
+    "DANCE", "EC EN", "ECON", "ENGL", "ENT", "FIN", "FREN", "GEOG", "GEOL", "GERM", "HIST", "HLTH", "I SYS", "JAPAN",
+    "LING", "M COM", "MATH", "ME EN", "MKTG", "MUSIC", "NURS", "PHIL", "PHYS", "PL SC", "PSYCH", "PWS", "REL A",
+    "RUSS", "SOC", "SPAN", "STAC", "STAT", "TMA", "WRTG",
+];
+const COURSE_NUMBERS: std::ops::Range<u32> = 100..700;
+
+/// How flat popularity is: the section of rank r is wanted in proportion to 1 / (r + this).
+const POPULARITY_OFFSET: u64 = 30;
+
+/// From how many requests on a section counts as wanted, so that its seats follow the demand.
+const WANTED_ADDS: u32 = 12;
+
+/// The sections offered, and the demand for them.
+pub(super) struct Offers {
+    /// The sections, in the order of their ids.
+    pub(super) sections: Vec<OfferedSection>,
+    /// How many adds each section gets, by its place in `sections`; 0 for one that no request touches.
+    pub(super) adds: Vec<u32>,
+}
+
+pub(super) fn draw(shape: &Shape, random: &mut Random) -> Offers {
+    let ids = ids(shape.sections, random);
+    let adds = adds(shape, random);
+    let capacities = capacities(shape, &adds, random);
+    let sections = ids
+        .into_iter()
+        .zip(capacities)
+        .map(|(id, capacity)| OfferedSection {
+            id: id.into(),
+            capacity,
+        })
+        .collect();
+    Offers { sections, adds }
+}
+
+/// Distinct ids such as `C S 142-1`, sorted: courses at random, each with one to several sections.
+fn ids(count: u32, random: &mut Random) -> Vec<String> {
+    let mut courses: Vec<(&str, u32, u32)> = DEPARTMENTS
+        .iter()
+        .flat_map(|department| COURSE_NUMBERS.map(|number| (*department, number, 0)))
+        .collect();
+    random.shuffle(&mut courses);
+    let mut ids = Vec::with_capacity(count as usize);
+    while ids.len() < count as usize {
+        for (department, number, offered) in &mut courses {
+            let more = if random.one_in(8) {
+                random.between(4, 24)
+            } else {
+                random.between(1, 3)
+            };
+            let wanted = (count as usize - ids.len()).min(more as usize);
+            for _ in 0..wanted {
+                *offered += 1;
+                ids.push(format!("{department} {number}-{offered}"));
+            }
+        }
+    }
+    ids.sort_unstable();
+    ids
+}
+
+/// All adds, dealt out over the touched sections by popularity, at least one to each.
+fn adds(shape: &Shape, random: &mut Random) -> Vec<u32> {
+    let mut by_rank: Vec<usize> = (0..shape.sections as usize).collect();
+    random.shuffle(&mut by_rank);
+    by_rank.truncate(shape.sections_touched as usize);
+
+    let weights: Vec<u64> = (0..u64::from(shape.sections_touched))
+        .map(|rank| (1 << 40) / (rank + POPULARITY_OFFSET))
+        .collect();
+    let weight_total: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let to_deal = shape.adds - shape.sections_touched;
+    let mut adds = vec![0; shape.sections as usize];
+    let mut dealt = 0;
+    for (section, weight) in by_rank.iter().zip(weights) {
+        let share = u128::from(to_deal) * u128::from(weight) / weight_total;
+        let share = u32::try_from(share).expect("a share is no larger than the whole");
+        adds[*section] = 1 + share;
+        dealt += share;
+    }
+    for section in by_rank.iter().cycle().take((to_deal - dealt) as usize) {
+        adds[*section] += 1;
+    }
+    adds
+}
+
+/// Seats: wanted sections offer a quarter to one and a half of what is asked of them, the others what a room holds.
+fn capacities(shape: &Shape, adds: &[u32], random: &mut Random) -> Vec<u32> {
+    let mut capacities: Vec<u32> = adds
+        .iter()
+        .map(|adds| {
+            let seats = if *adds >= WANTED_ADDS {
+                u64::from(*adds) * u64::from(random.between(25, 150)) / 100
+            } else if random.one_in(6) {
+                u64::from(random.between(1, 8))
+            } else {
+                u64::from(random.between(10, 45))
+            };
+            let seats = u32::try_from(seats).unwrap_or(u32::MAX);
+            seats.clamp(1.min(shape.capacity_max), shape.capacity_max)
+        })
+        .collect();
+    let mut order: Vec<usize> = (0..capacities.len()).collect();
+    random.shuffle(&mut order);
+    let (closed, open) = order.split_at(shape.sections_closed as usize);
+    for section in closed {
+        capacities[*section] = 0;
+    }
+    if let Some(largest) = open.first() {
+        capacities[*largest] = shape.capacity_max;
+    }
+    capacities
+}

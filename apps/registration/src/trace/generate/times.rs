@@ -1,0 +1,87 @@
+//! When requests are made: quiet weeks, registration days, surges at midnight.
+
+use super::super::{Shape, random::Random};
+
+/// How long the generated registration period lasts, in days.
+pub const PERIOD_DAYS: u32 = 56;
+
+/// The days, counted from the period's first, on which registration opens for a further part of the students.
+pub(super) const REGISTRATION_DAYS: [u32; 5] = [14, 16, 18, 21, 23];
+
+/// The registration day with the fullest minute.
+const FULLEST_DAY: u32 = REGISTRATION_DAYS[3];
+
+const DAY_MINUTES: u32 = 24 * 60;
+const PERIOD_MINUTES: u32 = PERIOD_DAYS * DAY_MINUTES;
+
+/// How long a surge after midnight lasts, in minutes.
+pub(super) const SURGE_MINUTES: u32 = 60;
+
+/// The time of every request in seconds since the period's first midnight, ascending.
+pub(super) fn draw(shape: &Shape, random: &mut Random) -> Vec<u32> {
+    let per_minute = draw_minutes(shape, random);
+    let mut seconds = Vec::with_capacity(shape.requests() as usize);
+    for (minute, load) in (0..).zip(per_minute).filter(|(_, load)| *load > 0) {
+        let per_second = draw_seconds(minute, load, shape.requests_per_second_max, random);
+        for (second, load) in (0..).zip(per_second) {
+            seconds.extend(std::iter::repeat_n(minute * 60 + second, load as usize));
+        }
+    }
+    seconds
+}
+
+/// The number of requests in each minute of the period: the fullest minute first, the rest around it.
+fn draw_minutes(shape: &Shape, random: &mut Random) -> Vec<u32> {
+    let full = shape.requests_per_minute_max;
+    let mut loads = vec![0; PERIOD_MINUTES as usize];
+    loads[(FULLEST_DAY * DAY_MINUTES) as usize] = full;
+    for _ in full..shape.requests() {
+        let drawn = draw_minute(random) as usize;
+        add_with_room(&mut loads, drawn, full);
+    }
+    loads
+}
+
+fn draw_minute(random: &mut Random) -> u32 {
+    let registration_day = REGISTRATION_DAYS[random.index(REGISTRATION_DAYS.len())];
+    match random.below(100) {
+        // The product of three draws falls off steeply: nearly a quarter of a surge comes in its first minute.
+        0..45 => {
+            let product = (0..3).fold(1, |product, _| product * random.below(SURGE_MINUTES));
+            registration_day * DAY_MINUTES + product / (SURGE_MINUTES * SURGE_MINUTES)
+        }
+        45..80 => registration_day * DAY_MINUTES + draw_waking_minute(random),
+        _ => random.below(PERIOD_DAYS) * DAY_MINUTES + draw_waking_minute(random),
+    }
+}
+
+/// A minute between seven in the morning and midnight.
+fn draw_waking_minute(random: &mut Random) -> u32 {
+    random.between(7 * 60, DAY_MINUTES - 1)
+}
+
+/// The number of requests in each second of a minute that holds `load`; the fullest minute opens with the fullest second.
+fn draw_seconds(minute: u32, load: u32, full: u32, random: &mut Random) -> [u32; 60] {
+    let mut loads = [0; 60];
+    let is_fullest = minute == FULLEST_DAY * DAY_MINUTES;
+    if is_fullest {
+        loads[0] = full;
+    }
+    for _ in loads[0]..load {
+        let drawn = random.index(60);
+        let drawn = if is_fullest && random.one_in(2) {
+            drawn.min(random.index(60))
+        } else {
+            drawn
+        };
+        add_with_room(&mut loads, drawn, full);
+    }
+    loads
+}
+
+/// Adds one to the first of `loads` from `start` on, around the end, that is not `full`.
+fn add_with_room(loads: &mut [u32], start: usize, full: u32) {
+    let (before, from_start) = loads.split_at_mut(start);
+    let room = from_start.iter_mut().chain(before).find(|load| **load < full);
+    *room.expect("a checked shape has more room than requests") += 1;
+}

@@ -1,0 +1,117 @@
+//! One line of a trace file: its fields, and the errors that point into it.
+
+use super::{NAME_BYTES_MAX, TraceError};
+
+pub(super) const NAME: &str = "a name of 1 to 256 bytes without comma or control character";
+
+/// How much of a wrong line or field an error repeats, in characters.
+const QUOTED_CHARACTERS_MAX: usize = 80;
+
+/// A line with something in it, and where it stands.
+pub(super) struct Line<'text> {
+    file: &'text str,
+    /// Counted from 1.
+    pub(super) number: usize,
+    text: &'text str,
+}
+
+/// The lines of a file that hold something, without line ends and byte order mark.
+pub(super) fn lines<'text>(file: &'text str, text: &'text str) -> impl Iterator<Item = Line<'text>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    (1..)
+        .zip(text.lines())
+        .map(move |(number, text)| Line { file, number, text })
+        .filter(|line| !line.text.is_empty())
+}
+
+impl<'text> Line<'text> {
+    /// The fields between the separators, which must be exactly `COUNT`.
+    pub(super) fn fields<const COUNT: usize>(
+        &self,
+        separator: char,
+        layout: &'static str,
+    ) -> Result<[&'text str; COUNT], TraceError> {
+        let mut fields = [""; COUNT];
+        let mut found = 0;
+        for field in self.text.split(separator) {
+            if let Some(place) = fields.get_mut(found) {
+                *place = field;
+            }
+            found += 1;
+        }
+        if found == COUNT {
+            return Ok(fields);
+        }
+        Err(TraceError::FieldCount {
+            file: self.file.to_owned(),
+            line: self.number,
+            layout,
+            expected: COUNT,
+            found,
+            text: quoted(self.text),
+        })
+    }
+
+    /// What was found in the field, when a student or a section may be called so.
+    pub(super) fn name(&self, field: &'static str, found: &'text str) -> Result<&'text str, TraceError> {
+        if is_name(found) {
+            Ok(found)
+        } else {
+            Err(self.wrong(field, found, NAME))
+        }
+    }
+
+    /// The error for a field of this line that holds something else than it may.
+    pub(super) fn wrong(&self, field: &'static str, found: &str, expected: &'static str) -> TraceError {
+        wrong_field(self.file, self.number, field, found, expected)
+    }
+}
+
+/// The error for a field that holds something else than it may.
+pub(super) fn wrong_field(
+    file: &str,
+    line: usize,
+    field: &'static str,
+    found: &str,
+    expected: &'static str,
+) -> TraceError {
+    TraceError::Field {
+        file: file.to_owned(),
+        line,
+        field,
+        found: quoted(found),
+        expected,
+    }
+}
+
+/// Whether a student or a section may be called so.
+pub(super) fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len())
+        && !text.contains(|character: char| character == ',' || character.is_control())
+}
+
+/// The beginning of `text`, fit to stand within a sentence.
+fn quoted(text: &str) -> String {
+    let mut characters = text.chars();
+    let mut quoted: String = characters
+        .by_ref()
+        .take(QUOTED_CHARACTERS_MAX)
+        .flat_map(printable)
+        .collect();
+    if characters.next().is_some() {
+        quoted.push('…');
+    }
+    quoted
+}
+
+/// The character itself, or its escape (`\t`, `\u{7}`) when it would disturb a terminal.
+fn printable(character: char) -> impl Iterator<Item = char> {
+    let escape = character.is_control().then(|| character.escape_default());
+    let itself = escape.is_none().then_some(character);
+    itself.into_iter().chain(escape.into_iter().flatten())
+}
+
+/// The text itself, when it is digits and nothing else.
+pub(super) fn digits(text: &str) -> Option<&str> {
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
+}

@@ -1,0 +1,171 @@
+//! The trace of a registration day: which sections are offered, and who asked for a seat in them, when.
+//!
+//! A [`Trace`] is read from two text files ([`Trace::read`]), written to them ([`Trace::write`]), or generated from a
+//! seed to the shape of the published one ([`generate()`]). It knows no engine and no network; a client replays it.
+//!
+//! # The two files
+//!
+//! Both are UTF-8, one record a line; a line may end in `\r\n`, empty lines are passed over, a byte order mark at the
+//! start too. Fields are taken as they stand, spaces included.
+//!
+//! | file | a line | fields |
+//! |---|---|---|
+//! | capacities | `A HTG 100-1⇥30` | section, a tab, seats (0 to 4294967295) |
+//! | requests | `10482213,A HTG 100-1,2026-11-04,00:00:12,A` | student, section, date, time of day, operation |
+//!
+//! Operations are `A` (add), `D` (drop) and `X` (administrative drop, a drop made by the registrar). Students and
+//! sections are opaque names: 1 to [`NAME_BYTES_MAX`] bytes without comma or control character. Dates and times are
+//! local to the university, without a zone, to the second. A file holds at most [`FILE_BYTES_MAX`].
+//!
+//! What is decided where the files leave it open:
+//!
+//! - **A section that stands twice** among the capacities: the first line holds, as opening a section that is open
+//!   already changes nothing. Each later line is reported as a [`DuplicateSection`], also when it says the same.
+//! - **A request for a section without a capacity** is kept: it is a request like any other, to be answered "there is
+//!   no such section". [`Trace::requests_unknown`] counts them.
+//! - **Requests out of time order** are an error that names the line: order decides who gets the last seat, so the
+//!   file cannot be repaired by sorting it.
+//! - **An empty file** is an error: with either, there is nothing to replay.
+//!
+//! ```
+//! use registration::trace::{Operation, Source, Trace};
+//!
+//! let reading = Trace::parse(
+//!     Source { name: "capacities.txt", text: "C S 142-1\t30\n" },
+//!     Source { name: "requests.txt", text: "10482213,C S 142-1,2026-11-04,00:00:12,A\n" },
+//! )?;
+//! assert_eq!(reading.trace.sections[0].capacity, 30);
+//! assert_eq!(reading.trace.requests[0].operation, Operation::Add);
+//! # Ok::<(), registration::trace::TraceError>(())
+//! ```
+
+mod error;
+mod generate;
+mod lanes;
+mod line;
+mod random;
+mod read;
+mod shape;
+mod write;
+
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+
+pub use error::TraceError;
+pub use generate::{PERIOD_DAYS, generate};
+pub use jiff::civil::DateTime;
+pub use read::{DuplicateSection, Reading, Source};
+pub use shape::{Shape, ShapeError};
+
+/// The longest student or section name, in bytes.
+pub const NAME_BYTES_MAX: usize = 256;
+
+/// The largest file that is read, in bytes (the published requests take 2 MB).
+pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// The seed of the built-in trace.
+pub const DEFAULT_SEED: u64 = 2016;
+
+/// A registration period: the sections offered, and the requests in the order they were made.
+///
+/// Equal names share one allocation, so a request costs some 50 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The sections offered, each id once, in the order of the file.
+    pub sections: Vec<OfferedSection>,
+    /// The requests, in time order; those of one second in the order they were made.
+    pub requests: Vec<Request>,
+}
+
+/// A section and its number of seats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedSection {
+    /// The id, such as `A HTG 100-1`: department, course number, number of the section.
+    pub id: Arc<str>,
+    /// Seats; 0 is a section nobody can join.
+    pub capacity: u32,
+}
+
+/// One line of the requests: a student asks a section for something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asks: an opaque token.
+    pub student: Arc<str>,
+    /// The id of the section asked.
+    pub section: Arc<str>,
+    /// When, in the university's local time, to the second.
+    pub at: DateTime,
+    /// What is asked.
+    pub operation: Operation,
+}
+
+/// What a request asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// A seat for the student.
+    Add,
+    /// The student gives the seat back.
+    Drop,
+    /// The registrar takes the seat back; treated as a drop.
+    AdministrativeDrop,
+}
+
+impl Operation {
+    /// The letter that stands for the operation in the requests file.
+    pub fn letter(self) -> char {
+        match self {
+            Self::Add => 'A',
+            Self::Drop => 'D',
+            Self::AdministrativeDrop => 'X',
+        }
+    }
+
+    /// Whether a seat is given back, by the student or by the registrar.
+    pub fn is_drop(self) -> bool {
+        !matches!(self, Self::Add)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Add => "add",
+            Self::Drop => "drop",
+            Self::AdministrativeDrop => "administrative drop",
+        })
+    }
+}
+
+impl Trace {
+    /// The built-in trace: [`Shape::PUBLISHED`], generated from `seed`.
+    pub fn registration_day(seed: u64) -> Self {
+        generate(&Shape::PUBLISHED, seed).expect("a test proves that the published shape is possible")
+    }
+
+    /// How long after the first request request number `index` was made, for a replay in time.
+    ///
+    /// Zero for the first request, and for an index past the end.
+    pub fn offset(&self, index: usize) -> Duration {
+        match (self.requests.first(), self.requests.get(index)) {
+            (Some(first), Some(request)) => request.at.duration_since(first.at).unsigned_abs(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The number of requests for sections that are not offered.
+    pub fn requests_unknown(&self) -> usize {
+        let offered: HashSet<&str> = self.sections.iter().map(|section| &*section.id).collect();
+        self.requests
+            .iter()
+            .filter(|request| !offered.contains(&*request.section))
+            .count()
+    }
+
+    /// Splits the requests over `count` clients (at least one) so that every section is one client's alone.
+    ///
+    /// Each lane holds indices into [`Trace::requests`], ascending. A client that takes its lane in order keeps the
+    /// order of each section's requests, and with it the outcome, however the clients overtake each other. Lanes are
+    /// near equally long: sections are handed out largest first, always to the shortest lane. A lane may be empty.
+    pub fn lanes(&self, count: usize) -> Vec<Vec<usize>> {
+        lanes::split(&self.requests, count)
+    }
+}
