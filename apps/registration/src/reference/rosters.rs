@@ -1,0 +1,196 @@
+//! Who sits where, as lines and by comparison.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::Outcome;
+use crate::trace::Request;
+
+/// Who sits where: for each section the students in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rosters {
+    pub(super) sections: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+}
+
+/// A section whose roster is not what it must be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("section `{section}`: {} students missing {missing:?}, {} too many {unexpected:?}", missing.len(), unexpected.len())]
+pub struct Difference {
+    /// The id of the section.
+    pub section: Arc<str>,
+    /// Who must sit in it and does not.
+    pub missing: Vec<Arc<str>>,
+    /// Who sits in it and must not.
+    pub unexpected: Vec<Arc<str>>,
+}
+
+impl Rosters {
+    /// Sets the roster of a section, replacing what was known of it.
+    pub fn set(&mut self, section: Arc<str>, students: impl IntoIterator<Item = Arc<str>>) {
+        self.sections.insert(section, students.into_iter().collect());
+    }
+
+    /// The rosters that a number of answers lead to, in whatever order they came.
+    ///
+    /// For a replay without order: the outcomes are those the service gave, and a student sits in a section after one
+    /// more [`Outcome::Added`] than [`Outcome::Dropped`]. Sections without either are left out, which
+    /// [`Rosters::differences`] takes for empty.
+    ///
+    /// # Errors
+    /// The answers contradict each other: the section and the student who was added twice without a drop between, or
+    /// dropped more often than added.
+    pub fn from_answers<'trace>(
+        answers: impl IntoIterator<Item = (&'trace Request, Outcome)>,
+    ) -> Result<Self, ContradictoryAnswers> {
+        let mut seats: BTreeMap<(&Arc<str>, &Arc<str>), i64> = BTreeMap::new();
+        for (Request { section, student, .. }, outcome) in answers {
+            match outcome {
+                Outcome::Added => *seats.entry((section, student)).or_default() += 1,
+                Outcome::Dropped => *seats.entry((section, student)).or_default() -= 1,
+                Outcome::AlreadyPresent | Outcome::Full | Outcome::NotPresent | Outcome::NoSection => {}
+            }
+        }
+        let mut rosters = Self::default();
+        for ((section, student), count) in seats {
+            match count {
+                0 => {}
+                1 => {
+                    rosters
+                        .sections
+                        .entry(section.clone())
+                        .or_default()
+                        .insert(student.clone());
+                }
+                _ => {
+                    return Err(ContradictoryAnswers {
+                        section: section.clone(),
+                        student: student.clone(),
+                        count,
+                    });
+                }
+            }
+        }
+        Ok(rosters)
+    }
+
+    /// The students of a section in the order of their names; nothing when the section is not known.
+    pub fn students(&self, section: &str) -> impl Iterator<Item = &Arc<str>> {
+        self.sections.get(section).into_iter().flatten()
+    }
+
+    /// Seats taken in all sections together.
+    pub fn enrolled(&self) -> usize {
+        self.sections.values().map(BTreeSet::len).sum()
+    }
+
+    /// All seats as lines `section,student` without line ends, sorted by their bytes (as `LC_ALL=C sort` does).
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .sections
+            .iter()
+            .flat_map(|(section, students)| students.iter().map(move |student| format!("{section},{student}")))
+            .collect();
+        // Not yet in order: the comma sorts after the space, which may follow an id that another id begins with.
+        lines.sort_unstable();
+        lines
+    }
+
+    /// Where `found` is not what these rosters say, by section; a section left out counts as an empty one.
+    pub fn differences(&self, found: &Self) -> Vec<Difference> {
+        let empty = BTreeSet::new();
+        let ids: BTreeSet<&Arc<str>> = self.sections.keys().chain(found.sections.keys()).collect();
+        ids.into_iter()
+            .map(|id| {
+                let expected = self.sections.get(id).unwrap_or(&empty);
+                let actual = found.sections.get(id).unwrap_or(&empty);
+                Difference {
+                    section: id.clone(),
+                    missing: expected.difference(actual).cloned().collect(),
+                    unexpected: actual.difference(expected).cloned().collect(),
+                }
+            })
+            .filter(|difference| !difference.missing.is_empty() || !difference.unexpected.is_empty())
+            .collect()
+    }
+}
+
+/// Answers that no order of the requests explains.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answers give student `{student}` {count} seats in section `{section}`, where 0 or 1 is possible")]
+pub struct ContradictoryAnswers {
+    /// The id of the section.
+    pub section: Arc<str>,
+    /// The student.
+    pub student: Arc<str>,
+    /// Answers by which the student joined, less those by which the student left.
+    pub count: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{DateTime, Operation};
+
+    fn request(operation: Operation) -> Request {
+        Request {
+            student: "ann".into(),
+            section: "MATH 110-1".into(),
+            at: DateTime::MIN,
+            operation,
+        }
+    }
+
+    #[test]
+    fn roster_lines_are_sorted_by_their_bytes_not_by_section() {
+        let mut rosters = Rosters::default();
+        rosters.set("C S".into(), ["zoe".into(), "ann".into()]);
+        rosters.set("C S 142-1".into(), ["bob".into()]);
+        assert_eq!(rosters.lines(), ["C S 142-1,bob", "C S,ann", "C S,zoe"]);
+        assert_eq!(rosters.enrolled(), 3);
+        assert_eq!(
+            rosters.students("C S").map(|student| &**student).collect::<Vec<_>>(),
+            ["ann", "zoe"]
+        );
+        assert_eq!(rosters.students("C S 1").count(), 0);
+    }
+
+    #[test]
+    fn differences_name_the_section_and_the_students_on_both_sides() {
+        let mut expected = Rosters::default();
+        expected.set("MATH 110-1".into(), ["ann".into(), "bob".into()]);
+        expected.set("MATH 110-2".into(), []);
+        let mut found = Rosters::default();
+        found.set("MATH 110-1".into(), ["bob".into(), "cem".into()]);
+        let difference = Difference {
+            section: "MATH 110-1".into(),
+            missing: vec!["ann".into()],
+            unexpected: vec!["cem".into()],
+        };
+        assert_eq!(expected.differences(&found), [difference]);
+        assert_eq!(expected.differences(&expected.clone()), []);
+    }
+
+    #[test]
+    fn rosters_follow_from_the_answers_in_any_order() {
+        let add = request(Operation::Add);
+        let drop = request(Operation::Drop);
+        let answers = [
+            (&drop, Outcome::Dropped),
+            (&add, Outcome::Added),
+            (&add, Outcome::AlreadyPresent),
+            (&add, Outcome::Added),
+        ];
+        assert_eq!(Rosters::from_answers(answers).unwrap().lines(), ["MATH 110-1,ann"]);
+    }
+
+    #[test]
+    fn answers_that_seat_a_student_twice_or_take_a_seat_nobody_had_are_contradictory() {
+        let add = request(Operation::Add);
+        let twice = Rosters::from_answers([(&add, Outcome::Added), (&add, Outcome::Added)]).unwrap_err();
+        assert_eq!(twice.count, 2);
+        let never = Rosters::from_answers([(&add, Outcome::Dropped)]).unwrap_err();
+        assert_eq!(never.count, -1);
+    }
+}
