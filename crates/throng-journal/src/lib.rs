@@ -14,7 +14,7 @@
 //! assert_eq!((record.id, record.seq, record.name), ("C S 142-1", 1, "Opened"));
 //! ```
 //!
-//! A backend proves itself with the suites in [`conformance`] (feature `conformance`).
+//! A backend proves itself with the suites in `conformance` (a feature of that name).
 //!
 //! # Who does what
 //!

@@ -1,1 +1,13 @@
 //! The embedded journal and store.
+
+pub mod files;
+mod header;
+mod history;
+mod log;
+mod options;
+mod pace;
+mod recovery;
+mod scan;
+
+pub use log::Log;
+pub use options::Options;

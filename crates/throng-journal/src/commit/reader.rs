@@ -115,6 +115,11 @@ impl Commit {
         crc32c::crc32c_append(crc, &bytes[HEADER_BYTES..])
     }
 
+    /// For a backend that knows better than its engine what is synced. Before [`seal`](Self::seal).
+    pub fn set_synced(&mut self, synced: CommitNo) {
+        self.bytes[24..32].copy_from_slice(&synced.0.to_le_bytes());
+    }
+
     /// Sets the checksum for a backend's seed.
     pub fn seal(&mut self, seed: &[u8]) {
         let crc = Self::checksum(&self.bytes, seed);

@@ -85,6 +85,9 @@ impl Journal for MemoryJournal {
 
     fn take<'a>(&'a self, by: WriterId, _shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
         let streams = self.streams();
+        if streams.get(&by).is_none_or(|stream| stream.sealed) {
+            return Box::pin(std::future::ready(Err(Error::Sealed(by))));
+        }
         let taken = streams
             .iter()
             .filter(|(writer, stream)| **writer < by && stream.sealed)

@@ -1,0 +1,98 @@
+//! What the suites share: running futures, building commits.
+
+use crate::{
+    Address, Append, AppendError, Commit, CommitBuilder, CommitNo, Journal, RecordKind, ShardId, Stamp, WriterId,
+};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end on this thread, parked while it waits.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// One event of a commit under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub id: String,
+    pub seq: u64,
+    pub body: Vec<u8>,
+}
+
+impl Event {
+    pub(super) fn new(id: &str, seq: u64, body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            id: id.into(),
+            seq,
+            body: body.into(),
+        }
+    }
+}
+
+pub(super) const KIND: &str = "section";
+
+pub(super) fn address(id: &str) -> Address {
+    Address::new(KIND, id)
+}
+
+/// When commit `number` was made.
+pub(super) fn at_micros(writer: WriterId, number: u64) -> i64 {
+    (writer.0 * 1_000_000 + number).cast_signed()
+}
+
+pub(super) fn commit(writer: WriterId, number: u64, events: &[Event]) -> Commit {
+    let mut open = CommitBuilder::default();
+    for event in events {
+        open.push(
+            RecordKind::Event,
+            ShardId(1),
+            &address(&event.id),
+            event.seq,
+            "Added",
+            2,
+            &event.body,
+        );
+    }
+    open.finish(Stamp {
+        writer,
+        number: CommitNo(number),
+        synced: CommitNo(number - 1),
+        at_micros: at_micros(writer, number),
+    })
+}
+
+/// Waits for what came of an append.
+pub(super) fn outcome(
+    append: Append,
+    run: &dyn Fn(crate::Later<'static, crate::Appended>) -> crate::Appended,
+) -> Result<(), AppendError> {
+    match append {
+        Append::Done(appended) => appended.result,
+        Append::Later(later) => run(later).result,
+    }
+}
+
+pub(super) fn append_with<J: Journal + ?Sized>(journal: &J, commit: Commit) -> Result<(), AppendError> {
+    outcome(journal.append(commit), &|later| block_on(later))
+}

@@ -1,0 +1,106 @@
+//! The file system as the log needs it: a trait, so that a test can make every single call fail.
+
+mod disk;
+
+pub use disk::Disk;
+
+use std::{fmt, io, path::Path, sync::Arc};
+
+/// A file system.
+pub trait Files: fmt::Debug + Send + Sync {
+    /// Creates a directory and its parents; nothing to do if it is there.
+    ///
+    /// # Errors
+    /// The system's.
+    fn create_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Takes a lock that dies with the process, for as long as the guard lives. `None`: somebody else holds it.
+    ///
+    /// # Errors
+    /// The system's.
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>>;
+
+    /// Opens a file for reading and writing; creates it first if asked to and it is not there. Every call makes a new
+    /// open file description: write-back errors are reported once for each of them.
+    ///
+    /// # Errors
+    /// The system's.
+    fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>>;
+
+    /// The names of the files in a directory, in any order.
+    ///
+    /// # Errors
+    /// The system's.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Gives a file another name, replacing what has it.
+    ///
+    /// # Errors
+    /// The system's.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the directory's names durable.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait File: fmt::Debug + Send + Sync {
+    /// Its length in bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Reads into `into` from `offset` on; fewer bytes only at the file's end.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all bytes at `offset`.
+    ///
+    /// # Errors
+    /// The system's; some of the bytes may then stand in the file.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes what was written durable, with what is needed to find it again.
+    ///
+    /// # Errors
+    /// The system's; what was written since the last success is then in doubt for good.
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Reserves room up to this length; the file is then that long and reads as zeros.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] when there is not so much.
+    fn allocate(&self, length: u64) -> io::Result<()>;
+
+    /// Cuts or extends the file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn set_length(&self, length: u64) -> io::Result<()>;
+}
+
+/// Reads exactly `into.len()` bytes.
+///
+/// # Errors
+/// The system's, and [`io::ErrorKind::UnexpectedEof`] at the file's end.
+pub(crate) fn read_exact_at(file: &dyn File, into: &mut [u8], offset: u64) -> io::Result<()> {
+    if file.read_at(into, offset)? < into.len() {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("the file ends before offset {}", offset + into.len() as u64),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! What the log knows of its own history: writers, segments, and where recent commits stand.
+
+use crate::{header::Header, scan};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+use throng_journal::{CommitNo, Position, Taken, WriterId};
+
+/// Finished segments whose directory is kept, at most.
+const DIRECTORIES_MAX: usize = 64;
+
+/// One life of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    /// Its last commit that can be read; final once it is sealed.
+    pub last: CommitNo,
+    /// Nothing can be appended any more.
+    pub sealed: bool,
+    /// Set aside by a seal, opened by nobody.
+    pub reserved: bool,
+    pub node: String,
+}
+
+/// One segment that was begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub number: u64,
+    pub writer: WriterId,
+    /// The number of its first commit.
+    pub first: CommitNo,
+    /// Tells its beginning from any other's.
+    pub fingerprint: u32,
+}
+
+/// Where a commit stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub segment: Segment,
+    /// The last commit this segment holds, as far as is known.
+    pub segment_last: CommitNo,
+    /// Its offset in bytes, where the directory is in memory.
+    pub offset: Option<u64>,
+}
+
+/// Writers in the order of history, segments in the order of their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    pub streams: BTreeMap<WriterId, Stream>,
+    pub segments: Vec<Segment>,
+    /// Where the commits of the segment being written begin, in sectors.
+    active: Vec<u32>,
+    /// The same of finished segments, latest used last.
+    directories: VecDeque<(u64, Arc<Vec<u32>>)>,
+}
+
+impl History {
+    /// A segment is begun; of a new writer, if it is the first of it.
+    pub(crate) fn begin(&mut self, header: &Header) {
+        if let Some(finished) = self.segments.last().map(|segment| segment.number) {
+            let directory = std::mem::take(&mut self.active);
+            if !directory.is_empty() {
+                self.keep_directory(finished, Arc::new(directory));
+            }
+        }
+        if let Some(previous) = header.previous
+            && let Some(stream) = self.streams.get_mut(&previous.writer)
+        {
+            stream.last = previous.commit;
+            stream.sealed = true;
+        }
+        self.streams.entry(header.writer).or_insert_with(|| Stream {
+            last: CommitNo(0),
+            sealed: false,
+            reserved: header.reserved,
+            node: header.node.clone(),
+        });
+        self.segments.push(Segment {
+            number: header.segment,
+            writer: header.writer,
+            first: header.first,
+            fingerprint: header.fingerprint(),
+        });
+    }
+
+    /// A commit was written to the active segment.
+    pub(crate) fn wrote(&mut self, offset: u64) {
+        self.active.push(scan::sectors(offset));
+    }
+
+    /// The directory of the last segment, found by recovery.
+    pub(crate) fn set_active(&mut self, sectors: Vec<u32>) {
+        self.active = sectors;
+    }
+
+    pub(crate) fn keep_directory(&mut self, segment: u64, directory: Arc<Vec<u32>>) {
+        self.directories.retain(|(number, _)| *number != segment);
+        if self.directories.len() >= DIRECTORIES_MAX {
+            self.directories.pop_front();
+        }
+        self.directories.push_back((segment, directory));
+    }
+
+    /// Drops the directories of the segments that end at or below a position.
+    pub(crate) fn forget(&mut self, upto: Position) {
+        let covered: Vec<u64> = self
+            .segments
+            .windows(2)
+            .filter(|pair| {
+                let next = (pair[1].writer, pair[1].first);
+                next.0 <= upto.writer && (next.0 < upto.writer || next.1 <= upto.commit.next())
+            })
+            .map(|pair| pair[0].number)
+            .collect();
+        self.directories
+            .retain(|(number, _)| covered.binary_search(number).is_err());
+    }
+
+    /// Where a commit stands; `None` if there is no such commit.
+    pub(crate) fn locate(&self, position: Position) -> Option<Found> {
+        let stream = self.streams.get(&position.writer)?;
+        if position.commit.0 == 0 || position.commit > stream.last {
+            return None;
+        }
+        let key = (position.writer, position.commit);
+        let after = self
+            .segments
+            .partition_point(|segment| (segment.writer, segment.first) <= key);
+        let segment = self.segments[..after].last().filter(|found| found.writer == key.0)?;
+        let next = self.segments.get(after).filter(|next| next.writer == key.0);
+        let segment_last = next.map_or(stream.last, |next| CommitNo(next.first.0 - 1));
+        let index = usize::try_from(position.commit.0 - segment.first.0).ok()?;
+        let sectors = if after == self.segments.len() {
+            self.active.get(index)
+        } else {
+            self.directories
+                .iter()
+                .rfind(|(number, _)| *number == segment.number)
+                .and_then(|(_, directory)| directory.get(index))
+        };
+        Some(Found {
+            segment: segment.clone(),
+            segment_last,
+            offset: sectors.map(|sectors| scan::bytes_of(*sectors)),
+        })
+    }
+
+    /// The sealed streams before a writer, in the order of history.
+    pub(crate) fn sealed_before(&self, writer: WriterId) -> Vec<Taken> {
+        self.streams
+            .range(..writer)
+            .filter(|(_, stream)| stream.sealed && !(stream.reserved && stream.last.0 == 0))
+            .map(|(writer, stream)| Taken {
+                writer: *writer,
+                last: stream.last,
+            })
+            .collect()
+    }
+
+    /// The first commit of a stream's first segment: its fingerprint stands for "before the first commit".
+    pub(crate) fn beginning(&self, writer: WriterId) -> Option<&Segment> {
+        self.segments.iter().find(|segment| segment.writer == writer)
+    }
+}

@@ -1,0 +1,209 @@
+//! Appending: one buffer, one write, one sync.
+
+use super::{Active, Log, Writing, begin::segment_full, keeper::Want, state::Answers};
+use crate::{
+    header::{SECTOR_BYTES, align, seed},
+    recovery::segment_path,
+};
+use std::time::Instant;
+use throng_journal::{Append, AppendError, Appended, Commit, CommitNo, Durability, Stamp};
+
+/// Commits of this mean size and above get segments that are reserved, not filled with zeros: there the disk's
+/// bandwidth counts, and zeros would take half of it.
+const LARGE_BYTES: u64 = 256 << 10;
+
+fn done(result: Result<(), AppendError>, mut buffer: Vec<u8>) -> Append {
+    buffer.clear();
+    Append::Done(Appended { result, buffer })
+}
+
+impl Log {
+    pub(super) fn append_commit(&self, commit: Commit) -> Append {
+        let stamp = commit.stamp();
+        let mut writing = self.writing();
+        match self.admit(stamp) {
+            Err(refused) => return done(Err(refused), commit.into_bytes()),
+            Ok(synced) => {
+                let buffer = match self.write(&mut writing, commit, synced) {
+                    Ok(buffer) => buffer,
+                    Err((why, buffer)) => return done(Err(self.fail(why)), buffer),
+                };
+                if self.options.durability == Durability::Fsync {
+                    self.sync_written(&mut writing, stamp.number, buffer)
+                } else {
+                    let answers = self.shared.state().durable(stamp.number);
+                    answers.send();
+                    done(Ok(()), buffer)
+                }
+            }
+        }
+    }
+
+    /// Whether this commit may be appended now; the newest one known to be synced.
+    fn admit(&self, stamp: Stamp) -> Result<CommitNo, AppendError> {
+        let state = self.shared.state();
+        let live = match &state.live {
+            Some(live) if live.writer == stamp.writer && !live.reserved => live,
+            _ if state.history.streams.contains_key(&stamp.writer) => return Err(AppendError::Sealed),
+            _ => {
+                return Err(AppendError::InDoubt(format!(
+                    "writer {} was never opened",
+                    stamp.writer
+                )));
+            }
+        };
+        if live.ended {
+            return Err(AppendError::Sealed);
+        }
+        if let Some(why) = &live.over {
+            return Err(AppendError::InDoubt(why.clone()));
+        }
+        if stamp.number != live.written.next() {
+            let why = format!("commit {} does not follow commit {}", stamp.number, live.written);
+            return Err(AppendError::InDoubt(why));
+        }
+        Ok(live.synced)
+    }
+
+    /// Writes a commit behind the last one, in the next segment if this one is full.
+    fn write(&self, writing: &mut Writing, mut commit: Commit, synced: CommitNo) -> Result<Vec<u8>, (String, Vec<u8>)> {
+        let bytes = commit.bytes().len() as u64;
+        if let Err(why) = self.make_room(writing, bytes) {
+            return Err((why, commit.into_bytes()));
+        }
+        let Some(active) = &mut writing.segment else {
+            return Err(("no segment is open".into(), commit.into_bytes()));
+        };
+        commit.set_synced(synced);
+        commit.seal(&seed(active.number, active.offset));
+        let mut buffer = commit.into_bytes();
+        // The rest of the last sector belongs to this commit alone: no later write touches a synced sector.
+        buffer.resize(buffer.len().next_multiple_of(SECTOR_BYTES as usize), 0);
+        if let Err(error) = active.file.write_at(&buffer, active.offset) {
+            let path = segment_path(&self.dir, active.number);
+            return Err((format!("writing to {} failed: {error}", path.display()), buffer));
+        }
+        {
+            let mut state = self.shared.state();
+            state.history.wrote(active.offset);
+            if let Some(live) = &mut state.live {
+                live.written = live.written.next();
+            }
+        }
+        active.offset += buffer.len() as u64;
+        writing.commit_bytes_mean = (writing.commit_bytes_mean * 7 + bytes) / 8;
+        self.look_ahead(writing);
+        Ok(buffer)
+    }
+
+    fn make_room(&self, writing: &mut Writing, bytes: u64) -> Result<(), String> {
+        match &writing.segment {
+            Some(active) if segment_full(active, align(bytes)) => self.roll(writing, bytes),
+            _ => Ok(()),
+        }
+    }
+
+    /// Has the next segment made ready once this one is half full.
+    fn look_ahead(&self, writing: &mut Writing) {
+        let room_bytes = writing.room_bytes.saturating_mul(2).min(self.options.segment_bytes);
+        let zeros = writing.commit_bytes_mean < LARGE_BYTES;
+        let segment = writing.next_segment;
+        if let Some(active) = &mut writing.segment
+            && !active.next_wanted
+            && active.offset > active.bytes / 2
+        {
+            active.next_wanted = true;
+            writing.room_bytes = room_bytes;
+            writing.keeper.want(Want {
+                segment,
+                bytes: room_bytes,
+                bytes_min: 0,
+                zeros,
+            });
+        }
+    }
+
+    /// Makes what was written durable: here and now while syncs are fast, beside the caller while they are slow.
+    fn sync_written(&self, writing: &mut Writing, number: CommitNo, buffer: Vec<u8>) -> Append {
+        if self.shared.depth() > 1 && self.syncers_run(writing) {
+            let flight = self.shared.state().await_sync(number, buffer);
+            self.shared.changed.notify_all();
+            return Append::Later(Box::pin(flight));
+        }
+        match self.sync_active(writing) {
+            Ok(()) => done(Ok(()), buffer),
+            Err(why) => done(Err(AppendError::InDoubt(why)), buffer),
+        }
+    }
+
+    fn syncers_run(&self, writing: &mut Writing) -> bool {
+        if writing.syncers.started() {
+            return true;
+        }
+        let started = writing
+            .syncers
+            .start(&self.shared, &self.options.files, &self.dir, self.options.sync_delay);
+        if let Err(error) = &started {
+            tracing::warn!(%error, "no threads to sync beside; every commit waits for its sync");
+        }
+        started.is_ok()
+    }
+
+    /// Syncs the segment being written; the writer is over if that fails.
+    pub(super) fn sync_active(&self, writing: &Writing) -> Result<(), String> {
+        let Some(active) = &writing.segment else { return Ok(()) };
+        let written = match &self.shared.state().live {
+            Some(live) => match &live.over {
+                Some(why) => return Err(why.clone()),
+                None => live.written,
+            },
+            None => return Ok(()),
+        };
+        let began = Instant::now();
+        if let Err(error) = self.sync_file(&*active.file) {
+            let path = segment_path(&self.dir, active.number);
+            let why = format!("syncing {} failed: {error}", path.display());
+            self.fail(why.clone());
+            return Err(why);
+        }
+        let took = began.elapsed();
+        let answers = {
+            let mut state = self.shared.state();
+            // A thread's sync may have failed meanwhile: then nothing more is acknowledged.
+            match state.live.as_ref().and_then(|live| live.over.clone()) {
+                Some(why) => Err(why),
+                None => Ok(self.shared.synced(&mut state, written, took)),
+            }
+        };
+        answers.map(Answers::send)
+    }
+
+    /// Syncs everything of the live stream that is not yet, in order.
+    pub(super) fn sync_all(&self, writing: &mut Writing) -> Result<(), String> {
+        while let Some(file) = writing.behind.first() {
+            if let Err(error) = self.sync_file(&**file) {
+                let why = format!("syncing a finished segment failed: {error}");
+                self.fail(why.clone());
+                return Err(why);
+            }
+            writing.behind.remove(0);
+        }
+        let all_synced = match &self.shared.state().live {
+            Some(live) => live.synced == live.written,
+            None => true,
+        };
+        if all_synced { Ok(()) } else { self.sync_active(writing) }
+    }
+
+    fn fail(&self, why: String) -> AppendError {
+        let answers = self.shared.state().fail(why.clone());
+        answers.send();
+        AppendError::InDoubt(why)
+    }
+}
+
+impl Active {
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.offset)
+    }
+}

@@ -1,0 +1,207 @@
+//! The thread that gets the next segment ready, and gives back what a finished one did not need.
+//!
+//! Writing to blocks that already hold zeros syncs faster than growing a file (nothing but data goes to the disk), so the
+//! next segment is filled with zeros ahead, in small steps, while the one before is being written.
+
+use crate::{
+    files::{File, Files},
+    recovery::segment_path,
+};
+use std::{
+    io::{self, ErrorKind},
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+/// Zeros written between two looks at whether somebody waits for the segment.
+const STEP_BYTES: usize = 1 << 20;
+/// Finished segments waiting to be cut, at most; more are left as they are.
+const FINISHED_MAX: usize = 8;
+
+/// A segment's file with room in it.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub file: Arc<dyn File>,
+    pub bytes: u64,
+}
+
+/// What room is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    pub segment: u64,
+    pub bytes: u64,
+    /// The least that will do when there is not so much.
+    pub bytes_min: u64,
+    /// Fill it with zeros: pays for small commits.
+    pub zeros: bool,
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    wanted: Option<Want>,
+    busy: Option<u64>,
+    hurry: bool,
+    ready: Option<(u64, Room)>,
+    finished: Vec<(Arc<dyn File>, u64)>,
+    stop: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    desk: Mutex<Desk>,
+    changed: Condvar,
+}
+
+/// The thread's handle.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(super) fn start(files: Arc<dyn Files>, dir: PathBuf) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            files,
+            dir,
+            desk: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let thread = std::thread::Builder::new().name("throng-log-room".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.work()
+        })?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Asks for the next segment to be made ready.
+    pub(super) fn want(&self, want: Want) {
+        self.shared.desk().wanted = Some(want);
+        self.shared.changed.notify_all();
+    }
+
+    /// Gives back what a finished segment holds beyond `used` bytes.
+    pub(super) fn finish(&self, file: Arc<dyn File>, used: u64) {
+        let mut desk = self.shared.desk();
+        if desk.finished.len() < FINISHED_MAX {
+            desk.finished.push((file, used));
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// The segment, ready or as far as it has got; made at once if nobody has begun with it.
+    pub(super) fn take(&self, want: Want) -> io::Result<Room> {
+        let mut desk = self.shared.desk();
+        desk.wanted = None;
+        while desk.busy == Some(want.segment) {
+            desk.hurry = true;
+            desk = self.shared.wait(desk);
+        }
+        if let Some((segment, room)) = desk.ready.take()
+            && segment == want.segment
+            && room.bytes >= want.bytes_min
+        {
+            return Ok(room);
+        }
+        drop(desk);
+        self.shared.make(want, &|| false)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.desk().stop = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported; nothing rests on that thread's end.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, desk: MutexGuard<'a, Desk>) -> MutexGuard<'a, Desk> {
+        self.changed.wait(desk).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut desk = self.desk();
+        loop {
+            if let Some((file, used)) = desk.finished.pop() {
+                drop(desk);
+                if let Err(error) = file.set_length(used) {
+                    tracing::warn!(%error, "a finished segment keeps its unused room");
+                }
+                desk = self.desk();
+            } else if desk.stop {
+                return;
+            } else if let Some(want) = desk.wanted.take() {
+                desk.busy = Some(want.segment);
+                desk.hurry = false;
+                drop(desk);
+                let made = self.make(want, &|| {
+                    let desk = self.desk();
+                    desk.hurry || desk.stop
+                });
+                desk = self.desk();
+                desk.busy = None;
+                match made {
+                    Ok(room) => desk.ready = Some((want.segment, room)),
+                    Err(error) => tracing::warn!(%error, segment = want.segment, "no room ahead for the next segment"),
+                }
+                self.changed.notify_all();
+            } else {
+                desk = self.wait(desk);
+            }
+        }
+    }
+
+    /// A segment's file with room, its name durable. Removed again where there is no room.
+    fn make(&self, want: Want, enough: &dyn Fn() -> bool) -> io::Result<Room> {
+        let path = segment_path(&self.dir, want.segment);
+        let file = self.files.open(&path, true)?;
+        let made = self.fill(&*file, want, enough);
+        if made.is_err() {
+            // Best effort: an empty segment left behind is found unbegun at the next start, and removed.
+            let _ = self.files.remove(&path);
+        }
+        made.map(|bytes| Room { file, bytes })
+    }
+
+    fn fill(&self, file: &dyn File, want: Want, enough: &dyn Fn() -> bool) -> io::Result<u64> {
+        let there = file.length()?;
+        if there >= want.bytes_min.max(want.bytes.min(STEP_BYTES as u64)) {
+            self.files.sync_dir(&self.dir)?;
+            return Ok(there);
+        }
+        let bytes = match file.allocate(want.bytes) {
+            Err(error) if error.kind() == ErrorKind::StorageFull && want.bytes_min < want.bytes => {
+                file.allocate(want.bytes_min)?;
+                want.bytes_min
+            }
+            result => result.map(|()| want.bytes)?,
+        };
+        self.files.sync_dir(&self.dir)?;
+        if want.zeros {
+            let zeros = vec![0; STEP_BYTES.min(usize::try_from(bytes).unwrap_or(STEP_BYTES))];
+            let mut at = 0;
+            while at < bytes && !enough() {
+                let step = (bytes - at).min(zeros.len() as u64);
+                file.write_at(&zeros[..usize::try_from(step).unwrap_or(0)], at)?;
+                at += step;
+                file.sync_data()?;
+            }
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,262 @@
+//! The embedded journal.
+
+mod append;
+mod begin;
+mod keeper;
+mod read;
+mod state;
+mod syncers;
+
+pub(crate) use read::Located;
+
+use crate::{
+    Options,
+    files::File,
+    recovery::{self, Cut, Recovered},
+};
+use keeper::Keeper;
+use read::Readers;
+use state::Shared;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
+};
+use syncers::Syncers;
+use throng_journal::{
+    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position, ShardId, Taken,
+    WriterId,
+};
+
+/// The file whose lock is the directory's.
+const LOCK_NAME: &str = "lock";
+
+/// The embedded journal: a directory of segments, one writer at a time.
+///
+/// `open`, `seal`, `take` and `read` do their work before they return: the futures they give are ready. An append is
+/// done at once while the disk syncs fast; else its sync runs on a thread beside, and its future is woken from there.
+pub struct Log {
+    dir: PathBuf,
+    options: Options,
+    shared: Arc<Shared>,
+    writing: Mutex<Writing>,
+    readers: Readers,
+    /// Held for the log's life.
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// What only the one who writes needs; its lock keeps writes in order.
+struct Writing {
+    /// The segment being written, once a writer has begun.
+    segment: Option<Active>,
+    next_segment: u64,
+    next_writer: u64,
+    /// Bytes the next segment gets.
+    room_bytes: u64,
+    /// What recovery found unsynced at the end of the last stream: synced before it is sealed.
+    unsynced: Vec<(u64, u64, u64)>,
+    /// Segments of the live stream that are finished but not synced, where the durability asks for none.
+    behind: Vec<Arc<dyn File>>,
+    /// Files that hold nothing of the history.
+    dead: Vec<u64>,
+    /// Moving average of a commit's bytes.
+    commit_bytes_mean: u64,
+    keeper: Keeper,
+    syncers: Syncers,
+}
+
+struct Active {
+    number: u64,
+    file: Arc<dyn File>,
+    bytes: u64,
+    offset: u64,
+    /// The next segment has been asked for.
+    next_wanted: bool,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Log").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    /// Opens the log in a directory, created if it is not there, and finds out where its history ends. The directory is
+    /// this log's alone for as long as it lives. Dropped, it seals its writer and gives back unused room.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], [`Error::OtherVersion`], [`Error::Damaged`] below a position that was synced, [`Error::Io`].
+    pub fn open(dir: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
+        let dir = dir.into();
+        let files = Arc::clone(&options.files);
+        files
+            .create_dir(&dir)
+            .map_err(Error::io(format!("creating the directory {}", dir.display())))?;
+        let lock = lock(&options, &dir)?;
+        let recovered = recovery::recover(&*files, &dir)?;
+        for note in &recovered.notes {
+            tracing::warn!(dir = %dir.display(), "{note}; run `throng journal verify`");
+        }
+        if let Some(cut) = &recovered.cut {
+            warn_of_cut(&dir, cut);
+        }
+        if options.durability != Durability::Fsync {
+            tracing::warn!(durability = ?options.durability, dir = %dir.display(), "acknowledged commits do not survive power loss");
+        }
+        let keeper = Keeper::start(Arc::clone(&files), dir.clone()).map_err(Error::io("starting a thread"))?;
+        let Recovered {
+            history,
+            next_segment,
+            next_writer,
+            dead,
+            unsynced,
+            ..
+        } = recovered;
+        let shared = Arc::new(Shared::default());
+        shared.state().history = history;
+        Ok(Self {
+            readers: Readers::new(Arc::clone(&files), dir.clone()),
+            writing: Mutex::new(Writing {
+                segment: None,
+                next_segment,
+                next_writer,
+                room_bytes: options.segment_bytes.min(begin::FIRST_BYTES),
+                unsynced,
+                behind: Vec::new(),
+                dead,
+                commit_bytes_mean: 0,
+                keeper,
+                syncers: Syncers::default(),
+            }),
+            dir,
+            options,
+            shared,
+            _lock: lock,
+        })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Makes everything acknowledged so far survive power loss, whatever the durability.
+    ///
+    /// # Errors
+    /// The file system's; the writer is then over.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.sync_all(&mut self.writing())
+            .map_err(|why| Error::io("syncing the log")(std::io::Error::other(why)))
+    }
+
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sync_file(&self, file: &dyn File) -> std::io::Result<()> {
+        file.sync_data()?;
+        if !self.options.sync_delay.is_zero() {
+            std::thread::sleep(self.options.sync_delay);
+        }
+        Ok(())
+    }
+}
+
+fn lock(options: &Options, dir: &Path) -> Result<Box<dyn Send + Sync>, Error> {
+    let path = dir.join(LOCK_NAME);
+    options
+        .files
+        .lock(&path)
+        .map_err(Error::io(format!("locking {}", path.display())))?
+        .ok_or_else(|| Error::InUse {
+            what: format!("the data directory {}", dir.display()),
+        })
+}
+
+fn warn_of_cut(dir: &Path, cut: &Cut) {
+    tracing::warn!(
+        file = %recovery::segment_path(dir, cut.segment).display(),
+        offset = cut.offset,
+        found = cut.found,
+        "the log's unfinished end after commit {} is cut: nothing in it was acknowledged as durable",
+        cut.last
+    );
+}
+
+fn now_micros() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl Drop for Log {
+    /// A clean end: the writer is sealed, so that from here on any damage is told from an unfinished end.
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!(%error, dir = %self.dir.display(), "the log was left unsealed; the next start finds its end");
+        }
+        self.shared.state().stop = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+fn ready<'a, T: Send + 'a>(result: T) -> Later<'a, T> {
+    Box::pin(std::future::ready(result))
+}
+
+impl Journal for Log {
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
+        ready(self.open_writer(node).map(|writer| Opened { writer }))
+    }
+
+    fn take<'a>(&'a self, by: WriterId, _shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        let state = self.shared.state();
+        ready(match &state.live {
+            Some(live) if live.writer == by && !live.ended => Ok(state.history.sealed_before(by)),
+            _ => Err(Error::Sealed(by)),
+        })
+    }
+
+    fn append(&self, commit: Commit) -> Append {
+        self.append_commit(commit)
+    }
+
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
+        ready(self.seal_writer(writer))
+    }
+
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
+        let located = self.read_located(after, bytes_max);
+        ready(located.map(|found| found.into_iter().map(|found| found.commit).collect()))
+    }
+
+    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>> {
+        Maybe::Ready(self.read_body(place))
+    }
+
+    fn forget(&self, upto: Position) {
+        self.shared.state().history.forget(upto);
+    }
+
+    fn depth(&self) -> usize {
+        self.shared.depth()
+    }
+
+    fn durability(&self) -> Durability {
+        self.options.durability
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        let files = &self.options.files;
+        let numbers = recovery::list(&**files, &self.dir).ok()?;
+        let length = |number: &u64| {
+            let file = files.open(&recovery::segment_path(&self.dir, *number), false).ok()?;
+            file.length().ok()
+        };
+        Some(numbers.iter().filter_map(length).sum())
+    }
+}

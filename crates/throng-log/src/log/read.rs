@@ -1,0 +1,192 @@
+//! Reading back: commits in order, and single bodies.
+
+use super::Log;
+use crate::{
+    files::{File, Files, read_exact_at},
+    history::Found,
+    recovery::segment_path,
+    scan::{self, Window},
+};
+use std::{
+    collections::HashMap,
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+use throng_journal::{Commit, CommitNo, Error, Place, Position};
+
+/// Files kept open for reading, at most.
+const OPEN_MAX: usize = 256;
+/// Bytes read at once while reading in order.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A commit and where it stands.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub commit: Commit,
+    pub segment: u64,
+    pub offset: u64,
+}
+
+/// Segments open for reading.
+#[derive(Debug)]
+pub(super) struct Readers {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    open: Mutex<HashMap<u64, Arc<dyn File>>>,
+}
+
+impl Readers {
+    pub(super) fn new(files: Arc<dyn Files>, dir: PathBuf) -> Self {
+        Self {
+            files,
+            dir,
+            open: Mutex::default(),
+        }
+    }
+
+    fn get(&self, segment: u64) -> io::Result<Arc<dyn File>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(&segment) {
+            return Ok(Arc::clone(file));
+        }
+        if open.len() >= OPEN_MAX {
+            open.clear();
+        }
+        let file = self.files.open(&segment_path(&self.dir, segment), false)?;
+        open.insert(segment, Arc::clone(&file));
+        Ok(file)
+    }
+
+    pub(super) fn forget(&self, segment: u64) {
+        self.open
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&segment);
+    }
+}
+
+impl Log {
+    /// The commits after a position, with where they stand.
+    pub(crate) fn read_located(&self, after: Position, bytes_max: usize) -> Result<Vec<Located>, Error> {
+        let (mut read, mut bytes) = (Vec::new(), 0);
+        let mut due = Position {
+            commit: after.commit.next(),
+            ..after
+        };
+        while let Some((found, offset)) = self.locate(due)? {
+            let number = found.segment.number;
+            let file = self.readers.get(number).map_err(self.reading(number))?;
+            let piece_bytes = PIECE_BYTES.min(bytes_max).max(4096);
+            let mut window = Window::with_piece(&*file, piece_bytes).map_err(self.reading(number))?;
+            let mut at = offset;
+            while due.commit <= found.segment_last {
+                let commit = scan::commit_at(&mut window, number, at)
+                    .map_err(self.reading(number))?
+                    .map_err(|damage| self.damaged(due, number, at, damage.to_string()))?;
+                if commit.position() != due {
+                    return Err(self.damaged(due, number, at, format!("commit {} stands there", commit.position())));
+                }
+                bytes += commit.bytes().len();
+                if bytes > bytes_max && !read.is_empty() {
+                    return Ok(read);
+                }
+                let offset = at;
+                at = crate::header::align(at + commit.bytes().len() as u64);
+                due.commit = due.commit.next();
+                read.push(Located {
+                    commit,
+                    segment: number,
+                    offset,
+                });
+            }
+            if bytes >= bytes_max {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
+    /// One record's body.
+    pub(super) fn read_body(&self, place: Place) -> Result<Vec<u8>, Error> {
+        let Some((found, offset)) = self.locate(place.position)? else {
+            return Err(Error::NoCommit(place.position));
+        };
+        self.read_bytes(
+            found.segment.number,
+            offset + u64::from(place.offset),
+            place.len as usize,
+        )
+    }
+
+    /// Bytes of a segment.
+    pub(crate) fn read_bytes(&self, segment: u64, offset: u64, length: usize) -> Result<Vec<u8>, Error> {
+        let file = self.readers.get(segment).map_err(self.reading(segment))?;
+        let mut bytes = vec![0; length];
+        read_exact_at(&*file, &mut bytes, offset).map_err(self.reading(segment))?;
+        Ok(bytes)
+    }
+
+    /// What tells the commit at a position (or, for commit 0, the stream's beginning) from any other; `None` if it is not
+    /// in this log.
+    pub(crate) fn fingerprint(&self, position: Position) -> Result<Option<u32>, Error> {
+        if position.commit == CommitNo(0) {
+            let state = self.shared.state();
+            return Ok(state
+                .history
+                .beginning(position.writer)
+                .map(|segment| segment.fingerprint));
+        }
+        let Some((found, offset)) = self.locate(position)? else {
+            return Ok(None);
+        };
+        let header = self.read_bytes(found.segment.number, offset, throng_journal::HEADER_BYTES)?;
+        Ok(Some(u32::from_le_bytes(header[52..56].try_into().expect("four bytes"))))
+    }
+
+    /// Where a commit stands. Reads the segment's directory first if it is not in memory.
+    fn locate(&self, position: Position) -> Result<Option<(Found, u64)>, Error> {
+        let Some(found) = self.shared.state().history.locate(position) else {
+            return Ok(None);
+        };
+        if let Some(offset) = found.offset {
+            return Ok(Some((found, offset)));
+        }
+        let segment = &found.segment;
+        let file = self.readers.get(segment.number).map_err(self.reading(segment.number))?;
+        let (directory, stop) = scan::directory(&*file, segment.writer, segment.first, found.segment_last)
+            .map_err(self.reading(segment.number))?;
+        let index = usize::try_from(position.commit.0 - segment.first.0).unwrap_or(usize::MAX);
+        let sectors = directory.get(index).copied();
+        let last = directory.last().copied();
+        let reached = CommitNo(segment.first.0 + directory.len() as u64);
+        self.shared
+            .state()
+            .history
+            .keep_directory(segment.number, Arc::new(directory));
+        match sectors {
+            Some(sectors) => Ok(Some((found, scan::bytes_of(sectors)))),
+            None => {
+                let at = last.map_or(crate::header::DATA_AT, scan::bytes_of);
+                let damaged = Position {
+                    commit: reached,
+                    ..position
+                };
+                let why = stop.unwrap_or_else(|| "the segment ends before it".into());
+                Err(self.damaged(damaged, segment.number, at, format!("after the commit there: {why}")))
+            }
+        }
+    }
+
+    fn reading(&self, segment: u64) -> impl FnOnce(io::Error) -> Error {
+        Error::io(format!("reading {}", segment_path(&self.dir, segment).display()))
+    }
+
+    fn damaged(&self, position: Position, segment: u64, offset: u64, why: String) -> Error {
+        Error::Damaged {
+            position,
+            place: format!("{} at offset {offset}", segment_path(&self.dir, segment).display()),
+            why,
+        }
+    }
+}

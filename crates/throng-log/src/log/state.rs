@@ -1,0 +1,215 @@
+//! What the appender, the sync threads and the readers share.
+
+use crate::{history::History, pace::Pace};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use throng_journal::{AppendError, Appended, CommitNo, Position, WriterId};
+
+/// The writer that may append.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub writer: WriterId,
+    pub node: String,
+    /// The segment being written: all that is not yet synced stands in it.
+    pub segment: u64,
+    pub written: CommitNo,
+    /// Acknowledged: what readers may see.
+    pub durable: CommitNo,
+    /// Known to be synced: below `durable` only where the durability asks for no syncs.
+    pub synced: CommitNo,
+    /// Why nothing can be appended any more.
+    pub over: Option<String>,
+    /// Its end is decided, once and for good.
+    pub ended: bool,
+    pub reserved: bool,
+}
+
+impl Live {
+    pub(super) fn end(&self) -> Position {
+        Position {
+            writer: self.writer,
+            commit: self.durable,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub history: History,
+    pub live: Option<Live>,
+    pub pace: Pace,
+    /// Appends whose sync runs beside, in order.
+    waiters: VecDeque<(CommitNo, Arc<Waiter>)>,
+    /// Syncs asked for that no thread has begun.
+    pub wanted: usize,
+    /// Syncs running on threads.
+    pub syncing: usize,
+    pub stop: bool,
+}
+
+/// The state, its lock, and the depth the engine reads without it.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// A sync is wanted, has ended, or everything stops.
+    pub changed: Condvar,
+    depth: AtomicUsize,
+}
+
+/// Appends to answer once the lock is released.
+#[must_use]
+pub(super) struct Answers(Vec<(Arc<Waiter>, Result<(), AppendError>)>);
+
+impl Answers {
+    pub(super) fn send(self) {
+        for (waiter, result) in self.0 {
+            waiter.resolve(result);
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.depth.load(Ordering::Relaxed).max(1)
+    }
+
+    /// A sync has returned: everything written before it began is durable.
+    pub(super) fn synced(&self, state: &mut State, upto: CommitNo, took: Duration) -> Answers {
+        state.pace.observe(took);
+        if self.depth.swap(state.pace.depth(), Ordering::Relaxed) != state.pace.depth() {
+            let average_micros = state.pace.average().as_micros();
+            tracing::debug!(depth = state.pace.depth(), average_micros, "syncs in flight");
+        }
+        state.synced(upto)
+    }
+}
+
+impl State {
+    pub(super) fn synced(&mut self, upto: CommitNo) -> Answers {
+        if let Some(live) = &mut self.live {
+            live.synced = live.synced.max(upto);
+        }
+        self.durable(upto)
+    }
+
+    /// Everything up to here is acknowledged.
+    pub(super) fn durable(&mut self, upto: CommitNo) -> Answers {
+        let Some(live) = &mut self.live else {
+            return Answers(Vec::new());
+        };
+        live.durable = live.durable.max(upto);
+        if let Some(stream) = self.history.streams.get_mut(&live.writer) {
+            stream.last = live.durable;
+        }
+        let durable = live.durable;
+        let covered = self.waiters.iter().take_while(|(number, _)| *number <= durable).count();
+        Answers(
+            self.waiters
+                .drain(..covered)
+                .map(|(_, waiter)| (waiter, Ok(())))
+                .collect(),
+        )
+    }
+
+    /// The writer is over: what is in flight is in doubt.
+    pub(super) fn fail(&mut self, why: String) -> Answers {
+        tracing::error!(%why, "the writer is over");
+        let in_doubt = self
+            .waiters
+            .drain(..)
+            .map(|(_, waiter)| (waiter, Err(AppendError::InDoubt(why.clone()))));
+        let answers = Answers(in_doubt.collect());
+        self.wanted = 0;
+        if let Some(live) = &mut self.live {
+            live.over.get_or_insert(why);
+        }
+        answers
+    }
+
+    /// The stream's end is decided: what still waits is not in it.
+    pub(super) fn fail_waiting(&mut self) -> Answers {
+        self.wanted = 0;
+        let waiting = self.waiters.drain(..);
+        Answers(
+            waiting
+                .map(|(_, waiter)| (waiter, Err(AppendError::InDoubt("the writer was sealed".into()))))
+                .collect(),
+        )
+    }
+
+    pub(super) fn await_sync(&mut self, number: CommitNo, buffer: Vec<u8>) -> Flight {
+        let waiter = Arc::new(Waiter(Mutex::new(Waiting {
+            result: None,
+            buffer,
+            waker: None,
+        })));
+        self.waiters.push_back((number, Arc::clone(&waiter)));
+        self.wanted += 1;
+        Flight(waiter)
+    }
+}
+
+#[derive(Debug)]
+struct Waiting {
+    result: Option<Result<(), AppendError>>,
+    buffer: Vec<u8>,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Waiter(Mutex<Waiting>);
+
+impl Waiter {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resolve(&self, result: Result<(), AppendError>) {
+        let waker = {
+            let mut waiting = self.lock();
+            waiting.result = Some(result);
+            waiting.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// An append whose sync is under way.
+pub(super) struct Flight(Arc<Waiter>);
+
+impl Future for Flight {
+    type Output = Appended;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Appended> {
+        let mut waiting = self.0.lock();
+        match waiting.result.take() {
+            Some(result) => Poll::Ready(Appended {
+                result,
+                buffer: std::mem::take(&mut waiting.buffer),
+            }),
+            None => {
+                waiting.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! How a log is opened.
+
+use crate::files::{Disk, Files};
+use std::{sync::Arc, time::Duration};
+use throng_journal::Durability;
+
+/// How a log is opened; `Options::default()` is what a service wants.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What an acknowledged commit survives. Default: power loss. [`Durability::Memory`] is kept as
+    /// [`Durability::Os`] here.
+    pub durability: Durability,
+    /// Largest segment in bytes; the first of a writer is 4 MiB, each next one twice as large up to this. Default 64 MiB.
+    pub segment_bytes: u64,
+    /// Added to every sync: a slow disk for tests and measurements. Default none.
+    pub sync_delay: Duration,
+    /// The file system. Default [`Disk`].
+    pub files: Arc<dyn Files>,
+    /// Memory for the store's pages, in bytes. Default 64 MiB.
+    pub store_cache_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Fsync,
+            segment_bytes: 64 << 20,
+            sync_delay: Duration::ZERO,
+            files: Arc::new(Disk),
+            store_cache_bytes: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! How many syncs may be in flight: decided from how long they take.
+
+use std::time::Duration;
+
+/// Above this a sync runs beside the caller, two in flight; inline again below half of it.
+const BESIDE_ABOVE: Duration = Duration::from_micros(200);
+/// Above this four may be in flight; two again below half of it.
+const FOUR_ABOVE: Duration = Duration::from_millis(1);
+/// Syncs above that before it happens: by then the average has settled, and can be compared with.
+const SETTLED_SYNCS: u32 = 24;
+/// Syncs watched at four in flight before it is judged whether that helps.
+const TRIAL_SYNCS: u32 = 64;
+/// Syncs at two in flight before four are tried again, after they did not help.
+const PAUSE_SYNCS: u32 = 4096;
+
+/// The moving average of a sync, and the depth that follows from it.
+#[derive(Clone, Debug)]
+pub(crate) struct Pace {
+    average: Duration,
+    depth: usize,
+    /// The average just before four were allowed.
+    before_four: Duration,
+    /// Syncs seen since four were allowed, or left until they may be tried again.
+    trial: u32,
+    pause: u32,
+    /// Syncs in a row above the threshold for four.
+    settled: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            average: Duration::from_micros(100),
+            depth: 1,
+            before_four: Duration::ZERO,
+            trial: 0,
+            pause: 0,
+            settled: 0,
+        }
+    }
+}
+
+impl Pace {
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(crate) fn average(&self) -> Duration {
+        self.average
+    }
+
+    /// A sync has taken this long. A single slow one (a scheduling hiccup) moves the average little: it counts at most
+    /// four times the average.
+    pub(crate) fn observe(&mut self, took: Duration) {
+        let took = took.min(self.average * 4 + Duration::from_micros(50));
+        self.average = (self.average * 7 + took) / 8;
+        self.pause = self.pause.saturating_sub(1);
+        self.settled = if self.average > FOUR_ABOVE {
+            self.settled.saturating_add(1)
+        } else {
+            0
+        };
+        self.depth = match self.depth {
+            1 if self.average > BESIDE_ABOVE => 2,
+            2 if self.average < BESIDE_ABOVE / 2 => 1,
+            2 if self.settled > SETTLED_SYNCS && self.pause == 0 => {
+                self.before_four = self.average;
+                self.trial = 0;
+                4
+            }
+            4 if self.average < FOUR_ABOVE / 2 => 2,
+            4 => self.judge_four(),
+            depth => depth,
+        };
+    }
+
+    /// A device that works its flushes off one after another takes twice as long with twice as many: then two will do.
+    fn judge_four(&mut self) -> usize {
+        self.trial = self.trial.saturating_add(1);
+        if self.trial == TRIAL_SYNCS && self.average > self.before_four * 3 / 2 {
+            self.pause = PAUSE_SYNCS;
+            return 2;
+        }
+        4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(pace: &mut Pace, syncs: usize, micros: u64) -> usize {
+        for _ in 0..syncs {
+            pace.observe(Duration::from_micros(micros));
+        }
+        pace.depth()
+    }
+
+    #[test]
+    fn a_fast_disk_is_synced_inline_and_one_hiccup_changes_nothing() {
+        let mut pace = Pace::default();
+        assert_eq!(after(&mut pace, 100, 80), 1);
+        assert_eq!(after(&mut pace, 1, 20_000), 1);
+        assert_eq!(after(&mut pace, 100, 80), 1);
+    }
+
+    #[test]
+    fn the_depth_follows_the_average_up_and_comes_back_at_half_of_each_threshold() {
+        let mut pace = Pace::default();
+        assert_eq!(after(&mut pace, 100, 300), 2);
+        assert_eq!(after(&mut pace, 100, 120), 2);
+        assert_eq!(after(&mut pace, 100, 2_000), 4);
+        assert_eq!(after(&mut pace, 30, 600), 4);
+        assert_eq!(after(&mut pace, 100, 400), 2);
+        assert_eq!(after(&mut pace, 100, 80), 1);
+    }
+
+    #[test]
+    fn four_are_given_up_where_the_device_takes_longer_with_them() {
+        let mut pace = Pace::default();
+        while pace.depth() < 4 {
+            pace.observe(Duration::from_micros(1_500));
+        }
+        assert_eq!(after(&mut pace, 64, 3_000), 2);
+        assert_eq!(after(&mut pace, 1_000, 1_500), 2);
+        assert_eq!(after(&mut pace, 4_096, 1_500), 4);
+    }
+}

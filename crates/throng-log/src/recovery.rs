@@ -1,0 +1,335 @@
+//! Finding out what a directory holds: the segments' headers, and the unfinished end of the last writer's stream.
+//!
+//! Nothing is changed here. What cannot be read above the last position known to be synced is left out (and said);
+//! below it, it is damage.
+
+use crate::{
+    files::{File, Files},
+    header::{self, DATA_AT, Fault, Header},
+    history::{History, Segment},
+    scan::{self, Window},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use throng_journal::{CommitNo, Error, Position, WriterId};
+
+/// What a directory holds.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    pub history: History,
+    /// The number the next segment gets.
+    pub next_segment: u64,
+    /// The id the next writer gets.
+    pub next_writer: u64,
+    /// Files of segments that hold nothing of the history: to be removed once the next writer has begun.
+    pub dead: Vec<u64>,
+    /// The bytes of the last stream that may be in the page cache only: segment, from, to.
+    pub unsynced: Vec<(u64, u64, u64)>,
+    /// What was left out.
+    pub cut: Option<Cut>,
+    /// Headers of which only one copy can be read, and other oddities worth a warning.
+    pub notes: Vec<String>,
+    /// The newest commit of the last stream known to be synced.
+    pub synced: CommitNo,
+}
+
+/// An unfinished end that is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// The last commit that is kept.
+    pub last: Position,
+    pub segment: u64,
+    pub offset: u64,
+    pub found: String,
+}
+
+pub(crate) fn segment_path(dir: &Path, segment: u64) -> PathBuf {
+    dir.join(header::file_name(segment))
+}
+
+/// A segment's file and what its header says.
+pub(crate) struct Begun {
+    pub file: Arc<dyn File>,
+    pub header: Header,
+    pub whole: bool,
+}
+
+/// Opens a segment and reads its header; `Err(reason)` inside if it was never begun or cannot be read.
+pub(crate) fn open_segment(files: &dyn Files, dir: &Path, segment: u64) -> Result<Result<Begun, Fault>, Error> {
+    let path = segment_path(dir, segment);
+    let file = files
+        .open(&path, false)
+        .map_err(Error::io(format!("opening {}", path.display())))?;
+    let mut bytes = vec![0; DATA_AT as usize];
+    let read = file
+        .read_at(&mut bytes, 0)
+        .map_err(Error::io(format!("reading {}", path.display())))?;
+    bytes.truncate(read);
+    Ok(Header::decode(&bytes, segment).map(|(header, whole)| Begun { file, header, whole }))
+}
+
+/// The numbers of the segments in a directory, in order.
+pub(crate) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<u64>, Error> {
+    let names = files
+        .list(dir)
+        .map_err(Error::io(format!("listing {}", dir.display())))?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| header::number_of(name)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Reads a directory.
+///
+/// # Errors
+/// Damage below a synced position, another format version, or the file system's.
+pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error> {
+    let mut recovered = Recovered::default();
+    let (mut begun, mut spares) = (Vec::new(), Vec::new());
+    for number in list(files, dir)? {
+        match open_segment(files, dir, number)? {
+            Ok(segment) => {
+                if !segment.whole {
+                    let name = header::file_name(number);
+                    recovered
+                        .notes
+                        .push(format!("one of the two headers of {name} is damaged"));
+                }
+                recovered.next_writer = recovered.next_writer.max(segment.header.writer.0 + 1);
+                begun.push(segment);
+            }
+            Err(Fault::OtherVersion(found)) => {
+                return Err(Error::OtherVersion {
+                    what: segment_path(dir, number).display().to_string(),
+                    found,
+                    expected: header::FORMAT_VERSION,
+                });
+            }
+            Err(fault) => {
+                refuse_lost_header(files, dir, number, &fault)?;
+                match fault {
+                    Fault::Empty => spares.push(number),
+                    _ => recovered.dead.push(number),
+                }
+            }
+        }
+    }
+    // A number that once stood in a header is never given again; a segment prepared for the next one is used.
+    let newest = begun.last().map_or(0, |segment| segment.header.segment);
+    recovered.next_segment = newest.max(recovered.dead.last().copied().unwrap_or(0)) + 1;
+    recovered.next_writer = recovered.next_writer.max(1);
+    let next = recovered.next_segment;
+    recovered.dead.extend(spares.iter().filter(|spare| **spare != next));
+    let kept = link(dir, begun, &mut recovered)?;
+    find_end(dir, &kept, &mut recovered)?;
+    Ok(recovered)
+}
+
+/// A segment without a readable header holds nothing, or has lost it.
+fn refuse_lost_header(files: &dyn Files, dir: &Path, number: u64, fault: &Fault) -> Result<(), Error> {
+    let path = segment_path(dir, number);
+    let reading = || format!("reading {}", path.display());
+    let file = files.open(&path, false).map_err(Error::io(reading()))?;
+    let mut window = Window::new(&*file).map_err(Error::io(reading()))?;
+    if !scan::holds_a_commit(&mut window, number).map_err(Error::io(reading()))? {
+        return Ok(());
+    }
+    Err(Error::Damaged {
+        position: Position::default(),
+        place: format!("{} at offset 0", path.display()),
+        why: match fault {
+            Fault::Unreadable(why) => format!("the header cannot be read, but commits stand behind it: {why}"),
+            Fault::Empty | Fault::OtherVersion(_) => "commits stand behind an empty header".into(),
+        },
+    })
+}
+
+/// Links segments to streams, in order, and drops those that no longer count.
+fn link(dir: &Path, begun: Vec<Begun>, recovered: &mut Recovered) -> Result<Vec<Begun>, Error> {
+    let mut kept: Vec<Begun> = Vec::new();
+    for segment in begun {
+        let header = &segment.header;
+        let current = kept.last().map(|last| &last.header);
+        let damaged = |why: String| Error::Damaged {
+            position: Position {
+                writer: header.writer,
+                commit: header.first,
+            },
+            place: segment_path(dir, header.segment).display().to_string(),
+            why,
+        };
+        if current.is_some_and(|current| current.writer == header.writer) {
+            if current.is_some_and(|current| header.first < current.first) {
+                return Err(damaged("its first commit is older than the segment's before".into()));
+            }
+        } else {
+            if header.first != CommitNo(1) {
+                return Err(damaged(format!(
+                    "the stream of writer {} begins with commit {}: a segment before this one is missing",
+                    header.writer, header.first
+                )));
+            }
+            while let Some(last) = kept.pop_if(|last| !counts(&last.header, header)) {
+                refuse_lost_commits(dir, &last, header)?;
+                recovered.dead.push(last.header.segment);
+            }
+            if let (None, Some(previous)) = (kept.last(), header.previous) {
+                return Err(damaged(format!(
+                    "it follows writer {}, whose segments are missing",
+                    previous.writer
+                )));
+            }
+        }
+        kept.push(segment);
+    }
+    for segment in &kept {
+        recovered.history.begin(&segment.header);
+    }
+    Ok(kept)
+}
+
+/// Whether a segment still counts once `next` has begun a new stream: it belongs to the stream `next` names, and begins
+/// at or before that stream's last commit.
+fn counts(segment: &Header, next: &Header) -> bool {
+    next.previous.is_some_and(|previous| {
+        let begins = segment.first <= previous.commit || segment.first == CommitNo(1);
+        segment.writer == previous.writer && begins
+    })
+}
+
+/// What no longer counts is the dropped end of the stream sealed, or an opening that failed before its first commit.
+fn refuse_lost_commits(dir: &Path, dropped: &Begun, next: &Header) -> Result<(), Error> {
+    if next
+        .previous
+        .is_some_and(|previous| previous.writer == dropped.header.writer)
+    {
+        return Ok(());
+    }
+    let path = segment_path(dir, dropped.header.segment);
+    let reading = || format!("reading {}", path.display());
+    let mut window = Window::new(&*dropped.file).map_err(Error::io(reading()))?;
+    if !scan::holds_a_commit(&mut window, dropped.header.segment).map_err(Error::io(reading()))? {
+        return Ok(());
+    }
+    Err(Error::Damaged {
+        position: Position {
+            writer: next.writer,
+            commit: next.first,
+        },
+        place: segment_path(dir, next.segment).display().to_string(),
+        why: format!(
+            "it does not follow the segment before: writer {} has commits there and is not the one it names",
+            dropped.header.writer
+        ),
+    })
+}
+
+/// Follows the last stream to its end.
+fn find_end(dir: &Path, kept: &[Begun], recovered: &mut Recovered) -> Result<(), Error> {
+    let Some(last) = kept.last() else { return Ok(()) };
+    let writer = last.header.writer;
+    let stream: Vec<&Begun> = kept.iter().filter(|segment| segment.header.writer == writer).collect();
+    let mut synced = last.header.synced;
+    // The segment that holds the first commit not known to be synced.
+    let from = stream
+        .partition_point(|segment| segment.header.first <= synced.next())
+        .saturating_sub(1);
+    for (index, segment) in stream.iter().enumerate().skip(from) {
+        let reading = || format!("reading {}", segment_path(dir, segment.header.segment).display());
+        let mut window = Window::new(&*segment.file).map_err(Error::io(reading()))?;
+        let number = segment.header.segment;
+        let run =
+            scan::follow(&mut window, number, writer, segment.header.first, DATA_AT).map_err(Error::io(reading()))?;
+        synced = synced.max(run.synced);
+        recovered.unsynced.push((number, 0, DATA_AT));
+        let known = usize::try_from(synced.next().0.saturating_sub(segment.header.first.0)).unwrap_or(usize::MAX);
+        if let Some(unsynced) = run.sectors.get(known) {
+            recovered.unsynced.push((number, scan::bytes_of(*unsynced), run.end));
+        }
+        let next = stream.get(index + 1);
+        let ends_whole = next.is_some_and(|next| next.header.first == run.next);
+        if ends_whole {
+            recovered.history.keep_directory(number, Arc::new(run.sectors));
+            continue;
+        }
+        let later = &stream[index + 1..];
+        let proof = proof_after(&mut window, number, &run, later, synced, writer).map_err(Error::io(reading()))?;
+        let position = Position {
+            writer,
+            commit: run.next,
+        };
+        if let Some(proof) = proof {
+            return Err(Error::Damaged {
+                position,
+                place: format!("{} at offset {}", segment_path(dir, number).display(), run.end),
+                why: format!("{}, though commit {writer}.{proof} was synced", run.stop),
+            });
+        }
+        let last = CommitNo(run.next.0 - 1);
+        let remains = !later.is_empty() || anything_after(&mut window, run.end).map_err(Error::io(reading()))?;
+        if remains {
+            recovered.cut = Some(Cut {
+                last: Position { writer, commit: last },
+                segment: number,
+                offset: run.end,
+                found: run.stop,
+            });
+        }
+        drop_later(recovered, later);
+        recovered.history.set_active(run.sectors);
+        finish_stream(recovered, writer, last);
+        break;
+    }
+    recovered.synced = synced;
+    Ok(())
+}
+
+fn finish_stream(recovered: &mut Recovered, writer: WriterId, last: CommitNo) {
+    if let Some(stream) = recovered.history.streams.get_mut(&writer) {
+        stream.last = last;
+    }
+}
+
+fn drop_later(recovered: &mut Recovered, later: &[&Begun]) {
+    for segment in later {
+        let number = segment.header.segment;
+        recovered.dead.push(number);
+        recovered
+            .history
+            .segments
+            .retain(|kept: &Segment| kept.number != number);
+    }
+}
+
+/// Whether the first missing commit was synced once: said by a commit or a header after it.
+fn proof_after(
+    window: &mut Window<'_>,
+    number: u64,
+    run: &scan::Run,
+    later: &[&Begun],
+    synced: CommitNo,
+    writer: WriterId,
+) -> std::io::Result<Option<CommitNo>> {
+    if synced >= run.next {
+        return Ok(Some(synced));
+    }
+    if let Some(proof) = scan::proof(window, number, writer, run.next, run.end)? {
+        return Ok(Some(proof));
+    }
+    for segment in later {
+        let mut window = Window::new(&*segment.file)?;
+        if let Some(proof) = scan::proof(&mut window, segment.header.segment, writer, run.next, DATA_AT)? {
+            return Ok(Some(proof));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether anything but zeros stands at the place where the next commit would.
+fn anything_after(window: &mut Window<'_>, offset: u64) -> std::io::Result<bool> {
+    Ok(window
+        .get(offset, header::SECTOR_BYTES as usize)?
+        .iter()
+        .any(|byte| *byte != 0))
+}

@@ -1,0 +1,72 @@
+//! The embedded log and store pass the suites.
+
+use std::{cell::RefCell, path::PathBuf, time::Duration};
+use tempfile::TempDir;
+use throng_journal::{Durability, conformance::journal};
+use throng_log::{Log, Options};
+
+struct OnDisk {
+    options: Options,
+    dirs: RefCell<Vec<TempDir>>,
+}
+
+impl OnDisk {
+    fn new(options: Options) -> Self {
+        Self {
+            options,
+            dirs: RefCell::default(),
+        }
+    }
+
+    fn dir(&self) -> PathBuf {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().to_owned();
+        self.dirs.borrow_mut().push(dir);
+        path
+    }
+}
+
+impl journal::Harness for OnDisk {
+    type Journal = Log;
+
+    fn create(&self) -> Log {
+        Log::open(self.dir(), self.options.clone()).unwrap()
+    }
+
+    fn reopen(&self, journal: Log) -> Log {
+        let dir = journal.dir().to_owned();
+        drop(journal);
+        Log::open(dir, self.options.clone()).unwrap()
+    }
+}
+
+#[test]
+fn the_log_is_a_journal() {
+    journal::check_all(&OnDisk::new(Options::default()));
+}
+
+#[test]
+fn the_log_is_a_journal_in_tiny_segments() {
+    journal::check_all(&OnDisk::new(Options {
+        segment_bytes: 4096,
+        ..Options::default()
+    }));
+}
+
+#[test]
+fn the_log_is_a_journal_on_a_slow_disk() {
+    journal::check_all(&OnDisk::new(Options {
+        sync_delay: Duration::from_micros(1500),
+        segment_bytes: 64 << 10,
+        ..Options::default()
+    }));
+}
+
+#[test]
+fn the_log_is_a_journal_that_leaves_syncs_to_the_system() {
+    journal::check_all(&OnDisk::new(Options {
+        durability: Durability::Os,
+        segment_bytes: 16 << 10,
+        ..Options::default()
+    }));
+}
