@@ -61,7 +61,7 @@ pub struct Checkpoint {
     pub upto: Position,
     /// The sealed streams between the last checkpoint's writer and `upto`'s, in order, with their last commit.
     pub sealed: Vec<Position>,
-    /// States to keep, replacing earlier ones; none newer than `upto`.
+    /// States to keep, replacing earlier ones. They may be newer than `upto`, never newer than what is durable.
     pub states: Vec<StoredState>,
     /// The engine's own rows (timers, outbox, keys): key and value, or key and `None` to remove it.
     pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,

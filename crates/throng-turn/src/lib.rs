@@ -1,1 +1,18 @@
-//! The engine's only concurrency: the shard lock with its inbox, and the open commit.
+//! The engine's only concurrency, small enough for a model checker.
+//!
+//! - [`Turnstile`]: a shard is a lock, not a thread. Whoever holds a command takes the nearly always free lock; when it
+//!   is busy the command goes to the inbox, which the holder drains first and looks at again after unlocking.
+//! - [`Leader`]: at most one thread leads a commit; who comes meanwhile goes on, and the leader looks again.
+//! - [`OpenCommit`]: records get their place while the shard's lock is held, so that log order is execution order, and
+//!   one number says everything an answer rests on.
+//!
+//! The simulator drives the engine on one thread and cannot see races between these; `tests/loom.rs` can (feature `loom`).
+
+mod leader;
+mod open_commit;
+mod sync;
+mod turnstile;
+
+pub use leader::Leader;
+pub use open_commit::{Durable, Lost, OpenCommit, Place};
+pub use turnstile::{Entered, Job, Turnstile};

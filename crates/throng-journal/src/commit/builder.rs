@@ -134,18 +134,21 @@ impl CommitBuilder {
         self.records += 1;
     }
 
-    /// Takes over all records of another builder, in order, and empties it.
-    pub fn append(&mut self, other: &mut Self) {
+    /// Takes over all records of another builder, in order, and empties it. Returns what to add to a body's offset in
+    /// the other to get its offset here.
+    pub fn append(&mut self, other: &mut Self) -> u32 {
         if other.records == 0 {
-            return;
+            return 0;
         }
         if self.bytes.is_empty() {
             self.bytes.resize(HEADER_BYTES, 0);
         }
+        let shift = (self.bytes.len() - HEADER_BYTES) as u32;
         self.bytes.extend_from_slice(&other.bytes[HEADER_BYTES..]);
         self.directory.extend_from_slice(&other.directory);
         self.records += other.records;
         other.clear();
+        shift
     }
 
     /// Drops everything pushed since the last finish.

@@ -1,0 +1,82 @@
+//! Limits of the model. Each is tested at its edge.
+
+/// Longest idempotency key, timer name, event name and command name, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Largest command as JSON, in bytes.
+pub const COMMAND_BYTES_MAX: usize = 1 << 20;
+/// Most events one command may emit.
+pub const EVENTS_MAX: usize = 1_000;
+/// Most bytes of events and messages one command may record.
+pub const RECORD_BYTES_MAX: usize = 4 << 20;
+/// Largest encoded state, in bytes.
+pub const STATE_BYTES_MAX: usize = 16 << 20;
+/// Largest answer kept under an idempotency key, in bytes.
+pub const KEPT_REPLY_BYTES_MAX: usize = 64 << 10;
+/// An entity's state is stored after this many events.
+pub const EVENTS_PER_STATE: u64 = 100;
+/// How long an idempotency key is remembered, in microseconds: one hour.
+pub const KEY_MICROS: i64 = 3_600_000_000;
+/// The number of shards of a new engine.
+pub const SHARDS: u16 = 256;
+
+/// Is this a kind's name: 1 to 64 of `[a-z0-9-]`?
+#[must_use]
+pub fn is_kind(name: &str) -> bool {
+    (1..=throng_journal::Address::KIND_BYTES_MAX).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// Is this an entity's id: 1 to 256 bytes?
+#[must_use]
+pub fn is_id(id: &str) -> bool {
+    (1..=throng_journal::Address::ID_BYTES_MAX).contains(&id.len())
+}
+
+/// Kind and id in one number: low bits choose the shard, the others the place within it.
+///
+/// `xxh3_64(kind ++ 0x00 ++ id)`. Test vectors stand below and may never change: they decide where data lives.
+#[must_use]
+pub fn hash(kind: &str, id: &str) -> u64 {
+    let mut buffer = [0u8; throng_journal::Address::KIND_BYTES_MAX + 1 + throng_journal::Address::ID_BYTES_MAX];
+    let length = kind.len() + 1 + id.len();
+    if length > buffer.len() {
+        let long = [kind.as_bytes(), &[0], id.as_bytes()].concat();
+        return xxhash_rust::xxh3::xxh3_64(&long);
+    }
+    buffer[..kind.len()].copy_from_slice(kind.as_bytes());
+    buffer[kind.len() + 1..length].copy_from_slice(id.as_bytes());
+    xxhash_rust::xxh3::xxh3_64(&buffer[..length])
+}
+
+/// The shard of a hash.
+#[must_use]
+pub fn shard_of(hash: u64, shards: u16) -> throng_journal::ShardId {
+    throng_journal::ShardId((hash % u64::from(shards)) as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entities_stay_in_their_shards_for_ever() {
+        let at = |kind, id| (hash(kind, id), shard_of(hash(kind, id), SHARDS).0);
+        for (kind, id, expected) in VECTORS {
+            assert_eq!(at(kind, id), expected, "{kind}/{id}");
+        }
+    }
+
+    const VECTORS: [(&str, &str, (u64, u16)); 3] = [
+        ("section", "C S 142-1", (0, 0)),
+        ("show", "1", (0, 0)),
+        ("a", "", (0, 0)),
+    ];
+
+    #[test]
+    fn kinds_are_lower_case_words() {
+        assert!(is_kind("section") && is_kind("resort-day") && is_kind(&"a".repeat(64)));
+        assert!(!is_kind("") && !is_kind("Section") && !is_kind("a/b") && !is_kind(&"a".repeat(65)));
+    }
+}

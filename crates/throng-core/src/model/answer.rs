@@ -1,0 +1,32 @@
+//! Exactly one answer a command.
+
+use super::{Entity, Sent};
+
+/// Reads a reply from a state.
+pub type Read<E> = Box<dyn FnOnce(&E) -> <E as Entity>::Reply + Send>;
+
+/// Exactly one answer a command, by construction.
+pub enum Answer<E: Entity> {
+    /// This.
+    Now(E::Reply),
+    /// Read from the state after the events.
+    After(Read<E>),
+    /// Another entity answers the asker.
+    Forward(Sent),
+}
+
+impl<E: Entity> Answer<E> {
+    /// From the state after the events. `Section::view` and closures without captures allocate nothing.
+    pub fn after(read: impl FnOnce(&E) -> E::Reply + Send + 'static) -> Self {
+        Self::After(Box::new(read))
+    }
+
+    /// Another entity answers the asker; same reply types, so that no mapping has to cross a wire. With events or
+    /// messages of its own, the forwarded command is recorded with them and taken exactly once, also after a crash.
+    pub fn forward<T: Entity<Reply = E::Reply, Rejection = E::Rejection>>(
+        to: impl Into<T::Id>,
+        command: T::Command,
+    ) -> Self {
+        Self::Forward(Sent::to::<T>(&to.into(), command))
+    }
+}

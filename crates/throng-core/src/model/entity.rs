@@ -1,0 +1,76 @@
+//! The entity: a small single-threaded, event-sourced thing with an id.
+
+use super::{Answer, Event, Turn};
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
+
+/// What can be said: a command, an event, a reply. JSON on the outside, its schema documents the routes.
+pub trait Message: Serialize + DeserializeOwned + JsonSchema + Send + 'static {}
+impl<T: Serialize + DeserializeOwned + JsonSchema + Send + 'static> Message for T {}
+
+/// `u64`, `String`, a service's own `resort:season:day`. Its text (1 to 256 bytes) is the address, so two different ids
+/// must have different texts.
+pub trait EntityId: Display + FromStr<Err: Display> + Clone + Send + Sync + 'static {}
+impl<T: Display + FromStr<Err: Display> + Clone + Send + Sync + 'static> EntityId for T {}
+
+/// An entity's "no". Nothing has happened, and the asker is told why.
+pub trait Rejection: std::error::Error + Message {
+    /// A stable code: the problem's `type`, a label in metrics.
+    fn code(&self) -> &'static str;
+    /// The HTTP status.
+    fn status(&self) -> u16 {
+        409
+    }
+    /// The field of the command at fault, if it is one.
+    fn field(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// A small single-threaded, event-sourced thing with an id. `Default` is its state before the first event.
+///
+/// Commands and events are serde enums with struct, newtype or unit variants; the variant's serde name is the command's
+/// name in the route and the event's name in the journal.
+pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe + 'static {
+    /// 1 to 64 of `[a-z0-9-]`, the first part of every address. Never change it: it decides where data lives.
+    const KIND: &'static str;
+    /// Raise it when the state's shape or meaning changes: stored states are then rebuilt from the events.
+    const STATE_VERSION: u16 = 1;
+    /// The address within the kind.
+    type Id: EntityId;
+    /// What it can be asked to do.
+    type Command: Message;
+    /// What can happen to it.
+    type Event: Event;
+    /// What it answers.
+    type Reply: Message;
+    /// How it says no.
+    type Rejection: Rejection;
+
+    /// May this command bring the entity into being? If not, an id without events is answered `Unknown` (404) before
+    /// `decide`.
+    fn creates(_command: &Self::Command) -> bool {
+        true
+    }
+
+    /// Looks and decides, changes nothing. What `turn` has gathered is dropped when this returns an error or panics.
+    ///
+    /// # Errors
+    /// The entity's "no".
+    fn decide(&self, command: Self::Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Self::Rejection>;
+
+    /// Applies what has happened, also on replay. Total: it must not fail.
+    fn evolve(&mut self, event: &Self::Event);
+
+    /// Bytes this state takes in memory beyond `size_of::<Self>()`: what its collections hold. Passivation goes by it.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// What came of a durable request to `T`, as a command of the asker: taken once, survives a crash, covers a "no" too.
+pub trait Hears<T: Entity>: Entity {
+    /// Turns the outcome into a command of this entity. `note` is what it gave along with the request.
+    fn heard(from: T::Id, note: String, outcome: Result<T::Reply, T::Rejection>) -> Self::Command;
+}

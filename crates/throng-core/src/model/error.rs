@@ -1,0 +1,88 @@
+//! What an asker is told when there is no reply.
+
+use std::time::Duration;
+
+/// The entity's "no", or the engine's; the engine's says whether trying again is safe.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error<R> {
+    /// The entity's "no". Nothing was done.
+    #[error("{0}")]
+    Rejected(R),
+    /// The id has no events, and the command is not one that creates.
+    #[error("there is no {kind} {id:?}")]
+    Unknown {
+        /// The kind asked.
+        kind: &'static str,
+        /// The id asked.
+        id: String,
+    },
+    /// The command, key or id is not one: nothing was done.
+    #[error("{0}")]
+    Malformed(String),
+    /// Something is larger than its limit: nothing was done.
+    #[error("{what} has {found} bytes, at most {limit} are allowed; nothing was done")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size, or that of what was seen of it.
+        found: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// Another command was accepted under this idempotency key: nothing was done.
+    #[error("the idempotency key {0:?} was used for another command; use a fresh key for each command")]
+    KeyReused(String),
+    /// Too much is waiting: nothing was done.
+    #[error("overloaded; nothing was done; try again in {retry_after:?}")]
+    Overloaded {
+        /// When trying again makes sense.
+        retry_after: Duration,
+    },
+    /// The journal or store cannot be reached, or the engine is starting or stopping: nothing was done.
+    #[error("unavailable; nothing was done: {reason}")]
+    Unavailable {
+        /// What is wrong.
+        reason: String,
+    },
+    /// The deadline passed before the command was looked at: nothing was done.
+    #[error("the deadline passed before the command was looked at; nothing was done")]
+    Expired,
+    /// Nobody knows yet whether it took effect.
+    #[error("the command may have taken effect; ask again with the same idempotency key")]
+    OutcomeUnknown,
+    /// The user's code panicked: the command had no effect.
+    #[error("the command crashed and had no effect: {reason}")]
+    Crashed {
+        /// The panic's message.
+        reason: String,
+    },
+    /// The entity's history cannot be applied by this program.
+    #[error("{address} is quarantined since event {seq}: {reason}")]
+    Quarantined {
+        /// Whose history.
+        address: String,
+        /// The event that cannot be applied.
+        seq: u64,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl<R> Error<R> {
+    /// The same for another rejection type; `None` for a rejection.
+    pub fn engine<S>(self) -> Result<Error<S>, R> {
+        Ok(match self {
+            Self::Rejected(rejection) => return Err(rejection),
+            Self::Unknown { kind, id } => Error::Unknown { kind, id },
+            Self::Malformed(why) => Error::Malformed(why),
+            Self::TooLarge { what, found, limit } => Error::TooLarge { what, found, limit },
+            Self::KeyReused(key) => Error::KeyReused(key),
+            Self::Overloaded { retry_after } => Error::Overloaded { retry_after },
+            Self::Unavailable { reason } => Error::Unavailable { reason },
+            Self::Expired => Error::Expired,
+            Self::OutcomeUnknown => Error::OutcomeUnknown,
+            Self::Crashed { reason } => Error::Crashed { reason },
+            Self::Quarantined { address, seq, reason } => Error::Quarantined { address, seq, reason },
+        })
+    }
+}

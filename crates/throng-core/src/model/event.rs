@@ -1,0 +1,47 @@
+//! Events, their names and versions.
+
+use super::Message;
+use std::borrow::Cow;
+
+/// What can happen to an entity: a serde enum; the variant's serde name is the event's name in the journal.
+pub trait Event: Message {
+    /// The names whose shape has changed, with their present version; all others are at version 1.
+    const VERSIONS: &'static [(&'static str, u16)] = &[];
+
+    /// Takes a recorded event of an older version one step up, or renames it. Called until the version is the present
+    /// one.
+    ///
+    /// # Errors
+    /// There is no step up: the entity is quarantined with this reason.
+    fn upcast(old: Recorded) -> Result<Recorded, UpcastError> {
+        Err(UpcastError(format!(
+            "there is no step up from {} version {}",
+            old.name, old.version
+        )))
+    }
+
+    /// The present version of the events of this name.
+    #[must_use]
+    fn version(name: &str) -> u16 {
+        Self::VERSIONS
+            .iter()
+            .find(|(named, _)| *named == name)
+            .map_or(1, |(_, version)| *version)
+    }
+}
+
+/// An event as it was recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    /// Its name.
+    pub name: Cow<'static, str>,
+    /// The version of its shape.
+    pub version: u16,
+    /// Its content.
+    pub payload: serde_json::Value,
+}
+
+/// Why an event could not be taken a step up.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UpcastError(pub String);

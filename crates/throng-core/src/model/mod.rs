@@ -1,0 +1,15 @@
+//! What a service is written with.
+
+mod answer;
+mod entity;
+mod error;
+mod event;
+mod query;
+mod turn;
+
+pub use answer::Answer;
+pub use entity::{Entity, EntityId, Hears, Message, Rejection};
+pub use error::Error;
+pub use event::{Event, Recorded, UpcastError};
+pub use query::{Query, View};
+pub use turn::{Effects, Family, Moment, Sent, Timer, Timestamp, Turn};

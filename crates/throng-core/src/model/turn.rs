@@ -1,0 +1,268 @@
+//! One command's view of the world, and what it wants done.
+
+use super::{Entity, Hears};
+use crate::tagged;
+use serde::{Deserialize, Serialize};
+use std::{any::Any, borrow::Cow, time::Duration};
+use throng_journal::Address;
+
+/// Microseconds since 1970-01-01 UTC.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(transparent)]
+pub struct Timestamp {
+    /// Microseconds since 1970-01-01 UTC.
+    pub micros: i64,
+}
+
+impl Timestamp {
+    /// This much later.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        Self {
+            micros: self
+                .micros
+                .saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
+/// An entity's parent and children.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Family {
+    /// Who created it, with [`Turn::create`].
+    pub parent: Option<(String, String)>,
+    /// Whom it created, as kind and id, in order of creation.
+    pub children: Vec<(String, String)>,
+}
+
+/// Where and when something is looked at.
+pub struct Moment<'a, E: Entity> {
+    /// The entity's id.
+    pub id: &'a E::Id,
+    /// How many events it has had.
+    pub seq: u64,
+    /// The time; within a shard it never goes back.
+    pub now: Timestamp,
+    /// Who asks, where the gateway knows.
+    pub caller: Option<&'a str>,
+    /// Parent and children.
+    pub family: Option<&'a Family>,
+}
+
+/// One command's view of the world and what it wants done; the buffers behind it are reused.
+pub struct Turn<'a, E: Entity> {
+    pub(crate) moment: Moment<'a, E>,
+    pub(crate) out: &'a mut Effects<E>,
+}
+
+/// What a command wants done besides answering.
+pub struct Effects<E: Entity> {
+    /// What happened, in order.
+    pub events: Vec<E::Event>,
+    /// Messages to other entities, in order.
+    pub sent: Vec<Sent>,
+    /// Timers set and cancelled.
+    pub timers: Vec<Timer<E::Command>>,
+    pub(crate) entropy: u128,
+}
+
+impl<E: Entity> Default for Effects<E> {
+    fn default() -> Self {
+        Self {
+            events: Vec::new(),
+            sent: Vec::new(),
+            timers: Vec::new(),
+            entropy: 0,
+        }
+    }
+}
+
+impl<E: Entity> Effects<E> {
+    /// Nothing durable was asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.sent.is_empty() && self.timers.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.events.clear();
+        self.sent.clear();
+        self.timers.clear();
+    }
+}
+
+type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Result<&'static str>;
+
+/// A command on its way to another entity: typed for a receiver at hand, encoded to wait or to travel.
+pub struct Sent {
+    /// The receiver's kind.
+    pub kind: &'static str,
+    /// The receiver's id.
+    pub id: String,
+    /// The receiver's `Option<Command>`.
+    pub(crate) command: Box<dyn Any + Send>,
+    encode: Encode,
+    /// Asks for the outcome; given back with it.
+    pub note: Option<String>,
+    /// The receiver becomes the sender's child if this creates it.
+    pub child: bool,
+}
+
+impl Sent {
+    pub(crate) fn to<T: Entity>(id: &T::Id, command: T::Command) -> Self {
+        let encode: Encode = |any, out| match any.downcast_ref::<Option<T::Command>>() {
+            Some(Some(command)) => tagged::to_parts(command, out),
+            _ => Err(serde::ser::Error::custom("the command was taken already")),
+        };
+        Self {
+            kind: T::KIND,
+            id: id.to_string(),
+            command: Box::new(Some(command)),
+            encode,
+            note: None,
+            child: false,
+        }
+    }
+
+    /// Appends the command's content to `out` and returns its name.
+    ///
+    /// # Errors
+    /// The command cannot be written as JSON.
+    pub fn encoded(&self, out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
+        (self.encode)(self.command.as_ref(), out)
+    }
+
+    /// The command, if the receiver is a `T`.
+    #[must_use]
+    pub fn command<T: Entity>(&self) -> Option<&T::Command> {
+        self.command.downcast_ref::<Option<T::Command>>()?.as_ref()
+    }
+
+    /// The receiver's address.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        Address::new(self.kind, self.id.as_str())
+    }
+}
+
+/// A named, durable timer of an entity.
+pub enum Timer<C> {
+    /// Sets it, replacing one of the same name.
+    Set {
+        /// Its name within the entity.
+        name: Cow<'static, str>,
+        /// When it is due.
+        at: Timestamp,
+        /// Then again after each of these.
+        every: Option<Duration>,
+        /// What the entity is then asked to do.
+        command: C,
+    },
+    /// Cancels it.
+    Cancel(Cow<'static, str>),
+}
+
+impl<'a, E: Entity> Turn<'a, E> {
+    pub(crate) fn new(moment: Moment<'a, E>, out: &'a mut Effects<E>) -> Self {
+        Self { moment, out }
+    }
+
+    /// Where and when.
+    #[must_use]
+    pub fn moment(&self) -> &Moment<'a, E> {
+        &self.moment
+    }
+
+    /// The entity's id.
+    #[must_use]
+    pub fn id(&self) -> &'a E::Id {
+        self.moment.id
+    }
+
+    /// The time; within a shard it never goes back.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.moment.now
+    }
+
+    /// Nothing has happened to this entity yet.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.moment.seq == 0
+    }
+
+    /// A number nobody can guess, fresh for each command: capabilities, tokens.
+    #[must_use]
+    pub fn unguessable(&self) -> u128 {
+        self.out.entropy
+    }
+
+    /// The parent, as kind and id.
+    #[must_use]
+    pub fn parent(&self) -> Option<(&'a str, &'a str)> {
+        let (kind, id) = self.moment.family?.parent.as_ref()?;
+        Some((kind, id))
+    }
+
+    /// The ids of the children of a kind, in order of creation.
+    pub fn children<T: Entity>(&self) -> impl Iterator<Item = &'a str> {
+        let children = self.moment.family.map_or(&[][..], |family| &family.children);
+        children
+            .iter()
+            .filter(|(kind, _)| kind == T::KIND)
+            .map(|(_, id)| id.as_str())
+    }
+
+    /// This has happened.
+    pub fn emit(&mut self, event: E::Event) {
+        self.out.events.push(event);
+    }
+
+    /// A message to another entity: durable with this command's events, taken exactly once, in order.
+    pub fn send<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command) {
+        self.out.sent.push(Sent::to::<T>(&to.into(), command));
+    }
+
+    /// A message whose command creates a child: the receiver, if it is new, has this entity as its parent from then on.
+    pub fn create<T: Entity>(&mut self, id: impl Into<T::Id>, command: T::Command) {
+        self.out.sent.push(Sent {
+            child: true,
+            ..Sent::to::<T>(&id.into(), command)
+        });
+    }
+
+    /// A message whose outcome, also a refusal, comes back as a command of this entity.
+    pub fn request<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command, note: impl Into<String>)
+    where
+        E: Hears<T>,
+    {
+        self.out.sent.push(Sent {
+            note: Some(note.into()),
+            ..Sent::to::<T>(&to.into(), command)
+        });
+    }
+
+    /// Sets a named durable timer, replacing one of the same name: at that time, and then again after each `every`, the
+    /// entity gets this command.
+    pub fn remind(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        at: Timestamp,
+        every: Option<Duration>,
+        command: E::Command,
+    ) {
+        self.out.timers.push(Timer::Set {
+            name: name.into(),
+            at,
+            every,
+            command,
+        });
+    }
+
+    /// Cancels a named timer.
+    pub fn cancel(&mut self, name: impl Into<Cow<'static, str>>) {
+        self.out.timers.push(Timer::Cancel(name.into()));
+    }
+}

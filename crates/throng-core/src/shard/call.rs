@@ -1,0 +1,147 @@
+//! What goes into a shard and what comes out.
+
+use super::{Outcome, Taking, outcome::JsonReply};
+use crate::model::{Sent, Timestamp};
+use std::any::Any;
+use throng_journal::CommitBuilder;
+
+/// Where a command's records go: into the open commit, while the shard's lock is held.
+pub trait Stage {
+    /// Takes the records of one command, all of them or (never) none.
+    fn stage(&mut self, records: &mut CommitBuilder) -> Staged;
+}
+
+/// Where records went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Staged {
+    /// The number of the open commit.
+    pub commit: u64,
+    /// What to add to a body's offset within the records given to get its offset within the commit.
+    pub shift: u32,
+}
+
+/// A command as it comes.
+pub enum Input<'a> {
+    /// An `Option<Command>` of the entity, taken out once it is looked at.
+    Typed(&'a mut (dyn Any + Send)),
+    /// A command's name and its content as JSON.
+    Json {
+        /// The variant's name.
+        name: &'a str,
+        /// Its content; empty is `{}`.
+        body: &'a [u8],
+    },
+    /// The outcome of a request.
+    Heard(&'a super::messages::Heard),
+}
+
+/// Where the answer goes.
+pub enum Output<'a> {
+    /// An `Option<Result<Reply, Error<Rejection>>>` of the entity.
+    Typed(&'a mut (dyn Any + Send)),
+    /// As JSON.
+    Json(&'a mut JsonReply),
+    /// Nobody waits; only what came of it is kept.
+    Nobody,
+}
+
+/// Why an entity is asked.
+#[derive(Clone, Copy)]
+pub enum Cause<'a> {
+    /// From outside.
+    Asked {
+        /// Takes effect once under this key.
+        key: Option<&'a str>,
+        /// Who asks, where the gateway knows.
+        caller: Option<&'a str>,
+    },
+    /// A message from another entity.
+    Message(&'a Taking),
+    /// One of its timers is due.
+    Timer(&'a super::timers::Due),
+}
+
+/// One command for one entity.
+pub struct Call<'a> {
+    /// The kind's index in the registry.
+    pub kind: usize,
+    /// Hash of kind and id, see [`crate::limits::hash`].
+    pub hash: u64,
+    /// The entity's id.
+    pub id: &'a str,
+    /// The time.
+    pub now: Timestamp,
+    /// A number nobody can guess.
+    pub entropy: u128,
+    /// What is asked.
+    pub input: Input<'a>,
+    /// Where the answer goes.
+    pub output: Output<'a>,
+    /// Why.
+    pub cause: Cause<'a>,
+}
+
+/// A named query with its arguments as a query string.
+pub struct QueryCall<'a> {
+    /// The kind's index in the registry.
+    pub kind: usize,
+    /// Hash of kind and id.
+    pub hash: u64,
+    /// The entity's id.
+    pub id: &'a str,
+    /// The query's name.
+    pub name: &'a str,
+    /// Its fields, `a=1&b=x`.
+    pub arguments: &'a str,
+    /// The time.
+    pub now: Timestamp,
+    /// Who asks.
+    pub caller: Option<&'a str>,
+    /// Where the answer goes.
+    pub output: &'a mut JsonReply,
+}
+
+/// What came of a call.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives for one call; boxing the rare variants would cost the common path nothing, the rare ones an allocation"
+)]
+pub enum Ran {
+    /// It was answered. The answer must not leave before the commit of this number is durable; 0: at once.
+    Done {
+        /// The number of the commit it rests on.
+        rests_on: u64,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// The entity is not in memory: load it ([`super::Shard::load_request`]), then ask again. Nothing was touched.
+    Load,
+    /// The rows of this idempotency key are not in memory: look for them
+    /// ([`super::Shard::key_rows`]), then ask again. Nothing was touched.
+    LoadKey,
+    /// Another entity answers. The input was taken.
+    Forward {
+        /// Whom to ask what.
+        to: Sent,
+        /// It was recorded as a message, because the forwarding entity recorded something with it: the receiver takes
+        /// it under this number, exactly once.
+        taking: Option<Taking>,
+        /// The idempotency key to ask under.
+        key: Option<String>,
+        /// The number of the commit it rests on.
+        rests_on: u64,
+    },
+    /// As [`Forward`](Self::Forward), for a command that was forwarded under this idempotency key before.
+    ForwardAgain {
+        /// Whom to ask.
+        to: throng_journal::Address,
+        /// The command's name.
+        name: String,
+        /// Its content.
+        body: String,
+        /// The idempotency key to ask under.
+        key: String,
+        /// The number of the commit it rests on.
+        rests_on: u64,
+    },
+}

@@ -1,0 +1,67 @@
+//! What a checkpoint takes from a shard.
+
+use super::{Shard, keys, replay::NumbersRow};
+use crate::model::Timestamp;
+use std::collections::HashSet;
+use throng_journal::{Position, StoredState};
+
+/// What a checkpoint takes from a shard, to be given back when it is done ([`Shard::checkpointed`]) or has failed.
+#[derive(Default)]
+pub struct Rows {
+    /// States to store.
+    pub states: Vec<StoredState>,
+    /// System rows: key and value, or key and `None` to remove it.
+    pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    tokens: HashSet<(u64, u64)>,
+}
+
+impl Shard {
+    /// What the store does not have yet. It may rest on the commit that is open now: it must be durable before the
+    /// store gets this.
+    pub fn checkpoint(&mut self) -> Rows {
+        let mut rows = Rows::default();
+        let mut states = Vec::new();
+        for table in &self.tables {
+            table.pending(&mut states, self.common.id);
+        }
+        for (state, token) in states {
+            rows.states.push(state);
+            rows.tokens.insert(token);
+        }
+        self.common.timers.rows(&mut rows.system);
+        self.common.keys.rows(self.common.id, self.common.now, &mut rows.system);
+        let (sent, taken) = self.common.messages.rows();
+        if !sent.is_empty() || !taken.is_empty() {
+            let numbers = NumbersRow {
+                sent: sent.iter().map(|(to, number)| (to.0, *number)).collect(),
+                taken: taken
+                    .iter()
+                    .map(|(from, watermark)| (from.0, watermark.clone()))
+                    .collect(),
+            };
+            let mut row = vec![b'm'];
+            row.extend_from_slice(&self.common.id.0.to_be_bytes());
+            rows.system.push((row, serde_json::to_vec(&numbers).ok()));
+        }
+        rows
+    }
+
+    /// The checkpoint with these rows, covering everything up to here, is done.
+    pub fn checkpointed(&mut self, upto: Position, rows: &Rows) {
+        for table in &mut self.tables {
+            table.checkpointed(&mut self.common, upto, &rows.tokens);
+        }
+        self.common.keys.stored(&rows.system, self.common.now);
+    }
+
+    /// The checkpoint with these rows failed: nothing of it counts.
+    pub fn checkpoint_failed(&mut self, rows: &Rows) {
+        self.common.timers.rows_failed(&rows.system);
+    }
+}
+
+/// Is this system row an idempotency key whose hour is over?
+#[must_use]
+pub fn is_expired(row: &[u8], now: Timestamp) -> bool {
+    keys::expired(row, now)
+}

@@ -1,0 +1,441 @@
+//! The entities of one kind in one shard.
+
+use super::{
+    Common, LoadRequest, TailEvent,
+    filter::Filter,
+    recency::{Linked, Links, Recency},
+    slot::{Body, Broken, Here, Pending, Slot, Trace, apply, covered, decode_state, encode_state},
+};
+use crate::model::{Effects, Entity, Family};
+use hashbrown::HashTable;
+use std::collections::HashSet;
+use throng_journal::{Loaded, Position, ShardId, StoredState};
+
+/// The entities of one kind in one shard.
+pub struct Entities<E: Entity> {
+    slots: Slots<E>,
+    index: HashTable<u32>,
+    known: Filter,
+    recency: Recency,
+    /// Slots with a trace: those a checkpoint has to visit.
+    traced: Vec<u64>,
+    generation: u64,
+    pub(super) effects: Effects<E>,
+}
+
+pub(super) struct Slots<E: Entity> {
+    slots: Vec<Option<Slot<E>>>,
+    free: Vec<u32>,
+}
+
+impl<E: Entity> Default for Entities<E> {
+    fn default() -> Self {
+        Self {
+            slots: Slots {
+                slots: Vec::new(),
+                free: Vec::new(),
+            },
+            index: HashTable::new(),
+            known: Filter::default(),
+            recency: Recency::default(),
+            traced: Vec::new(),
+            generation: 0,
+            effects: Effects::default(),
+        }
+    }
+}
+
+impl<E: Entity> Slots<E> {
+    pub(super) fn at(&mut self, at: u32) -> &mut Slot<E> {
+        self.slots[at as usize]
+            .as_mut()
+            .expect("the index names only slots in use")
+    }
+
+    fn get(&self, at: u32) -> &Slot<E> {
+        self.slots[at as usize]
+            .as_ref()
+            .expect("the index names only slots in use")
+    }
+}
+
+impl<E: Entity> Linked for Slots<E> {
+    fn links(&mut self, at: u32) -> &mut Links {
+        &mut self.at(at).links
+    }
+}
+
+/// The low bits of the hash chose the shard; the table is entered by the others.
+fn spread(hash: u64) -> u64 {
+    hash.rotate_right(20)
+}
+
+impl<E: Entity> Entities<E> {
+    pub(super) fn find(&self, hash: u64, id: &str) -> Option<u32> {
+        let same = |at: &u32| {
+            let slot = self.slots.get(*at);
+            slot.hash == hash && &*slot.text == id
+        };
+        self.index.find(spread(hash), same).copied()
+    }
+
+    pub(super) fn peek(&self, at: u32) -> &Slot<E> {
+        self.slots.get(at)
+    }
+
+    pub(super) fn slot(&mut self, at: u32) -> &mut Slot<E> {
+        self.slots.at(at)
+    }
+
+    pub(super) fn slot_and_effects(&mut self, at: u32) -> (&mut Slot<E>, &mut Effects<E>) {
+        (self.slots.at(at), &mut self.effects)
+    }
+
+    pub(super) fn may_know(&self, hash: u64) -> bool {
+        self.known.contains(hash)
+    }
+
+    pub(super) fn know(&mut self, hash: u64) {
+        self.known.insert(hash);
+    }
+
+    pub(super) fn insert(&mut self, hash: u64, id: &str, body: Body<E>) -> u32 {
+        let slot = Slot {
+            hash,
+            text: id.into(),
+            rests_on: 0,
+            body,
+            trace: None,
+            family: None,
+            links: Links::default(),
+            bytes: 0,
+        };
+        let at = match self.slots.free.pop() {
+            Some(at) => {
+                self.slots.slots[at as usize] = Some(slot);
+                at
+            }
+            None => {
+                self.slots.slots.push(Some(slot));
+                u32::try_from(self.slots.slots.len() - 1).expect("a shard's table holds fewer than 2^32 entities")
+            }
+        };
+        let slots = &self.slots;
+        self.index
+            .insert_unique(spread(hash), at, |at| spread(slots.get(*at).hash));
+        at
+    }
+
+    pub(super) fn remove(&mut self, common: &mut Common, at: u32) {
+        self.leave(common, at);
+        let hash = self.slots.at(at).hash;
+        if let Ok(entry) = self.index.find_entry(spread(hash), |found| *found == at) {
+            entry.remove();
+        }
+        self.slots.slots[at as usize] = None;
+        self.slots.free.push(at);
+    }
+
+    /// It is in memory and was used now.
+    pub(super) fn used(&mut self, common: &mut Common, at: u32) {
+        self.recency.used(&mut self.slots, at);
+        let slot = self.slots.at(at);
+        let (new, old) = (slot.weigh(), slot.bytes);
+        slot.bytes = new;
+        common.resident += usize::from(old == 0);
+        common.resident_bytes = common.resident_bytes + new as usize - old as usize;
+    }
+
+    /// It is not in memory any more.
+    fn leave(&mut self, common: &mut Common, at: u32) {
+        self.recency.remove(&mut self.slots, at);
+        let slot = self.slots.at(at);
+        common.resident -= usize::from(slot.bytes > 0);
+        common.resident_bytes -= slot.bytes as usize;
+        slot.bytes = 0;
+    }
+
+    /// The slot has a trace from now on: a checkpoint has to visit it.
+    pub(super) fn trace(&mut self, at: u32) -> &mut Trace {
+        let slot = self.slots.at(at);
+        let hash = slot.hash;
+        let trace = slot.trace();
+        if !std::mem::replace(&mut trace.listed, true) {
+            self.traced.push(hash);
+        }
+        self.slots.at(at).trace()
+    }
+
+    /// Gives the state to the next checkpoint.
+    pub(super) fn store_state(&mut self, at: u32) {
+        let slot = self.slots.at(at);
+        let Body::Here(here) = &mut slot.body else { return };
+        match encode_state(&here.state, slot.family.as_deref()) {
+            Ok(bytes) => {
+                here.stored_seq = here.seq;
+                let seq = here.seq;
+                self.generation += 1;
+                let generation = self.generation;
+                self.trace(at).pending = Some(Pending { seq, generation, bytes });
+            }
+            Err(why) => {
+                // Its events hold the truth; it is only dearer to bring back.
+                tracing::warn!("the state of {}/{} is not stored: {why}", E::KIND, slot.text);
+                here.stored_seq = here.seq;
+            }
+        }
+    }
+
+    /// Forgets the state of an entity whose code panicked half-way; its events bring it back.
+    pub(super) fn drop_state(&mut self, common: &mut Common, at: u32) {
+        self.leave(common, at);
+        self.trace(at);
+        self.slots.at(at).body = Body::Away(None);
+    }
+
+    pub(super) fn passivate_oldest(&mut self, common: &mut Common) -> bool {
+        let Some(at) = self.recency.victim() else { return false };
+        let slot = self.slots.at(at);
+        match &slot.body {
+            Body::Here(here) if here.seq > 0 => {
+                let (seq, changed) = (here.seq, here.seq != here.stored_seq);
+                if changed {
+                    self.store_state(at);
+                }
+                let slot = self.slots.at(at);
+                let newest = slot
+                    .trace
+                    .as_ref()
+                    .and_then(|trace| trace.pending.as_ref())
+                    .map(|pending| pending.seq);
+                let body = Body::Away(newest.filter(|newest| *newest == seq));
+                if slot.trace.is_none() && slot.rests_on == 0 {
+                    self.remove(common, at);
+                } else {
+                    self.leave(common, at);
+                    self.trace(at);
+                    self.slots.at(at).body = body;
+                }
+            }
+            Body::Quarantined { .. } if slot.trace.is_some() => {
+                self.leave(common, at);
+                self.slots.at(at).body = Body::Away(None);
+            }
+            _ => self.remove(common, at),
+        }
+        true
+    }
+
+    /// Brings an entity back from a state that has not reached the store yet.
+    pub(super) fn revive(&mut self, common: &mut Common, at: u32) -> bool {
+        let slot = self.slots.at(at);
+        let Body::Away(Some(seq)) = slot.body else { return false };
+        let Some(pending) = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref()) else {
+            return false;
+        };
+        if pending.seq != seq {
+            return false;
+        }
+        let (Ok((state, family)), Ok(id)) = (decode_state::<E>(&pending.bytes), slot.text.parse()) else {
+            return false;
+        };
+        slot.family = family;
+        slot.body = Body::Here(Here {
+            id,
+            state,
+            seq,
+            stored_seq: seq,
+        });
+        self.used(common, at);
+        true
+    }
+
+    pub(super) fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest> {
+        let (mut tail, mut rests_on) = (Vec::new(), 0);
+        if let Some(at) = self.find(hash, id) {
+            let slot = self.slots.at(at);
+            if !matches!(slot.body, Body::Away(_)) {
+                return None;
+            }
+            rests_on = slot.rests_on;
+            tail = slot.trace.as_ref().map(|trace| trace.tail.clone()).unwrap_or_default();
+        }
+        Some(LoadRequest {
+            state_version: E::STATE_VERSION,
+            tail,
+            rests_on,
+        })
+    }
+
+    pub(super) fn bring_back(
+        &mut self,
+        common: &mut Common,
+        (hash, text): (u64, &str),
+        loaded: Loaded,
+        tail: Vec<(TailEvent, Vec<u8>)>,
+    ) {
+        let at = match self.find(hash, text) {
+            Some(at) if !matches!(self.slots.at(at).body, Body::Away(_)) => return,
+            Some(at) => at,
+            None => self.insert(hash, text, Body::Away(None)),
+        };
+        let pending = self.slots.at(at).trace.as_ref().and_then(|trace| trace.pending.clone());
+        let tail_family = self.slots.at(at).family.take();
+        let (body, family) = rebuild::<E>(text, loaded, pending, tail);
+        let slot = self.slots.at(at);
+        slot.family = merged(family, tail_family);
+        slot.body = body;
+        self.used(common, at);
+    }
+
+    pub(super) fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: ShardId) {
+        for hash in &self.traced {
+            let slots = &self.slots;
+            for at in self
+                .index
+                .iter_hash(spread(*hash))
+                .filter(|at| slots.get(**at).hash == *hash)
+            {
+                let slot = slots.get(*at);
+                let pending = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref());
+                states.extend(pending.map(|pending| {
+                    let state = StoredState {
+                        address: throng_journal::Address::new(E::KIND, slot.text.clone()),
+                        shard,
+                        seq: pending.seq,
+                        version: E::STATE_VERSION,
+                        bytes: pending.bytes.clone(),
+                    };
+                    (state, (*hash, pending.generation))
+                }));
+            }
+        }
+    }
+
+    pub(super) fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
+        for hash in std::mem::take(&mut self.traced) {
+            let slots = &self.slots;
+            let same: Vec<u32> = self
+                .index
+                .iter_hash(spread(hash))
+                .filter(|at| slots.get(**at).hash == hash)
+                .copied()
+                .collect();
+            for at in same {
+                let slot = self.slots.at(at);
+                let Some(trace) = slot.trace.as_mut() else { continue };
+                trace.tail.retain(|event| !covered(event.place.position, upto));
+                if trace
+                    .pending
+                    .as_ref()
+                    .is_some_and(|pending| states.contains(&(hash, pending.generation)))
+                {
+                    trace.pending = None;
+                    if let Body::Away(newest) = &mut slot.body {
+                        *newest = None;
+                    }
+                }
+                let trace = slot.trace.as_ref().expect("it was there a line above");
+                if !trace.tail.is_empty() || trace.pending.is_some() {
+                    self.traced.push(hash);
+                    continue;
+                }
+                slot.trace = None;
+                if matches!(slot.body, Body::Away(_)) {
+                    self.remove(common, at);
+                }
+            }
+        }
+    }
+}
+
+/// The state from what was read, or why not.
+fn rebuild<E: Entity>(
+    text: &str,
+    loaded: Loaded,
+    pending: Option<Pending>,
+    tail: Vec<(TailEvent, Vec<u8>)>,
+) -> (Body<E>, Option<Box<Family>>) {
+    let quarantined = |broken: Broken| {
+        (
+            Body::Quarantined {
+                seq: broken.seq,
+                reason: broken.reason.into(),
+            },
+            None,
+        )
+    };
+    let id = match text.parse::<E::Id>() {
+        Ok(id) => id,
+        Err(why) => {
+            return quarantined(Broken {
+                seq: 0,
+                reason: format!("its id cannot be read: {why}"),
+            });
+        }
+    };
+    let stored = loaded.state.map(|state| Pending {
+        seq: state.seq,
+        generation: 0,
+        bytes: state.bytes,
+    });
+    let newest = stored.into_iter().chain(pending).max_by_key(|state| state.seq);
+    let (mut state, mut seq, mut family) = (E::default(), 0, None);
+    if let Some(newest) = newest {
+        match decode_state::<E>(&newest.bytes) {
+            Ok((decoded, with)) => (state, seq, family) = (decoded, newest.seq, with),
+            Err(why) => {
+                let reason = format!("its stored state cannot be read: {why}; raise STATE_VERSION to rebuild it");
+                return quarantined(Broken {
+                    seq: newest.seq,
+                    reason,
+                });
+            }
+        }
+    }
+    let stored_seq = seq;
+    let tail = tail.into_iter().map(|(event, payload)| throng_journal::StoredEvent {
+        seq: event.seq,
+        position: event.place.position,
+        at_micros: 0,
+        name: event.name.into(),
+        version: event.version,
+        payload,
+    });
+    for event in loaded.events.into_iter().chain(tail) {
+        if event.seq <= seq {
+            continue;
+        }
+        if event.seq != seq + 1 {
+            let reason = format!("event {} follows event {seq}: one is missing", event.seq);
+            return quarantined(Broken { seq: seq + 1, reason });
+        }
+        if let Err(broken) = apply(&mut state, &event) {
+            return quarantined(broken);
+        }
+        seq = event.seq;
+    }
+    (
+        Body::Here(Here {
+            id,
+            state,
+            seq,
+            stored_seq,
+        }),
+        family,
+    )
+}
+
+/// A family as stored and what the tail adds to it.
+fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<Family>> {
+    let (Some(mut family), Some(tail)) = (stored.clone(), tail.clone()) else {
+        return stored.or(tail);
+    };
+    family.parent = family.parent.or(tail.parent);
+    for child in tail.children {
+        if !family.children.contains(&child) {
+            family.children.push(child);
+        }
+    }
+    Some(family)
+}

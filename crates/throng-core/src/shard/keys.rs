@@ -1,0 +1,163 @@
+//! Idempotency keys: accepted once, answered the same for an hour, however many there are.
+//!
+//! Keys since the last checkpoint are in memory; older ones are system rows of the store, found through one filter for
+//! each ten minutes, so that a fresh key costs no read.
+
+use super::filter::Filter;
+use crate::{limits::KEY_MICROS, model::Timestamp};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+use throng_journal::ShardId;
+
+/// What is kept of an accepted command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// Hash of the command, so that another one under the same key is noticed.
+    pub(super) print: u64,
+    /// Until when, microseconds.
+    pub(super) until: i64,
+    pub(super) answer: KeptAnswer,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum KeptAnswer {
+    /// The reply as JSON.
+    Reply(String),
+    /// The entity recorded something and forwarded this to another: kind, id, command's name, its content.
+    Forward(String, String, String, String),
+}
+
+/// A shard's keys.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    fresh: HashMap<u128, Kept>,
+    /// What `looked` found or did not find in the store, for the next ask.
+    looked: HashMap<u128, Option<Kept>>,
+    /// By ten-minute bucket of expiry: the keys that are rows.
+    stored: BTreeMap<i64, Filter>,
+}
+
+const BUCKET_MICROS: i64 = 600_000_000;
+/// Most answers of the store kept until they are asked for again.
+const LOOKED_MAX: usize = 4_096;
+
+pub(super) enum Found {
+    /// Nothing was accepted under this key.
+    Fresh,
+    /// This was.
+    Kept(Kept),
+    /// It may be a row of the store.
+    Look,
+}
+
+/// A key of one entity in one number.
+pub(super) fn id_of(hash: u64, id: &str, key: &str) -> u128 {
+    let mut hasher = xxhash_rust::xxh3::Xxh3::with_seed(hash);
+    hasher.update(id.as_bytes());
+    hasher.update(&[0]);
+    hasher.update(key.as_bytes());
+    hasher.digest128()
+}
+
+fn bucket(until: i64) -> i64 {
+    until.div_euclid(BUCKET_MICROS)
+}
+
+fn row(shard: ShardId, bucket: i64, key: u128) -> Vec<u8> {
+    let mut row = vec![b'k'];
+    row.extend_from_slice(&bucket.to_be_bytes());
+    row.extend_from_slice(&shard.0.to_be_bytes());
+    row.extend_from_slice(&key.to_be_bytes());
+    row
+}
+
+impl Keys {
+    pub(super) fn find(&self, key: u128, now: Timestamp) -> Found {
+        if let Some(kept) = self.fresh.get(&key) {
+            return if kept.until > now.micros {
+                Found::Kept(kept.clone())
+            } else {
+                Found::Fresh
+            };
+        }
+        if let Some(looked) = self.looked.get(&key) {
+            return match looked {
+                Some(kept) if kept.until > now.micros => Found::Kept(kept.clone()),
+                _ => Found::Fresh,
+            };
+        }
+        let live = bucket(now.micros);
+        if self.stored.range(live..).any(|(_, filter)| filter.contains(key as u64)) {
+            Found::Look
+        } else {
+            Found::Fresh
+        }
+    }
+
+    pub(super) fn insert(&mut self, key: u128, kept: Kept) {
+        self.fresh.insert(key, kept);
+    }
+
+    /// The rows in which this key may stand.
+    pub(super) fn rows_of(&self, shard: ShardId, key: u128, now: Timestamp) -> Vec<Vec<u8>> {
+        let live = bucket(now.micros);
+        let may = self
+            .stored
+            .range(live..)
+            .filter(|(_, filter)| filter.contains(key as u64));
+        may.map(|(bucket, _)| row(shard, *bucket, key)).collect()
+    }
+
+    /// What the store has of it.
+    pub(super) fn looked(&mut self, key: u128, value: Option<&[u8]>) {
+        if self.looked.len() >= LOOKED_MAX {
+            self.looked.clear();
+        }
+        self.looked
+            .insert(key, value.and_then(|value| serde_json::from_slice(value).ok()));
+    }
+
+    /// Rows for a checkpoint: fresh keys in, expired buckets named for removal.
+    pub(super) fn rows(&self, shard: ShardId, now: Timestamp, rows: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+        for (key, kept) in self.fresh.iter().filter(|(_, kept)| kept.until > now.micros) {
+            rows.push((row(shard, bucket(kept.until), *key), serde_json::to_vec(kept).ok()));
+        }
+    }
+
+    /// The checkpoint with those rows is done.
+    pub(super) fn stored(&mut self, rows: &[(Vec<u8>, Option<Vec<u8>>)], now: Timestamp) {
+        for (name, _) in rows {
+            self.known(name, |keys, key| drop(keys.fresh.remove(&key)));
+        }
+        let live = bucket(now.micros);
+        self.stored.retain(|bucket, _| *bucket >= live);
+    }
+
+    /// A row of the store, at recovery.
+    pub(super) fn restore(&mut self, name: &[u8]) {
+        self.known(name, |_, _| {});
+    }
+
+    fn known(&mut self, name: &[u8], then: impl FnOnce(&mut Self, u128)) {
+        if let Some((bucket, key)) = read_row(name) {
+            self.stored.entry(bucket).or_default().insert(key as u64);
+            then(self, key);
+        }
+    }
+}
+
+fn read_row(name: &[u8]) -> Option<(i64, u128)> {
+    let (b'k', rest) = name.split_first()? else { return None };
+    let (bucket, rest) = rest.split_first_chunk::<8>()?;
+    let (_shard, rest) = rest.split_first_chunk::<2>()?;
+    Some((i64::from_be_bytes(*bucket), u128::from_be_bytes(rest.try_into().ok()?)))
+}
+
+/// Is this a key's row, and has all its bucket expired?
+pub(super) fn expired(name: &[u8], now: Timestamp) -> bool {
+    read_row(name).is_some_and(|(bucket, _)| (bucket + 1) * BUCKET_MICROS <= now.micros)
+}
+
+pub(super) fn until(now: Timestamp) -> i64 {
+    now.micros.saturating_add(KEY_MICROS)
+}

@@ -1,0 +1,238 @@
+//! Messages between entities: numbered per pair of shards, taken once.
+
+use crate::model::Sent;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::{any::Any, borrow::Cow, collections::BTreeMap, collections::BTreeSet};
+use throng_journal::{Address, ShardId};
+
+/// A message on its way.
+pub struct Delivery {
+    /// The receiver.
+    pub to: Address,
+    /// What it is asked, once there.
+    pub parcel: Parcel,
+    /// Number, sender, and what the sender wants to hear.
+    pub taking: Taking,
+    /// The commit it was sent with.
+    pub commit: u64,
+}
+
+/// A message's content.
+pub enum Parcel {
+    /// An `Option<Command>` of the receiver.
+    Typed(Box<dyn Any + Send>),
+    /// As it was recorded.
+    Json {
+        /// The command's name.
+        name: String,
+        /// Its content.
+        body: Vec<u8>,
+    },
+    /// The outcome of a request.
+    Heard(Heard),
+}
+
+/// What taking a message records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taking {
+    /// The sending shard.
+    pub from: ShardId,
+    /// The message's number from that shard to the receiver's.
+    pub number: u64,
+    /// The sending entity.
+    pub sender: Address,
+    /// Somebody wants the outcome.
+    pub asks: Option<Asks>,
+    /// It takes effect under this idempotency key.
+    pub key: Option<String>,
+    /// The receiver becomes the sender's child, if it is new.
+    pub child: bool,
+}
+
+/// Who wants a message's outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asks {
+    /// Kind and id of the asker.
+    pub by: (String, String),
+    /// Kind and id of whom it asked; another may answer.
+    pub asked: (String, String),
+    /// What it gave along.
+    pub note: String,
+}
+
+/// The outcome of a request, on its way back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Heard {
+    /// Who was asked: kind and id.
+    pub from: (String, String),
+    /// What the asker gave along.
+    pub note: String,
+    /// `{"Ok": reply}` or `{"Err": rejection}`.
+    pub outcome: Box<RawValue>,
+}
+
+/// A message's record in the journal.
+#[derive(Serialize, Deserialize)]
+pub struct Envelope<'a> {
+    /// The receiver's kind and id.
+    #[serde(borrow)]
+    pub to: (Cow<'a, str>, Cow<'a, str>),
+    /// Somebody wants the outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<Asks>,
+    /// It takes effect under this idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The receiver becomes the sender's child.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub child: bool,
+    /// The command's content.
+    #[serde(borrow)]
+    pub command: &'a RawValue,
+}
+
+/// The name under which the outcome of a request is recorded as a message.
+pub(super) const HEARD: &str = "~heard";
+
+/// Who has sent and taken how many.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    sent: BTreeMap<ShardId, u64>,
+    /// Given out for the command at hand.
+    given: Vec<ShardId>,
+    taken: BTreeMap<ShardId, Watermark>,
+}
+
+/// Everything up to `below` is taken, and some beyond it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Watermark {
+    pub(super) upto: u64,
+    pub(super) beyond: BTreeSet<u64>,
+}
+
+impl Watermark {
+    pub(super) fn contains(&self, number: u64) -> bool {
+        number <= self.upto || self.beyond.contains(&number)
+    }
+
+    pub(super) fn insert(&mut self, number: u64) {
+        if number > self.upto {
+            self.beyond.insert(number);
+            while self.beyond.first() == Some(&(self.upto + 1)) {
+                self.beyond.pop_first();
+                self.upto += 1;
+            }
+        }
+    }
+}
+
+impl Numbers {
+    pub(super) fn next(&mut self, to: ShardId) -> u64 {
+        let last = self.sent.entry(to).or_default();
+        *last += 1;
+        self.given.push(to);
+        *last
+    }
+
+    /// The command at hand was staged.
+    pub(super) fn keep(&mut self) {
+        self.given.clear();
+    }
+
+    /// The command at hand failed: its numbers were never seen.
+    pub(super) fn give_back(&mut self) {
+        for to in self.given.drain(..) {
+            if let Some(last) = self.sent.get_mut(&to) {
+                *last -= 1;
+            }
+        }
+    }
+
+    pub(super) fn sent(&mut self, to: ShardId, number: u64) {
+        let last = self.sent.entry(to).or_default();
+        *last = (*last).max(number);
+    }
+
+    pub(super) fn is_taken(&self, from: ShardId, number: u64) -> bool {
+        self.taken
+            .get(&from)
+            .is_some_and(|watermark| watermark.contains(number))
+    }
+
+    pub(super) fn taken(&mut self, from: ShardId, number: u64) {
+        self.taken.entry(from).or_default().insert(number);
+    }
+
+    pub(super) fn rows(&self) -> (&BTreeMap<ShardId, u64>, &BTreeMap<ShardId, Watermark>) {
+        (&self.sent, &self.taken)
+    }
+
+    pub(super) fn restore_taken(&mut self, from: ShardId, watermark: Watermark) {
+        self.taken.insert(from, watermark);
+    }
+}
+
+impl Parcel {
+    pub(super) fn typed(sent: Sent) -> Self {
+        Self::Typed(sent.command)
+    }
+
+    /// The input of a call with this parcel.
+    pub fn input(&mut self) -> super::Input<'_> {
+        match self {
+            Self::Typed(command) => super::Input::Typed(command.as_mut()),
+            Self::Json { name, body } => super::Input::Json { name, body },
+            Self::Heard(heard) => super::Input::Heard(heard),
+        }
+    }
+}
+
+impl Delivery {
+    /// Reads a message back from its record.
+    ///
+    /// # Errors
+    /// The record is not a message; a sentence says why.
+    pub fn read(record: &throng_journal::Record<'_>) -> Result<Self, String> {
+        let envelope: Envelope<'_> = serde_json::from_slice(record.body).map_err(|why| why.to_string())?;
+        let body = envelope.command.get();
+        let parcel = if record.name == HEARD {
+            Parcel::Heard(serde_json::from_str(body).map_err(|why| why.to_string())?)
+        } else {
+            Parcel::Json {
+                name: record.name.to_owned(),
+                body: body.as_bytes().to_vec(),
+            }
+        };
+        Ok(Self {
+            to: Address::new(&*envelope.to.0, &*envelope.to.1),
+            parcel,
+            taking: Taking {
+                from: record.shard,
+                number: record.seq,
+                sender: Address::new(record.kind, record.id),
+                asks: envelope.asks,
+                key: envelope.key,
+                child: envelope.child,
+            },
+            commit: record.place.position.commit.0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_watermark_is_a_set_of_numbers(numbers in proptest::collection::vec(1u64..60, 0..100)) {
+            let mut watermark = Watermark::default();
+            let set: BTreeSet<u64> = numbers.iter().copied().collect();
+            numbers.iter().for_each(|number| watermark.insert(*number));
+            prop_assert!((1..60).all(|number| watermark.contains(number) == set.contains(&number)));
+            prop_assert!(watermark.beyond.first().is_none_or(|first| *first > watermark.upto + 1));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The shard: a state machine without I/O. Commands, loads, deliveries, clock and entropy go in; records, answers and
+//! deliveries come out.
+//!
+//! One command's way: find the slot (or ask for a load) → read the command → look the idempotency key up → under one
+//! guard `decide`, encode and check sizes, `evolve`, reply → stage the records. Nothing is staged when any of it fails.
+
+mod accept;
+mod call;
+mod checkpoint;
+mod entities;
+mod execute;
+mod filter;
+mod keys;
+mod messages;
+mod outcome;
+mod read;
+mod recency;
+mod registry;
+mod replay;
+mod slot;
+mod table;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+pub use call::{Call, Cause, Input, Output, QueryCall, Ran, Stage, Staged};
+pub use checkpoint::{Rows, is_expired};
+pub use entities::Entities;
+pub use messages::{Asks, Delivery, Envelope, Heard, Parcel, Taking};
+pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
+pub use registry::{Kind, QueryKind, Registry};
+pub use replay::shard_of_row;
+pub use slot::TailEvent;
+pub use table::{LoadRequest, Table};
+pub use timers::Due;
+
+use crate::model::Timestamp;
+use std::{any::Any, sync::Arc};
+use throng_journal::{CommitBuilder, ShardId, WriterId};
+
+/// One shard of the key space, with everything that lives in it.
+pub struct Shard {
+    registry: Arc<Registry>,
+    tables: Vec<Box<dyn Table>>,
+    common: Common,
+}
+
+/// What all kinds of a shard share.
+pub struct Common {
+    id: ShardId,
+    writer: WriterId,
+    /// The records of the command at hand, until they are staged.
+    records: CommitBuilder,
+    /// Scratch for one payload.
+    payload: Vec<u8>,
+    /// The latest time seen: a shard's clock never goes back.
+    now: Timestamp,
+    messages: messages::Numbers,
+    keys: keys::Keys,
+    timers: timers::Timers,
+    /// Messages the last command sent, for the driver to deliver.
+    outbox: Vec<Delivery>,
+    /// Bytes of all resident entities of this shard.
+    resident_bytes: usize,
+    resident: usize,
+}
+
+/// Counts and sizes of a shard, for metrics and for the memory budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Entities in memory.
+    pub entities: usize,
+    /// Their bytes.
+    pub bytes: usize,
+    /// Timers set.
+    pub timers: usize,
+}
+
+impl Shard {
+    /// An empty shard of these kinds. What was recorded earlier comes in through [`replay`](Self::replay),
+    /// [`row`](Self::row) and [`known`](Self::known).
+    #[must_use]
+    pub fn new(id: ShardId, writer: WriterId, registry: Arc<Registry>) -> Self {
+        let tables = registry.kinds().iter().map(|kind| (kind.table)()).collect();
+        Self {
+            registry,
+            tables,
+            common: Common {
+                id,
+                writer,
+                records: CommitBuilder::default(),
+                payload: Vec::new(),
+                now: Timestamp::default(),
+                messages: messages::Numbers::default(),
+                keys: keys::Keys::default(),
+                timers: timers::Timers::default(),
+                outbox: Vec::new(),
+                resident_bytes: 0,
+                resident: 0,
+            },
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> ShardId {
+        self.common.id
+    }
+
+    /// Counts and sizes.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load {
+            entities: self.common.resident,
+            bytes: self.common.resident_bytes,
+            timers: self.common.timers.len(),
+        }
+    }
+
+    /// The messages sent since the last call, in order.
+    pub fn take_outbox(&mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.common.outbox)
+    }
+
+    /// The typed table of a kind.
+    #[must_use]
+    pub fn entities<E: crate::model::Entity>(&mut self, kind: usize) -> Option<(&mut Entities<E>, &mut Common)> {
+        let table: &mut dyn Any = self.tables.get_mut(kind)?.as_mut();
+        Some((table.downcast_mut()?, &mut self.common))
+    }
+}

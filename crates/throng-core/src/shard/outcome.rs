@@ -1,0 +1,89 @@
+//! Answers, typed or as JSON.
+
+use crate::model::{Entity, Error, Rejection};
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+
+/// What came of a command, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Accepted, with or without an event.
+    Done,
+    /// The entity said no.
+    Refused,
+    /// The engine said no.
+    Failed,
+}
+
+/// A rejection, written down.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct JsonRejection {
+    /// Stable code.
+    pub code: &'static str,
+    /// HTTP status.
+    pub status: u16,
+    /// The field at fault.
+    pub field: Option<&'static str>,
+    /// A sentence.
+    pub message: String,
+    /// The rejection itself as JSON.
+    pub body: Vec<u8>,
+}
+
+/// An answer as JSON.
+#[derive(Debug, Default)]
+pub struct JsonReply {
+    /// The reply, if there is no error.
+    pub body: Vec<u8>,
+    /// The "no", if there is one.
+    pub error: Option<Error<JsonRejection>>,
+}
+
+impl<E: Rejection> From<E> for JsonRejection {
+    fn from(rejection: E) -> Self {
+        Self {
+            code: rejection.code(),
+            status: rejection.status(),
+            field: rejection.field(),
+            message: rejection.to_string(),
+            body: serde_json::to_vec(&rejection).unwrap_or_default(),
+        }
+    }
+}
+
+/// What an entity's typed asker waits for.
+pub type Answered<E> = Option<Result<<E as Entity>::Reply, Error<<E as Entity>::Rejection>>>;
+
+pub(super) fn put<E: Entity>(output: &mut super::Output<'_>, answer: Result<E::Reply, Error<E::Rejection>>) {
+    match output {
+        super::Output::Nobody => {}
+        super::Output::Typed(slot) => {
+            let slot: &mut dyn Any = *slot;
+            if let Some(slot) = slot.downcast_mut::<Answered<E>>() {
+                *slot = Some(answer);
+            } else if let Some(slot) = slot.downcast_mut::<Option<Result<E::Reply, Error<E::Rejection>>>>() {
+                *slot = Some(answer);
+            }
+        }
+        super::Output::Json(reply) => match answer {
+            Ok(value) => put_json(reply, &value),
+            Err(error) => {
+                reply.error = Some(match error.engine::<JsonRejection>() {
+                    Ok(error) => error,
+                    Err(rejection) => Error::Rejected(rejection.into()),
+                });
+            }
+        },
+    }
+}
+
+pub(super) fn put_json<T: Serialize>(reply: &mut JsonReply, value: &T) {
+    reply.body.clear();
+    if let Err(why) = serde_json::to_writer(&mut reply.body, value) {
+        reply.error = Some(Error::Crashed {
+            reason: format!("the reply cannot be written as JSON: {why}"),
+        });
+    }
+}

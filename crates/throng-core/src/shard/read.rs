@@ -1,0 +1,65 @@
+//! Reading a command, and the errors of reading and writing.
+
+use super::{Call, Cause, Input, Kind, keys};
+use crate::{
+    limits,
+    model::{Entity, Error},
+    tagged,
+};
+use std::any::Any;
+
+pub(super) fn crashed<R>(reason: String) -> Error<R> {
+    Error::Crashed { reason }
+}
+
+pub(super) fn unwritable<R>(what: &str, why: impl std::fmt::Display) -> Error<R> {
+    crashed(format!("the {what} cannot be written as JSON: {why}"))
+}
+
+pub(super) fn too_many<R>(what: &'static str, found: usize, limit: usize) -> Result<(), Error<R>> {
+    if found > limit {
+        Err(Error::TooLarge { what, found, limit })
+    } else {
+        Ok(())
+    }
+}
+
+/// The idempotency key of a call: in one number, and as it was given.
+pub(super) fn key_of(call: &Call<'_>) -> Option<(u128, String)> {
+    let key = match call.cause {
+        Cause::Asked { key, .. } => key?,
+        Cause::Message(taking) => taking.key.as_deref()?,
+        Cause::Timer(_) => return None,
+    };
+    Some((keys::id_of(call.hash, call.id, key), key.to_owned()))
+}
+
+pub(super) fn read_command<E: Entity>(input: &mut Input<'_>, kind: &Kind) -> Result<E::Command, Error<E::Rejection>> {
+    match input {
+        Input::Typed(slot) => {
+            let slot: &mut dyn Any = *slot;
+            let command = slot.downcast_mut::<Option<E::Command>>().and_then(Option::take);
+            command.ok_or_else(|| Error::Malformed(format!("this is not a command of a {}", E::KIND)))
+        }
+        Input::Json { name, body } => {
+            too_many("the command", body.len(), limits::COMMAND_BYTES_MAX)?;
+            tagged::from_parts(name, body).map_err(|_| Error::Malformed(tagged::explain::<E::Command>(name, body)))
+        }
+        Input::Heard(heard) => {
+            let from = &heard.from.0;
+            let hear = kind
+                .hears::<E>(from)
+                .ok_or_else(|| Error::Malformed(format!("{} was not given `hears` for {from}", E::KIND)))?;
+            hear(&heard.from.1, heard.note.clone(), heard.outcome.get().as_bytes())
+                .map_err(|why| Error::Malformed(format!("the outcome from {from} cannot be read: {why}")))
+        }
+    }
+}
+
+/// A command in one number, so that another one under the same idempotency key is noticed.
+pub(super) fn fingerprint<E: Entity>(command: &E::Command) -> Result<u64, Error<E::Rejection>> {
+    let mut written = Vec::new();
+    let name = tagged::to_parts(command, &mut written).map_err(|why| unwritable("command", why))?;
+    written.extend_from_slice(name.as_bytes());
+    Ok(xxhash_rust::xxh3::xxh3_64(&written))
+}

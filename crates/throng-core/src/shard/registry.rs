@@ -1,0 +1,187 @@
+//! The kinds an engine knows.
+
+use super::{Table, entities::Entities, outcome::JsonReply};
+use crate::{
+    limits,
+    model::{Entity, Error, Hears, Moment, Query},
+};
+use schemars::{Schema, SchemaGenerator};
+use std::any::Any;
+
+/// A kind of entity.
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// The version of its state.
+    pub state_version: u16,
+    /// Its queries.
+    pub queries: Vec<QueryKind>,
+    /// The schema of its commands: one of several objects or words, each a command.
+    pub command_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of its events.
+    pub event_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of its reply.
+    pub reply_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of its rejection.
+    pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
+    pub(super) table: fn() -> Box<dyn Table>,
+    /// From kind to `HearFn` of this kind.
+    hears: Vec<(&'static str, Box<dyn Any + Send + Sync>)>,
+}
+
+/// A named query of a kind.
+pub struct QueryKind {
+    /// Its name.
+    pub name: &'static str,
+    /// The schema of its fields.
+    pub arguments_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of its answer.
+    pub answer_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// A `QueryFn` of the kind.
+    run: Box<dyn Any + Send + Sync>,
+}
+
+pub(super) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
+pub(super) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
+
+/// The kinds an engine knows, in the order they were given.
+pub struct Registry {
+    kinds: Vec<Kind>,
+    shards: u16,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            kinds: Vec::new(),
+            shards: limits::SHARDS,
+        }
+    }
+}
+
+impl Registry {
+    /// Adds a kind.
+    ///
+    /// # Panics
+    /// When the kind's name is not one, or taken: both are mistakes of the program.
+    pub fn add<E: Entity>(&mut self) {
+        assert!(
+            limits::is_kind(E::KIND),
+            "{:?} is not a kind: 1 to 64 of [a-z0-9-]",
+            E::KIND
+        );
+        assert!(self.find(E::KIND).is_none(), "the kind {:?} is given twice", E::KIND);
+        self.kinds.push(Kind {
+            name: E::KIND,
+            state_version: E::STATE_VERSION,
+            queries: Vec::new(),
+            command_schema: |generator| generator.subschema_for::<E::Command>(),
+            event_schema: |generator| generator.subschema_for::<E::Event>(),
+            reply_schema: |generator| generator.subschema_for::<E::Reply>(),
+            rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
+            table: || Box::new(Entities::<E>::default()),
+            hears: Vec::new(),
+        });
+    }
+
+    /// Adds a query to a kind.
+    ///
+    /// # Panics
+    /// When the kind was not given before, or has a query of this name.
+    pub fn add_query<E: Entity, Q: Query<E>>(&mut self) {
+        let run: QueryFn<E> = |entity, moment, arguments, reply| match serde_urlencoded::from_str::<Q>(arguments) {
+            Err(why) => {
+                reply.error = Some(Error::Malformed(format!(
+                    "the query {:?} cannot be read: {why}",
+                    Q::NAME
+                )))
+            }
+            Ok(query) => match query.answer(entity, moment) {
+                Ok(answer) => super::outcome::put_json(reply, &answer),
+                Err(rejection) => reply.error = Some(Error::Rejected(rejection.into())),
+            },
+        };
+        let kind = self.kind_mut(E::KIND);
+        assert!(
+            kind.query(Q::NAME).is_none(),
+            "{} has two queries {:?}",
+            E::KIND,
+            Q::NAME
+        );
+        kind.queries.push(QueryKind {
+            name: Q::NAME,
+            arguments_schema: |generator| generator.subschema_for::<Q>(),
+            answer_schema: |generator| generator.subschema_for::<Q::Answer>(),
+            run: Box::new(run),
+        });
+    }
+
+    /// Lets a kind hear the outcome of its requests to another.
+    ///
+    /// # Panics
+    /// When the kind was not given before.
+    pub fn add_hears<E: Hears<T>, T: Entity>(&mut self) {
+        let hear: HearFn<E> = |from, note, outcome| {
+            let from = from
+                .parse()
+                .map_err(|why: <T::Id as std::str::FromStr>::Err| why.to_string())?;
+            let outcome: Result<T::Reply, T::Rejection> =
+                serde_json::from_slice(outcome).map_err(|why| why.to_string())?;
+            Ok(E::heard(from, note, outcome))
+        };
+        self.kind_mut(E::KIND).hears.push((T::KIND, Box::new(hear)));
+    }
+
+    fn kind_mut(&mut self, name: &str) -> &mut Kind {
+        let found = self.kinds.iter_mut().find(|kind| kind.name == name);
+        found.unwrap_or_else(|| panic!("the kind {name:?} must be given before what belongs to it"))
+    }
+
+    /// How many shards the engine has. Fixed at its first start.
+    #[must_use]
+    pub fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    /// Sets the number of shards.
+    pub fn set_shards(&mut self, shards: u16) {
+        self.shards = shards.max(1);
+    }
+
+    /// The shard of an entity.
+    #[must_use]
+    pub fn shard_of(&self, kind: &str, id: &str) -> throng_journal::ShardId {
+        limits::shard_of(limits::hash(kind, id), self.shards)
+    }
+
+    /// All kinds, in order.
+    #[must_use]
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// A kind's index.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.kinds.iter().position(|kind| kind.name == name)
+    }
+}
+
+impl Kind {
+    /// A query by name.
+    #[must_use]
+    pub fn query(&self, name: &str) -> Option<&QueryKind> {
+        self.queries.iter().find(|query| query.name == name)
+    }
+
+    pub(super) fn hears<E: Entity>(&self, from: &str) -> Option<HearFn<E>> {
+        let (_, hear) = self.hears.iter().find(|(kind, _)| *kind == from)?;
+        hear.downcast_ref().copied()
+    }
+}
+
+impl QueryKind {
+    pub(super) fn run<E: Entity>(&self) -> Option<QueryFn<E>> {
+        self.run.downcast_ref().copied()
+    }
+}

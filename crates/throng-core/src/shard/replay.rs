@@ -1,0 +1,233 @@
+//! What was recorded and stored before this engine started.
+
+use super::{
+    LoadRequest, Shard, TailEvent,
+    entities::Entities,
+    keys::{self, Kept},
+    messages::Watermark,
+    slot::Body,
+    timers::{self, Due, Set},
+};
+use crate::{
+    limits,
+    model::{Entity, Family, Timestamp},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+use throng_journal::{Address, Loaded, Record, RecordKind, ShardId};
+
+impl Shard {
+    /// A record of a commit after the last checkpoint, in order.
+    pub fn replay(&mut self, record: &Record<'_>) {
+        let common = &mut self.common;
+        match record.record {
+            RecordKind::Event | RecordKind::Family => {
+                if let Some(kind) = self.registry.find(record.kind) {
+                    let hash = limits::hash(record.kind, record.id);
+                    self.tables[kind].replay(hash, record, intern(record.name));
+                }
+            }
+            RecordKind::Sent => {
+                let to = serde_json::from_slice::<super::Envelope<'_>>(record.body).ok();
+                if let Some(envelope) = to {
+                    let to = self.registry.shard_of(&envelope.to.0, &envelope.to.1);
+                    common.messages.sent(to, record.seq);
+                }
+            }
+            RecordKind::Taken => common.messages.taken(ShardId(record.version), record.seq),
+            RecordKind::Key => {
+                if let Some((number, body)) = record.body.split_first_chunk::<16>()
+                    && let Ok(kept) = serde_json::from_slice::<Kept>(body)
+                {
+                    common.keys.insert(u128::from_le_bytes(*number), kept);
+                }
+            }
+            RecordKind::TimerSet => {
+                if let Ok(set) = serde_json::from_slice::<Set>(record.body) {
+                    common
+                        .timers
+                        .set(&Address::new(record.kind, record.id), record.name, set);
+                }
+            }
+            RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),
+            RecordKind::Released => {}
+        }
+    }
+
+    /// The store has this entity.
+    pub fn known(&mut self, kind: usize, hash: u64) {
+        self.tables[kind].known(hash);
+    }
+
+    /// What has to be read to bring an entity back; `None` if it is in memory.
+    pub fn load_request(&mut self, kind: usize, hash: u64, id: &str) -> Option<LoadRequest> {
+        self.tables[kind].load_request(hash, id)
+    }
+
+    /// Brings an entity back from what was read.
+    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, loaded: Loaded, tail: Vec<(TailEvent, Vec<u8>)>) {
+        self.tables[kind].loaded(&mut self.common, hash, id, loaded, tail);
+    }
+
+    /// An entity's events the store may not have indexed.
+    #[must_use]
+    pub fn tail(&self, kind: usize, hash: u64, id: &str) -> Vec<TailEvent> {
+        self.tables[kind].tail(hash, id)
+    }
+
+    /// The rows of the store in which an idempotency key may stand.
+    #[must_use]
+    pub fn key_rows(&self, hash: u64, id: &str, key: &str, now: Timestamp) -> Vec<Vec<u8>> {
+        self.common
+            .keys
+            .rows_of(self.common.id, keys::id_of(hash, id, key), now)
+    }
+
+    /// What the store has of an idempotency key.
+    pub fn key_looked(&mut self, hash: u64, id: &str, key: &str, value: Option<&[u8]>) {
+        self.common.keys.looked(keys::id_of(hash, id, key), value);
+    }
+
+    /// When the next timer is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.common.timers.next()
+    }
+
+    /// Timers due now, in the order they are due. Each has to be run as a command ([`super::Cause::Timer`]).
+    #[must_use]
+    pub fn due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
+        self.common.timers.due(now, limit)
+    }
+
+    /// Is this timer still set for that time?
+    #[must_use]
+    pub fn is_due(&self, due: &Due) -> bool {
+        self.common.timers.is_set(&due.address, &due.name, due.at)
+    }
+
+    /// Removes a timer nobody can execute (its kind is unknown), durably.
+    pub fn clear_timer(&mut self, due: &Due, stage: &mut dyn super::Stage) -> u64 {
+        self.common.timers.clear(&due.address, &due.name);
+        let records = &mut self.common.records;
+        records.push(
+            RecordKind::TimerCleared,
+            self.common.id,
+            &due.address,
+            0,
+            &due.name,
+            0,
+            &[],
+        );
+        let staged = stage.stage(records);
+        records.clear();
+        staged.commit
+    }
+
+    /// Passivates entities until this many bytes are gone or nobody is left. Returns the bytes freed.
+    pub fn passivate(&mut self, bytes: usize) -> usize {
+        let before = self.common.resident_bytes;
+        let target = before.saturating_sub(bytes);
+        while self.common.resident_bytes > target {
+            let mut any = false;
+            for table in &mut self.tables {
+                any |= self.common.resident_bytes > target && table.passivate(&mut self.common);
+            }
+            if !any {
+                break;
+            }
+        }
+        before - self.common.resident_bytes
+    }
+
+    /// A system row of the store, at recovery; `false` if it is not this shard's.
+    pub fn row(&mut self, row: &[u8], value: &[u8]) -> bool {
+        match row.first() {
+            Some(b'k') => self.common.keys.restore(row),
+            Some(b't') => self.common.timers.restore(row, value),
+            Some(b'm') => {
+                let Ok(numbers) = serde_json::from_slice::<NumbersRow>(value) else {
+                    return false;
+                };
+                numbers
+                    .sent
+                    .into_iter()
+                    .for_each(|(to, number)| self.common.messages.sent(ShardId(to), number));
+                for (from, watermark) in numbers.taken {
+                    self.common.messages.restore_taken(ShardId(from), watermark);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// A shard's message numbers, as one row.
+#[derive(Serialize, Deserialize, Default)]
+pub(super) struct NumbersRow {
+    pub(super) sent: Vec<(u16, u64)>,
+    pub(super) taken: Vec<(u16, Watermark)>,
+}
+
+/// Which shard a system row belongs to, of this many.
+#[must_use]
+pub fn shard_of_row(row: &[u8], registry: &super::Registry) -> Option<ShardId> {
+    match row.first()? {
+        b'k' => Some(ShardId(u16::from_be_bytes([*row.get(9)?, *row.get(10)?]))),
+        b't' => timers::read_row(row).map(|(address, _)| registry.shard_of(&address.kind, &address.id)),
+        b'm' => Some(ShardId(u16::from_be_bytes([*row.get(1)?, *row.get(2)?]))),
+        _ => None,
+    }
+}
+
+/// The names of events: few, and for ever.
+fn intern(name: &str) -> &'static str {
+    static NAMES: Mutex<Option<HashMap<Box<str>, &'static str>>> = Mutex::new(None);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = names.get_or_insert_default();
+    if let Some(found) = names.get(name) {
+        return found;
+    }
+    let leaked: &'static str = Box::leak(name.to_owned().into_boxed_str());
+    names.insert(name.into(), leaked);
+    leaked
+}
+
+impl<E: Entity> Entities<E> {
+    pub(super) fn replay_record(&mut self, hash: u64, record: &Record<'_>, name: &'static str) {
+        self.know(hash);
+        let at = match self.find(hash, record.id) {
+            Some(at) => at,
+            None => self.insert(hash, record.id, Body::Away(None)),
+        };
+        if record.record == RecordKind::Family {
+            if let Ok(change) = serde_json::from_slice::<Family>(record.body) {
+                self.trace(at);
+                let family = self.slot(at).family.get_or_insert_default();
+                family.parent = family.parent.take().or(change.parent);
+                for child in change.children {
+                    if !family.children.contains(&child) {
+                        family.children.push(child);
+                    }
+                }
+            }
+            return;
+        }
+        let event = TailEvent {
+            seq: record.seq,
+            place: record.place,
+            name,
+            version: record.version,
+        };
+        self.trace(at).tail.push(event);
+    }
+
+    pub(super) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {
+        let trace = self.find(hash, id).and_then(|at| self.peek(at).trace.as_ref());
+        trace.map(|trace| trace.tail.clone()).unwrap_or_default()
+    }
+}

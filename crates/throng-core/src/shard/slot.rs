@@ -1,0 +1,174 @@
+//! One entity's place in its table.
+
+use super::recency::Links;
+use crate::model::{Entity, Family};
+use std::{any::Any, panic::AssertUnwindSafe};
+use throng_journal::{Place, Position, StoredEvent};
+
+/// An event the store has not indexed yet: where to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailEvent {
+    /// Its sequence number within the entity.
+    pub seq: u64,
+    /// Where its payload stands.
+    pub place: Place,
+    /// Its name.
+    pub name: &'static str,
+    /// The version of its shape.
+    pub version: u16,
+}
+
+/// What the store does not have yet.
+#[derive(Debug, Default)]
+pub(super) struct Trace {
+    pub(super) tail: Vec<TailEvent>,
+    /// A state on its way to the store.
+    pub(super) pending: Option<Pending>,
+    /// It is in the table's list of traces.
+    pub(super) listed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) seq: u64,
+    /// Which of the table's stored states this is.
+    pub(super) generation: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+pub(super) struct Slot<E: Entity> {
+    pub(super) hash: u64,
+    pub(super) text: Box<str>,
+    /// The commit its last record stands in; 0 once nothing open is.
+    pub(super) rests_on: u64,
+    pub(super) body: Body<E>,
+    pub(super) trace: Option<Box<Trace>>,
+    pub(super) family: Option<Box<Family>>,
+    pub(super) links: Links,
+    /// What it was last counted as.
+    pub(super) bytes: u32,
+}
+
+pub(super) enum Body<E: Entity> {
+    /// In memory.
+    Here(Here<E>),
+    /// Not in memory; the slot stays for its trace. With a number, the pending state is the newest one.
+    Away(Option<u64>),
+    /// Its history cannot be applied.
+    Quarantined { seq: u64, reason: Box<str> },
+}
+
+pub(super) struct Here<E: Entity> {
+    pub(super) id: E::Id,
+    pub(super) state: E,
+    /// Events so far; 0: it does not exist.
+    pub(super) seq: u64,
+    /// The sequence number of the last state given to the store.
+    pub(super) stored_seq: u64,
+}
+
+impl<E: Entity> Slot<E> {
+    pub(super) fn trace(&mut self) -> &mut Trace {
+        self.trace.get_or_insert_default()
+    }
+
+    pub(super) fn weigh(&self) -> u32 {
+        let own = std::mem::size_of::<Self>() + self.text.len() + 8;
+        let body = match &self.body {
+            Body::Here(here) => here.state.heap_bytes() + self.text.len(),
+            Body::Away(_) => 0,
+            Body::Quarantined { reason, .. } => reason.len(),
+        };
+        let family = self.family.as_ref().map_or(0, |family| 48 + family.children.len() * 96);
+        u32::try_from(own + body + family).unwrap_or(u32::MAX)
+    }
+}
+
+/// An entity's history cannot be applied, from this event on.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) seq: u64,
+    pub(super) reason: String,
+}
+
+/// Family and state in one buffer: length of the family as `u32`, the family, the state, both JSON.
+pub(super) fn encode_state<E: Entity>(state: &E, family: Option<&Family>) -> Result<Vec<u8>, String> {
+    let mut bytes = vec![0; 4];
+    if let Some(family) = family {
+        serde_json::to_writer(&mut bytes, family).map_err(|why| why.to_string())?;
+    }
+    let length = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    serde_json::to_writer(&mut bytes, state).map_err(|why| why.to_string())?;
+    if bytes.len() > crate::limits::STATE_BYTES_MAX {
+        return Err(format!(
+            "it has {} bytes, at most {} are kept",
+            bytes.len(),
+            crate::limits::STATE_BYTES_MAX
+        ));
+    }
+    Ok(bytes)
+}
+
+pub(super) fn decode_state<E: Entity>(bytes: &[u8]) -> Result<(E, Option<Box<Family>>), String> {
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or("it is shorter than its header")?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (family, state) = rest.split_at_checked(length).ok_or("its family is longer than it")?;
+    let family = match family {
+        [] => None,
+        family => Some(serde_json::from_slice(family).map_err(|why| why.to_string())?),
+    };
+    Ok((serde_json::from_slice(state).map_err(|why| why.to_string())?, family))
+}
+
+/// Applies one recorded event, taking it up to the present version first.
+pub(super) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(), Broken> {
+    use crate::model::{Event, Recorded};
+    let broken = |reason: String| Broken { seq: event.seq, reason };
+    let guarded = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let present = E::Event::version(&event.name);
+        let decoded: E::Event = if event.version == present {
+            crate::tagged::from_parts(&event.name, &event.payload).map_err(|why| why.to_string())?
+        } else {
+            let payload = serde_json::from_slice(&event.payload).map_err(|why| why.to_string())?;
+            let mut old = Recorded {
+                name: event.name.to_string().into(),
+                version: event.version,
+                payload,
+            };
+            let mut steps = 0u16;
+            while old.version != E::Event::version(&old.name) {
+                if steps == u16::MAX {
+                    return Err(format!("{} never reaches its present version", old.name));
+                }
+                steps += 1;
+                old = E::Event::upcast(old).map_err(|why| why.to_string())?;
+            }
+            let payload = serde_json::to_vec(&old.payload).map_err(|why| why.to_string())?;
+            crate::tagged::from_parts(&old.name, &payload).map_err(|why| why.to_string())?
+        };
+        state.evolve(&decoded);
+        Ok(())
+    }));
+    match guarded {
+        Ok(result) => result.map_err(|why| broken(format!("event {:?} version {}: {why}", event.name, event.version))),
+        Err(panic) => Err(broken(format!(
+            "event {:?} panicked: {}",
+            event.name,
+            panic_text(panic.as_ref())
+        ))),
+    }
+}
+
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".into())
+}
+
+/// Is this position covered by a checkpoint up to that one?
+pub(super) fn covered(position: Position, upto: Position) -> bool {
+    position <= upto
+}

@@ -1,0 +1,91 @@
+//! One virtual call a command: the table of a kind, its type erased.
+
+use super::{Call, Common, QueryCall, Ran, Registry, Stage, TailEvent};
+use std::{any::Any, collections::HashSet};
+use throng_journal::{Loaded, Position, Record, StoredState};
+
+/// What has to be read to bring an entity back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadRequest {
+    /// The version of states to ask the store for.
+    pub state_version: u16,
+    /// Events the store may not have indexed.
+    pub tail: Vec<TailEvent>,
+    /// Read only once this commit is durable.
+    pub rests_on: u64,
+}
+
+/// The entities of one kind in one shard.
+pub trait Table: Any + Send {
+    /// Runs a command.
+    fn execute(&mut self, common: &mut Common, registry: &Registry, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran;
+
+    /// Answers a named query.
+    fn query(&mut self, common: &mut Common, registry: &Registry, call: &mut QueryCall<'_>) -> Ran;
+
+    /// What has to be read to bring this entity back; `None` if it is in memory.
+    fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest>;
+
+    /// Brings an entity back from what was read: the store's part and the payloads of the tail.
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, loaded: Loaded, tail: Vec<(TailEvent, Vec<u8>)>);
+
+    /// The store, or an event of the tail, has this id.
+    fn known(&mut self, hash: u64);
+
+    /// An event or family record written before this engine started.
+    fn replay(&mut self, hash: u64, record: &Record<'_>, name: &'static str);
+
+    /// Events of this entity the store may not have indexed.
+    fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
+
+    /// States on their way to the store, each with a token for [`checkpointed`](Self::checkpointed).
+    fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: throng_journal::ShardId);
+
+    /// A checkpoint up to here is done, with the states of these tokens.
+    fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>);
+
+    /// Passivates the entity not used for the longest time; `false` if there is none.
+    fn passivate(&mut self, common: &mut Common) -> bool;
+}
+
+impl<E: crate::model::Entity> Table for super::Entities<E> {
+    fn execute(&mut self, common: &mut Common, registry: &Registry, call: &mut Call<'_>, stage: &mut dyn Stage) -> Ran {
+        self.run(common, registry, call, stage)
+    }
+
+    fn query(&mut self, common: &mut Common, registry: &Registry, call: &mut QueryCall<'_>) -> Ran {
+        self.ask(common, registry, call)
+    }
+
+    fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest> {
+        Self::load_request(self, hash, id)
+    }
+
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, loaded: Loaded, tail: Vec<(TailEvent, Vec<u8>)>) {
+        self.bring_back(common, (hash, id), loaded, tail);
+    }
+
+    fn known(&mut self, hash: u64) {
+        self.know(hash);
+    }
+
+    fn replay(&mut self, hash: u64, record: &Record<'_>, name: &'static str) {
+        self.replay_record(hash, record, name);
+    }
+
+    fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent> {
+        self.tail_of(hash, id)
+    }
+
+    fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: throng_journal::ShardId) {
+        Self::pending(self, states, shard);
+    }
+
+    fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
+        Self::checkpointed(self, common, upto, states);
+    }
+
+    fn passivate(&mut self, common: &mut Common) -> bool {
+        self.passivate_oldest(common)
+    }
+}

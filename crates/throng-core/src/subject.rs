@@ -1,0 +1,114 @@
+//! Testing an entity without an engine: given events, when a command, then look.
+
+use crate::model::{Answer, Effects, Entity, Error, Moment, Sent, Timestamp, Turn};
+
+/// An entity under test.
+///
+/// ```
+/// # use throng_core::{model::*, subject::Subject};
+/// # use serde::{Serialize, Deserialize};
+/// # use schemars::JsonSchema;
+/// # #[derive(Default, Serialize, Deserialize)] struct Counter { hits: u64 }
+/// # #[derive(Serialize, Deserialize, JsonSchema)] enum Do { Hit }
+/// # #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)] enum Did { Hit {} }
+/// # impl Event for Did {}
+/// # #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)] #[error("never")] struct Never;
+/// # impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
+/// # impl Entity for Counter {
+/// #   const KIND: &'static str = "counter";
+/// #   type Id = String; type Command = Do; type Event = Did; type Reply = u64; type Rejection = Never;
+/// #   fn decide(&self, _: Do, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+/// #     turn.emit(Did::Hit {}); Ok(Answer::after(|counter: &Counter| counter.hits)) }
+/// #   fn evolve(&mut self, _: &Did) { self.hits += 1 } }
+/// let mut counter = Subject::<Counter>::given("front-page", [Did::Hit {}]);
+/// let done = counter.when(Do::Hit).unwrap();
+/// assert_eq!(done.effects.events, [Did::Hit {}]);
+/// assert_eq!(done.reply, Some(2));
+/// ```
+pub struct Subject<E: Entity> {
+    /// Its state.
+    pub state: E,
+    /// Its id.
+    pub id: E::Id,
+    /// Events so far.
+    pub seq: u64,
+    /// The time commands see.
+    pub now: Timestamp,
+}
+
+/// What came of a command.
+pub struct Done<E: Entity> {
+    /// What it wanted done.
+    pub effects: Effects<E>,
+    /// Its reply, unless it forwarded.
+    pub reply: Option<E::Reply>,
+    /// Where it forwarded to.
+    pub forwarded: Option<Sent>,
+}
+
+impl<E: Entity> Subject<E> {
+    /// An entity these events have happened to.
+    pub fn given(id: impl Into<E::Id>, events: impl IntoIterator<Item = E::Event>) -> Self {
+        let mut subject = Self {
+            state: E::default(),
+            id: id.into(),
+            seq: 0,
+            now: Timestamp::default(),
+        };
+        for event in events {
+            subject.state.evolve(&event);
+            subject.seq += 1;
+        }
+        subject
+    }
+
+    /// Asks it.
+    ///
+    /// # Errors
+    /// The entity's "no", or `Unknown` when it does not exist and the command is not one that creates.
+    pub fn when(&mut self, command: E::Command) -> Result<Done<E>, Error<E::Rejection>> {
+        if self.seq == 0 && !E::creates(&command) {
+            return Err(Error::Unknown {
+                kind: E::KIND,
+                id: self.id.to_string(),
+            });
+        }
+        let mut effects = Effects::<E> {
+            entropy: u128::from(self.seq) + 1,
+            ..Effects::default()
+        };
+        let moment = Moment {
+            id: &self.id,
+            seq: self.seq,
+            now: self.now,
+            caller: None,
+            family: None,
+        };
+        let answer = self
+            .state
+            .decide(command, &mut Turn::new(moment, &mut effects))
+            .map_err(Error::Rejected)?;
+        for event in &effects.events {
+            self.state.evolve(event);
+            self.seq += 1;
+        }
+        let (reply, forwarded) = match answer {
+            Answer::Now(reply) => (Some(reply), None),
+            Answer::After(read) => (Some(read(&self.state)), None),
+            Answer::Forward(to) => (None, Some(to)),
+        };
+        Ok(Done {
+            effects,
+            reply,
+            forwarded,
+        })
+    }
+}
+
+impl<E: Entity> Done<E> {
+    /// The commands sent to a kind: id and command.
+    pub fn sent<T: Entity>(&self) -> impl Iterator<Item = (&str, &T::Command)> {
+        let sent = self.effects.sent.iter().filter(|sent| sent.kind == T::KIND);
+        sent.filter_map(|sent| Some((sent.id.as_str(), sent.command::<T>()?)))
+    }
+}

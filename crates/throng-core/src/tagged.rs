@@ -1,0 +1,203 @@
+//! A serde enum as (variant name, content), without a second parse: the name goes to a record's directory or comes from
+//! the route, the content is written and read directly.
+
+use serde::{
+    Serialize,
+    de::{
+        self, DeserializeOwned, DeserializeSeed, EnumAccess, IntoDeserializer, VariantAccess, Visitor,
+        value::{Error as ValueError, StrDeserializer},
+    },
+    ser,
+};
+type J = serde_json::Error;
+
+/// The value of the variant `name` with this content; empty content is `{}`.
+///
+/// # Errors
+/// The content is not that variant's, or the enum has no such variant. [`explain`] says it in a sentence.
+pub fn from_parts<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, J> {
+    T::deserialize(Parts::new(name, body))
+}
+
+/// Why [`from_parts`] fails, with the field at fault: reads once more, slowly.
+#[must_use]
+pub fn explain<T: DeserializeOwned>(name: &str, body: &[u8]) -> String {
+    match serde_path_to_error::deserialize::<_, T>(Parts::new(name, body)) {
+        Ok(_) => "the content could not be read".into(),
+        Err(error) => {
+            let path = error.path().to_string();
+            let path = path.strip_prefix(&format!("{name}.")).unwrap_or(&path).to_owned();
+            let why = error.into_inner().to_string();
+            if path.is_empty() || path == "." || path == name || path == "?" {
+                why
+            } else {
+                format!("{path}: {why}")
+            }
+        }
+    }
+}
+struct Parts<'a> {
+    name: &'a str,
+    body: &'a [u8],
+}
+impl<'a> Parts<'a> {
+    fn new(name: &'a str, body: &'a [u8]) -> Self {
+        Self {
+            name,
+            body: if body.trim_ascii().is_empty() { b"{}" } else { body },
+        }
+    }
+}
+impl<'de> de::Deserializer<'de> for Parts<'de> {
+    type Error = J;
+    fn deserialize_any<V: Visitor<'de>>(self, v: V) -> Result<V::Value, J> {
+        v.visit_enum(self)
+    }
+    serde::forward_to_deserialize_any! { bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any }
+}
+impl<'de> EnumAccess<'de> for Parts<'de> {
+    type Error = J;
+    type Variant = Content<'de>;
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Content<'de>), J> {
+        let name: StrDeserializer<'_, ValueError> = self.name.into_deserializer();
+        let value = seed.deserialize(name).map_err(<J as de::Error>::custom)?;
+        Ok((value, Content(self.body)))
+    }
+}
+struct Content<'a>(&'a [u8]);
+impl<'de> VariantAccess<'de> for Content<'de> {
+    type Error = J;
+    fn unit_variant(self) -> Result<(), J> {
+        Ok(())
+    }
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, J> {
+        let mut d = serde_json::Deserializer::from_slice(self.0);
+        let v = seed.deserialize(&mut d)?;
+        d.end()?;
+        Ok(v)
+    }
+    fn tuple_variant<V: Visitor<'de>>(self, _n: usize, v: V) -> Result<V::Value, J> {
+        let mut d = serde_json::Deserializer::from_slice(self.0);
+        let v = de::Deserializer::deserialize_seq(&mut d, v)?;
+        d.end()?;
+        Ok(v)
+    }
+    fn struct_variant<V: Visitor<'de>>(self, _f: &'static [&'static str], v: V) -> Result<V::Value, J> {
+        let mut d = serde_json::Deserializer::from_slice(self.0);
+        let v = de::Deserializer::deserialize_map(&mut d, v)?;
+        d.end()?;
+        Ok(v)
+    }
+}
+
+/// Appends the content to `out` and returns the variant's name.
+///
+/// # Errors
+/// It is not an enum's struct, newtype or unit variant, or cannot be written as JSON.
+pub fn to_parts<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<&'static str, J> {
+    value.serialize(Split { out })
+}
+struct Split<'a> {
+    out: &'a mut Vec<u8>,
+}
+fn no<T>() -> Result<T, J> {
+    Err(<J as ser::Error>::custom(
+        "a command or event must be an enum with struct, newtype or unit variants",
+    ))
+}
+macro_rules! refuse { ($($f:ident: $t:ty),*) => { $(fn $f(self, _: $t) -> Result<&'static str, J> { no() })* } }
+impl<'a> ser::Serializer for Split<'a> {
+    type Ok = &'static str;
+    type Error = J;
+    type SerializeSeq = ser::Impossible<&'static str, J>;
+    type SerializeTuple = ser::Impossible<&'static str, J>;
+    type SerializeTupleStruct = ser::Impossible<&'static str, J>;
+    type SerializeTupleVariant = ser::Impossible<&'static str, J>;
+    type SerializeMap = ser::Impossible<&'static str, J>;
+    type SerializeStruct = ser::Impossible<&'static str, J>;
+    type SerializeStructVariant = Named<'a>;
+    refuse! { serialize_bool: bool, serialize_i8: i8, serialize_i16: i16, serialize_i32: i32, serialize_i64: i64, serialize_u8: u8, serialize_u16: u16, serialize_u32: u32, serialize_u64: u64, serialize_f32: f32, serialize_f64: f64, serialize_char: char, serialize_str: &str, serialize_bytes: &[u8], serialize_unit_struct: &'static str }
+    fn serialize_none(self) -> Result<&'static str, J> {
+        no()
+    }
+    fn serialize_some<T: ?Sized + Serialize>(self, _: &T) -> Result<&'static str, J> {
+        no()
+    }
+    fn serialize_unit(self) -> Result<&'static str, J> {
+        no()
+    }
+    fn serialize_unit_variant(self, _: &'static str, _: u32, name: &'static str) -> Result<&'static str, J> {
+        self.out.extend_from_slice(b"{}");
+        Ok(name)
+    }
+    fn serialize_newtype_struct<T: ?Sized + Serialize>(self, _: &'static str, v: &T) -> Result<&'static str, J> {
+        v.serialize(self)
+    }
+    fn serialize_newtype_variant<T: ?Sized + Serialize>(
+        self,
+        _: &'static str,
+        _: u32,
+        name: &'static str,
+        v: &T,
+    ) -> Result<&'static str, J> {
+        serde_json::to_writer(self.out, v)?;
+        Ok(name)
+    }
+    fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq, J> {
+        no()
+    }
+    fn serialize_tuple(self, _: usize) -> Result<Self::SerializeTuple, J> {
+        no()
+    }
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeTupleStruct, J> {
+        no()
+    }
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        _: usize,
+    ) -> Result<Self::SerializeTupleVariant, J> {
+        no()
+    }
+    fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, J> {
+        no()
+    }
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self::SerializeStruct, J> {
+        no()
+    }
+    fn serialize_struct_variant(self, _: &'static str, _: u32, name: &'static str, _: usize) -> Result<Named<'a>, J> {
+        self.out.push(b'{');
+        Ok(Named {
+            name,
+            out: self.out,
+            first: true,
+        })
+    }
+}
+/// A struct variant being written; public only because serde's traits name it.
+#[doc(hidden)]
+#[allow(unreachable_pub, reason = "an associated type of a public trait")]
+pub struct Named<'a> {
+    name: &'static str,
+    out: &'a mut Vec<u8>,
+    first: bool,
+}
+impl ser::SerializeStructVariant for Named<'_> {
+    type Ok = &'static str;
+    type Error = J;
+    fn serialize_field<T: ?Sized + Serialize>(&mut self, key: &'static str, value: &T) -> Result<(), J> {
+        if !self.first {
+            self.out.push(b',')
+        }
+        self.first = false;
+        serde_json::to_writer(&mut *self.out, key)?;
+        self.out.push(b':');
+        serde_json::to_writer(&mut *self.out, value)
+    }
+    fn end(self) -> Result<&'static str, J> {
+        self.out.push(b'}');
+        Ok(self.name)
+    }
+}

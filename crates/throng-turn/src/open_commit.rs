@@ -1,0 +1,252 @@
+//! The open commit, and who waits for it to be durable.
+
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+/// Where records went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<R> {
+    /// The number of the open commit.
+    pub number: u64,
+    /// They are the first in it: somebody has to lead it.
+    pub first: bool,
+    /// What putting them returned.
+    pub put: R,
+}
+
+/// The writer is over, and the commit waited for is not in the journal and never will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+/// The commit that is open, those in flight, and who waits.
+pub struct OpenCommit<B> {
+    inner: Mutex<Inner<B>>,
+    /// Everything up to this commit is durable; after the end, everything up to this one ever will be.
+    durable: AtomicU64,
+    /// [`RUNNING`], or the writer's last commit.
+    end: AtomicU64,
+    waiters: Mutex<Vec<Waiter>>,
+}
+
+struct Inner<B> {
+    batch: B,
+    /// Nothing was put into the batch yet.
+    empty: bool,
+    /// The number the open commit will have.
+    number: u64,
+    /// Commits on their way, in order, and whether they have landed.
+    in_flight: VecDeque<(u64, bool)>,
+}
+
+struct Waiter {
+    number: u64,
+    deadline: u64,
+    waker: Waker,
+}
+
+const RUNNING: u64 = u64::MAX;
+
+impl<B: Default> Default for OpenCommit<B> {
+    fn default() -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                batch: B::default(),
+                empty: true,
+                number: 1,
+                in_flight: VecDeque::new(),
+            }),
+            durable: AtomicU64::new(0),
+            end: AtomicU64::new(RUNNING),
+            waiters: Mutex::new(Vec::new()),
+        }
+    }
+}
+
+impl<B: Default> OpenCommit<B> {
+    /// Puts records into the open commit.
+    pub fn stage<R>(&self, put: impl FnOnce(&mut B) -> R) -> Place<R> {
+        let mut inner = lock(&self.inner);
+        let first = std::mem::replace(&mut inner.empty, false);
+        Place {
+            number: inner.number,
+            first,
+            put: put(&mut inner.batch),
+        }
+    }
+
+    /// Looks at the open commit.
+    pub fn peek<R>(&self, look: impl FnOnce(&B) -> R) -> R {
+        look(&lock(&self.inner).batch)
+    }
+
+    /// Gives a buffer back to the open commit.
+    pub fn give(&self, give: impl FnOnce(&mut B)) {
+        give(&mut lock(&self.inner).batch);
+    }
+
+    /// Takes the open commit to append it, unless it is empty or `depth` commits are in flight. The next one is open
+    /// from then on.
+    pub fn take(&self, depth: usize) -> Option<(u64, B)> {
+        let mut inner = lock(&self.inner);
+        if inner.empty || inner.in_flight.len() >= depth || self.end.load(Ordering::Acquire) != RUNNING {
+            return None;
+        }
+        let number = inner.number;
+        inner.number += 1;
+        inner.empty = true;
+        inner.in_flight.push_back((number, false));
+        Some((number, std::mem::take(&mut inner.batch)))
+    }
+
+    /// A commit is in the journal: what is durable advances over all that have landed without a gap.
+    pub fn landed(&self, number: u64) {
+        let mut durable = None;
+        {
+            let mut inner = lock(&self.inner);
+            for flight in inner.in_flight.iter_mut().filter(|flight| flight.0 == number) {
+                flight.1 = true;
+            }
+            while let Some((number, true)) = inner.in_flight.front().copied() {
+                inner.in_flight.pop_front();
+                durable = Some(number);
+            }
+            // Under the lock, so that it never goes back.
+            if let Some(durable) = durable {
+                self.durable.store(durable, Ordering::Release);
+            }
+        }
+        if let Some(durable) = durable {
+            self.wake(|waiter| waiter.number <= durable);
+        }
+    }
+
+    /// The writer is over: commits up to `last` are in the journal, all others are lost.
+    pub fn end(&self, last: u64) {
+        self.durable.fetch_max(last, Ordering::AcqRel);
+        self.end.store(last, Ordering::Release);
+        self.wake(|_| true);
+    }
+
+    /// Everything up to this commit is durable.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// The number of the open commit.
+    pub fn number(&self) -> u64 {
+        lock(&self.inner).number
+    }
+
+    /// Nothing is open and nothing in flight.
+    pub fn is_idle(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.empty && inner.in_flight.is_empty()
+    }
+
+    /// Commits in flight.
+    pub fn in_flight(&self) -> usize {
+        lock(&self.inner).in_flight.len()
+    }
+
+    /// Those waiting.
+    pub fn waiting(&self) -> usize {
+        lock(&self.waiters).len()
+    }
+
+    /// Resolves once the commit is durable. `deadline` (of any clock) is only for [`sweep`](Self::sweep).
+    pub fn wait(&self, number: u64, deadline: u64) -> Durable<'_, B> {
+        Durable {
+            open: self,
+            number,
+            deadline,
+            registered: None,
+        }
+    }
+
+    /// Wakes those whose deadline has passed, to look at the clock.
+    pub fn sweep(&self, now: u64) {
+        self.wake(|waiter| waiter.deadline <= now);
+    }
+
+    /// Is it durable, lost, or still open?
+    fn state(&self, number: u64) -> Poll<Result<(), Lost>> {
+        if number <= self.durable() {
+            return Poll::Ready(Ok(()));
+        }
+        match self.end.load(Ordering::Acquire) {
+            RUNNING => Poll::Pending,
+            // `durable` was advanced before the end was set.
+            last if number <= last => Poll::Ready(Ok(())),
+            _ => Poll::Ready(Err(Lost)),
+        }
+    }
+
+    fn wake(&self, which: impl Fn(&Waiter) -> bool) {
+        let woken: Vec<Waiter> = {
+            let mut waiters = lock(&self.waiters);
+            if waiters.iter().all(&which) {
+                std::mem::take(&mut *waiters)
+            } else {
+                waiters.extract_if(.., |waiter| which(waiter)).collect()
+            }
+        };
+        for waiter in woken {
+            waiter.waker.wake();
+        }
+    }
+}
+
+/// Waits for a commit to be durable.
+pub struct Durable<'a, B> {
+    open: &'a OpenCommit<B>,
+    number: u64,
+    deadline: u64,
+    registered: Option<Waker>,
+}
+
+impl<B: Default> Durable<'_, B> {
+    /// Whether it is durable already.
+    pub fn is_durable(&self) -> bool {
+        self.number <= self.open.durable()
+    }
+}
+
+impl<B: Default> Future for Durable<'_, B> {
+    type Output = Result<(), Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let open = self.open;
+        if let Poll::Ready(state) = open.state(self.number) {
+            return Poll::Ready(state);
+        }
+        let mut waiters = lock(&open.waiters);
+        // Once more, under the lock: who advances takes it after advancing, so that nobody is missed.
+        if let Poll::Ready(state) = open.state(self.number) {
+            return Poll::Ready(state);
+        }
+        // Swept waiters register anew: the sweep took them out.
+        let swept = self
+            .registered
+            .as_ref()
+            .is_some_and(|waker| !waiters.iter().any(|at| at.waker.will_wake(waker)));
+        let known = self
+            .registered
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(context.waker()));
+        if !known || swept {
+            let waker = context.waker().clone();
+            waiters.push(Waiter {
+                number: self.number,
+                deadline: self.deadline,
+                waker: waker.clone(),
+            });
+            self.registered = Some(waker);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,101 @@
+//! A lock with an inbox.
+
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
+use std::collections::VecDeque;
+
+/// Work that waits for the lock.
+pub type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
+
+/// What became of work brought to a [`Turnstile`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Entered<R, S> {
+    /// It ran here and now.
+    Ran(R),
+    /// Somebody else held the lock; the job it was made into will run.
+    Queued,
+    /// The inbox is full; here it is back.
+    Full(S),
+}
+
+/// A value that work comes to. Never blocks.
+pub struct Turnstile<T> {
+    value: Mutex<T>,
+    inbox: Mutex<VecDeque<Job<T>>>,
+    /// How many jobs are in the inbox; read without its lock.
+    waiting: AtomicUsize,
+    inbox_max: usize,
+}
+
+impl<T> Turnstile<T> {
+    /// A turnstile around a value, with an inbox of at most `inbox_max` jobs.
+    pub fn new(value: T, inbox_max: usize) -> Self {
+        Self {
+            value: Mutex::new(value),
+            inbox: Mutex::new(VecDeque::new()),
+            waiting: AtomicUsize::new(0),
+            inbox_max,
+        }
+    }
+
+    /// Runs work on the value, after all that waits in the inbox; or makes a job of it for whoever holds the lock.
+    pub fn enter<S, R>(
+        &self,
+        state: S,
+        run: impl FnOnce(&mut T, S) -> R,
+        queue: impl FnOnce(S) -> Job<T>,
+    ) -> Entered<R, S> {
+        if let Some(mut value) = try_lock(&self.value) {
+            self.drain(&mut value);
+            let result = run(&mut value, state);
+            drop(value);
+            self.look_again();
+            return Entered::Ran(result);
+        }
+        let mut inbox = lock(&self.inbox);
+        if inbox.len() >= self.inbox_max {
+            return Entered::Full(state);
+        }
+        inbox.push_back(queue(state));
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        drop(inbox);
+        self.look_again();
+        Entered::Queued
+    }
+
+    /// Blocks until the lock is free: for recovery, checkpoints and tests, never on a loop.
+    pub fn wait<R>(&self, run: impl FnOnce(&mut T) -> R) -> R {
+        let mut value = lock(&self.value);
+        self.drain(&mut value);
+        let result = run(&mut value);
+        drop(value);
+        self.look_again();
+        result
+    }
+
+    /// Jobs in the inbox now.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn drain(&self, value: &mut MutexGuard<'_, T>) {
+        while self.waiting.load(Ordering::SeqCst) > 0 {
+            let Some(job) = lock(&self.inbox).pop_front() else {
+                return;
+            };
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            job(value);
+        }
+    }
+
+    /// Either this sees what was queued while the lock was held, or who queued it sees the lock free: with both fences
+    /// one of the two must happen.
+    fn look_again(&self) {
+        fence(Ordering::SeqCst);
+        while self.waiting.load(Ordering::SeqCst) > 0 {
+            let Some(mut value) = try_lock(&self.value) else { return };
+            self.drain(&mut value);
+            drop(value);
+            fence(Ordering::SeqCst);
+        }
+    }
+}

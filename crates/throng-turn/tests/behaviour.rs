@@ -1,0 +1,75 @@
+//! What the model checker does not need to see.
+#![cfg(not(feature = "loom"))]
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+use throng_turn::{Entered, Job, OpenCommit, Turnstile};
+
+#[test]
+fn a_full_inbox_gives_the_work_back() {
+    let turnstile = Turnstile::new(0, 1);
+    let queue = |number: i32| -> Job<i32> { Box::new(move |value: &mut i32| *value += number) };
+    turnstile.wait(|_| {
+        assert_eq!(turnstile.enter(1, |_, _| (), queue), Entered::Queued);
+        assert_eq!(turnstile.enter(2, |_, _| (), queue), Entered::Full(2));
+    });
+    assert_eq!(turnstile.wait(|value| *value), 1);
+}
+
+#[test]
+fn what_waits_in_the_inbox_goes_first() {
+    let turnstile = Turnstile::new(Vec::new(), 9);
+    let push = |number: i32| -> Job<Vec<i32>> { Box::new(move |value: &mut Vec<i32>| value.push(number)) };
+    turnstile.wait(|_| assert_eq!(turnstile.enter(1, |_, _| (), push), Entered::Queued));
+    turnstile.enter(2, |value: &mut Vec<i32>, number| value.push(number), push);
+    assert_eq!(turnstile.wait(|value| value.clone()), [1, 2]);
+}
+
+struct Count(AtomicUsize);
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_sweep_wakes_those_past_their_deadline_and_they_can_wait_on() {
+    let open = OpenCommit::<Vec<u8>>::default();
+    open.stage(|batch| batch.push(1));
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(count.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut wait = pin!(open.wait(1, 10));
+    assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending);
+    assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending);
+    assert_eq!(open.waiting(), 1, "polling again does not register again");
+    open.sweep(9);
+    assert_eq!(count.0.load(Ordering::SeqCst), 0);
+    open.sweep(10);
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending);
+    let (number, _) = open.take(1).unwrap();
+    open.landed(number);
+    assert_eq!(wait.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn no_more_commits_are_taken_than_may_be_in_flight() {
+    let open = OpenCommit::<Vec<u8>>::default();
+    open.stage(|batch| batch.push(1));
+    assert_eq!(open.take(1).unwrap().0, 1);
+    open.stage(|batch| batch.push(2));
+    assert!(open.take(1).is_none());
+    assert_eq!(open.take(2).unwrap().0, 2);
+    open.landed(2);
+    assert_eq!(open.durable(), 0);
+    open.landed(1);
+    assert_eq!(open.durable(), 2);
+}

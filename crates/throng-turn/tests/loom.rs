@@ -1,0 +1,170 @@
+//! Every interleaving of the engine's concurrency (feature `loom`).
+#![cfg(feature = "loom")]
+
+use loom::{
+    future::block_on,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+use throng_turn::{Entered, Leader, Lost, OpenCommit, Turnstile};
+
+fn model(test: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(test);
+}
+
+/// One thread's work at a turnstile: runs in place or in the holder's hands, exactly once.
+fn add(turnstile: &Turnstile<Vec<usize>>, number: usize) {
+    let entered = turnstile.enter(
+        number,
+        |numbers: &mut Vec<usize>, number| numbers.push(number),
+        |number| Box::new(move |numbers: &mut Vec<usize>| numbers.push(number)),
+    );
+    assert!(!matches!(entered, Entered::Full(_)));
+}
+
+#[test]
+fn no_work_brought_to_a_turnstile_is_lost_or_done_twice() {
+    model(|| {
+        let turnstile = Arc::new(Turnstile::new(Vec::new(), 8));
+        let threads: Vec<_> = (0..2)
+            .map(|number| {
+                let turnstile = turnstile.clone();
+                thread::spawn(move || {
+                    add(&turnstile, number * 10);
+                    add(&turnstile, number * 10 + 1);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(turnstile.waiting(), 0);
+        let numbers = turnstile.wait(|numbers| numbers.clone());
+        assert_eq!(numbers.len(), 4);
+        let of = |sender: usize| {
+            numbers
+                .iter()
+                .filter(|n| **n / 10 == sender)
+                .copied()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (of(0), of(1)),
+            (vec![0, 1], vec![10, 11]),
+            "each sender's order is kept"
+        );
+    });
+}
+
+#[test]
+fn every_request_to_lead_is_followed_by_a_look() {
+    model(|| {
+        let (leader, work) = (Arc::new(Leader::new()), Arc::new(AtomicUsize::new(0)));
+        let done = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (leader, work, done) = (leader.clone(), work.clone(), done.clone());
+                thread::spawn(move || {
+                    work.fetch_add(1, Ordering::SeqCst);
+                    leader.lead(|| done.store(work.load(Ordering::SeqCst), Ordering::SeqCst));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+    });
+}
+
+#[test]
+fn who_waits_for_a_commit_is_woken_when_it_lands() {
+    model(|| {
+        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        let place = open.stage(|batch| batch.push(1));
+        assert!(place.first);
+        let waiter = {
+            let open = open.clone();
+            thread::spawn(move || block_on(open.wait(1, 0)))
+        };
+        let (number, batch) = open.take(1).unwrap();
+        assert_eq!((number, batch), (1, vec![1]));
+        open.landed(number);
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+    });
+}
+
+#[test]
+fn who_waits_at_the_end_learns_whether_its_commit_is_lost() {
+    model(|| {
+        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        open.stage(|batch| batch.push(1));
+        open.take(2).unwrap();
+        open.stage(|batch| batch.push(2));
+        open.take(2).unwrap();
+        let waiters: Vec<_> = (1..=2)
+            .map(|number| {
+                let open = open.clone();
+                thread::spawn(move || block_on(open.wait(number, 0)))
+            })
+            .collect();
+        open.end(1);
+        let ends: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
+        assert_eq!(ends, [Ok(()), Err(Lost)]);
+    });
+}
+
+#[test]
+fn what_is_durable_never_passes_a_commit_still_in_flight() {
+    model(|| {
+        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        for number in 1..=2 {
+            open.stage(|batch| batch.push(number));
+            open.take(2).unwrap();
+        }
+        let late = {
+            let open = open.clone();
+            thread::spawn(move || {
+                open.landed(2);
+                assert!(open.durable() == 0 || open.durable() == 2);
+            })
+        };
+        open.landed(1);
+        late.join().unwrap();
+        assert_eq!(open.durable(), 2);
+    });
+}
+
+#[test]
+fn records_staged_by_two_threads_are_all_taken_once() {
+    model(|| {
+        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        let (leader, taken) = (Arc::new(Leader::new()), Arc::new(loom::sync::Mutex::new(Vec::new())));
+        let threads: Vec<_> = (0..2u8)
+            .map(|record| {
+                let (open, leader, taken) = (open.clone(), leader.clone(), taken.clone());
+                thread::spawn(move || {
+                    let place = open.stage(|batch| batch.push(record));
+                    leader.lead(|| {
+                        while let Some((number, batch)) = open.take(1) {
+                            taken.lock().unwrap().push((number, batch));
+                            open.landed(number);
+                        }
+                    });
+                    place.number
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        let taken = taken.lock().unwrap();
+        let numbers: Vec<u64> = taken.iter().map(|(number, _)| *number).collect();
+        assert_eq!(
+            numbers,
+            (1..=numbers.len() as u64).collect::<Vec<_>>(),
+            "numbers have no gap"
+        );
+        assert_eq!(taken.iter().map(|(_, batch)| batch.len()).sum::<usize>(), 2);
+        assert!(open.is_idle());
+    });
+}
