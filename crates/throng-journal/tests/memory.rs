@@ -1,6 +1,13 @@
 //! The in-memory backends pass the suites.
 
-use throng_journal::{MemoryJournal, conformance::journal};
+use std::sync::Arc;
+use throng_journal::{
+    MemoryJournal, MemoryStore,
+    conformance::{
+        journal,
+        store::{self, Pair},
+    },
+};
 
 struct Memory;
 
@@ -20,7 +27,29 @@ impl journal::Harness for Memory {
     }
 }
 
+impl store::Harness for Memory {
+    type Journal = MemoryJournal;
+    type Store = MemoryStore;
+
+    fn create(&self) -> Pair<MemoryJournal, MemoryStore> {
+        let journal = MemoryJournal::new();
+        Pair {
+            store: Arc::new(MemoryStore::new(journal.clone())),
+            journal: Arc::new(journal),
+        }
+    }
+
+    fn reopen(&self, pair: Pair<MemoryJournal, MemoryStore>) -> Pair<MemoryJournal, MemoryStore> {
+        pair
+    }
+}
+
 #[test]
 fn the_memory_journal_is_a_journal() {
     journal::check_all(&Memory);
+}
+
+#[test]
+fn the_memory_store_is_a_store() {
+    store::check_all(&Memory);
 }

@@ -8,6 +8,8 @@ mod options;
 mod pace;
 mod recovery;
 mod scan;
+mod store;
 
 pub use log::Log;
 pub use options::Options;
+pub use store::{EmbeddedStore, open_embedded};

@@ -2,8 +2,14 @@
 
 use std::{cell::RefCell, path::PathBuf, time::Duration};
 use tempfile::TempDir;
-use throng_journal::{Durability, conformance::journal};
-use throng_log::{Log, Options};
+use throng_journal::{
+    Durability,
+    conformance::{
+        journal,
+        store::{self, Pair},
+    },
+};
+use throng_log::{EmbeddedStore, Log, Options, open_embedded};
 
 struct OnDisk {
     options: Options,
@@ -38,6 +44,38 @@ impl journal::Harness for OnDisk {
         drop(journal);
         Log::open(dir, self.options.clone()).unwrap()
     }
+}
+
+type Opened = Pair<Log, EmbeddedStore>;
+
+impl store::Harness for OnDisk {
+    type Journal = Log;
+    type Store = EmbeddedStore;
+
+    fn create(&self) -> Opened {
+        let (journal, store) = open_embedded(self.dir(), self.options.clone()).unwrap();
+        Pair { journal, store }
+    }
+
+    fn reopen(&self, pair: Opened) -> Opened {
+        let dir = pair.journal.dir().to_owned();
+        drop(pair);
+        let (journal, store) = open_embedded(dir, self.options.clone()).unwrap();
+        Pair { journal, store }
+    }
+}
+
+#[test]
+fn the_embedded_store_is_a_store() {
+    store::check_all(&OnDisk::new(Options::default()));
+}
+
+#[test]
+fn the_embedded_store_is_a_store_over_tiny_segments() {
+    store::check_all(&OnDisk::new(Options {
+        segment_bytes: 4096,
+        ..Options::default()
+    }));
 }
 
 #[test]

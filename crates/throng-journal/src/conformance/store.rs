@@ -1,1 +1,598 @@
-//! What every store must do.
+//! What every store must do, beside the journal it is built from.
+
+use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
+use crate::{
+    Address, Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, Store, StoredEvent,
+    StoredState, WriterId,
+};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
+
+/// A store and the journal it is built from.
+#[derive(Debug)]
+pub struct Pair<J, S> {
+    /// The truth.
+    pub journal: Arc<J>,
+    /// What is built from it.
+    pub store: Arc<S>,
+}
+
+/// How the suite gets at a backend.
+pub trait Harness {
+    /// The journal.
+    type Journal: Journal;
+    /// The store.
+    type Store: Store;
+
+    /// A journal and a store that hold nothing.
+    fn create(&self) -> Pair<Self::Journal, Self::Store>;
+
+    /// Both closed and opened again on what they hold, as after a restart.
+    fn reopen(&self, pair: Pair<Self::Journal, Self::Store>) -> Pair<Self::Journal, Self::Store>;
+
+    /// Runs a future; a backend that needs a runtime of its own says how.
+    fn run<F: Future>(&self, future: F) -> F::Output {
+        block_on(future)
+    }
+}
+
+/// Every check of this suite.
+pub fn check_all<H: Harness>(harness: &H) {
+    an_empty_store_covers_nothing_and_knows_nobody(harness);
+    a_checkpoint_indexes_the_journals_events(harness);
+    a_checkpoint_covers_its_position_and_no_more(harness);
+    several_writers_streams_are_indexed_in_order(harness);
+    only_events_are_indexed(harness);
+    a_checkpoint_that_fails_leaves_nothing(harness);
+    a_state_is_loaded_with_the_events_after_it(harness);
+    a_state_of_another_version_is_as_none(harness);
+    a_later_state_replaces_an_earlier_one(harness);
+    history_pages_by_count_and_bytes(harness);
+    entities_are_listed_in_the_order_of_their_ids(harness);
+    every_known_entity_is_shown_once(harness);
+    system_rows_are_set_read_and_removed(harness);
+    an_entity_with_a_long_history_is_read_from_any_point(harness);
+    reopening_sees_the_last_checkpoint_whole(harness);
+}
+
+/// A pair under test, and what has been appended to it.
+struct Bench<'a, H: Harness> {
+    harness: &'a H,
+    pair: Pair<H::Journal, H::Store>,
+    writer: WriterId,
+    number: u64,
+    expected: BTreeMap<String, Vec<StoredEvent>>,
+}
+
+impl<'a, H: Harness> Bench<'a, H> {
+    fn new(harness: &'a H) -> Self {
+        let pair = harness.create();
+        let writer = harness
+            .run(pair.journal.open("node-a"))
+            .expect("a journal opens a writer")
+            .writer;
+        Self {
+            harness,
+            pair,
+            writer,
+            number: 0,
+            expected: BTreeMap::new(),
+        }
+    }
+
+    /// The next writer of the node; returns where the one before ended.
+    fn next_writer(&mut self) -> Position {
+        let ended = self.position();
+        self.writer = self
+            .harness
+            .run(self.pair.journal.open("node-a"))
+            .expect("a journal opens a writer")
+            .writer;
+        self.number = 0;
+        ended
+    }
+
+    fn position(&self) -> Position {
+        Position {
+            writer: self.writer,
+            commit: CommitNo(self.number),
+        }
+    }
+
+    /// Appends one commit with one event for each id.
+    fn append(&mut self, ids: &[&str]) {
+        self.number += 1;
+        let position = self.position();
+        let events: Vec<Event> = ids
+            .iter()
+            .map(|id| {
+                let history = self.expected.entry((*id).to_owned()).or_default();
+                let seq = history.len() as u64 + 1;
+                let body = format!("event {seq} of {id}").into_bytes();
+                history.push(StoredEvent {
+                    seq,
+                    position,
+                    at_micros: kit::at_micros(position.writer, position.commit.0),
+                    name: "Added".into(),
+                    version: 2,
+                    payload: body.clone(),
+                });
+                Event::new(id, seq, body)
+            })
+            .collect();
+        let run = |later: Later<'static, Appended>| self.harness.run(later);
+        outcome(
+            self.pair.journal.append(commit(self.writer, self.number, &events)),
+            &run,
+        )
+        .expect("a commit lands");
+    }
+
+    fn advance(&self, checkpoint: Checkpoint) {
+        self.harness
+            .run(self.pair.store.advance(checkpoint))
+            .expect("a checkpoint");
+    }
+
+    /// A checkpoint up to the last commit, with nothing else in it.
+    fn checkpoint(&self) {
+        self.advance(self.upto_here());
+    }
+
+    fn upto_here(&self) -> Checkpoint {
+        Checkpoint {
+            upto: self.position(),
+            ..Checkpoint::default()
+        }
+    }
+
+    fn load(&self, id: &str, state_version: u16) -> Loaded {
+        let loaded = match self.pair.store.load(&address(id), state_version) {
+            Maybe::Ready(loaded) => loaded,
+            Maybe::Later(later) => self.harness.run(later),
+        };
+        loaded.expect("a load")
+    }
+
+    fn history(&self, id: &str, after: u64, limit: usize, bytes_max: usize) -> Vec<StoredEvent> {
+        self.harness
+            .run(self.pair.store.history(&address(id), after, limit, bytes_max))
+            .expect("a history")
+    }
+
+    fn system(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let row = match self.pair.store.system(key) {
+            Maybe::Ready(row) => row,
+            Maybe::Later(later) => self.harness.run(later),
+        };
+        row.expect("a system row")
+    }
+
+    fn system_scan(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut rows = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| rows.push((key.to_vec(), value.to_vec()));
+        self.harness
+            .run(self.pair.store.system_scan(prefix, &mut visit))
+            .expect("system rows");
+        rows
+    }
+
+    fn covers(&self) -> Option<Position> {
+        self.harness
+            .run(self.pair.store.covers())
+            .expect("what the store covers")
+    }
+
+    fn ids(&self, kind: &str, after: Option<&str>, limit: usize) -> Vec<(String, u64)> {
+        let heads = self
+            .harness
+            .run(self.pair.store.entities(kind, after, limit))
+            .expect("a list of entities");
+        heads.into_iter().map(|head| (head.id.into(), head.seq)).collect()
+    }
+
+    fn assert_all_histories(&self) {
+        for (id, events) in &self.expected {
+            assert_eq!(
+                &self.history(id, 0, usize::MAX, usize::MAX),
+                events,
+                "the history of {id}"
+            );
+            let loaded = self.load(id, 1);
+            assert_eq!(
+                (&loaded.state, &loaded.events),
+                (&None, events),
+                "what is loaded of {id}"
+            );
+        }
+    }
+}
+
+fn state(id: &str, seq: u64, version: u16, bytes: &[u8]) -> StoredState {
+    StoredState {
+        address: address(id),
+        shard: ShardId(1),
+        seq,
+        version,
+        bytes: bytes.to_vec(),
+    }
+}
+
+/// Before the first checkpoint there is nothing.
+pub fn an_empty_store_covers_nothing_and_knows_nobody<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a"]);
+    assert_eq!(bench.covers(), None);
+    assert_eq!(bench.load("a", 1), Loaded::default());
+    assert!(bench.history("a", 0, 10, 1 << 20).is_empty());
+    assert!(bench.ids(KIND, None, 10).is_empty());
+    assert_eq!(bench.system(b"timer/1"), None);
+}
+
+/// The store reads the events from the journal by itself: bodies, names, versions, times, positions.
+pub fn a_checkpoint_indexes_the_journals_events<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    for ids in [["a", "b"], ["b", "c"], ["a", "a"]] {
+        bench.append(&ids);
+    }
+    bench.checkpoint();
+    bench.assert_all_histories();
+    bench.append(&["c", "d", "a"]);
+    bench.checkpoint();
+    bench.assert_all_histories();
+    assert_eq!(bench.load("nobody", 1), Loaded::default());
+}
+
+/// Commits after the checkpoint's position are not in it.
+pub fn a_checkpoint_covers_its_position_and_no_more<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a"]);
+    bench.append(&["a"]);
+    let covered = bench.upto_here();
+    bench.append(&["a", "b"]);
+    bench.advance(covered.clone());
+    assert_eq!(bench.covers(), Some(covered.upto));
+    assert_eq!(bench.history("a", 0, 10, 1 << 20).len(), 2);
+    assert_eq!(bench.load("b", 1), Loaded::default());
+    bench.checkpoint();
+    assert_eq!(bench.covers(), Some(bench.position()));
+    bench.assert_all_histories();
+    // Once more, with nothing new.
+    bench.checkpoint();
+    bench.assert_all_histories();
+}
+
+/// `sealed` names the streams between the last checkpoint and `upto`.
+pub fn several_writers_streams_are_indexed_in_order<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a", "b"]);
+    bench.append(&["a"]);
+    bench.checkpoint();
+    bench.append(&["b"]);
+    let first = bench.next_writer();
+    let second = bench.next_writer();
+    bench.append(&["c", "a"]);
+    bench.append(&["c"]);
+    let third = bench.next_writer();
+    bench.append(&["b", "c"]);
+    bench.advance(Checkpoint {
+        sealed: vec![first, second, third],
+        ..bench.upto_here()
+    });
+    bench.assert_all_histories();
+    // A store that begins anew gets all streams at once.
+    let sealed = bench.next_writer();
+    bench.advance(Checkpoint {
+        sealed: vec![sealed],
+        ..bench.upto_here()
+    });
+    assert_eq!(bench.covers(), Some(bench.position()));
+    bench.append(&["a"]);
+    bench.checkpoint();
+    bench.assert_all_histories();
+}
+
+/// Messages, timers and keys are the engine's; no history shows them.
+pub fn only_events_are_indexed<H: Harness>(harness: &H) {
+    use crate::{CommitBuilder, RecordKind, Stamp};
+    let mut bench = Bench::new(harness);
+    bench.append(&["a"]);
+    let mut open = CommitBuilder::default();
+    for (kind, id) in [
+        (RecordKind::Sent, "a"),
+        (RecordKind::TimerSet, "t"),
+        (RecordKind::Key, "k"),
+    ] {
+        open.push(kind, ShardId(1), &address(id), 9, "Other", 1, b"not an event");
+    }
+    bench.number += 1;
+    let stamp = Stamp {
+        writer: bench.writer,
+        number: CommitNo(bench.number),
+        synced: CommitNo(bench.number - 1),
+        at_micros: 0,
+    };
+    let run = |later: Later<'static, Appended>| harness.run(later);
+    outcome(bench.pair.journal.append(open.finish(stamp)), &run).expect("a commit lands");
+    bench.checkpoint();
+    bench.assert_all_histories();
+    assert_eq!(bench.ids(KIND, None, 10), [("a".to_owned(), 1)]);
+}
+
+/// A checkpoint beyond what the journal holds is refused, whole.
+pub fn a_checkpoint_that_fails_leaves_nothing<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a"]);
+    bench.checkpoint();
+    let covered = bench.covers();
+    bench.append(&["a"]);
+    let beyond = Checkpoint {
+        upto: Position {
+            commit: CommitNo(bench.number + 5),
+            ..bench.position()
+        },
+        states: vec![state("a", 1, 1, b"a state")],
+        system: vec![(b"key".to_vec(), Some(b"value".to_vec()))],
+        ..Checkpoint::default()
+    };
+    let refused = harness.run(bench.pair.store.advance(beyond));
+    assert!(refused.is_err(), "the journal does not reach that far");
+    assert_eq!(bench.covers(), covered);
+    assert_eq!(bench.system(b"key"), None);
+    assert_eq!(bench.load("a", 1).state, None);
+    assert_eq!(bench.history("a", 0, 10, 1 << 20).len(), 1);
+    bench.checkpoint();
+    bench.assert_all_histories();
+}
+
+/// What is loaded begins at the state; older events are history's.
+pub fn a_state_is_loaded_with_the_events_after_it<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    for _ in 0..3 {
+        bench.append(&["a", "b"]);
+    }
+    let kept = state("a", 2, 1, b"two events in it");
+    bench.advance(Checkpoint {
+        states: vec![kept.clone(), state("b", 3, 1, b"")],
+        ..bench.upto_here()
+    });
+    let events = bench.expected["a"].clone();
+    assert_eq!(
+        bench.load("a", 1),
+        Loaded {
+            state: Some(kept.clone()),
+            events: events[2..].to_vec()
+        }
+    );
+    assert_eq!(bench.load("b", 1).events, []);
+    bench.append(&["a"]);
+    bench.checkpoint();
+    let events = bench.expected["a"].clone();
+    assert_eq!(
+        bench.load("a", 1),
+        Loaded {
+            state: Some(kept),
+            events: events[2..].to_vec()
+        }
+    );
+    assert_eq!(bench.history("a", 0, 10, 1 << 20), events);
+}
+
+/// Another `STATE_VERSION` rebuilds the state from all its events.
+pub fn a_state_of_another_version_is_as_none<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a", "a"]);
+    bench.advance(Checkpoint {
+        states: vec![state("a", 2, 7, b"of version 7")],
+        ..bench.upto_here()
+    });
+    assert!(bench.load("a", 7).state.is_some());
+    let loaded = bench.load("a", 8);
+    assert_eq!((loaded.state, loaded.events), (None, bench.expected["a"].clone()));
+}
+
+/// One state an entity.
+pub fn a_later_state_replaces_an_earlier_one<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    for seq in 1..=3 {
+        bench.append(&["a"]);
+        let kept = state("a", seq, 1, format!("state {seq}").as_bytes());
+        bench.advance(Checkpoint {
+            states: vec![kept.clone()],
+            ..bench.upto_here()
+        });
+        assert_eq!(
+            bench.load("a", 1),
+            Loaded {
+                state: Some(kept),
+                events: Vec::new()
+            }
+        );
+    }
+}
+
+/// At most `limit` events, and after the first at most `bytes_max` bytes.
+pub fn history_pages_by_count_and_bytes<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    for _ in 0..10 {
+        bench.append(&["a", "b"]);
+    }
+    bench.checkpoint();
+    let all = bench.expected["a"].clone();
+    let one = all[0].payload.len();
+    assert_eq!(bench.history("a", 0, 3, 1 << 20), all[..3]);
+    assert_eq!(bench.history("a", 3, 3, 1 << 20), all[3..6]);
+    assert_eq!(bench.history("a", 9, 3, 1 << 20), all[9..]);
+    assert_eq!(bench.history("a", 10, 3, 1 << 20), []);
+    assert_eq!(bench.history("a", 99, 3, 1 << 20), []);
+    assert_eq!(bench.history("a", 0, 0, 1 << 20), []);
+    assert_eq!(bench.history("a", 0, 10, 0), all[..1], "the first event always");
+    assert_eq!(bench.history("a", 0, 10, 3 * one), all[..3]);
+    assert_eq!(bench.history("a", 0, 10, 4 * one - 1), all[..3]);
+}
+
+/// Pages of ids, each kind for itself.
+pub fn entities_are_listed_in_the_order_of_their_ids<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    let ids = ["b", "a", "ab", "ä", "a b", "B", "\u{0}", "zz"];
+    for id in ids {
+        bench.append(&[id]);
+    }
+    bench.append(&["ab"]);
+    bench.checkpoint();
+    let mut sorted: Vec<String> = ids.map(str::to_owned).to_vec();
+    sorted.sort();
+    let listed = |heads: Vec<(String, u64)>| -> Vec<String> { heads.into_iter().map(|(id, _)| id).collect() };
+    assert_eq!(listed(bench.ids(KIND, None, 100)), sorted);
+    for limit in [1, 3] {
+        let mut paged: Vec<String> = Vec::new();
+        loop {
+            let page = listed(bench.ids(KIND, paged.last().map(String::as_str), limit));
+            assert!(page.len() <= limit);
+            if page.is_empty() {
+                break;
+            }
+            paged.extend(page);
+        }
+        assert_eq!(paged, sorted, "in pages of {limit}");
+    }
+    assert_eq!(
+        listed(bench.ids(KIND, Some("aa"), 1)),
+        ["ab"],
+        "after an id that does not exist"
+    );
+    assert!(bench.ids("sectio", None, 10).is_empty(), "another kind");
+    assert!(bench.ids("sections", None, 10).is_empty(), "another kind");
+    let head = bench.ids(KIND, Some("aa"), 1);
+    assert_eq!(head, [("ab".to_owned(), 2)], "with its last sequence number");
+}
+
+/// The filter of known ids is built from this.
+pub fn every_known_entity_is_shown_once<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a", "b", "a"]);
+    bench.checkpoint();
+    bench.append(&["c", "a"]);
+    bench.checkpoint();
+    bench.append(&["after the checkpoint"]);
+    let mut known = Vec::new();
+    let mut visit = |kind: &str, id: &str| known.push(Address::new(kind, id));
+    harness.run(bench.pair.store.known(&mut visit)).expect("known entities");
+    known.sort();
+    assert_eq!(known, ["a", "b", "c"].map(address));
+}
+
+/// The engine's own rows change with the checkpoint they came in.
+pub fn system_rows_are_set_read_and_removed<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a"]);
+    let row = |key: &str, value: Option<&str>| (key.as_bytes().to_vec(), value.map(|value| value.as_bytes().to_vec()));
+    let set = |rows: Vec<(Vec<u8>, Option<Vec<u8>>)>, bench: &Bench<'_, H>| {
+        bench.advance(Checkpoint {
+            system: rows,
+            ..bench.upto_here()
+        });
+    };
+    set(
+        vec![
+            row("timer/2", Some("two")),
+            row("timer/1", Some("one")),
+            row("timers", Some("x")),
+            row("key/1", Some("")),
+        ],
+        &bench,
+    );
+    assert_eq!(bench.system(b"timer/1").as_deref(), Some(&b"one"[..]));
+    assert_eq!(bench.system(b"key/1").as_deref(), Some(&b""[..]));
+    assert_eq!(bench.system(b"timer/"), None);
+    let pair = |key: &str, value: &str| (key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    assert_eq!(
+        bench.system_scan(b"timer/"),
+        [pair("timer/1", "one"), pair("timer/2", "two")]
+    );
+    assert_eq!(bench.system_scan(b"").len(), 4);
+    set(
+        vec![
+            row("timer/1", None),
+            row("timer/2", Some("changed")),
+            row("never/was", None),
+        ],
+        &bench,
+    );
+    assert_eq!(bench.system_scan(b"timer/"), [pair("timer/2", "changed")]);
+}
+
+/// A thousand events over several checkpoints.
+pub fn an_entity_with_a_long_history_is_read_from_any_point<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    for round in 0..10 {
+        for _ in 0..100 {
+            bench.append(&["hot", "other"]);
+        }
+        if round % 3 == 0 {
+            bench.checkpoint();
+        }
+    }
+    bench.advance(Checkpoint {
+        states: vec![state("hot", 777, 1, b"state 777")],
+        ..bench.upto_here()
+    });
+    let all = bench.expected["hot"].clone();
+    for after in [0, 1, 255, 256, 257, 500, 999] {
+        let page = bench.history("hot", after, 50, usize::MAX);
+        let from = usize::try_from(after).unwrap_or(usize::MAX);
+        assert_eq!(page, all[from..(from + 50).min(1000)], "after {after}");
+    }
+    assert_eq!(bench.load("hot", 1).events, all[777..]);
+}
+
+/// A restart changes nothing.
+pub fn reopening_sees_the_last_checkpoint_whole<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a", "b"]);
+    bench.append(&["a"]);
+    let kept = state("a", 1, 1, b"one event in it");
+    bench.advance(Checkpoint {
+        states: vec![kept.clone()],
+        system: vec![(b"key".to_vec(), Some(b"value".to_vec()))],
+        ..bench.upto_here()
+    });
+    let covered = bench.covers();
+    bench.append(&["a", "c"]);
+    let Bench {
+        pair,
+        expected,
+        writer,
+        number,
+        ..
+    } = bench;
+    let mut bench = Bench {
+        harness,
+        pair: harness.reopen(pair),
+        writer,
+        number,
+        expected,
+    };
+    assert_eq!(bench.covers(), covered);
+    assert_eq!(bench.system(b"key").as_deref(), Some(&b"value"[..]));
+    let events = bench.expected["a"].clone();
+    assert_eq!(
+        bench.load("a", 1),
+        Loaded {
+            state: Some(kept),
+            events: events[1..2].to_vec()
+        }
+    );
+    let sealed = bench.next_writer();
+    bench.append(&["b"]);
+    bench.advance(Checkpoint {
+        sealed: vec![sealed],
+        ..bench.upto_here()
+    });
+    for (id, events) in &bench.expected {
+        assert_eq!(
+            &bench.history(id, 0, usize::MAX, usize::MAX),
+            events,
+            "the history of {id}"
+        );
+    }
+}

@@ -54,6 +54,13 @@ impl MemoryJournal {
             .collect()
     }
 
+    /// Whether a stream reaches this far, for a store beside it.
+    pub(super) fn reaches(&self, position: Position) -> bool {
+        let streams = self.streams();
+        let stream = streams.get(&position.writer);
+        stream.is_some_and(|stream| stream.commits.len() as u64 >= position.commit.0)
+    }
+
     /// A record's body, for a store beside it.
     pub(super) fn body(&self, place: Place) -> Option<Vec<u8>> {
         let streams = self.streams();

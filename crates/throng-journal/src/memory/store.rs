@@ -117,6 +117,10 @@ impl Store for MemoryStore {
     }
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
+        let mut ends = checkpoint.sealed.iter().chain([&checkpoint.upto]);
+        if let Some(beyond) = ends.find(|end| !self.journal.reaches(**end)) {
+            return Box::pin(std::future::ready(Err(Error::NoCommit(*beyond))));
+        }
         let mut rows = self.rows();
         let mut from = rows.covers;
         for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {

@@ -1,0 +1,285 @@
+//! Making a checkpoint true: the log's commits are read and their events indexed, states and system rows are stored, in
+//! one transaction.
+
+use super::{
+    Inner,
+    chunk::{Packer, Told},
+    database::{self, CHUNKS, Database, HEADS, META, STATES, SYSTEM, address_of, backend_error, failed, head_key},
+    read::encode_state,
+};
+use crate::log::Located;
+use redb::{ReadableTable as _, Table};
+use std::collections::HashMap;
+use throng_journal::{Checkpoint, CommitNo, Durability, Error, Position, RecordKind, StoredState};
+
+const DOING: &str = "making a checkpoint";
+/// Read from the log at once.
+const READ_BYTES: usize = 8 << 20;
+/// Places gathered in memory before they are put into the transaction.
+const GATHERED_BYTES_MAX: usize = 64 << 20;
+/// Counted for an entity's entry in memory beside its packed places.
+const GATHERED_ENTITY_BYTES: usize = 200;
+
+/// What was gathered of one entity.
+#[derive(Default)]
+struct Gathered {
+    /// Its number in the store, if it has one.
+    number: Option<u64>,
+    seq: u64,
+    packer: Packer,
+    /// Full rows, by the sequence number of their last event.
+    rows: Vec<(u64, Vec<u8>)>,
+}
+
+struct Tables<'a> {
+    heads: Table<'a, &'static [u8], (u64, u64)>,
+    chunks: Table<'a, (u64, u64), &'static [u8]>,
+    states: Table<'a, u64, &'static [u8]>,
+    system: Table<'a, &'static [u8], &'static [u8]>,
+    meta: Table<'a, &'static str, u64>,
+}
+
+impl Inner {
+    pub(super) fn advance(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        if self.log.options().durability != Durability::Fsync {
+            self.log.sync()?;
+        }
+        let mut slot = self.database();
+        let database = match slot.take() {
+            Some(database) => database,
+            None => Database::open(self.log.options(), &self.path)?,
+        };
+        match database::guarded(DOING, || self.advance_in(&database, checkpoint)) {
+            Ok(()) => {
+                self.show(database.snapshot()?);
+                *slot = Some(database);
+                Ok(())
+            }
+            Err(error) => {
+                // After a failed call the database answers nothing more until it is opened again.
+                drop(database);
+                match Database::open(self.log.options(), &self.path) {
+                    Ok(reopened) => {
+                        self.show(reopened.snapshot()?);
+                        *slot = Some(reopened);
+                    }
+                    Err(again) => tracing::warn!(error = %again, "the store is closed until the next checkpoint"),
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn advance_in(&self, database: &Database, checkpoint: &Checkpoint) -> Result<(), Error> {
+        let from = self.snapshot().covers.map(|covers| covers.position);
+        let Some(fingerprint) = self.log.fingerprint(checkpoint.upto)? else {
+            return Err(Error::NoCommit(checkpoint.upto));
+        };
+        let transaction = database.begin()?;
+        {
+            let mut tables = Tables {
+                heads: transaction.open_table(HEADS).map_err(failed(DOING))?,
+                chunks: transaction.open_table(CHUNKS).map_err(failed(DOING))?,
+                states: transaction.open_table(STATES).map_err(failed(DOING))?,
+                system: transaction.open_table(SYSTEM).map_err(failed(DOING))?,
+                meta: transaction.open_table(META).map_err(failed(DOING))?,
+            };
+            let mut index = Index::new(&tables)?;
+            let mut before = from;
+            for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
+                let start = before.filter(|before| before.writer == end.writer);
+                self.index_stream(&mut index, &mut tables, start, *end)?;
+                before = Some(*end);
+            }
+            index.flush(&mut tables)?;
+            for state in &checkpoint.states {
+                index.put_state(&mut tables, state)?;
+            }
+            for (key, value) in &checkpoint.system {
+                match value {
+                    Some(value) => tables.system.insert(&**key, &**value).map(drop),
+                    None => tables.system.remove(&**key).map(drop),
+                }
+                .map_err(failed(DOING))?;
+            }
+            let numbers = [
+                ("entities", index.entities),
+                ("writer", checkpoint.upto.writer.0),
+                ("commit", checkpoint.upto.commit.0),
+                ("fingerprint", u64::from(fingerprint)),
+            ];
+            for (key, number) in numbers {
+                tables.meta.insert(key, number).map_err(failed(DOING))?;
+            }
+        }
+        transaction.commit().map_err(failed(DOING))
+    }
+
+    /// Indexes the commits of one stream after `start`, up to and including `end`.
+    fn index_stream(
+        &self,
+        index: &mut Index,
+        tables: &mut Tables<'_>,
+        start: Option<Position>,
+        end: Position,
+    ) -> Result<(), Error> {
+        let mut at = start.unwrap_or(Position {
+            commit: CommitNo(0),
+            ..end
+        });
+        while at.commit < end.commit {
+            let read = self.log.read_located(at, READ_BYTES)?;
+            if read.is_empty() {
+                return Err(Error::NoCommit(Position {
+                    commit: at.commit.next(),
+                    ..at
+                }));
+            }
+            for located in &read {
+                if located.commit.stamp().number > end.commit {
+                    return Ok(());
+                }
+                at = located.commit.position();
+                index.commit(tables, located)?;
+            }
+            if index.bytes > GATHERED_BYTES_MAX {
+                index.flush(tables)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Places gathered by entity, so that the tables are written in the order of their keys.
+struct Index {
+    gathered: HashMap<Box<[u8]>, Gathered>,
+    bytes: usize,
+    /// Entities numbered so far.
+    entities: u64,
+    key: Vec<u8>,
+}
+
+impl Index {
+    fn new(tables: &Tables<'_>) -> Result<Self, Error> {
+        let entities = tables.meta.get("entities").map_err(failed(DOING))?;
+        Ok(Self {
+            gathered: HashMap::new(),
+            bytes: 0,
+            entities: entities.map_or(0, |entities| entities.value()),
+            key: Vec::new(),
+        })
+    }
+
+    fn commit(&mut self, tables: &Tables<'_>, located: &Located) -> Result<(), Error> {
+        let stamp = located.commit.stamp();
+        for record in located.commit.records() {
+            let record = record.map_err(|damage| backend_error(DOING, damage))?;
+            if record.record != RecordKind::Event {
+                continue;
+            }
+            head_key(&mut self.key, record.kind, record.id);
+            if !self.gathered.contains_key(&*self.key) {
+                let head = tables.heads.get(&*self.key).map_err(failed(DOING))?;
+                let (number, seq) = head.map_or((None, 0), |head| {
+                    let (number, seq) = head.value();
+                    (Some(number), seq)
+                });
+                let entry = Gathered {
+                    number,
+                    seq,
+                    ..Gathered::default()
+                };
+                self.gathered.insert(self.key.as_slice().into(), entry);
+                self.bytes += GATHERED_ENTITY_BYTES + self.key.len();
+            }
+            let Some(entity) = self.gathered.get_mut(&*self.key) else {
+                continue;
+            };
+            if record.seq != entity.seq + 1 {
+                return Err(Error::Damaged {
+                    position: stamp.position(),
+                    place: format!("{}/{}", record.kind, record.id),
+                    why: format!("event {} follows event {}", record.seq, entity.seq),
+                });
+            }
+            if entity.packer.is_full_for(stamp.writer) {
+                entity.rows.push((entity.seq, entity.packer.finish()));
+            }
+            let before = entity.packer.bytes();
+            entity.packer.push(Told {
+                position: stamp.position(),
+                at_micros: stamp.at_micros,
+                segment: located.segment,
+                offset: located.offset + u64::from(record.place.offset),
+                body: record.body,
+                version: record.version,
+                name: record.name,
+            });
+            self.bytes += entity.packer.bytes() - before;
+            entity.seq = record.seq;
+        }
+        Ok(())
+    }
+
+    /// Puts what was gathered into the transaction, in the order of the tables' keys.
+    fn flush(&mut self, tables: &mut Tables<'_>) -> Result<(), Error> {
+        let mut gathered: Vec<(Box<[u8]>, Gathered)> = self.gathered.drain().collect();
+        self.bytes = 0;
+        gathered.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let mut rows = Vec::with_capacity(gathered.len());
+        for (key, mut entity) in gathered {
+            let number = entity.number.unwrap_or_else(|| {
+                self.entities += 1;
+                self.entities
+            });
+            tables
+                .heads
+                .insert(&*key, (number, entity.seq))
+                .map_err(failed(DOING))?;
+            if !entity.packer.is_empty() {
+                entity.rows.push((entity.seq, entity.packer.finish()));
+            }
+            rows.push((number, entity.rows));
+        }
+        rows.sort_unstable_by_key(|(number, _)| *number);
+        for (number, rows) in rows {
+            for (last, row) in rows {
+                tables.chunks.insert((number, last), &*row).map_err(failed(DOING))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a state; of an entity without events too, where a kind keeps none.
+    fn put_state(&mut self, tables: &mut Tables<'_>, state: &StoredState) -> Result<(), Error> {
+        head_key(&mut self.key, &state.address.kind, &state.address.id);
+        let head = tables
+            .heads
+            .get(&*self.key)
+            .map_err(failed(DOING))?
+            .map(|head| head.value());
+        let (number, seq) = match head {
+            Some(head) => head,
+            None => {
+                self.entities += 1;
+                tables
+                    .heads
+                    .insert(&*self.key, (self.entities, 0))
+                    .map_err(failed(DOING))?;
+                (self.entities, 0)
+            }
+        };
+        if state.seq > seq {
+            return Err(Error::Row {
+                address: address_of(&self.key),
+                why: format!(
+                    "a state of event {} is newer than the checkpoint's last event {seq}",
+                    state.seq
+                ),
+            });
+        }
+        let row = encode_state(state);
+        tables.states.insert(number, &*row).map_err(failed(DOING))?;
+        Ok(())
+    }
+}

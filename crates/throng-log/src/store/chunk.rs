@@ -1,0 +1,261 @@
+//! Where an entity's events stand, packed: one row for an entity and a checkpoint's interval, at most
+//! [`CHUNK_EVENTS_MAX`] events.
+//!
+//! ```text
+//! varint  number of events
+//! varint  writer
+//! then for each event, differences to the one before (0 before the first):
+//! varint  commit
+//! zigzag  when, microseconds
+//! varint  segment
+//! zigzag  offset of the body in the segment's file
+//! varint  length of the body
+//!      4  CRC32C of the body
+//! varint  version of the event's shape
+//! varint  0: the name of the event before; else the length of the name + 1, and the name
+//! ```
+
+use throng_journal::{CommitNo, Position, WriterId};
+
+/// Events in one row, at most: so many are unpacked to find one.
+pub(super) const CHUNK_EVENTS_MAX: u64 = 256;
+
+/// Where one event stands, and what is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub position: Position,
+    pub at_micros: i64,
+    pub segment: u64,
+    pub offset: u64,
+    pub length: u32,
+    pub crc: u32,
+    pub version: u16,
+    pub name: Box<str>,
+}
+
+/// What the next entry is a difference to.
+#[derive(Debug, Default)]
+struct Before {
+    commit: u64,
+    at_micros: i64,
+    segment: u64,
+    offset: u64,
+    name: Box<str>,
+}
+
+fn put(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+fn put_signed(bytes: &mut Vec<u8>, value: i64) {
+    put(bytes, ((value << 1) ^ (value >> 63)).cast_unsigned());
+}
+
+/// Packs entries of one writer.
+#[derive(Debug, Default)]
+pub(super) struct Packer {
+    writer: WriterId,
+    events: u64,
+    before: Before,
+    entries: Vec<u8>,
+}
+
+/// What is told of an event as it is packed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told<'a> {
+    pub position: Position,
+    pub at_micros: i64,
+    pub segment: u64,
+    pub offset: u64,
+    pub body: &'a [u8],
+    pub version: u16,
+    pub name: &'a str,
+}
+
+impl Packer {
+    pub(super) fn is_empty(&self) -> bool {
+        self.events == 0
+    }
+
+    /// Whether an event of this writer must go to the next row.
+    pub(super) fn is_full_for(&self, writer: WriterId) -> bool {
+        self.events >= CHUNK_EVENTS_MAX || (self.events > 0 && self.writer != writer)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn push(&mut self, told: Told<'_>) {
+        let (bytes, before) = (&mut self.entries, &mut self.before);
+        self.writer = told.position.writer;
+        put(bytes, told.position.commit.0.wrapping_sub(before.commit));
+        put_signed(bytes, told.at_micros.wrapping_sub(before.at_micros));
+        put(bytes, told.segment.wrapping_sub(before.segment));
+        put_signed(bytes, told.offset.wrapping_sub(before.offset).cast_signed());
+        put(bytes, told.body.len() as u64);
+        bytes.extend_from_slice(&crc32c::crc32c(told.body).to_le_bytes());
+        put(bytes, u64::from(told.version));
+        if self.events > 0 && *before.name == *told.name {
+            put(bytes, 0);
+        } else {
+            put(bytes, told.name.len() as u64 + 1);
+            bytes.extend_from_slice(told.name.as_bytes());
+            before.name = told.name.into();
+        }
+        before.commit = told.position.commit.0;
+        before.at_micros = told.at_micros;
+        before.segment = told.segment;
+        before.offset = told.offset;
+        self.events += 1;
+    }
+
+    /// The row; the packer is empty afterwards.
+    pub(super) fn finish(&mut self) -> Vec<u8> {
+        let packed = std::mem::take(self);
+        let mut bytes = Vec::with_capacity(packed.entries.len() + 12);
+        put(&mut bytes, packed.events);
+        put(&mut bytes, packed.writer.0);
+        bytes.extend_from_slice(&packed.entries);
+        bytes
+    }
+}
+
+/// Unpacks a row.
+pub(super) struct Unpacker<'a> {
+    bytes: &'a [u8],
+    left: u64,
+    writer: WriterId,
+    before: Before,
+}
+
+impl<'a> Unpacker<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
+        let mut unpacker = Self {
+            bytes,
+            left: 0,
+            writer: WriterId(0),
+            before: Before::default(),
+        };
+        unpacker.left = unpacker.take()?;
+        unpacker.writer = WriterId(unpacker.take()?);
+        Some(unpacker)
+    }
+
+    /// Events not yet unpacked.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
+    fn take(&mut self) -> Option<u64> {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let (byte, rest) = self.bytes.split_first()?;
+            self.bytes = rest;
+            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+            shift += 7;
+        }
+    }
+
+    fn take_signed(&mut self) -> Option<i64> {
+        let value = self.take()?;
+        Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
+    }
+
+    fn take_bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
+        Some(taken)
+    }
+
+    /// The next entry; `None` if the row is not what a packer wrote.
+    pub(super) fn next_entry(&mut self) -> Option<Entry> {
+        self.left = self.left.checked_sub(1)?;
+        let commit = self.before.commit.wrapping_add(self.take()?);
+        let at_micros = self.before.at_micros.wrapping_add(self.take_signed()?);
+        let segment = self.before.segment.wrapping_add(self.take()?);
+        let offset = self.before.offset.wrapping_add_signed(self.take_signed()?);
+        let length = u32::try_from(self.take()?).ok()?;
+        let crc = u32::from_le_bytes(self.take_bytes(4)?.try_into().ok()?);
+        let version = u16::try_from(self.take()?).ok()?;
+        match self.take()? {
+            0 => {}
+            length => {
+                let name = self.take_bytes(usize::try_from(length - 1).ok()?)?;
+                self.before.name = std::str::from_utf8(name).ok()?.into();
+            }
+        }
+        (self.before.commit, self.before.at_micros) = (commit, at_micros);
+        (self.before.segment, self.before.offset) = (segment, offset);
+        Some(Entry {
+            position: Position {
+                writer: self.writer,
+                commit: CommitNo(commit),
+            },
+            at_micros,
+            segment,
+            offset,
+            length,
+            crc,
+            version,
+            name: self.before.name.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry() -> impl Strategy<Value = (u64, i64, u64, u64, Vec<u8>, u16, String)> {
+        (
+            any::<u64>(),
+            any::<i64>(),
+            any::<u64>(),
+            any::<u64>(),
+            proptest::collection::vec(any::<u8>(), 0..40),
+            any::<u16>(),
+            "[A-B]{0,2}",
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(entries in proptest::collection::vec(entry(), 1..30), writer in any::<u64>()) {
+            let mut packer = Packer::default();
+            let mut expected = Vec::new();
+            for (commit, at_micros, segment, offset, body, version, name) in &entries {
+                let position = Position { writer: WriterId(writer), commit: CommitNo(*commit) };
+                packer.push(Told {
+                    position, at_micros: *at_micros, segment: *segment, offset: *offset, body, version: *version, name,
+                });
+                expected.push(Entry {
+                    position, at_micros: *at_micros, segment: *segment, offset: *offset, length: body.len() as u32,
+                    crc: crc32c::crc32c(body), version: *version, name: name.as_str().into(),
+                });
+            }
+            let row = packer.finish();
+            let mut unpacker = Unpacker::new(&row).unwrap();
+            prop_assert_eq!(unpacker.left(), entries.len() as u64);
+            let found: Vec<Entry> = std::iter::from_fn(|| unpacker.next_entry()).collect();
+            prop_assert_eq!(found, expected);
+            prop_assert!(packer.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_unpacked_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(mut unpacker) = Unpacker::new(&bytes) {
+                while unpacker.next_entry().is_some() {}
+                prop_assert!(unpacker.left() < u64::MAX || bytes.len() < 200);
+            }
+        }
+    }
+}

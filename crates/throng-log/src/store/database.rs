@@ -1,0 +1,179 @@
+//! The tables, and opening them.
+
+use super::backend::Backend;
+use crate::{Options, files::File};
+use redb::{ReadOnlyTable, ReadableDatabase as _, TableDefinition};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::Arc,
+};
+use throng_journal::{Address, CommitNo, Error, Position, WriterId};
+
+/// The store's file.
+pub(crate) const STORE_NAME: &str = "store.redb";
+/// The version of the tables below; a store of another one is rebuilt.
+const TABLES_VERSION: u64 = 1;
+
+/// Kind's length, kind, id → the entity's number and its last sequence number. In the order of kinds' lengths, kinds, ids.
+pub(super) const HEADS: TableDefinition<'_, &[u8], (u64, u64)> = TableDefinition::new("heads");
+/// Entity's number, sequence number of the row's last event → packed places (see [`super::chunk`]).
+pub(super) const CHUNKS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("chunks");
+/// Entity's number → sequence number, version, shard, checksum, state.
+pub(super) const STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("states");
+/// The engine's own rows.
+pub(super) const SYSTEM: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("system");
+/// One number each: `version`, `entities`, and what the store covers: `writer`, `commit`, `fingerprint`.
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+
+/// What the store covers, and how that commit is told from any other with its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Covers {
+    pub position: Position,
+    pub fingerprint: u32,
+}
+
+pub(super) fn backend_error(doing: impl Into<String>, why: impl ToString) -> Error {
+    Error::Backend {
+        doing: doing.into(),
+        why: why.to_string(),
+    }
+}
+
+/// For `map_err` on anything the database says.
+pub(super) fn failed<E: ToString>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| backend_error(doing, error.to_string())
+}
+
+/// A database that refuses damaged bytes may do so with a panic: that is an error of this call, not the engine's end.
+pub(super) fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(backend_error(
+            doing,
+            "the store's file is damaged; stop, remove it, and start: it is rebuilt from the journal",
+        ))
+    })
+}
+
+/// The open database.
+pub(super) struct Database(pub redb::Database);
+
+impl Database {
+    pub(super) fn open(options: &Options, path: &Path) -> Result<Self, Error> {
+        let doing = "opening the store";
+        let file: Arc<dyn File> = options
+            .files
+            .open(path, true)
+            .map_err(Error::io(format!("opening {}", path.display())))?;
+        guarded(doing, move || {
+            let database = redb::Builder::new()
+                .set_cache_size(options.store_cache_bytes)
+                .create_with_backend(Backend(file))
+                .map_err(failed(doing))?;
+            let database = Self(database);
+            database.prepare()?;
+            Ok(database)
+        })
+    }
+
+    /// Creates the tables where they are missing; refuses those of another version.
+    fn prepare(&self) -> Result<(), Error> {
+        let doing = "creating the store's tables";
+        let found = {
+            let transaction = self.0.begin_read().map_err(failed(doing))?;
+            match transaction.open_table(META) {
+                Ok(meta) => meta
+                    .get("version")
+                    .map_err(failed(doing))?
+                    .map(|version| version.value()),
+                Err(redb::TableError::TableDoesNotExist(_)) => None,
+                Err(error) => return Err(failed(doing)(error)),
+            }
+        };
+        match found {
+            Some(TABLES_VERSION) => return Ok(()),
+            Some(other) => {
+                return Err(backend_error(
+                    doing,
+                    format!("they have version {other}, this program reads {TABLES_VERSION}"),
+                ));
+            }
+            None => {}
+        }
+        let transaction = self.begin()?;
+        transaction.open_table(HEADS).map_err(failed(doing))?;
+        transaction.open_table(CHUNKS).map_err(failed(doing))?;
+        transaction.open_table(STATES).map_err(failed(doing))?;
+        transaction.open_table(SYSTEM).map_err(failed(doing))?;
+        {
+            let mut meta = transaction.open_table(META).map_err(failed(doing))?;
+            meta.insert("version", TABLES_VERSION).map_err(failed(doing))?;
+        }
+        transaction.commit().map_err(failed(doing))
+    }
+
+    /// A write transaction whose commit is durable and leaves nothing to repair after a crash.
+    pub(super) fn begin(&self) -> Result<redb::WriteTransaction, Error> {
+        let mut transaction = self.0.begin_write().map_err(failed("beginning a checkpoint"))?;
+        transaction.set_quick_repair(true);
+        Ok(transaction)
+    }
+
+    pub(super) fn snapshot(&self) -> Result<Snapshot, Error> {
+        let doing = "reading the store";
+        guarded(doing, || {
+            let transaction = self.0.begin_read().map_err(failed(doing))?;
+            let meta = transaction.open_table(META).map_err(failed(doing))?;
+            let number = |key: &str| {
+                let value = meta.get(key).map_err(failed(doing))?;
+                Ok::<_, Error>(value.map(|value| value.value()))
+            };
+            let covers = match (number("writer")?, number("commit")?, number("fingerprint")?) {
+                (Some(writer), Some(commit), Some(fingerprint)) => Some(Covers {
+                    position: Position {
+                        writer: WriterId(writer),
+                        commit: CommitNo(commit),
+                    },
+                    fingerprint: u32::try_from(fingerprint).unwrap_or_default(),
+                }),
+                _ => None,
+            };
+            Ok(Snapshot {
+                covers,
+                heads: transaction.open_table(HEADS).map_err(failed(doing))?,
+                chunks: transaction.open_table(CHUNKS).map_err(failed(doing))?,
+                states: transaction.open_table(STATES).map_err(failed(doing))?,
+                system: transaction.open_table(SYSTEM).map_err(failed(doing))?,
+            })
+        })
+    }
+}
+
+/// The tables as the last completed advance left them.
+pub(super) struct Snapshot {
+    pub covers: Option<Covers>,
+    pub heads: ReadOnlyTable<&'static [u8], (u64, u64)>,
+    pub chunks: ReadOnlyTable<(u64, u64), &'static [u8]>,
+    pub states: ReadOnlyTable<u64, &'static [u8]>,
+    pub system: ReadOnlyTable<&'static [u8], &'static [u8]>,
+}
+
+/// The key of an entity in [`HEADS`].
+pub(super) fn head_key(into: &mut Vec<u8>, kind: &str, id: &str) {
+    into.clear();
+    into.push(u8::try_from(kind.len()).unwrap_or(u8::MAX));
+    into.extend_from_slice(kind.as_bytes());
+    into.extend_from_slice(id.as_bytes());
+}
+
+/// Kind and id of a key in [`HEADS`]; `None` if it is not one.
+pub(super) fn head_of(key: &[u8]) -> Option<(&str, &str)> {
+    let (length, rest) = key.split_first()?;
+    let (kind, id) = rest.split_at_checked(usize::from(*length))?;
+    Some((std::str::from_utf8(kind).ok()?, std::str::from_utf8(id).ok()?))
+}
+
+pub(super) fn address_of(key: &[u8]) -> Address {
+    let (kind, id) = head_of(key).unwrap_or_default();
+    Address::new(kind, id)
+}

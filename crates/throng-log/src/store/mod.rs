@@ -1,0 +1,220 @@
+//! The embedded store: states, the index of an entity's events, system rows, in one `redb` file beside the log.
+//!
+//! Events are not copied. The index keeps where each body stands in the log (segment, offset, length, checksum), one row
+//! for an entity and a checkpoint's interval, so that an entity's places stand together.
+
+mod advance;
+mod backend;
+mod chunk;
+mod database;
+mod read;
+mod worker;
+
+pub(crate) use database::STORE_NAME;
+
+use crate::{Log, Options};
+use database::{Covers, Database, Snapshot, backend_error};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+use throng_journal::{Address, Checkpoint, EntityHead, Error, Later, Loaded, Maybe, Position, Store, StoredEvent};
+use worker::Worker;
+
+/// The embedded store beside an embedded [`Log`].
+///
+/// Loads and single rows are answered at once; a checkpoint is worked off by a thread of the store's own.
+pub struct EmbeddedStore {
+    inner: Arc<Inner>,
+    worker: Worker,
+}
+
+pub(crate) struct Inner {
+    log: Arc<Log>,
+    path: PathBuf,
+    /// Taken by whoever advances; `None` only while a database that failed is being opened again.
+    database: Mutex<Option<Database>>,
+    /// What readers see: the last completed advance.
+    snapshot: RwLock<Arc<Snapshot>>,
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedStore")
+            .field("path", &self.inner.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens the embedded journal and store of a directory.
+///
+/// # Errors
+/// As [`Log::open`] and [`EmbeddedStore::open`].
+pub fn open_embedded(dir: impl Into<PathBuf>, options: Options) -> Result<(Arc<Log>, Arc<EmbeddedStore>), Error> {
+    let log = Arc::new(Log::open(dir, options)?);
+    let store = Arc::new(EmbeddedStore::open(Arc::clone(&log))?);
+    Ok((log, store))
+}
+
+impl EmbeddedStore {
+    /// Opens the store beside a log. A store that is damaged, or that covers what this log does not hold (the log was
+    /// restored from a backup, or lost its end with the power at a weaker durability), is put away and begun anew: it
+    /// covers nothing then, and the next checkpoint rebuilds it from the journal.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(log: Arc<Log>) -> Result<Self, Error> {
+        let path = log.dir().join(STORE_NAME);
+        let (database, snapshot) = open_or_begin_anew(&log, &path)?;
+        let inner = Arc::new(Inner {
+            log,
+            path,
+            database: Mutex::new(Some(database)),
+            snapshot: RwLock::new(Arc::new(snapshot)),
+        });
+        let worker = Worker::start().map_err(Error::io("starting a thread"))?;
+        Ok(Self { inner, worker })
+    }
+
+    /// Drops everything the store holds: it covers nothing, and the next checkpoint rebuilds it from the journal.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn reset(&self) -> Result<(), Error> {
+        let mut database = self.inner.database();
+        drop(database.take());
+        let (begun, snapshot) = begin_anew(&self.inner.log, &self.inner.path)?;
+        *database = Some(begun);
+        self.inner.show(snapshot);
+        Ok(())
+    }
+
+    /// Bytes of the store's file.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn bytes(&self) -> Result<u64, Error> {
+        let files = &self.inner.log.options().files;
+        files
+            .open(&self.inner.path, false)
+            .and_then(|file| file.length())
+            .map_err(Error::io(format!("reading {}", self.inner.path.display())))
+    }
+
+    /// Makes a checkpoint true on this thread; what [`Store::advance`] does on the store's own.
+    ///
+    /// # Errors
+    /// As [`Store::advance`].
+    pub fn advance_here(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        self.inner.advance(checkpoint)
+    }
+}
+
+impl Inner {
+    fn database(&self) -> MutexGuard<'_, Option<Database>> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn show(&self, snapshot: Snapshot) {
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    }
+}
+
+fn open_or_begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Snapshot), Error> {
+    let opened = Database::open(log.options(), path).and_then(|database| {
+        let snapshot = database.snapshot()?;
+        Ok((database, snapshot))
+    });
+    let why = match opened {
+        Ok((database, snapshot)) => match unfit(log, snapshot.covers)? {
+            None => return Ok((database, snapshot)),
+            Some(why) => why,
+        },
+        Err(error @ Error::Io { .. }) => return Err(error),
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!(file = %path.display(), %why, "the store does not fit the log; it is rebuilt from the journal");
+    begin_anew(log, path)
+}
+
+fn begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Snapshot), Error> {
+    let removing = format!("removing {}", path.display());
+    log.options().files.remove(path).map_err(Error::io(removing))?;
+    let database = Database::open(log.options(), path)?;
+    let snapshot = database.snapshot()?;
+    Ok((database, snapshot))
+}
+
+/// Why a store does not belong to this log.
+fn unfit(log: &Log, covers: Option<Covers>) -> Result<Option<String>, Error> {
+    let Some(covers) = covers else { return Ok(None) };
+    Ok(match log.fingerprint(covers.position)? {
+        Some(found) if found == covers.fingerprint => None,
+        Some(_) => Some(format!(
+            "commit {} of the log is not the one the store covers",
+            covers.position
+        )),
+        None => Some(format!(
+            "it covers commit {}, which the log does not hold",
+            covers.position
+        )),
+    })
+}
+
+fn ready<'a, T: Send + 'a>(result: T) -> Later<'a, T> {
+    Box::pin(std::future::ready(result))
+}
+
+impl Store for EmbeddedStore {
+    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
+        ready(Ok(self.inner.snapshot().covers.map(|covers| covers.position)))
+    }
+
+    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
+        let inner = Arc::clone(&self.inner);
+        let advanced = self.worker.run(move || inner.advance(&checkpoint));
+        Box::pin(async move {
+            advanced
+                .await
+                .unwrap_or_else(|why| Err(backend_error("making a checkpoint", why)))
+        })
+    }
+
+    fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
+        Maybe::Ready(self.inner.load(address, state_version))
+    }
+
+    fn history(
+        &self,
+        address: &Address,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
+        ready(self.inner.history(address, after, limit, bytes_max))
+    }
+
+    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
+        ready(self.inner.entities(kind, after, limit))
+    }
+
+    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>> {
+        ready(self.inner.known(visit))
+    }
+
+    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
+        Maybe::Ready(self.inner.system(key))
+    }
+
+    fn system_scan<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Later<'a, Result<(), Error>> {
+        ready(self.inner.system_scan(prefix, visit))
+    }
+}

@@ -1,0 +1,272 @@
+//! Reading: states, events, heads, system rows.
+
+use super::{
+    Inner,
+    chunk::{Entry, Unpacker},
+    database::{Snapshot, failed, guarded, head_key, head_of},
+};
+use std::ops::Bound;
+use throng_journal::{Address, EntityHead, Error, Loaded, ShardId, StoredEvent, StoredState};
+
+const DOING: &str = "reading the store";
+/// Bodies nearer to each other than this are read together.
+const GAP_BYTES: u64 = 16 << 10;
+/// Read at once, at most (unless one body is larger).
+const READ_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a state's row before the state.
+const STATE_AT: usize = 16;
+
+pub(super) fn encode_state(state: &StoredState) -> Vec<u8> {
+    let mut row = Vec::with_capacity(STATE_AT + state.bytes.len());
+    row.extend_from_slice(&state.seq.to_le_bytes());
+    row.extend_from_slice(&state.version.to_le_bytes());
+    row.extend_from_slice(&state.shard.0.to_le_bytes());
+    row.extend_from_slice(&[0; 4]);
+    row.extend_from_slice(&state.bytes);
+    let crc = state_checksum(&row);
+    row[12..STATE_AT].copy_from_slice(&crc.to_le_bytes());
+    row
+}
+
+fn state_checksum(row: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&row[..12]), &row[STATE_AT..])
+}
+
+fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, Error> {
+    let damaged = |why: &str| Error::Row {
+        address: address.clone(),
+        why: format!("{why}; stop, remove the store's file, and start: it is rebuilt from the journal"),
+    };
+    if row.len() < STATE_AT {
+        return Err(damaged("its state is cut short"));
+    }
+    let number = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight bytes"));
+    let words = number(8);
+    if state_checksum(row) != (words >> 32) as u32 {
+        return Err(damaged("the checksum of its state does not fit"));
+    }
+    Ok(StoredState {
+        address: address.clone(),
+        shard: ShardId((words >> 16) as u16),
+        seq: number(0),
+        version: words as u16,
+        bytes: row[STATE_AT..].to_vec(),
+    })
+}
+
+impl Inner {
+    pub(super) fn load(&self, address: &Address, state_version: u16) -> Result<Loaded, Error> {
+        guarded(DOING, || {
+            let snapshot = self.snapshot();
+            let Some((number, seq)) = head(&snapshot, address)? else {
+                return Ok(Loaded::default());
+            };
+            let row = snapshot.states.get(number).map_err(failed(DOING))?;
+            let state = match row {
+                Some(row) => Some(decode_state(row.value(), address)?).filter(|state| state.version == state_version),
+                None => None,
+            };
+            let after = state.as_ref().map_or(0, |state| state.seq);
+            let entries = entries(&snapshot, address, (number, seq), after, usize::MAX, usize::MAX)?;
+            let events = self.events(after, entries)?;
+            Ok(Loaded { state, events })
+        })
+    }
+
+    pub(super) fn history(
+        &self,
+        address: &Address,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<StoredEvent>, Error> {
+        guarded(DOING, || {
+            let snapshot = self.snapshot();
+            let Some(head) = head(&snapshot, address)? else {
+                return Ok(Vec::new());
+            };
+            let entries = entries(&snapshot, address, head, after, limit, bytes_max)?;
+            self.events(after, entries)
+        })
+    }
+
+    pub(super) fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<EntityHead>, Error> {
+        guarded(DOING, || {
+            let snapshot = self.snapshot();
+            let mut key = Vec::new();
+            head_key(&mut key, kind, after.unwrap_or_default());
+            let from = match after {
+                Some(_) => Bound::Excluded(&*key),
+                None => Bound::Included(&*key),
+            };
+            let rows = snapshot
+                .heads
+                .range::<&[u8]>((from, Bound::Unbounded))
+                .map_err(failed(DOING))?;
+            let mut found = Vec::new();
+            for row in rows {
+                let (key, head) = row.map_err(failed(DOING))?;
+                let Some((_, id)) = head_of(key.value()).filter(|(found, _)| *found == kind) else {
+                    break;
+                };
+                let (_, seq) = head.value();
+                if found.len() == limit {
+                    break;
+                }
+                if seq > 0 {
+                    found.push(EntityHead { id: id.into(), seq });
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    pub(super) fn known(&self, visit: &mut (dyn FnMut(&str, &str) + Send)) -> Result<(), Error> {
+        guarded(DOING, || {
+            let snapshot = self.snapshot();
+            for row in snapshot.heads.range::<&[u8]>(..).map_err(failed(DOING))? {
+                let (key, _) = row.map_err(failed(DOING))?;
+                if let Some((kind, id)) = head_of(key.value()) {
+                    visit(kind, id);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn system(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        guarded(DOING, || {
+            let row = self.snapshot().system.get(key).map_err(failed(DOING))?;
+            Ok(row.map(|row| row.value().to_vec()))
+        })
+    }
+
+    pub(super) fn system_scan(&self, prefix: &[u8], visit: &mut (dyn FnMut(&[u8], &[u8]) + Send)) -> Result<(), Error> {
+        guarded(DOING, || {
+            let snapshot = self.snapshot();
+            for row in snapshot.system.range::<&[u8]>(prefix..).map_err(failed(DOING))? {
+                let (key, value) = row.map_err(failed(DOING))?;
+                if !key.value().starts_with(prefix) {
+                    break;
+                }
+                visit(key.value(), value.value());
+            }
+            Ok(())
+        })
+    }
+
+    /// The events whose places these are; bodies that stand near each other are read together.
+    fn events(&self, after: u64, entries: Vec<Entry>) -> Result<Vec<StoredEvent>, Error> {
+        let mut events = Vec::with_capacity(entries.len());
+        let mut left = entries.as_slice();
+        while let Some(first) = left.first() {
+            let together = near(left);
+            let (group, rest) = left.split_at(together);
+            left = rest;
+            let end = group.last().map_or(0, |last| last.offset + u64::from(last.length));
+            let length = usize::try_from(end - first.offset).unwrap_or(usize::MAX);
+            let bytes = self.log.read_bytes(first.segment, first.offset, length)?;
+            for entry in group {
+                let from = usize::try_from(entry.offset - first.offset).unwrap_or(usize::MAX);
+                let payload = bytes[from..from + entry.length as usize].to_vec();
+                let found = crc32c::crc32c(&payload);
+                if found != entry.crc {
+                    return Err(Error::Damaged {
+                        position: entry.position,
+                        place: format!("segment {} at offset {}", entry.segment, entry.offset),
+                        why: format!(
+                            "an event's checksum is {found:08x} where {:08x} was expected",
+                            entry.crc
+                        ),
+                    });
+                }
+                events.push(StoredEvent {
+                    seq: after + 1 + events.len() as u64,
+                    position: entry.position,
+                    at_micros: entry.at_micros,
+                    name: entry.name.clone(),
+                    version: entry.version,
+                    payload,
+                });
+            }
+        }
+        Ok(events)
+    }
+}
+
+/// How many of the entries, from the first on, stand near enough to be read together.
+fn near(entries: &[Entry]) -> usize {
+    let first = &entries[0];
+    let mut end = first.offset + u64::from(first.length);
+    let mut count = 1;
+    for entry in &entries[1..] {
+        let next_end = entry.offset + u64::from(entry.length);
+        let follows = entry.segment == first.segment && entry.offset >= end;
+        if !follows || entry.offset - end > GAP_BYTES || next_end - first.offset > READ_BYTES_MAX {
+            break;
+        }
+        end = next_end;
+        count += 1;
+    }
+    count
+}
+
+/// An entity's number and last sequence number.
+fn head(snapshot: &Snapshot, address: &Address) -> Result<Option<(u64, u64)>, Error> {
+    let mut key = Vec::with_capacity(1 + address.kind.len() + address.id.len());
+    head_key(&mut key, &address.kind, &address.id);
+    let head = snapshot.heads.get(&*key).map_err(failed(DOING))?;
+    Ok(head.map(|head| head.value()))
+}
+
+/// The places of an entity's events after a sequence number.
+fn entries(
+    snapshot: &Snapshot,
+    address: &Address,
+    (number, seq): (u64, u64),
+    after: u64,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<Vec<Entry>, Error> {
+    let mut found = Vec::new();
+    if after >= seq || limit == 0 {
+        return Ok(found);
+    }
+    let damaged = || {
+        Error::Row {
+        address: address.clone(),
+        why: "the index of its events cannot be read; stop, remove the store's file, and start: it is rebuilt from the journal".into(),
+    }
+    };
+    let mut bytes = 0;
+    let mut due = after + 1;
+    let rows = snapshot
+        .chunks
+        .range((number, after + 1)..=(number, u64::MAX))
+        .map_err(failed(DOING))?;
+    for row in rows {
+        let (key, packed) = row.map_err(failed(DOING))?;
+        let (_, last) = key.value();
+        let mut unpacker = Unpacker::new(packed.value()).ok_or_else(damaged)?;
+        let mut seq = (last + 1).checked_sub(unpacker.left()).ok_or_else(damaged)?;
+        while unpacker.left() > 0 {
+            let entry = unpacker.next_entry().ok_or_else(damaged)?;
+            if seq > after {
+                if seq != due {
+                    return Err(damaged());
+                }
+                bytes += entry.length as usize;
+                if found.len() == limit || (bytes > bytes_max && !found.is_empty()) {
+                    return Ok(found);
+                }
+                found.push(entry);
+                due += 1;
+            }
+            seq += 1;
+        }
+    }
+    if due != seq + 1 {
+        return Err(damaged());
+    }
+    Ok(found)
+}
