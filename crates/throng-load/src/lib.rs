@@ -17,14 +17,19 @@
 //! # }
 //! ```
 
+pub mod capacity;
 pub mod cli;
+pub mod comparison;
 mod engine;
 mod error;
 pub mod measure;
+pub mod plan;
 pub mod report;
 mod request;
+pub mod sample;
 pub mod source;
 mod target;
+pub mod trace;
 
 pub use engine::{Options, Progress, Run, Stop, TlsOptions, file_descriptors_for, run, run_watched};
 pub use error::{Error, ErrorKind, Result};

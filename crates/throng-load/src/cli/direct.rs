@@ -1,50 +1,15 @@
 //! `throng load URL`: one request, open or closed model.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
+use super::common::{Common, stop_on_signals};
 use super::progress::{Display, Goal};
 use super::values;
-use crate::{Arrivals, Closed, Open, Options, Report, Request, Stop, Target, report, run_watched};
-
-/// What is common to all commands that drive load.
-#[derive(Debug, Args)]
-pub(crate) struct Common {
-    /// Connections over all threads.
-    #[arg(long, short = 'c')]
-    pub(crate) connections: Option<usize>,
-    /// Worker threads; one drives more than 100,000 requests a second.
-    #[arg(long, short = 't', default_value_t = 1)]
-    pub(crate) threads: usize,
-    /// How long a request may take.
-    #[arg(long, default_value = "10s", value_parser = values::duration)]
-    pub(crate) timeout: Duration,
-    /// How long a connection may take to be made.
-    #[arg(long, default_value = "1s", value_parser = values::duration)]
-    pub(crate) connect_timeout: Duration,
-    /// Write the whole report as JSON to this file (`-`: standard output, instead of the text).
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Write one CSV line a request to this file, and one a second to FILE.seconds.csv.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-    /// No progress.
-    #[arg(long, short = 'q')]
-    pub(crate) quiet: bool,
-    /// Allow a target that is neither loopback nor on a private network.
-    #[arg(long)]
-    pub(crate) i_own_this_target: bool,
-    /// Accept any TLS certificate.
-    #[arg(long)]
-    pub(crate) insecure: bool,
-    /// Trust the certificates of this PEM file.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tls_roots: Option<PathBuf>,
-}
+use crate::{Arrivals, Closed, Open, Request, Target, run_watched};
 
 /// `throng load URL`.
 #[derive(Debug, Args)]
@@ -85,69 +50,21 @@ pub(crate) struct DirectArgs {
     common: Common,
 }
 
-impl Common {
-    /// Options of a run against `target`.
-    pub(crate) fn options(&self, target: Target, stop: &Stop) -> Options {
-        let mut options = Options::new(target);
-        options.connections = self.connections.unwrap_or(options.connections);
-        options.request_timeout = self.timeout;
-        options.connect_timeout = self.connect_timeout.min(self.timeout);
-        options.drain = self.timeout;
-        options.stop = stop.clone();
-        options.log = self.csv.clone();
-        options.tls.insecure = self.insecure;
-        options.tls.roots = self.tls_roots.clone();
-        options
-    }
-
-    /// Writes the files that were asked for and prints the report.
-    pub(crate) fn deliver(&self, report: &Report) -> anyhow::Result<ExitCode> {
-        if let Some(path) = &self.csv {
-            let mut seconds = path.clone().into_os_string();
-            seconds.push(".seconds.csv");
-            std::fs::write(&seconds, report::seconds_csv(report))
-                .with_context(|| format!("cannot write {}", seconds.display()))?;
-        }
-        match &self.json {
-            Some(path) if path.as_os_str() == "-" => println!("{}", report.to_json()),
-            Some(path) => {
-                std::fs::write(path, report.to_json()).with_context(|| format!("cannot write {}", path.display()))?;
-                print!("{}", report::text(report));
-            }
-            None => print!("{}", report::text(report)),
-        }
-        Ok(if report.counters.successes == 0 {
-            ExitCode::FAILURE
-        } else {
-            ExitCode::SUCCESS
-        })
-    }
-}
-
-/// Ctrl-C ends the run with its report; a second one ends the program at once.
-pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
-    let stop = Stop::new();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.flag()).context("cannot handle signals")?;
-        signal_hook::flag::register(signal, stop.flag()).context("cannot handle signals")?;
-    }
-    Ok(stop)
-}
-
 pub(crate) fn run(args: &DirectArgs) -> anyhow::Result<ExitCode> {
     let Some(url) = &args.url else {
         bail!("give a URL, for example http://127.0.0.1:8080/ (see --help)")
     };
     let common = &args.common;
-    let target = Target::resolve(url, common.i_own_this_target)?;
+    let target = common.target(url)?;
     let request = request(args, &target)?;
     let stop = stop_on_signals()?;
     let mut options = common.options(target, &stop);
     options.pipeline = args.pipeline;
     options.keep_alive = !args.no_keep_alive;
-    let threads = common.threads.max(1);
+    let threads = common.threads();
     let quiet = common.quiet;
     let default = Duration::from_secs(10);
+    let sampler = common.sampler(&[])?;
     let report = if let Some(rate) = args.rate {
         let duration = args.duration.unwrap_or(default);
         let mut arrivals = Arrivals::constant(rate, duration.as_secs_f64());
@@ -155,7 +72,7 @@ pub(crate) fn run(args: &DirectArgs) -> anyhow::Result<ExitCode> {
             arrivals = arrivals.poisson(args.seed);
         }
         // Late requests may still be sent for as long as one may take; what is left then is unsent.
-        options.duration = Some(duration + common.timeout);
+        options.duration = Some(duration + options.request_timeout);
         let mut display = Display::new("open", Goal::Time(duration), quiet);
         let run = run_watched(&options, Open::split(&request, &arrivals, threads), |progress| {
             display.update(progress)
@@ -186,7 +103,7 @@ pub(crate) fn run(args: &DirectArgs) -> anyhow::Result<ExitCode> {
         display.finish();
         run.report.setting("model", "closed")
     };
-    common.deliver(&report)
+    common.deliver(&Common::sampled(sampler, report))
 }
 
 fn request(args: &DirectArgs, target: &Target) -> anyhow::Result<Request> {

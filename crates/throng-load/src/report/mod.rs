@@ -2,6 +2,7 @@
 
 mod csv;
 mod distribution;
+pub mod html;
 mod machine;
 mod text;
 mod units;
@@ -175,6 +176,14 @@ impl Report {
         }
     }
 
+    /// Reads a report that was saved as JSON; `name` is the file's, for errors.
+    pub fn from_json(text: &str, name: &str) -> crate::Result<Self> {
+        serde_json::from_str(text).map_err(|error| crate::Error::Plan {
+            file: name.to_string(),
+            reason: format!("it is no saved run: {error}"),
+        })
+    }
+
     pub(crate) fn with_generator(
         mut self,
         generator: GeneratorUsage,
@@ -269,8 +278,49 @@ impl Report {
         }
     }
 
+    /// Adds another run of the same kind, as if it had followed this one.
+    pub fn absorb(&mut self, other: &Report) {
+        let begin = self.seconds.last().map_or(0, |last| last.second + 1);
+        self.elapsed_nanos += other.elapsed_nanos;
+        self.counters.add(&other.counters);
+        add(&mut self.response, &other.response);
+        add(&mut self.service, &other.service);
+        add(&mut self.lateness, &other.lateness);
+        add(&mut self.own_delay, &other.own_delay);
+        for class in &other.classes {
+            match self.classes.iter_mut().find(|known| known.name == class.name) {
+                Some(known) => {
+                    known.counters.add(&class.counters);
+                    add(&mut known.response, &class.response);
+                    add(&mut known.service, &class.service);
+                }
+                None => self.classes.push(class.clone()),
+            }
+        }
+        self.seconds.extend(other.seconds.iter().map(|second| Second {
+            second: second.second + begin,
+            ..second.clone()
+        }));
+        let later = |outlier: &Outlier| Outlier {
+            at_nanos: outlier.at_nanos + begin * 1_000_000_000,
+            ..*outlier
+        };
+        self.outliers.extend(other.outliers.iter().map(later));
+        self.unsent += other.unsent;
+        self.generator.cpu_nanos += other.generator.cpu_nanos;
+        self.generator.run_delay_nanos += other.generator.run_delay_nanos;
+        self.generator.busiest_share = self.generator.busiest_share.max(other.generator.busiest_share);
+        self.connections_opened += other.connections_opened;
+        self.warnings.clear();
+        self.find_warnings();
+    }
+
     /// The report as JSON, for machines and for `compare`.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a report has only string keys and finite numbers")
     }
+}
+
+fn add(into: &mut Latencies, other: &Latencies) {
+    into.add(other).expect("all our histograms have one shape");
 }

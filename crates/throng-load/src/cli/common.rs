@@ -1,0 +1,172 @@
+//! What is common to all commands that drive load.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::values;
+use crate::plan::SampleShape;
+use crate::report::html;
+use crate::sample::{Address, Probe, Sampler};
+use crate::{Options, Report, Stop, Target, report};
+
+/// Options every command has.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Connections over all threads [default: 64, or as the plan says].
+    #[arg(long, short = 'c')]
+    pub(crate) connections: Option<usize>,
+    /// Worker threads; one drives more than 100,000 requests a second.
+    #[arg(long, short = 't', default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// How long a request may take [default: 10s, or as the plan says].
+    #[arg(long, value_parser = values::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// How long a connection may take to be made.
+    #[arg(long, default_value = "1s", value_parser = values::duration)]
+    pub(crate) connect_timeout: Duration,
+    /// Write the whole report as JSON to this file (`-`: standard output, instead of the text).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write one CSV line a request to this file, and one a second to FILE.seconds.csv.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write the report as one self-contained page.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Sample CPU and memory of this process; repeatable.
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Vec<u32>,
+    /// Sample series of a page, URL=SERIES[,SERIES…]: Prometheus names (`*` at the end), or JSON pointers; repeatable.
+    #[arg(long, value_name = "URL=SERIES")]
+    pub(crate) sample: Vec<String>,
+    /// Sample every queue of a RabbitMQ broker by its management API, for example http://guest:guest@127.0.0.1:15672
+    #[arg(long, value_name = "URL")]
+    pub(crate) rabbitmq: Option<String>,
+    /// No progress.
+    #[arg(long, short = 'q')]
+    pub(crate) quiet: bool,
+    /// Allow a target that is neither loopback nor on a private network.
+    #[arg(long)]
+    pub(crate) i_own_this_target: bool,
+    /// Accept any TLS certificate.
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// Trust the certificates of this PEM file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_roots: Option<PathBuf>,
+}
+
+impl Common {
+    pub(crate) fn target(&self, url: &str) -> anyhow::Result<Target> {
+        Ok(Target::resolve(url, self.i_own_this_target)?)
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.clamp(1, 256)
+    }
+
+    /// Options of a run against `target`.
+    pub(crate) fn options(&self, target: Target, stop: &Stop) -> Options {
+        let mut options = Options::new(target);
+        options.connections = self.connections.unwrap_or(options.connections);
+        options.request_timeout = self.timeout.unwrap_or(options.request_timeout);
+        options.connect_timeout = self.connect_timeout.min(options.request_timeout);
+        options.drain = options.request_timeout;
+        options.stop = stop.clone();
+        options.log = self.csv.clone();
+        options.tls.insecure = self.insecure;
+        options.tls.roots = self.tls_roots.clone();
+        options
+    }
+
+    /// Starts sampling what was asked for, here and in a plan.
+    pub(crate) fn sampler(&self, planned: &[SampleShape]) -> anyhow::Result<Sampler> {
+        let mut probes: Vec<Probe> = self.pid.iter().map(|&pid| Probe::Process { pid }).collect();
+        let owned = self.i_own_this_target;
+        for text in &self.sample {
+            let (url, series) = text
+                .rsplit_once('=')
+                .with_context(|| format!("`{text}` is not URL=SERIES"))?;
+            let series = series.split(',').map(str::to_string).collect();
+            probes.push(Probe::Metrics {
+                address: Address::parse(url, owned)?,
+                series,
+            });
+        }
+        for sample in planned {
+            probes.push(Probe::Metrics {
+                address: Address::parse(&sample.url, owned)?,
+                series: sample.series.clone(),
+            });
+        }
+        if let Some(url) = &self.rabbitmq {
+            probes.push(Probe::RabbitMq {
+                address: Address::parse(url, owned)?,
+            });
+        }
+        Ok(Sampler::start(probes)?)
+    }
+
+    /// Puts the samples into the report, with what could not be sampled as warnings.
+    pub(crate) fn sampled(sampler: Sampler, mut report: Report) -> Report {
+        let (samples, failures) = sampler.finish();
+        report.samples = samples;
+        report.warnings.extend(failures);
+        report
+    }
+
+    /// Writes the files that were asked for and prints the report.
+    pub(crate) fn deliver(&self, report: &Report) -> anyhow::Result<ExitCode> {
+        if let Some(path) = &self.csv {
+            let mut seconds = path.clone().into_os_string();
+            seconds.push(".seconds.csv");
+            write(Path::new(&seconds), &report::seconds_csv(report))?;
+        }
+        self.page(|| html::run(report))?;
+        self.print(|| report.to_json(), || report::text(report))?;
+        Ok(if report.counters.successes == 0 {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+
+    /// Writes the page, if one was asked for.
+    pub(crate) fn page(&self, page: impl FnOnce() -> String) -> anyhow::Result<()> {
+        self.html.as_deref().map_or(Ok(()), |path| write(path, &page()))
+    }
+
+    /// Prints the text and writes the JSON, as asked for.
+    pub(crate) fn print(&self, json: impl FnOnce() -> String, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        use std::io::Write as _;
+        let shown = match self.json.as_deref() {
+            Some(path) if path.as_os_str() == "-" => json() + "\n",
+            Some(path) => {
+                write(path, &json())?;
+                text()
+            }
+            None => text(),
+        };
+        // A reader that went away (`| head`) is no error of ours.
+        let _ = std::io::stdout().write_all(shown.as_bytes());
+        Ok(())
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Ctrl-C ends the run with its report; a second one ends the program at once.
+pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
+    let stop = Stop::new();
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.flag()).context("cannot handle signals")?;
+        signal_hook::flag::register(signal, stop.flag()).context("cannot handle signals")?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,72 @@
+//! `throng load compare`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::Report;
+use crate::comparison::{Repetition, differences};
+use crate::report::html;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// A saved run (--json).
+    a: PathBuf,
+    /// Another.
+    b: PathBuf,
+    /// Write both as one self-contained page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print the differences as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let found = differences(&Repetition::of_seconds(&a), &Repetition::of_seconds(&b), false);
+    let mut sentences: Vec<String> = found.iter().map(|difference| difference.sentence("A", "B")).collect();
+    sentences.push(
+        "The spread is that of the seconds within each run; only repeated runs show what differs between runs.".into(),
+    );
+    let unlike: Vec<&String> = a
+        .settings
+        .keys()
+        .filter(|name| a.settings.get(*name) != b.settings.get(*name))
+        .collect();
+    for name in unlike {
+        let shown = |report: &Report| report.settings.get(name).cloned().unwrap_or_else(|| "none".into());
+        sentences.push(format!(
+            "The runs differ in their settings: {name} was {} for A and {} for B.",
+            shown(&a),
+            shown(&b)
+        ));
+    }
+    if a.machine != b.machine {
+        sentences.push("The runs were made on different machines or versions.".into());
+    }
+    if let Some(path) = &args.html {
+        let page = html::two("Comparison", [("A", &a), ("B", &b)], &sentences, None);
+        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if args.json {
+        println!(
+            "{}",
+            serde_json::json!({ "format": 1, "kind": "comparison", "differences": found, "sentences": sentences })
+        );
+    } else {
+        print!(
+            "{}",
+            super::head2head::text("Comparison", [("A", &a), ("B", &b)], &sentences)
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> anyhow::Result<Report> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    Ok(Report::from_json(&text, &name)?)
+}

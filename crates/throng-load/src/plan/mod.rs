@@ -1,0 +1,228 @@
+//! Plans: users, phases, data, checks, written down in TOML.
+
+mod check;
+mod compile;
+mod csv;
+mod data;
+mod expression;
+mod model;
+pub mod shipped;
+mod source;
+mod template;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::cli::values;
+use crate::error::{Error, Result};
+use crate::{Options, Progress, Report, Target, run_watched};
+use compile::{Compiled, Crowd};
+use source::PlanSource;
+
+/// A plan that has been read, with its variables set.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    file: model::PlanFile,
+    text: String,
+    name: String,
+    directory: Option<PathBuf>,
+}
+
+/// Two targets compared, as a plan describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadToHeadShape {
+    /// Path requested of both.
+    pub path: String,
+    /// Requests a round.
+    pub requests: u64,
+    /// Connections.
+    pub concurrency: usize,
+    /// Rounds before those that count.
+    pub warmup: u32,
+    /// Rounds that count.
+    pub rounds: u32,
+}
+
+/// A series of the target to sample beside a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SampleShape {
+    /// Where it is read.
+    pub url: String,
+    /// Which of what stands there.
+    pub series: Vec<String>,
+}
+
+impl Plan {
+    /// Reads a plan file, or a shipped plan by its name.
+    pub fn open(name: &str) -> Result<Self> {
+        if let Some(text) = shipped::text(name) {
+            return Plan::parse(text, name, None);
+        }
+        let path = Path::new(name);
+        let text = std::fs::read_to_string(path).map_err(|error| Error::Plan {
+            file: name.to_string(),
+            reason: format!(
+                "cannot be read ({error}), and no shipped plan has this name; there are: {}",
+                shipped::names().join(", ")
+            ),
+        })?;
+        Plan::parse(&text, name, path.parent())
+    }
+
+    /// Reads a plan from its text; `directory` is where its CSV files lie.
+    pub fn parse(text: &str, name: &str, directory: Option<&Path>) -> Result<Self> {
+        let file = toml::from_str(text).map_err(|error| Error::Plan {
+            file: name.to_string(),
+            reason: error.to_string().trim_end().to_string(),
+        })?;
+        Ok(Plan {
+            file,
+            text: text.to_string(),
+            name: name.to_string(),
+            directory: directory.map(Path::to_path_buf),
+        })
+    }
+
+    /// Its title.
+    pub fn name(&self) -> &str {
+        &self.file.name
+    }
+
+    /// What it is for.
+    pub fn description(&self) -> &str {
+        &self.file.description
+    }
+
+    /// Its text as written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The target it names, if it does.
+    pub fn target(&self) -> Option<&str> {
+        self.file.target.as_deref()
+    }
+
+    /// Its variables.
+    pub fn variables(&self) -> &BTreeMap<String, f64> {
+        &self.file.variables
+    }
+
+    /// Sets a variable the plan has.
+    pub fn set(&mut self, name: &str, value: f64) -> Result<()> {
+        match self.file.variables.get_mut(name) {
+            Some(variable) => *variable = value,
+            None => {
+                let known: Vec<&str> = self.file.variables.keys().map(String::as_str).collect();
+                return Err(self.wrong(format!("it has no variable `{name}`; there are: {}", known.join(", "))));
+            }
+        }
+        Ok(())
+    }
+
+    /// The head-to-head it describes, if it is one.
+    pub fn head_to_head(&self) -> Option<HeadToHeadShape> {
+        self.file.head2head.as_ref().map(|shape| HeadToHeadShape {
+            path: shape.path.clone(),
+            requests: shape.requests,
+            concurrency: shape.concurrency,
+            warmup: shape.warmup,
+            rounds: shape.rounds,
+        })
+    }
+
+    /// Series it wants sampled.
+    pub fn samples(&self) -> Vec<SampleShape> {
+        let samples = compile::samples(&self.file).iter();
+        samples
+            .map(|sample| SampleShape {
+                url: sample.url.clone(),
+                series: sample.series.clone(),
+            })
+            .collect()
+    }
+
+    /// Requests of all its phases for a target, where its users' way is known; retries come on top.
+    pub fn requests_expected(&self, target: &Target) -> Result<Option<u64>> {
+        Ok(self.compile(target)?.requests_expected())
+    }
+
+    fn wrong(&self, reason: String) -> Error {
+        Error::Plan {
+            file: self.name.clone(),
+            reason,
+        }
+    }
+
+    fn compile(&self, target: &Target) -> Result<Compiled> {
+        compile::compile(&self.file, target, &self.file.variables, self.directory.as_deref())
+            .map_err(|reason| self.wrong(reason))
+    }
+
+    /// Connections: as the plan says, else one for each user that may be under way, at most 1,024.
+    fn connections(&self, compiled: &Compiled) -> Result<usize> {
+        if let Some(amount) = &self.file.connections {
+            return amount
+                .whole(&self.file.variables)
+                .map(|count| count as usize)
+                .map_err(|reason| self.wrong(reason));
+        }
+        let each = compiled.phases.iter().map(|phase| match phase.crowd {
+            Crowd::Closed { users, .. } => users,
+            Crowd::Open { .. } => 256,
+        });
+        Ok(each.sum::<u64>().clamp(1, 1024) as usize)
+    }
+
+    /// Runs it on `threads` workers. `options` lend everything but classes, and connections where
+    /// `connections` is not given.
+    pub fn run(
+        &self,
+        mut options: Options,
+        connections: Option<usize>,
+        threads: usize,
+        watch: impl FnMut(&Progress<'_>),
+    ) -> Result<Report> {
+        let compiled = self.compile(&options.target)?;
+        options.connections = match connections {
+            Some(connections) => connections,
+            None => self.connections(&compiled)?.max(threads),
+        };
+        options.classes = compiled.classes.clone();
+        let open_seconds: Vec<f64> = compiled
+            .phases
+            .iter()
+            .filter_map(|phase| match &phase.crowd {
+                Crowd::Open { arrivals, .. } => Some(arrivals.seconds()),
+                Crowd::Closed { .. } => None,
+            })
+            .collect();
+        let run = run_watched(&options, PlanSource::split(compiled, threads), watch)?;
+        let mut report = run.report.titled(self.name()).setting("plan", &self.name);
+        if !open_seconds.is_empty() {
+            report = report.setting(
+                "model",
+                format!("plan with open phases of {} s", open_seconds.iter().sum::<f64>()),
+            );
+        }
+        for (name, value) in &self.file.variables {
+            report = report.setting(&format!("variable {name}"), value);
+        }
+        report.plan = Some(self.text.clone());
+        Ok(report)
+    }
+
+    /// The request timeout it names.
+    pub fn timeout(&self) -> Result<Option<Duration>> {
+        let timeout = self.file.timeout.as_deref().map(values::duration).transpose();
+        timeout.map_err(|reason| self.wrong(reason))
+    }
+
+    /// A copy for `stop`-able repetition with other variables, as a capacity search makes it.
+    pub(crate) fn with(&self, name: &str, value: f64) -> Result<Self> {
+        let mut plan = self.clone();
+        plan.set(name, value)?;
+        Ok(plan)
+    }
+}

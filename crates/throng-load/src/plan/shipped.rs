@@ -1,0 +1,69 @@
+//! The plans that come with the program, runnable by name.
+
+const PLANS: [(&str, &str); 7] = [
+    ("primes", include_str!("../../plans/primes.toml")),
+    ("registration", include_str!("../../plans/registration.toml")),
+    ("shows-concurrent", include_str!("../../plans/shows-concurrent.toml")),
+    ("shows-serial", include_str!("../../plans/shows-serial.toml")),
+    ("skiers", include_str!("../../plans/skiers.toml")),
+    ("skiers-read", include_str!("../../plans/skiers-read.toml")),
+    ("constant", include_str!("../../plans/constant.toml")),
+];
+
+/// The text of the shipped plan of this name.
+pub fn text(name: &str) -> Option<&'static str> {
+    PLANS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The names of all shipped plans.
+pub fn names() -> Vec<&'static str> {
+    PLANS.iter().map(|(name, _)| *name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Target;
+    use crate::plan::Plan;
+
+    fn expected(name: &str, variables: &[(&str, f64)]) -> Option<u64> {
+        let target = Target::resolve("http://127.0.0.1:9", false).unwrap();
+        let mut plan = Plan::open(name).unwrap();
+        for (variable, value) in variables {
+            plan.set(variable, *value).unwrap();
+        }
+        plan.requests_expected(&target).unwrap()
+    }
+
+    #[test]
+    fn every_shipped_plan_can_be_read() {
+        let target = Target::resolve("http://127.0.0.1:9", false).unwrap();
+        for name in super::names() {
+            let plan = Plan::open(name).unwrap();
+            if plan.head_to_head().is_none() {
+                plan.requests_expected(&target).unwrap();
+            }
+            assert!(!plan.description().is_empty(), "{name} says what it is for");
+        }
+    }
+
+    #[test]
+    fn the_skier_client_makes_exactly_the_requests_of_the_original() {
+        for (threads, requests) in [
+            (32, 160_003),
+            (64, 159_814),
+            (128, 159_820),
+            (256, 159_769),
+            (512, 159_795),
+        ] {
+            assert_eq!(expected("skiers", &[("threads", f64::from(threads))]), Some(requests));
+        }
+    }
+
+    #[test]
+    fn a_serial_user_makes_one_show_and_reserves_every_seat() {
+        let ramp_and_plateau = 1.0 * 15.0 + 9.0 * 15.0 / 2.0 + 10.0 * 300.0;
+        let requests = expected("shows-serial", &[]).unwrap();
+        assert_eq!(requests % 51, 0);
+        assert!((requests as f64 / 51.0 - ramp_and_plateau).abs() <= 1.0, "{requests}");
+    }
+}
