@@ -95,6 +95,14 @@ pub trait Journal: Send + Sync {
     /// [`Error::NoCommit`] for a place this journal does not hold or has forgotten.
     fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>>;
 
+    /// Syncs everything appended so far, whatever the durability: a checkpoint begins with it.
+    ///
+    /// # Errors
+    /// The sync failed: nothing after the last successful one may be relied on.
+    fn sync(&self) -> Later<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// A checkpoint covers everything up to here: the journal may drop what it keeps in memory to find these commits.
     /// History itself stays.
     fn forget(&self, upto: Position);

@@ -142,6 +142,12 @@ impl<B: Default> OpenCommit<B> {
         lock(&self.inner).number
     }
 
+    /// The newest commit anything was put into.
+    pub fn last(&self) -> u64 {
+        let inner = lock(&self.inner);
+        if inner.empty { inner.number - 1 } else { inner.number }
+    }
+
     /// Nothing is open and nothing in flight.
     pub fn is_idle(&self) -> bool {
         let inner = lock(&self.inner);

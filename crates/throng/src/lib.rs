@@ -1,1 +1,79 @@
-//! The engine: turns, open commit, router, admission, passivation, timers, outbox.
+//! Throng: an engine for stateful services that must survive a surge.
+//!
+//! A service is written as small single-threaded, event-sourced [`Entity`](model::Entity) types. The [`Engine`] runs
+//! millions of them: it executes commands in place under their shard's lock, gathers what they record in the open
+//! commit, writes and syncs it with one call each, and only then answers.
+//!
+//! ```
+//! use throng::{Engine, journal::{MemoryJournal, MemoryStore}, model::*};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Default, Serialize, Deserialize)]
+//! struct Counter { hits: u64 }
+//! #[derive(Serialize, Deserialize, JsonSchema)]
+//! enum Command { Hit }
+//! #[derive(Serialize, Deserialize, JsonSchema)]
+//! enum Happened { Hit }
+//! impl Event for Happened {}
+//! #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+//! #[error("a counter never says no")]
+//! struct Never;
+//! impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
+//!
+//! impl Entity for Counter {
+//!     const KIND: &'static str = "counter";
+//!     type Id = String;
+//!     type Command = Command;
+//!     type Event = Happened;
+//!     type Reply = u64;
+//!     type Rejection = Never;
+//!     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+//!         turn.emit(Happened::Hit);
+//!         Ok(Answer::after(|counter: &Counter| counter.hits))
+//!     }
+//!     fn evolve(&mut self, _: &Happened) { self.hits += 1 }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let journal = MemoryJournal::new();
+//! let store = MemoryStore::new(journal.clone());
+//! let engine = Engine::builder().with::<Counter>().start(journal, store).await?;
+//! assert_eq!(engine.entity::<Counter>("front-page").ask(Command::Hit).await?, 1);
+//! engine.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod admission;
+mod ask;
+mod builder;
+mod checkpoint;
+mod commit;
+mod deliver;
+mod engine;
+pub mod host;
+mod json;
+mod life;
+mod load;
+mod metrics;
+mod options;
+mod recovery;
+mod run;
+mod stop;
+mod timers;
+
+pub use ask::Handle;
+pub use builder::{Builder, StartError};
+pub use engine::{Engine, Health};
+pub use json::{CommandJson, QueryJson};
+pub use metrics::Metrics;
+pub use options::Options;
+pub use throng_core::{
+    limits, model,
+    shard::{JsonRejection, Kind, QueryKind, Registry},
+    subject::{Done, Subject},
+};
+/// Journals and stores.
+pub use throng_journal as journal;

@@ -7,7 +7,7 @@ mod event;
 mod query;
 mod turn;
 
-pub use answer::Answer;
+pub use answer::{Answer, Read};
 pub use entity::{Entity, EntityId, Hears, Message, Rejection};
 pub use error::Error;
 pub use event::{Event, Recorded, UpcastError};

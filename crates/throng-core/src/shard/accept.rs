@@ -309,7 +309,7 @@ impl<E: Entity> Entities<E> {
             self.know(call.hash);
         }
         if full {
-            self.store_state(at);
+            self.store_state(common, at);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::model::{Effects, Entity, Family};
 use hashbrown::HashTable;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use throng_journal::{Loaded, Position, ShardId, StoredState};
 
 /// The entities of one kind in one shard.
@@ -167,7 +167,7 @@ impl<E: Entity> Entities<E> {
     }
 
     /// Gives the state to the next checkpoint.
-    pub(super) fn store_state(&mut self, at: u32) {
+    pub(super) fn store_state(&mut self, common: &mut Common, at: u32) {
         let slot = self.slots.at(at);
         let Body::Here(here) = &mut slot.body else { return };
         match encode_state(&here.state, slot.family.as_deref()) {
@@ -176,7 +176,10 @@ impl<E: Entity> Entities<E> {
                 let seq = here.seq;
                 self.generation += 1;
                 let generation = self.generation;
-                self.trace(at).pending = Some(Pending { seq, generation, bytes });
+                common.pending_bytes += bytes.len();
+                if let Some(old) = self.trace(at).pending.replace(Pending { seq, generation, bytes }) {
+                    common.pending_bytes -= old.bytes.len();
+                }
             }
             Err(why) => {
                 // Its events hold the truth; it is only dearer to bring back.
@@ -200,7 +203,7 @@ impl<E: Entity> Entities<E> {
             Body::Here(here) if here.seq > 0 => {
                 let (seq, changed) = (here.seq, here.seq != here.stored_seq);
                 if changed {
-                    self.store_state(at);
+                    self.store_state(common, at);
                 }
                 let slot = self.slots.at(at);
                 let newest = slot
@@ -288,6 +291,18 @@ impl<E: Entity> Entities<E> {
         self.used(common, at);
     }
 
+    pub(super) fn fresh_ids(&self, after: Option<&str>, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
+        for hash in &self.traced {
+            for slot in self.index.iter_hash(spread(*hash)).map(|at| self.slots.get(*at)) {
+                let tail = slot.trace.as_ref().map_or(&[][..], |trace| &trace.tail);
+                let last = tail.iter().rev().find(|event| event.place.position <= durable);
+                if let Some(last) = last.filter(|_| after.is_none_or(|after| &*slot.text > after)) {
+                    found.insert(slot.text.clone(), last.seq);
+                }
+            }
+        }
+    }
+
     pub(super) fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: ShardId) {
         for hash in &self.traced {
             let slots = &self.slots;
@@ -330,7 +345,7 @@ impl<E: Entity> Entities<E> {
                     .as_ref()
                     .is_some_and(|pending| states.contains(&(hash, pending.generation)))
                 {
-                    trace.pending = None;
+                    common.pending_bytes -= trace.pending.take().map_or(0, |pending| pending.bytes.len());
                     if let Body::Away(newest) = &mut slot.body {
                         *newest = None;
                     }

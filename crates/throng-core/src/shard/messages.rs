@@ -174,7 +174,9 @@ impl Numbers {
 }
 
 impl Parcel {
-    pub(super) fn typed(sent: Sent) -> Self {
+    /// A command that was sent.
+    #[must_use]
+    pub fn typed(sent: Sent) -> Self {
         Self::Typed(sent.command)
     }
 

@@ -64,6 +64,10 @@ pub struct Common {
     /// Bytes of all resident entities of this shard.
     resident_bytes: usize,
     resident: usize,
+    /// Bytes of states on their way to the store.
+    pending_bytes: usize,
+    /// What the driver has counted of it.
+    booked: Load,
 }
 
 /// Counts and sizes of a shard, for metrics and for the memory budget.
@@ -73,8 +77,21 @@ pub struct Load {
     pub entities: usize,
     /// Their bytes.
     pub bytes: usize,
+    /// Bytes of states on their way to the store.
+    pub pending_bytes: usize,
     /// Timers set.
     pub timers: usize,
+}
+
+/// By how much a [`Load`] has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Entities in memory.
+    pub entities: i64,
+    /// Their bytes.
+    pub bytes: i64,
+    /// Bytes of states on their way to the store.
+    pub pending_bytes: i64,
 }
 
 impl Shard {
@@ -98,6 +115,8 @@ impl Shard {
                 outbox: Vec::new(),
                 resident_bytes: 0,
                 resident: 0,
+                pending_bytes: 0,
+                booked: Load::default(),
             },
         }
     }
@@ -114,7 +133,19 @@ impl Shard {
         Load {
             entities: self.common.resident,
             bytes: self.common.resident_bytes,
+            pending_bytes: self.common.pending_bytes,
             timers: self.common.timers.len(),
+        }
+    }
+
+    /// What has changed since the last call with what [`load`](Self::load) says, for the driver's books.
+    pub fn book(&mut self, load: Load) -> Change {
+        let booked = std::mem::replace(&mut self.common.booked, load);
+        let delta = |new: usize, old: usize| new as i64 - old as i64;
+        Change {
+            entities: delta(load.entities, booked.entities),
+            bytes: delta(load.bytes, booked.bytes),
+            pending_bytes: delta(load.pending_bytes, booked.pending_bytes),
         }
     }
 

@@ -14,10 +14,10 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Mutex, PoisonError},
 };
-use throng_journal::{Address, Loaded, Record, RecordKind, ShardId};
+use throng_journal::{Address, Loaded, Position, Record, RecordKind, ShardId};
 
 impl Shard {
     /// A record of a commit after the last checkpoint, in order.
@@ -76,6 +76,11 @@ impl Shard {
     #[must_use]
     pub fn tail(&self, kind: usize, hash: u64, id: &str) -> Vec<TailEvent> {
         self.tables[kind].tail(hash, id)
+    }
+
+    /// The ids of a kind that have durable events the store may not have indexed, with the number of the last.
+    pub fn fresh(&self, kind: usize, after: Option<&str>, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
+        self.tables[kind].fresh(after, found, durable);
     }
 
     /// The rows of the store in which an idempotency key may stand.

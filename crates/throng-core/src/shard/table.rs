@@ -38,6 +38,9 @@ pub trait Table: Any + Send {
     /// Events of this entity the store may not have indexed.
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
 
+    /// The ids of this kind, after an id, that have events the store may not have indexed, with their last number.
+    fn fresh(&self, after: Option<&str>, found: &mut std::collections::BTreeMap<Box<str>, u64>, durable: Position);
+
     /// States on their way to the store, each with a token for [`checkpointed`](Self::checkpointed).
     fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: throng_journal::ShardId);
 
@@ -75,6 +78,10 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
 
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent> {
         self.tail_of(hash, id)
+    }
+
+    fn fresh(&self, after: Option<&str>, found: &mut std::collections::BTreeMap<Box<str>, u64>, durable: Position) {
+        self.fresh_ids(after, found, durable);
     }
 
     fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: throng_journal::ShardId) {

@@ -165,3 +165,9 @@ impl Journal for MemoryJournal {
         Durability::Memory
     }
 }
+
+impl From<MemoryJournal> for Box<dyn Journal> {
+    fn from(journal: MemoryJournal) -> Self {
+        Box::new(journal)
+    }
+}

@@ -213,3 +213,9 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(())))
     }
 }
+
+impl From<MemoryStore> for Box<dyn Store> {
+    fn from(store: MemoryStore) -> Self {
+        Box::new(store)
+    }
+}

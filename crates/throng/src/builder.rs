@@ -1,0 +1,147 @@
+//! Setting an engine up.
+
+use crate::{
+    Metrics, Options, checkpoint, commit, deliver,
+    engine::{Engine, Inner, Status, Wake},
+    host::{Host, TokioHost},
+    timers,
+};
+use std::sync::{
+    Arc, Mutex, RwLock,
+    atomic::{AtomicBool, AtomicI64, AtomicUsize},
+};
+use throng_core::{
+    model::{Entity, Hears, Query},
+    shard::Registry,
+};
+use throng_journal::{Journal, Store};
+
+/// Gathers the kinds of an engine and its settings.
+#[derive(Default)]
+pub struct Builder {
+    registry: Registry,
+    options: Options,
+    host: Option<Arc<dyn Host>>,
+}
+
+/// An engine could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The journal or the store.
+    #[error(transparent)]
+    Journal(#[from] throng_journal::Error),
+    /// The system gives no threads.
+    #[error("the engine's threads cannot be started: {0}")]
+    Threads(std::io::Error),
+}
+
+impl Builder {
+    /// Gives it a kind.
+    ///
+    /// # Panics
+    /// When the kind's name is not one (1 to 64 of `[a-z0-9-]`), or is taken.
+    #[must_use]
+    pub fn with<E: Entity>(mut self) -> Self {
+        self.registry.add::<E>();
+        self
+    }
+
+    /// Gives a kind a query. The kind comes first.
+    ///
+    /// # Panics
+    /// When the kind was not given before, or has a query of this name.
+    #[must_use]
+    pub fn query<E: Entity, Q: Query<E>>(mut self) -> Self {
+        self.registry.add_query::<E, Q>();
+        self
+    }
+
+    /// Lets a kind hear the outcome of its requests to another. The kind comes first.
+    ///
+    /// # Panics
+    /// When the kind was not given before.
+    #[must_use]
+    pub fn hears<E: Hears<T>, T: Entity>(mut self) -> Self {
+        self.registry.add_hears::<E, T>();
+        self
+    }
+
+    /// Sets limits and intervals.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The number of shards, 256 unless said otherwise: it may not change once there is a journal.
+    #[must_use]
+    pub fn shards(mut self, shards: u16) -> Self {
+        self.registry.set_shards(shards);
+        self
+    }
+
+    /// Runs it in another world: the simulator's.
+    #[must_use]
+    pub fn host(mut self, host: Arc<dyn Host>) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// Starts it from what the journal and the store hold.
+    ///
+    /// # Errors
+    /// They are in use, of another version, damaged, or not reachable.
+    pub async fn start(
+        self,
+        journal: impl Into<Box<dyn Journal>>,
+        store: impl Into<Box<dyn Store>>,
+    ) -> Result<Engine, StartError> {
+        self.start_shared(Arc::from(journal.into()), Arc::from(store.into()))
+            .await
+    }
+
+    /// As [`start`](Self::start), on a journal and a store others hold too.
+    ///
+    /// # Errors
+    /// They are in use, of another version, damaged, or not reachable.
+    pub async fn start_shared(self, journal: Arc<dyn Journal>, store: Arc<dyn Store>) -> Result<Engine, StartError> {
+        let host = match self.host {
+            Some(host) => host,
+            None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),
+        };
+        let inner = Arc::new(Inner {
+            registry: Arc::new(self.registry),
+            options: self.options,
+            host,
+            journal,
+            store,
+            metrics: Metrics::default(),
+            status: RwLock::new(Status::Down("the engine is starting".into())),
+            stopping: AtomicBool::new(false),
+            foreign: Wake::default(),
+            pump: Wake::default(),
+            pump_lead: throng_turn::Leader::new(),
+            alarm: Wake::default(),
+            checkpoint: Wake::default(),
+            checkpoint_lock: tokio::sync::Mutex::new(()),
+            next_due: AtomicI64::new(i64::MAX),
+            outbox: Mutex::default(),
+            is_outbox_full: AtomicBool::new(false),
+            resident_bytes: AtomicI64::new(0),
+            resident: AtomicI64::new(0),
+            pending_bytes: AtomicI64::new(0),
+            held: AtomicUsize::new(0),
+            watchers: Mutex::default(),
+        });
+        let life = inner.recover().await?;
+        inner.set_status(Status::Running(life));
+        let weak = || Arc::downgrade(&inner);
+        inner.host.spawn(Box::pin(commit::foreign(weak())));
+        inner.host.spawn(Box::pin(deliver::task(weak())));
+        inner.host.spawn(Box::pin(timers::task(weak())));
+        inner.host.spawn(Box::pin(timers::sweep(weak())));
+        inner.host.spawn(Box::pin(checkpoint::task(weak())));
+        inner.pump.wake();
+        Ok(Engine { inner })
+    }
+}

@@ -1,0 +1,134 @@
+//! Checkpoints: what only the engine knows goes to the store, and the store catches up with the log.
+
+use crate::{
+    deliver::woken,
+    engine::{Inner, Status},
+    life::Life,
+};
+use std::{
+    future::Future,
+    sync::{Arc, PoisonError, Weak, atomic::Ordering},
+    task::Poll,
+};
+use throng_core::shard::{Rows, is_expired};
+use throng_journal::{Checkpoint, Error, Position};
+
+/// The system row with the commit before the oldest message that was not taken.
+pub(crate) const OUTBOX_ROW: &[u8] = b"o";
+
+/// Makes checkpoints: by the clock, by bytes, and when somebody asks.
+pub(crate) async fn task(inner: Weak<Inner>) {
+    loop {
+        let Some(strong) = inner.upgrade() else { return };
+        let mut sleep = strong.host.sleep(strong.options.checkpoint_every);
+        drop(strong);
+        let mut wakes = std::pin::pin!(woken(&inner, |inner| &inner.checkpoint));
+        std::future::poll_fn(|context| {
+            let slept = sleep.as_mut().poll(context).is_ready();
+            if slept || wakes.as_mut().poll(context).is_ready() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        let Some(strong) = inner.upgrade() else { return };
+        let life = match &*strong.status() {
+            Status::Running(life) => life.clone(),
+            Status::Down(_) => continue,
+        };
+        if let Err(error) = strong.make_checkpoint(&life).await {
+            tracing::error!("the checkpoint failed, it is tried again: {error}");
+            let pause = strong.host.sleep(std::time::Duration::from_secs(1));
+            drop(strong);
+            pause.await;
+        }
+    }
+}
+
+impl Inner {
+    /// Makes one checkpoint.
+    pub(crate) async fn make_checkpoint(self: &Arc<Self>, life: &Arc<Life>) -> Result<(), Error> {
+        let _one_at_a_time = self.checkpoint_lock.lock().await;
+        if life.is_over() {
+            return Ok(());
+        }
+        let begun = self.host.elapsed_micros();
+        life.appended_bytes.store(0, Ordering::Relaxed);
+        // Everything up to here is covered. What the shards give may be newer: replaying on top of it changes nothing.
+        let upto = life.durable();
+        let outbox = self.outbox().oldest(life);
+        let mut rows = Vec::with_capacity(life.shards.len());
+        for shard in &life.shards {
+            rows.push(shard.wait(|shard| shard.checkpoint()));
+        }
+        let stored = self.store_rows(life, upto, outbox, &rows).await;
+        for (shard, rows) in life.shards.iter().zip(&rows) {
+            shard.wait(|shard| {
+                match &stored {
+                    Ok(true) => shard.checkpointed(upto, rows),
+                    _ => shard.checkpoint_failed(rows),
+                }
+                self.balance(shard);
+            });
+        }
+        if stored? {
+            self.journal.forget(upto);
+            *life.covers.lock().unwrap_or_else(PoisonError::into_inner) = Some(upto);
+            self.metrics.checkpoints.inc();
+            let micros = self.host.elapsed_micros().saturating_sub(begun);
+            self.metrics.checkpoint_seconds.observe(micros as f64 / 1e6);
+        }
+        Ok(())
+    }
+
+    /// `false`: there was nothing to do, or the writer is over.
+    async fn store_rows(
+        self: &Arc<Self>,
+        life: &Arc<Life>,
+        upto: Position,
+        outbox: Option<Position>,
+        rows: &[Rows],
+    ) -> Result<bool, Error> {
+        let covers = life.covers();
+        let nothing = rows.iter().all(|rows| rows.states.is_empty() && rows.system.is_empty());
+        if nothing && covers == Some(upto) {
+            return Ok(false);
+        }
+        // Nothing in the store may be newer than what is durable.
+        let last = life.open.last();
+        self.kick();
+        if life.open.wait(last, u64::MAX).await.is_err() {
+            return Ok(false);
+        }
+        self.journal.sync().await?;
+        let mut checkpoint = Checkpoint {
+            upto,
+            ..Checkpoint::default()
+        };
+        let from = covers.map(|covers| covers.writer);
+        checkpoint.sealed = life
+            .sealed
+            .iter()
+            .filter(|end| from.is_none_or(|from| end.writer >= from))
+            .copied()
+            .collect();
+        for rows in rows {
+            checkpoint.states.extend(rows.states.iter().cloned());
+            checkpoint.system.extend(rows.system.iter().cloned());
+        }
+        let cursor = outbox.map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
+        checkpoint.system.push((OUTBOX_ROW.to_vec(), cursor));
+        let now = self.host.now();
+        let mut expired = Vec::new();
+        let mut visit = |row: &[u8], _: &[u8]| {
+            if is_expired(row, now) {
+                expired.push((row.to_vec(), None));
+            }
+        };
+        self.store.system_scan(b"k", &mut visit).await?;
+        checkpoint.system.extend(expired);
+        self.store.advance(checkpoint).await?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,432 @@
+//! Messages between entities: in the turn that sent them if their receiver is at hand, else soon after. The log holds
+//! them; memory holds the next ones.
+
+use crate::{
+    engine::{Inner, Status},
+    life::Life,
+    run::Reply,
+};
+use std::convert::Infallible;
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Weak, atomic::Ordering},
+};
+use throng_core::{
+    limits,
+    model::Error,
+    shard::{Call, Cause, Delivery, Outcome, Parcel, Ran, Shard},
+};
+use throng_journal::{Address, CommitNo, Position, RecordKind};
+use throng_turn::{Entered, Job};
+
+/// Somebody waits for what a forwarded command answers.
+pub(crate) struct Asker {
+    reply: Reply,
+    tell: tokio::sync::oneshot::Sender<(Reply, u64)>,
+}
+
+impl Asker {
+    pub(crate) fn new(reply: Reply) -> (Self, tokio::sync::oneshot::Receiver<(Reply, u64)>) {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        (Self { reply, tell }, told)
+    }
+}
+
+/// A message in memory.
+pub(crate) struct Outgoing {
+    pub(crate) delivery: Delivery,
+    pub(crate) asker: Option<Asker>,
+}
+
+/// Messages on their way: a window over the log.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    queue: VecDeque<Outgoing>,
+    /// Behind a receiver that is being loaded, in order.
+    parked: HashMap<Address, VecDeque<Outgoing>>,
+    parked_len: usize,
+    /// Messages that are only in the log: to be read from here on.
+    behind: Option<Behind>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    /// Read up to here.
+    read: Position,
+    /// Messages of later commits are in memory.
+    upto: Position,
+}
+
+impl Outbox {
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len() + self.parked_len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0 && self.behind.is_none()
+    }
+
+    /// Nothing of this life's messages is kept.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Some messages up to here are only in the log, after that position.
+    pub(crate) fn fall_behind(&mut self, read: Position, upto: Position) {
+        self.behind = Some(Behind { read, upto });
+    }
+
+    /// The commit before the oldest message that was not taken, if there is one in this writer's stream.
+    pub(crate) fn oldest(&self, life: &Life) -> Option<Position> {
+        let queued = self
+            .queue
+            .iter()
+            .chain(self.parked.values().flatten())
+            .map(|outgoing| outgoing.delivery.commit);
+        let own = queued.min().map(|commit| Position {
+            writer: life.writer,
+            commit: CommitNo(commit.saturating_sub(1)),
+        });
+        own.into_iter().chain(self.behind.map(|behind| behind.read)).min()
+    }
+
+    fn push(&mut self, life: &Life, outgoing: Outgoing, max: usize) {
+        let at = Position {
+            writer: life.writer,
+            commit: CommitNo(outgoing.delivery.commit),
+        };
+        if let Some(behind) = &mut self.behind {
+            behind.upto = behind.upto.max(at);
+        } else if self.len() >= max {
+            let read = Position {
+                commit: CommitNo(at.commit.0.saturating_sub(1)),
+                ..at
+            };
+            self.behind = Some(Behind { read, upto: at });
+        } else {
+            self.queue.push_back(outgoing);
+        }
+    }
+}
+
+/// What came of trying to deliver.
+enum Tried {
+    Taken {
+        deliveries: Vec<Delivery>,
+        dead: bool,
+    },
+    /// The receiver has to be loaded first.
+    Load {
+        outgoing: Outgoing,
+        kind: usize,
+        hash: u64,
+        key: bool,
+    },
+}
+
+impl Inner {
+    /// Takes messages over in the order they were sent, and delivers what can be delivered in this turn.
+    pub(crate) fn post(self: &Arc<Self>, life: &Arc<Life>, deliveries: Vec<Delivery>, last: Option<Outgoing>) {
+        self.enqueue(life, deliveries, last);
+        self.pump(life, self.options.deliveries_per_turn);
+    }
+
+    fn enqueue(&self, life: &Life, deliveries: Vec<Delivery>, last: Option<Outgoing>) {
+        let mut outbox = self.outbox();
+        let max = self.options.outbox_max;
+        for delivery in deliveries {
+            outbox.push(life, Outgoing { delivery, asker: None }, max);
+        }
+        if let Some(last) = last {
+            outbox.push(life, last, max);
+        }
+        self.is_outbox_full
+            .store(outbox.behind.is_some() || outbox.len() >= max, Ordering::Relaxed);
+    }
+
+    /// Delivers up to this many; whoever else is at it is asked to go on.
+    fn pump(self: &Arc<Self>, life: &Arc<Life>, limit: usize) {
+        self.pump_lead.lead(|| {
+            for _ in 0..limit {
+                if life.is_over() {
+                    return;
+                }
+                let outgoing = {
+                    let mut outbox = self.outbox();
+                    let Some(outgoing) = outbox.queue.pop_front() else {
+                        break;
+                    };
+                    match outbox.parked.get_mut(&outgoing.delivery.to) {
+                        None => outgoing,
+                        Some(parked) => {
+                            parked.push_back(outgoing);
+                            outbox.parked_len += 1;
+                            continue;
+                        }
+                    }
+                };
+                if !self.deliver(life, outgoing) {
+                    break;
+                }
+            }
+        });
+        let more = {
+            let outbox = self.outbox();
+            !outbox.queue.is_empty() || (outbox.behind.is_some() && outbox.parked.is_empty())
+        };
+        if more {
+            self.pump.wake();
+        }
+    }
+
+    /// Tries to deliver one. `false`: its shard's inbox is full, it was put back.
+    fn deliver(self: &Arc<Self>, life: &Arc<Life>, outgoing: Outgoing) -> bool {
+        let to = &outgoing.delivery.to;
+        let hash = limits::hash(&to.kind, &to.id);
+        let kind = self.registry.find(&to.kind);
+        let entered = life.shard_of(hash).enter(
+            outgoing,
+            |shard, outgoing| self.try_deliver(shard, life, outgoing, (kind, hash)),
+            |outgoing| -> Job<Shard> {
+                let (inner, life) = (self.clone(), life.clone());
+                Box::new(move |shard| {
+                    let tried = inner.try_deliver(shard, &life, outgoing, (kind, hash));
+                    inner.tried(&life, tried);
+                    inner.pump.wake();
+                })
+            },
+        );
+        match entered {
+            Entered::Ran(tried) => self.tried(life, tried),
+            Entered::Queued => {}
+            Entered::Full(outgoing) => {
+                self.outbox().queue.push_front(outgoing);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn try_deliver(
+        self: &Arc<Self>,
+        shard: &mut Shard,
+        life: &Life,
+        mut outgoing: Outgoing,
+        (kind, hash): (Option<usize>, u64),
+    ) -> Tried {
+        let delivery = &mut outgoing.delivery;
+        let nothing = Tried::Taken {
+            deliveries: Vec::new(),
+            dead: false,
+        };
+        if life.is_over() || shard.is_taken(&delivery.taking) {
+            return nothing;
+        }
+        let mut staging = life.staging();
+        let Some(kind) = kind else {
+            let reason = format!("the engine was not given the kind {:?}", delivery.to.kind);
+            shard.bury(&delivery.to, &delivery.taking, &reason, &mut staging);
+            let first = staging.first;
+            self.after(shard, first);
+            return Tried::Taken {
+                deliveries: Vec::new(),
+                dead: true,
+            };
+        };
+        let mut nobody = Reply::Nobody;
+        let reply = outgoing.asker.as_mut().map_or(&mut nobody, |asker| &mut asker.reply);
+        let mut call = Call {
+            kind,
+            hash,
+            id: &delivery.to.id,
+            now: self.host.now(),
+            entropy: self.host.entropy(),
+            input: delivery.parcel.input(),
+            output: reply.output(),
+            cause: Cause::Message(&delivery.taking),
+        };
+        let ran = shard.execute(&mut call, &mut staging);
+        let first = staging.first;
+        let mut deliveries = shard.take_outbox();
+        self.after(shard, first);
+        match ran {
+            Ran::Load => Tried::Load {
+                outgoing,
+                kind,
+                hash,
+                key: false,
+            },
+            Ran::LoadKey => Tried::Load {
+                outgoing,
+                kind,
+                hash,
+                key: true,
+            },
+            Ran::Done { rests_on, outcome } => {
+                if let Some(asker) = outgoing.asker {
+                    drop(asker.tell.send((asker.reply, rests_on)));
+                }
+                Tried::Taken {
+                    deliveries,
+                    dead: outcome == Outcome::Failed,
+                }
+            }
+            // A forwarded message is a message of its own; the asker goes with it.
+            Ran::Forward {
+                to, taking, rests_on, ..
+            } => {
+                if let Some(taking) = taking {
+                    let forwarded = Delivery {
+                        to: to.address(),
+                        parcel: Parcel::typed(to),
+                        taking,
+                        commit: rests_on,
+                    };
+                    match outgoing.asker {
+                        Some(asker) => {
+                            self.enqueue(
+                                life,
+                                deliveries,
+                                Some(Outgoing {
+                                    delivery: forwarded,
+                                    asker: Some(asker),
+                                }),
+                            );
+                            deliveries = Vec::new();
+                        }
+                        None => deliveries.push(forwarded),
+                    }
+                }
+                Tried::Taken {
+                    deliveries,
+                    dead: false,
+                }
+            }
+            // Taken before under its key: the asker asks again.
+            Ran::ForwardAgain { .. } => Tried::Taken {
+                deliveries,
+                dead: false,
+            },
+        }
+    }
+
+    fn tried(self: &Arc<Self>, life: &Arc<Life>, tried: Tried) {
+        match tried {
+            Tried::Taken { deliveries, dead } => {
+                self.metrics.messages.inc();
+                if dead {
+                    self.metrics.dead.inc();
+                }
+                if !deliveries.is_empty() {
+                    self.enqueue(life, deliveries, None);
+                }
+            }
+            Tried::Load {
+                outgoing,
+                kind,
+                hash,
+                key,
+            } => {
+                let to = outgoing.delivery.to.clone();
+                let key = key.then(|| outgoing.delivery.taking.key.clone()).flatten();
+                {
+                    let mut outbox = self.outbox();
+                    outbox.parked.entry(to.clone()).or_default().push_front(outgoing);
+                    outbox.parked_len += 1;
+                }
+                let (inner, life) = (self.clone(), life.clone());
+                self.host.spawn(Box::pin(async move {
+                    let loaded: Result<(), Error<Infallible>> = match &key {
+                        Some(key) => inner.load_key(&life, hash, &to.id, key).await,
+                        None => inner.load(&life, kind, hash, &to.id).await,
+                    };
+                    if let Err(error) = loaded {
+                        tracing::error!("messages for {to} wait: {error}");
+                        inner.host.sleep(std::time::Duration::from_secs(1)).await;
+                    }
+                    inner.unpark(&to);
+                    inner.pump.wake();
+                }));
+            }
+        }
+    }
+
+    fn unpark(&self, to: &Address) {
+        let mut outbox = self.outbox();
+        for outgoing in outbox.parked.remove(to).unwrap_or_default().into_iter().rev() {
+            outbox.parked_len -= 1;
+            outbox.queue.push_front(outgoing);
+        }
+    }
+
+    /// Reads messages that are only in the log, once those in memory are delivered.
+    async fn catch_up(self: &Arc<Self>, life: &Arc<Life>) -> Result<(), throng_journal::Error> {
+        let behind = {
+            let outbox = self.outbox();
+            let Some(behind) = outbox.behind else { return Ok(()) };
+            if outbox.len() > 0 {
+                return Ok(());
+            }
+            behind
+        };
+        if behind.upto.writer == life.writer && life.open.wait(behind.upto.commit.0, u64::MAX).await.is_err() {
+            return Ok(());
+        }
+        let (commits, read) = self.next_commits(life, behind.read).await?;
+        let mut outbox = self.outbox();
+        for commit in &commits {
+            for record in commit
+                .records()
+                .flatten()
+                .filter(|record| record.record == RecordKind::Sent)
+            {
+                match Delivery::read(&record) {
+                    Ok(delivery) => outbox.queue.push_back(Outgoing { delivery, asker: None }),
+                    Err(why) => tracing::error!("a message of {} cannot be read: {why}", commit.position()),
+                }
+            }
+        }
+        if let Some(now) = &mut outbox.behind {
+            now.read = read;
+            if read >= now.upto || commits.is_empty() {
+                outbox.behind = None;
+            }
+        }
+        self.is_outbox_full.store(outbox.behind.is_some(), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Delivers what the turns left over.
+pub(crate) async fn task(inner: Weak<Inner>) {
+    loop {
+        let Some(strong) = inner.upgrade() else { return };
+        let life = match &*strong.status() {
+            Status::Running(life) => Some(life.clone()),
+            Status::Down(_) => None,
+        };
+        if let Some(life) = life {
+            if let Err(error) = strong.catch_up(&life).await {
+                tracing::error!("messages in the log cannot be read: {error}");
+                strong.host.sleep(std::time::Duration::from_secs(1)).await;
+                strong.pump.wake();
+            }
+            strong.pump(&life, strong.options.deliveries_per_turn);
+        }
+        let waker = Arc::downgrade(&strong);
+        drop(strong);
+        if !woken(&waker, |inner| &inner.pump).await {
+            return;
+        }
+    }
+}
+
+/// Sleeps until woken; `false` when the engine is gone.
+pub(crate) async fn woken(inner: &Weak<Inner>, which: impl Fn(&Inner) -> &crate::engine::Wake) -> bool {
+    std::future::poll_fn(|context| match inner.upgrade() {
+        None => std::task::Poll::Ready(false),
+        Some(inner) if which(&inner).look(context.waker()) => std::task::Poll::Ready(true),
+        Some(_) => std::task::Poll::Pending,
+    })
+    .await
+}

@@ -1,0 +1,255 @@
+//! The engine, as its users hold it.
+
+use crate::{Metrics, Options, ask::Handle, builder::Builder, deliver::Outbox, host::Host, life::Life};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicI64, AtomicUsize},
+    },
+    task::Waker,
+};
+use throng_core::{
+    model::{Entity, Error},
+    shard::Registry,
+};
+use throng_journal::{Durability, Journal, Position, Store};
+
+/// An engine: cheap to clone, shared by all who ask. [`stop`](Self::stop) it before the process ends.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) options: Options,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) metrics: Metrics,
+    pub(crate) status: RwLock<Status>,
+    pub(crate) stopping: AtomicBool,
+    /// Wakes the committer that serves callers outside a gateway's loops.
+    pub(crate) foreign: Wake,
+    /// Wakes the task that delivers messages.
+    pub(crate) pump: Wake,
+    /// One delivers at a time, in order.
+    pub(crate) pump_lead: throng_turn::Leader,
+    /// Wakes the task that fires timers.
+    pub(crate) alarm: Wake,
+    /// Wakes the task that makes checkpoints.
+    pub(crate) checkpoint: Wake,
+    pub(crate) checkpoint_lock: tokio::sync::Mutex<()>,
+    /// When the next timer is due, microseconds of the time of day.
+    pub(crate) next_due: AtomicI64,
+    pub(crate) outbox: Mutex<Outbox>,
+    pub(crate) is_outbox_full: AtomicBool,
+    /// Bytes of entities in memory, and how many.
+    pub(crate) resident_bytes: AtomicI64,
+    pub(crate) resident: AtomicI64,
+    pub(crate) pending_bytes: AtomicI64,
+    /// Work from outside that waits for the next commit.
+    pub(crate) held: AtomicUsize,
+    /// Who wants to know when something became durable.
+    pub(crate) watchers: Mutex<Vec<Waker>>,
+}
+
+/// Whether there is somebody to ask.
+pub(crate) enum Status {
+    Running(Arc<Life>),
+    Down(String),
+}
+
+/// A waker that is told even before anybody sleeps.
+#[derive(Default)]
+pub(crate) struct Wake {
+    state: Mutex<(bool, Option<Waker>)>,
+}
+
+impl Wake {
+    pub(crate) fn wake(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = true;
+        if let Some(waker) = state.1.take() {
+            drop(state);
+            waker.wake();
+        }
+    }
+
+    /// Was it woken since the last look? If not, this waker is next.
+    pub(crate) fn look(&self, waker: &Waker) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.0) {
+            return true;
+        }
+        state.1 = Some(waker.clone());
+        false
+    }
+
+    /// Sleeps until woken.
+    pub(crate) async fn woken(&self) {
+        std::future::poll_fn(|context| {
+            if self.look(context.waker()) {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    }
+}
+
+/// How an engine is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Commands are taken.
+    pub ready: bool,
+    /// Why not.
+    pub reason: Option<String>,
+    /// What an acknowledged command survives.
+    pub durability: Durability,
+    /// What is durable.
+    pub position: Option<Position>,
+    /// Entities in memory.
+    pub entities: u64,
+    /// Bytes of the journal's history, where it knows them.
+    pub journal_bytes: Option<u64>,
+}
+
+impl Engine {
+    /// Begins an engine: give it kinds, then a journal and a store.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// An entity, to ask it.
+    pub fn entity<E: Entity>(&self, id: impl Into<E::Id>) -> Handle<E> {
+        Handle::new(self.clone(), &id.into())
+    }
+
+    /// The kinds it knows.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        self.inner.refresh_metrics();
+        &self.inner.metrics
+    }
+
+    /// Its limits and intervals.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let (ready, reason, position) = match &*self.inner.status() {
+            Status::Running(life) => (true, None, Some(life.durable())),
+            Status::Down(reason) => (false, Some(reason.clone()), None),
+        };
+        let stopping = self.inner.is_stopping();
+        Health {
+            ready: ready && !stopping,
+            reason: reason.or_else(|| stopping.then(|| "the engine is stopping".into())),
+            durability: self.inner.journal.durability(),
+            position,
+            entities: self
+                .inner
+                .resident
+                .load(std::sync::atomic::Ordering::Relaxed)
+                .max(0)
+                .cast_unsigned(),
+            journal_bytes: self.inner.journal.bytes(),
+        }
+    }
+
+    /// The number of the newest durable commit of this engine's writer.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        match &*self.inner.status() {
+            Status::Running(life) => life.open.durable(),
+            Status::Down(_) => 0,
+        }
+    }
+
+    /// Waits until the newest durable commit is not this one any more, and returns its number.
+    pub async fn changed(&self, seen: u64) -> u64 {
+        std::future::poll_fn(|context| {
+            let durable = self.durable();
+            if durable != seen || self.inner.is_stopping() {
+                return std::task::Poll::Ready(durable);
+            }
+            let mut watchers = self.inner.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+            watchers.push(context.waker().clone());
+            drop(watchers);
+            let durable = self.durable();
+            if durable != seen {
+                std::task::Poll::Ready(durable)
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+impl Inner {
+    pub(crate) fn status(&self) -> std::sync::RwLockReadGuard<'_, Status> {
+        self.status.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_status(&self, status: Status) {
+        *self.status.write().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Whoever is asked now, or why nobody is.
+    pub(crate) fn life<R>(&self) -> Result<Arc<Life>, Error<R>> {
+        match &*self.status() {
+            Status::Running(life) => Ok(life.clone()),
+            Status::Down(reason) => {
+                self.metrics.unavailable.inc();
+                Err(Error::Unavailable { reason: reason.clone() })
+            }
+        }
+    }
+
+    pub(crate) fn wake_watchers(&self) {
+        let watchers = std::mem::take(&mut *self.watchers.lock().unwrap_or_else(PoisonError::into_inner));
+        watchers.into_iter().for_each(Waker::wake);
+    }
+
+    fn refresh_metrics(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let metrics = &self.metrics;
+        metrics.entities.set(self.resident.load(Relaxed));
+        metrics.entity_bytes.set(self.resident_bytes.load(Relaxed));
+        metrics.pending_bytes.set(self.pending_bytes.load(Relaxed));
+        let outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner).len();
+        metrics.outbox.set(i64::try_from(outbox).unwrap_or(i64::MAX));
+        if let Status::Running(life) = &*self.status() {
+            metrics
+                .waiting
+                .set(i64::try_from(life.open.waiting()).unwrap_or(i64::MAX));
+            metrics
+                .in_flight
+                .set(i64::try_from(life.open.in_flight()).unwrap_or(i64::MAX));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.host.close();
+    }
+}

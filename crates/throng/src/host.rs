@@ -1,0 +1,93 @@
+//! What the engine needs of the world: clocks, entropy, tasks. The simulator brings its own.
+
+use crate::model::Timestamp;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// A background task of the engine.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Clocks, entropy and tasks.
+pub trait Host: Send + Sync + 'static {
+    /// The time of day.
+    fn now(&self) -> Timestamp;
+    /// Microseconds of a clock that never goes back, from any origin.
+    fn elapsed_micros(&self) -> u64;
+    /// A number nobody can guess.
+    fn entropy(&self) -> u128;
+    /// Runs a task beside the callers.
+    fn spawn(&self, task: Task);
+    /// Resolves after this long.
+    fn sleep(&self, duration: Duration) -> Task;
+    /// Ends the tasks; the engine is gone.
+    fn close(&self) {}
+}
+
+/// The real world: two threads of a tokio runtime of the engine's own, so that a slow checkpoint stalls neither a
+/// gateway's loop nor a caller's runtime.
+pub struct TokioHost {
+    runtime: Mutex<Option<tokio::runtime::Runtime>>,
+    handle: tokio::runtime::Handle,
+    start: Instant,
+}
+
+impl TokioHost {
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    /// The system gives no threads.
+    pub fn new() -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("throng-engine")
+            .enable_time()
+            .build()?;
+        let handle = runtime.handle().clone();
+        Ok(Self {
+            runtime: Mutex::new(Some(runtime)),
+            handle,
+            start: Instant::now(),
+        })
+    }
+}
+
+impl Host for TokioHost {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp {
+            micros: i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+        }
+    }
+
+    fn elapsed_micros(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn entropy(&self) -> u128 {
+        rand::random()
+    }
+
+    fn spawn(&self, task: Task) {
+        self.handle.spawn(task);
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn close(&self) {
+        if let Some(runtime) = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for TokioHost {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,248 @@
+//! Asking an entity in JSON: what a gateway needs.
+
+use crate::{
+    engine::Engine,
+    life::Life,
+    run::{Ask, Payload, Reply, widen},
+};
+use bytes::Bytes;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use throng_core::{
+    model::Error,
+    shard::{JsonRejection, JsonReply, QueryCall, Ran},
+};
+use throng_journal::{Address, CommitNo, EntityHead, Position, RecordKind, StoredEvent};
+
+/// A command in JSON.
+#[derive(Clone, Debug)]
+pub struct CommandJson {
+    /// The kind's index in the registry.
+    pub kind: usize,
+    /// The entity's id.
+    pub id: String,
+    /// The command's name.
+    pub name: String,
+    /// Its content; empty is `{}`.
+    pub body: Bytes,
+    /// Takes effect once under this key.
+    pub key: Option<String>,
+    /// Who asks.
+    pub caller: Option<String>,
+    /// How long to wait at most.
+    pub deadline: Option<Duration>,
+}
+
+/// A query with its fields as a query string.
+#[derive(Clone, Debug)]
+pub struct QueryJson {
+    /// The kind's index in the registry.
+    pub kind: usize,
+    /// The entity's id.
+    pub id: String,
+    /// The query's name.
+    pub name: String,
+    /// Its fields, `a=1&b=x`.
+    pub arguments: String,
+    /// Who asks.
+    pub caller: Option<String>,
+    /// How long to wait at most.
+    pub deadline: Option<Duration>,
+}
+
+/// Most bytes of payloads one page of history holds.
+const HISTORY_BYTES_MAX: usize = 4 << 20;
+
+impl Engine {
+    /// Runs a command and returns the reply as JSON.
+    ///
+    /// # Errors
+    /// The entity's "no", or the engine's.
+    pub async fn command(&self, command: CommandJson) -> Result<Vec<u8>, Error<JsonRejection>> {
+        let CommandJson {
+            kind,
+            id,
+            name,
+            body,
+            key,
+            caller,
+            deadline,
+        } = command;
+        let hash = self.inner.hash(kind, &id)?;
+        let payload = Payload::Json { name, body };
+        let ask = Ask {
+            kind,
+            hash,
+            id,
+            payload,
+            reply: Reply::Json(JsonReply::default()),
+            key,
+            caller,
+        };
+        let Reply::Json(reply) = self.inner.run(ask, deadline).await.map_err(widen)? else {
+            return Err(Error::OutcomeUnknown);
+        };
+        reply.error.map_or(Ok(reply.body), Err)
+    }
+
+    /// Answers a query as JSON.
+    ///
+    /// # Errors
+    /// The entity's "no", or the engine's.
+    pub async fn query(&self, query: QueryJson) -> Result<Vec<u8>, Error<JsonRejection>> {
+        let inner = &self.inner;
+        let hash = inner.hash(query.kind, &query.id)?;
+        let until = inner.until_of(query.deadline);
+        let life = inner.life()?;
+        loop {
+            let mut reply = JsonReply::default();
+            let now = inner.host.now();
+            let ran = life.shard_of(hash).wait(|shard| {
+                let ran = shard.query(&mut QueryCall {
+                    kind: query.kind,
+                    hash,
+                    id: &query.id,
+                    name: &query.name,
+                    arguments: &query.arguments,
+                    now,
+                    caller: query.caller.as_deref(),
+                    output: &mut reply,
+                });
+                inner.balance(shard);
+                ran
+            });
+            match ran {
+                Ran::Done { rests_on, .. } => {
+                    inner.metrics.queries.inc();
+                    inner.durable(&life, rests_on, until).await?;
+                    return reply.error.map_or(Ok(reply.body), Err);
+                }
+                _ => inner.load(&life, query.kind, hash, &query.id).await?,
+            }
+        }
+    }
+
+    /// An entity's durable events after a sequence number, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// `Unknown` for an entity without events, or the engine's.
+    pub async fn history(
+        &self,
+        kind: usize,
+        id: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, Error<JsonRejection>> {
+        let inner = &self.inner;
+        let hash = inner.hash(kind, id)?;
+        let name = inner.registry.kinds()[kind].name;
+        let address = Address::new(name, id);
+        let life = inner.life()?;
+        let unavailable = |error: throng_journal::Error| Error::Unavailable {
+            reason: format!("the history of {address} cannot be read: {error}"),
+        };
+        // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
+        let mut tail = life.shard_of(hash).wait(|shard| shard.tail(kind, hash, id));
+        tail.retain(|event| event.place.position <= life.durable());
+        let mut events = inner
+            .store
+            .history(&address, after, limit, HISTORY_BYTES_MAX)
+            .await
+            .map_err(unavailable)?;
+        let last = events.last().map_or(after, |event| event.seq);
+        let bytes: usize = events.iter().map(|event| event.payload.len()).sum();
+        let stored_all = events.len() < limit && bytes < HISTORY_BYTES_MAX / 2;
+        if stored_all {
+            let wanted: Vec<_> = tail
+                .into_iter()
+                .filter(|event| event.seq > last)
+                .take(limit - events.len())
+                .collect();
+            for at in wanted.chunk_by(|one, other| one.place.position == other.place.position) {
+                let position = at[0].place.position;
+                let before = Position {
+                    commit: CommitNo(position.commit.0 - 1),
+                    ..position
+                };
+                let commits = inner.journal.read(before, 0).await.map_err(unavailable)?;
+                for commit in commits.iter().filter(|commit| commit.position() == position) {
+                    let own = commit.records().flatten().filter(|record| {
+                        record.record == RecordKind::Event
+                            && (record.kind, record.id) == (name, id)
+                            && at.iter().any(|event| event.seq == record.seq)
+                    });
+                    events.extend(own.map(|record| StoredEvent {
+                        seq: record.seq,
+                        position,
+                        at_micros: commit.stamp().at_micros,
+                        name: record.name.into(),
+                        version: record.version,
+                        payload: record.body.to_vec(),
+                    }));
+                }
+            }
+        }
+        if events.is_empty() && after == 0 {
+            return Err(Error::Unknown {
+                kind: name,
+                id: id.to_owned(),
+            });
+        }
+        Ok(events)
+    }
+
+    /// The entities of a kind in the order of their ids, after an id, at most `limit`.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub async fn entities(
+        &self,
+        kind: usize,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<EntityHead>, Error<JsonRejection>> {
+        let inner = &self.inner;
+        let life = inner.life()?;
+        let mut found = BTreeMap::new();
+        fresh(&life, kind, after, &mut found);
+        let name = inner.registry.kinds()[kind].name;
+        let stored = inner
+            .store
+            .entities(name, after, limit)
+            .await
+            .map_err(|error| Error::Unavailable {
+                reason: format!("the entities of {name} cannot be listed: {error}"),
+            })?;
+        for head in stored {
+            let seq = found.entry(head.id).or_default();
+            *seq = head.seq.max(*seq);
+        }
+        Ok(found
+            .into_iter()
+            .take(limit)
+            .map(|(id, seq)| EntityHead { id, seq })
+            .collect())
+    }
+
+    /// A kind's index by name.
+    #[must_use]
+    pub fn kind(&self, name: &str) -> Option<usize> {
+        self.inner.registry.find(name)
+    }
+}
+
+fn fresh(life: &Arc<Life>, kind: usize, after: Option<&str>, found: &mut BTreeMap<Box<str>, u64>) {
+    let durable = life.durable();
+    for shard in &life.shards {
+        shard.wait(|shard| shard.fresh(kind, after, found, durable));
+    }
+}
+
+impl crate::engine::Inner {
+    /// When a call with this deadline has waited long enough.
+    pub(crate) fn until_of(&self, deadline: Option<Duration>) -> u64 {
+        let deadline = deadline.unwrap_or(self.options.deadline);
+        self.host
+            .elapsed_micros()
+            .saturating_add(u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,135 @@
+//! What the engine counts. A gateway shows it as `/metrics`.
+
+use prometheus_client::{
+    encoding::text,
+    metrics::{
+        counter::Counter,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicI64, AtomicU64},
+};
+
+type Count = Counter<u64, AtomicU64>;
+type Level = Gauge<i64, AtomicI64>;
+
+/// Counters, gauges and histograms of an engine.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    pub(crate) done: Count,
+    pub(crate) refused: Count,
+    pub(crate) failed: Count,
+    pub(crate) queries: Count,
+    pub(crate) overloaded: Count,
+    pub(crate) unavailable: Count,
+    pub(crate) commits: Count,
+    pub(crate) commit_bytes: Count,
+    pub(crate) batch: Histogram,
+    pub(crate) commit_seconds: Histogram,
+    pub(crate) loads: Count,
+    pub(crate) messages: Count,
+    pub(crate) dead: Count,
+    pub(crate) timers_fired: Count,
+    pub(crate) checkpoints: Count,
+    pub(crate) checkpoint_seconds: Histogram,
+    pub(crate) recoveries: Count,
+    pub(crate) entities: Level,
+    pub(crate) entity_bytes: Level,
+    pub(crate) pending_bytes: Level,
+    pub(crate) outbox: Level,
+    pub(crate) waiting: Level,
+    pub(crate) in_flight: Level,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("throng");
+        let count = |registry: &mut Registry, name: &str, help: &str| {
+            let count = Count::default();
+            registry.register(name, help, count.clone());
+            count
+        };
+        let level = |registry: &mut Registry, name: &str, help: &str| {
+            let level = Level::default();
+            registry.register(name, help, level.clone());
+            level
+        };
+        let histogram = |registry: &mut Registry, name: &str, help: &str, first: f64, factor: f64, buckets: u16| {
+            let histogram = Histogram::new(exponential_buckets(first, factor, buckets));
+            registry.register(name, help, histogram.clone());
+            histogram
+        };
+        let r = &mut registry;
+        Self {
+            done: count(r, "commands_done", "Commands accepted"),
+            refused: count(r, "commands_refused", "Commands the entity said no to"),
+            failed: count(
+                r,
+                "commands_failed",
+                "Commands the engine said no to: unknown, malformed, crashed, …",
+            ),
+            queries: count(r, "queries", "Queries answered"),
+            overloaded: count(r, "overloaded", "Commands and queries refused because too much waits"),
+            unavailable: count(
+                r,
+                "unavailable",
+                "Commands and queries refused because the engine is not ready",
+            ),
+            commits: count(r, "commits", "Commits in the journal"),
+            commit_bytes: count(r, "commit_bytes", "Bytes of these commits"),
+            batch: histogram(r, "batch_records", "Records of a commit", 1.0, 2.0, 16),
+            commit_seconds: histogram(r, "commit_seconds", "From append to durable", 0.000_02, 2.0, 18),
+            loads: count(r, "loads", "Entities brought back from the store"),
+            messages: count(r, "messages", "Messages between entities taken"),
+            dead: count(r, "messages_dead", "Messages between entities that nobody could take"),
+            timers_fired: count(r, "timers_fired", "Timers fired"),
+            checkpoints: count(r, "checkpoints", "Checkpoints done"),
+            checkpoint_seconds: histogram(r, "checkpoint_seconds", "Duration of a checkpoint", 0.001, 2.0, 16),
+            recoveries: count(r, "recoveries", "Times the engine started from its journal"),
+            entities: level(r, "entities", "Entities in memory"),
+            entity_bytes: level(r, "entity_bytes", "Bytes of the entities in memory"),
+            pending_bytes: level(r, "pending_bytes", "Bytes of states on their way to the store"),
+            outbox: level(r, "outbox", "Messages between entities waiting in memory"),
+            waiting: level(r, "waiting", "Commands and queries waiting for a commit"),
+            in_flight: level(r, "commits_in_flight", "Commits in flight"),
+            registry: Mutex::new(registry),
+        }
+    }
+}
+
+impl Metrics {
+    /// Adds metrics of a gateway or an app.
+    pub fn register(&self, register: impl FnOnce(&mut Registry)) {
+        register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Writes all as Prometheus (OpenMetrics) text.
+    ///
+    /// # Errors
+    /// Only those of `out`.
+    pub fn encode(&self, out: &mut String) -> std::fmt::Result {
+        text::encode(out, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Commits so far, and their records' mean number.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.commits.get()
+    }
+
+    /// Bytes of the commits so far.
+    #[must_use]
+    pub fn commit_bytes(&self) -> u64 {
+        self.commit_bytes.get()
+    }
+
+    /// Commands accepted, refused by their entity, refused by the engine.
+    #[must_use]
+    pub fn commands(&self) -> (u64, u64, u64) {
+        (self.done.get(), self.refused.get(), self.failed.get())
+    }
+}

@@ -1,0 +1,49 @@
+//! What can be set, with its defaults.
+
+use std::time::Duration;
+
+/// Limits and intervals of an engine. Every one has a default that suits a node of a few cores.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The node's name in the journal; one engine a name at a time.
+    pub node: String,
+    /// Bytes all entities in memory may take, with states on their way to the store. Least recently used ones are
+    /// passivated beyond it.
+    pub memory_bytes_max: usize,
+    /// A checkpoint at least this often.
+    pub checkpoint_every: Duration,
+    /// A checkpoint after this many bytes of commits.
+    pub checkpoint_bytes: u64,
+    /// Bytes of the open commit beyond which work from outside waits for the next one.
+    pub commit_bytes_max: usize,
+    /// How long a caller waits when it does not say.
+    pub deadline: Duration,
+    /// Estimated wait beyond which work from outside is refused.
+    pub wait_max: Duration,
+    /// Commands waiting for one shard's lock.
+    pub inbox_max: usize,
+    /// Messages between entities kept in memory; more wait in the log.
+    pub outbox_max: usize,
+    /// Messages delivered in the turn that sent them.
+    pub deliveries_per_turn: usize,
+    /// How long a graceful stop waits for what is in flight.
+    pub drain: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            node: "node".into(),
+            memory_bytes_max: 512 << 20,
+            checkpoint_every: Duration::from_secs(10),
+            checkpoint_bytes: 64 << 20,
+            commit_bytes_max: 8 << 20,
+            deadline: Duration::from_secs(5),
+            wait_max: Duration::from_millis(500),
+            inbox_max: 65_536,
+            outbox_max: 65_536,
+            deliveries_per_turn: 1_024,
+            drain: Duration::from_secs(10),
+        }
+    }
+}

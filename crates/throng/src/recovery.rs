@@ -1,0 +1,229 @@
+//! From the journal to a running engine: at the start, and after an append that failed. One path for both.
+
+use crate::{
+    checkpoint::OUTBOX_ROW,
+    engine::{Inner, Status},
+    life::Life,
+};
+use std::{
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use throng_core::{
+    limits,
+    shard::{Shard, shard_of_row},
+};
+use throng_journal::{AppendError, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
+
+/// Bytes of commits read at a time.
+const READ_BYTES: usize = 8 << 20;
+
+impl Inner {
+    /// Opens a new writer and rebuilds what the engine needs in memory from the store and the commits after its last
+    /// checkpoint.
+    pub(crate) async fn recover(self: &Arc<Self>) -> Result<Arc<Life>, Error> {
+        let writer = self.journal.open(&self.options.node).await?.writer;
+        let ids: Vec<ShardId> = (0..self.registry.shards()).map(ShardId).collect();
+        let taken = self.journal.take(writer, &ids).await?;
+        let sealed: Vec<Position> = taken
+            .iter()
+            .map(|taken| Position {
+                writer: taken.writer,
+                commit: taken.last,
+            })
+            .collect();
+        let mut shards: Vec<Shard> = ids
+            .iter()
+            .map(|id| Shard::new(*id, writer, self.registry.clone()))
+            .collect();
+        let covers = self.store.covers().await?;
+        self.restore(&mut shards).await?;
+        let mut cursor = None;
+        self.store
+            .system_scan(OUTBOX_ROW, &mut |_, value| cursor = read_position(value))
+            .await?;
+        let mut has_sent = false;
+        for end in sealed
+            .iter()
+            .filter(|end| covers.is_none_or(|covers| end.writer >= covers.writer))
+        {
+            let mut at = Position {
+                commit: CommitNo(0),
+                ..*end
+            };
+            if let Some(covers) = covers.filter(|covers| covers.writer == end.writer) {
+                at = covers;
+            }
+            while at.commit < end.commit {
+                let commits = self.journal.read(at, READ_BYTES).await?;
+                let Some(last) = commits.last() else {
+                    return Err(Error::NoCommit(at));
+                };
+                for commit in commits.iter().filter(|commit| commit.stamp().number <= end.commit) {
+                    has_sent |= replay(&mut shards, commit);
+                }
+                at = last.position();
+            }
+        }
+        let life = Life::new(writer, sealed.clone(), shards, self.options.inbox_max);
+        *life.covers.lock().unwrap_or_else(PoisonError::into_inner) = covers;
+        self.books(&life);
+        let mut outbox = self.outbox();
+        outbox.clear();
+        if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {
+            let first = sealed.first().map_or(WriterId(0), |first| first.writer);
+            let begin = Position {
+                writer: first,
+                commit: CommitNo(0),
+            };
+            let checkpoint = covers.unwrap_or(begin);
+            outbox.fall_behind(cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint)), *last);
+        }
+        self.is_outbox_full.store(false, Ordering::Relaxed);
+        drop(outbox);
+        self.metrics.recoveries.inc();
+        Ok(Arc::new(life))
+    }
+
+    /// What the store knows.
+    async fn restore(&self, shards: &mut [Shard]) -> Result<(), Error> {
+        let count = self.registry.shards();
+        self.store
+            .known(&mut |kind, id| {
+                if let Some(index) = self.registry.find(kind) {
+                    let hash = limits::hash(kind, id);
+                    shards[usize::from(limits::shard_of(hash, count).0)].known(index, hash);
+                }
+            })
+            .await?;
+        for prefix in [b"k", b"t", b"m"] {
+            self.store
+                .system_scan(prefix, &mut |row, value| {
+                    let shard = shard_of_row(row, &self.registry).and_then(|id| shards.get_mut(usize::from(id.0)));
+                    if !shard.is_some_and(|shard| shard.row(row, value)) {
+                        tracing::error!("a system row of the store cannot be read: {row:02x?}");
+                    }
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Memory and timers as they are now.
+    fn books(self: &Arc<Self>, life: &Life) {
+        self.resident.store(0, Ordering::Relaxed);
+        self.resident_bytes.store(0, Ordering::Relaxed);
+        self.pending_bytes.store(0, Ordering::Relaxed);
+        self.next_due.store(i64::MAX, Ordering::Relaxed);
+        for shard in &life.shards {
+            shard.wait(|shard| self.after(shard, false));
+        }
+    }
+
+    /// An append failed, or may have: the writer is over. Everything in memory is forgotten; what is in flight is
+    /// answered by what the journal then holds.
+    pub(crate) fn writer_over(self: &Arc<Self>, life: &Arc<Life>, error: &AppendError) {
+        if life.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let is_sealed = matches!(error, AppendError::Sealed);
+        tracing::error!("writer {} is over: {error}", life.writer);
+        self.set_status(Status::Down(format!(
+            "the journal failed ({error}); the engine starts again from it"
+        )));
+        let (inner, life) = (self.clone(), life.clone());
+        self.host.spawn(Box::pin(async move {
+            let last = loop {
+                match inner.journal.seal(life.writer).await {
+                    Ok(last) => break last,
+                    Err(error) => {
+                        tracing::error!("the end of writer {} is not known yet: {error}", life.writer);
+                        inner.host.sleep(RETRY).await;
+                    }
+                }
+            };
+            life.open.end(last.0);
+            inner.wake_watchers();
+            if is_sealed {
+                inner.set_status(Status::Down("another engine has taken over this journal".into()));
+                return;
+            }
+            while !inner.is_stopping() {
+                match inner.recover().await {
+                    Ok(next) => {
+                        inner.set_status(Status::Running(next));
+                        inner.pump.wake();
+                        inner.alarm.wake();
+                        inner.wake_watchers();
+                        tracing::info!("the engine runs again from its journal");
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::error!("the engine cannot start from its journal, it tries again: {error}");
+                        inner.set_status(Status::Down(format!("the journal cannot be read: {error}")));
+                        inner.host.sleep(RETRY).await;
+                    }
+                }
+            }
+        }));
+    }
+
+    /// The commits after a position, into the next stream at the end of a sealed one; and how far they reach.
+    pub(crate) async fn next_commits(&self, life: &Life, after: Position) -> Result<(Vec<Commit>, Position), Error> {
+        let mut at = after;
+        loop {
+            let commits = self.journal.read(at, READ_BYTES).await?;
+            if let Some(last) = commits.last() {
+                let reached = last.position();
+                return Ok((commits, reached));
+            }
+            let next = life
+                .sealed
+                .iter()
+                .map(|end| end.writer)
+                .chain([life.writer])
+                .find(|writer| *writer > at.writer);
+            match next {
+                Some(writer) => {
+                    at = Position {
+                        writer,
+                        commit: CommitNo(0),
+                    }
+                }
+                None => return Ok((Vec::new(), at)),
+            }
+        }
+    }
+}
+
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Replays a commit; says whether a message left in it.
+fn replay(shards: &mut [Shard], commit: &Commit) -> bool {
+    let mut has_sent = false;
+    for record in commit.records().flatten() {
+        has_sent |= record.record == RecordKind::Sent;
+        match shards.get_mut(usize::from(record.shard.0)) {
+            Some(shard) => shard.replay(&record),
+            None => {
+                static SAID: AtomicBool = AtomicBool::new(false);
+                if !SAID.swap(true, Ordering::Relaxed) {
+                    tracing::error!("records of shard {}, of which there are {}", record.shard, shards.len());
+                }
+            }
+        }
+    }
+    has_sent
+}
+
+fn read_position(value: &[u8]) -> Option<Position> {
+    let (writer, commit) = value.split_first_chunk::<8>()?;
+    let commit: &[u8; 8] = commit.try_into().ok()?;
+    Some(Position {
+        writer: WriterId(u64::from_be_bytes(*writer)),
+        commit: CommitNo(u64::from_be_bytes(*commit)),
+    })
+}

@@ -1,0 +1,330 @@
+//! Running one command: in place under its shard's lock, or in the hands of whoever holds it.
+
+use crate::{
+    deliver::{Asker, Outgoing},
+    engine::Inner,
+    life::Life,
+};
+use bytes::Bytes;
+use std::convert::Infallible;
+use std::{
+    any::Any,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+use throng_core::{
+    limits,
+    model::Error,
+    shard::{Call, Cause, Delivery, Input, JsonReply, Outcome, Output, Parcel, Ran, Shard},
+};
+use throng_turn::{Entered, Job};
+
+/// A command as it waits for its turn.
+pub(crate) enum Payload {
+    /// The entity's `Option<Command>`.
+    Typed(Box<dyn Any + Send>),
+    Json {
+        name: String,
+        body: Bytes,
+    },
+}
+
+/// Where its answer goes.
+pub(crate) enum Reply {
+    /// An `Answered<E>`.
+    Typed(Box<dyn Any + Send>),
+    Json(JsonReply),
+    Nobody,
+}
+
+impl Reply {
+    pub(crate) fn output(&mut self) -> Output<'_> {
+        match self {
+            Self::Typed(reply) => Output::Typed(reply.as_mut()),
+            Self::Json(reply) => Output::Json(reply),
+            Self::Nobody => Output::Nobody,
+        }
+    }
+}
+
+/// One command on its way.
+pub(crate) struct Ask {
+    pub(crate) kind: usize,
+    pub(crate) hash: u64,
+    pub(crate) id: String,
+    pub(crate) payload: Payload,
+    pub(crate) reply: Reply,
+    pub(crate) key: Option<String>,
+    pub(crate) caller: Option<String>,
+}
+
+/// What came of running it once.
+struct Round {
+    ask: Ask,
+    ran: Ran,
+    deliveries: Vec<Delivery>,
+}
+
+impl Ask {
+    fn run(mut self, shard: &mut Shard, inner: &Arc<Inner>, life: &Life) -> Round {
+        let now = inner.host.now();
+        let mut staging = life.staging();
+        let mut call = Call {
+            kind: self.kind,
+            hash: self.hash,
+            id: &self.id,
+            now,
+            entropy: inner.host.entropy(),
+            input: match &mut self.payload {
+                Payload::Typed(command) => Input::Typed(command.as_mut()),
+                Payload::Json { name, body } => Input::Json { name, body },
+            },
+            output: self.reply.output(),
+            cause: Cause::Asked {
+                key: self.key.as_deref(),
+                caller: self.caller.as_deref(),
+            },
+        };
+        let ran = shard.execute(&mut call, &mut staging);
+        let first = staging.first;
+        let deliveries = shard.take_outbox();
+        inner.after(shard, first);
+        Round {
+            ask: self,
+            ran,
+            deliveries,
+        }
+    }
+}
+
+impl Inner {
+    /// What follows every run while the shard's lock is still held.
+    pub(crate) fn after(self: &Arc<Self>, shard: &mut Shard, first: bool) {
+        self.balance(shard);
+        if let Some(due) = shard.next_due()
+            && due.micros < self.next_due.load(Ordering::Relaxed)
+        {
+            self.next_due.fetch_min(due.micros, Ordering::Relaxed);
+            self.alarm.wake();
+        }
+        if first {
+            self.kick();
+        }
+    }
+
+    /// Keeps the memory's books, and the memory within its budget.
+    pub(crate) fn balance(&self, shard: &mut Shard) {
+        let load = shard.load();
+        let add = |total: &AtomicI64, delta: i64| {
+            if delta == 0 {
+                total.load(Ordering::Relaxed)
+            } else {
+                total.fetch_add(delta, Ordering::Relaxed) + delta
+            }
+        };
+        let delta = shard.book(load);
+        add(&self.resident, delta.entities);
+        let pending = add(&self.pending_bytes, delta.pending_bytes);
+        let bytes = add(&self.resident_bytes, delta.bytes);
+        let budget = i64::try_from(self.options.memory_bytes_max).unwrap_or(i64::MAX);
+        if bytes + pending > budget && load.entities > 1 {
+            let over = usize::try_from(bytes + pending - budget).unwrap_or_default();
+            // No more than this shard's share: the others give theirs when they are used.
+            shard.passivate(over.min(load.bytes / 4).max(1));
+            let delta = shard.book(shard.load());
+            add(&self.resident, delta.entities);
+            add(&self.resident_bytes, delta.bytes);
+            if add(&self.pending_bytes, delta.pending_bytes) > budget / 8 {
+                self.checkpoint.wake();
+            }
+        }
+    }
+
+    /// Runs a command, wherever forwarding takes it, and waits until its answer may leave.
+    pub(crate) async fn run(
+        self: &Arc<Self>,
+        mut ask: Ask,
+        deadline: Option<Duration>,
+    ) -> Result<Reply, Error<Infallible>> {
+        let begun = self.host.elapsed_micros();
+        let deadline = deadline.unwrap_or(self.options.deadline);
+        let until = begun.saturating_add(u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX));
+        if ask
+            .key
+            .as_ref()
+            .is_some_and(|key| key.len() > limits::NAME_BYTES_MAX || key.is_empty())
+        {
+            return Err(Error::Malformed(format!(
+                "an idempotency key has 1 to {} bytes",
+                limits::NAME_BYTES_MAX
+            )));
+        }
+        let life = self.life()?;
+        self.admit(&life, until).await?;
+        let (mut rests_on, mut waited) = (0, false);
+        loop {
+            if waited && self.host.elapsed_micros() >= until {
+                return Err(Error::Expired);
+            }
+            let round = self.round(&life, ask).await?;
+            ask = round.ask;
+            match round.ran {
+                Ran::Done { rests_on: on, outcome } => {
+                    match outcome {
+                        Outcome::Done => self.metrics.done.inc(),
+                        Outcome::Refused => self.metrics.refused.inc(),
+                        Outcome::Failed => self.metrics.failed.inc(),
+                    };
+                    rests_on = rests_on.max(on);
+                    if !round.deliveries.is_empty() {
+                        self.post(&life, round.deliveries, None);
+                    }
+                    self.durable(&life, rests_on, until).await?;
+                    return Ok(ask.reply);
+                }
+                Ran::Load => {
+                    waited = true;
+                    self.load(&life, ask.kind, ask.hash, &ask.id).await?;
+                }
+                Ran::LoadKey => {
+                    waited = true;
+                    let key = ask.key.as_deref().unwrap_or_default();
+                    self.load_key(&life, ask.hash, &ask.id, key).await?;
+                }
+                Ran::Forward {
+                    to,
+                    taking: None,
+                    key,
+                    rests_on: on,
+                } => {
+                    rests_on = rests_on.max(on);
+                    let kind = self.registry.find(to.kind).ok_or_else(|| unknown_kind(to.kind))?;
+                    let (hash, id) = (limits::hash(to.kind, &to.id), to.id.clone());
+                    let Parcel::Typed(command) = Parcel::typed(to) else {
+                        return Err(Error::OutcomeUnknown);
+                    };
+                    ask = Ask {
+                        kind,
+                        hash,
+                        id,
+                        payload: Payload::Typed(command),
+                        key,
+                        ..ask
+                    };
+                }
+                Ran::Forward {
+                    to,
+                    taking: Some(taking),
+                    rests_on: on,
+                    ..
+                } => {
+                    let delivery = Delivery {
+                        to: to.address(),
+                        parcel: Parcel::typed(to),
+                        taking,
+                        commit: on,
+                    };
+                    let (asker, answer) = Asker::new(ask.reply);
+                    self.post(
+                        &life,
+                        round.deliveries,
+                        Some(Outgoing {
+                            delivery,
+                            asker: Some(asker),
+                        }),
+                    );
+                    let (reply, on) = self.until(until, answer).await?.map_err(|_| Error::OutcomeUnknown)?;
+                    self.durable(&life, rests_on.max(on), until).await?;
+                    return Ok(reply);
+                }
+                Ran::ForwardAgain {
+                    to,
+                    name,
+                    body,
+                    key,
+                    rests_on: on,
+                } => {
+                    rests_on = rests_on.max(on);
+                    let kind = self.registry.find(&to.kind).ok_or_else(|| unknown_kind(&to.kind))?;
+                    let payload = Payload::Json {
+                        name,
+                        body: body.into(),
+                    };
+                    let hash = limits::hash(&to.kind, &to.id);
+                    ask = Ask {
+                        kind,
+                        hash,
+                        id: to.id.into(),
+                        payload,
+                        key: Some(key),
+                        ..ask
+                    };
+                }
+            }
+        }
+    }
+
+    /// Runs it once, in place if the lock is free.
+    async fn round(self: &Arc<Self>, life: &Arc<Life>, ask: Ask) -> Result<Round, Error<Infallible>> {
+        let mut answer = None;
+        let entered = life.shard_of(ask.hash).enter(
+            ask,
+            |shard, ask| ask.run(shard, self, life),
+            |ask| -> Job<Shard> {
+                let (tell, told) = tokio::sync::oneshot::channel();
+                answer = Some(told);
+                let (inner, life) = (self.clone(), life.clone());
+                Box::new(move |shard| drop(tell.send(ask.run(shard, &inner, &life))))
+            },
+        );
+        match (entered, answer) {
+            (Entered::Ran(round), _) => Ok(round),
+            (Entered::Queued, Some(told)) => told.await.map_err(|_| Error::OutcomeUnknown),
+            _ => {
+                self.metrics.overloaded.inc();
+                Err(Error::Overloaded {
+                    retry_after: Duration::from_millis(100),
+                })
+            }
+        }
+    }
+
+    /// Waits until a commit is durable, or says what is known at the deadline.
+    pub(crate) async fn durable<R>(&self, life: &Life, number: u64, until: u64) -> Result<(), Error<R>> {
+        let wait = life.open.wait(number, until);
+        if wait.is_durable() {
+            return Ok(());
+        }
+        self.until(until, wait).await?.map_err(|_| Error::Unavailable {
+            reason: "the commit did not land; the engine starts again from its journal".into(),
+        })
+    }
+
+    /// Waits, but not past the deadline. Wakers are swept at least ten times a second (`timers::sweep`).
+    async fn until<T, R>(&self, until: u64, future: impl Future<Output = T>) -> Result<T, Error<R>> {
+        let mut future = std::pin::pin!(future);
+        let mut polled = false;
+        std::future::poll_fn(move |context| {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(context) {
+                return std::task::Poll::Ready(Ok(value));
+            }
+            if std::mem::replace(&mut polled, true) && self.host.elapsed_micros() >= until {
+                return std::task::Poll::Ready(Err(Error::OutcomeUnknown));
+            }
+            std::task::Poll::Pending
+        })
+        .await
+    }
+}
+
+pub(crate) fn unknown_kind<R>(kind: &str) -> Error<R> {
+    Error::Malformed(format!("the engine was not given the kind {kind:?}"))
+}
+
+/// The engine's part of a typed answer.
+pub(crate) fn widen<R>(error: Error<Infallible>) -> Error<R> {
+    error.engine().unwrap_or_else(|never| match never {})
+}
