@@ -107,10 +107,11 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
                 });
             }
             Err(fault) => {
-                refuse_lost_header(files, dir, number, &fault)?;
-                match fault {
-                    Fault::Empty => spares.push(number),
-                    _ => recovered.dead.push(number),
+                let stray = refuse_lost_header(files, dir, number, &fault)?;
+                if fault == Fault::Empty && stray == scan::Stray::Nothing {
+                    spares.push(number);
+                } else {
+                    recovered.dead.push(number);
                 }
             }
         }
@@ -127,13 +128,15 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
 }
 
 /// A segment without a readable header holds nothing, or has lost it.
-fn refuse_lost_header(files: &dyn Files, dir: &Path, number: u64, fault: &Fault) -> Result<(), Error> {
+fn refuse_lost_header(files: &dyn Files, dir: &Path, number: u64, fault: &Fault) -> Result<scan::Stray, Error> {
     let path = segment_path(dir, number);
     let reading = || format!("reading {}", path.display());
     let file = files.open(&path, false).map_err(Error::io(reading()))?;
     let mut window = Window::new(&*file).map_err(Error::io(reading()))?;
-    if !scan::holds_a_commit(&mut window, number).map_err(Error::io(reading()))? {
-        return Ok(());
+    // A header is synced with the first commit behind it, so until one was synced both may be lost.
+    let found = scan::stray(&mut window, number).map_err(Error::io(reading()))?;
+    if found != scan::Stray::Synced {
+        return Ok(found);
     }
     Err(Error::Damaged {
         position: Position::default(),
@@ -209,7 +212,8 @@ fn refuse_lost_commits(dir: &Path, dropped: &Begun, next: &Header) -> Result<(),
     let path = segment_path(dir, dropped.header.segment);
     let reading = || format!("reading {}", path.display());
     let mut window = Window::new(&*dropped.file).map_err(Error::io(reading()))?;
-    if !scan::holds_a_commit(&mut window, dropped.header.segment).map_err(Error::io(reading()))? {
+    let found = scan::stray(&mut window, dropped.header.segment).map_err(Error::io(reading()))?;
+    if found == scan::Stray::Nothing {
         return Ok(());
     }
     Err(Error::Damaged {

@@ -147,16 +147,36 @@ pub(crate) fn proof(
     Ok(None)
 }
 
-/// Whether any whole commit stands in the segment, whatever its header says.
-pub(crate) fn holds_a_commit(window: &mut Window<'_>, segment: u64) -> io::Result<bool> {
-    let mut at = DATA_AT;
+/// What stands in a segment whose header does not help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stray {
+    /// No whole commit.
+    Nothing,
+    /// Commits, none of which any other calls synced.
+    Unsynced,
+    /// Commits that were synced once.
+    Synced,
+}
+
+/// Looks for commits in a segment, whatever its header says.
+pub(crate) fn stray(window: &mut Window<'_>, segment: u64) -> io::Result<Stray> {
+    let (mut at, mut first) = (DATA_AT, None);
     while at < window.length() {
-        if Commit::length(window.get(at, HEADER_BYTES)?).is_ok() && commit_at(window, segment, at)?.is_ok() {
-            return Ok(true);
+        if Commit::length(window.get(at, HEADER_BYTES)?).is_ok()
+            && let Ok(commit) = commit_at(window, segment, at)?
+        {
+            let stamp = commit.stamp();
+            if stamp.synced >= *first.get_or_insert(stamp.number) {
+                return Ok(Stray::Synced);
+            }
         }
         at += SECTOR_BYTES;
     }
-    Ok(false)
+    Ok(if first.is_some() {
+        Stray::Unsynced
+    } else {
+        Stray::Nothing
+    })
 }
 
 /// Where the commits `first` up to `last` begin, in sectors, walking from header to header without reading the bodies;

@@ -288,6 +288,7 @@ impl Log {
         if undecided && let Err(why) = self.sync_all(writing) {
             tracing::warn!(%why, "what was not synced of the sealed writer is left out");
         }
+        self.sync_acknowledged(writing)?;
         let mut state = self.shared.state();
         let Some(live) = &mut state.live else { return Ok(None) };
         live.ended = true;
@@ -296,6 +297,31 @@ impl Log {
         drop(state);
         answers.send();
         Ok(Some(end))
+    }
+
+    /// Where the durability asks for no syncs, more is acknowledged than synced. No end is told before all of it is: after
+    /// a failed sync it is written again first.
+    fn sync_acknowledged(&self, writing: &mut Writing) -> Result<(), Error> {
+        let segments: Vec<u64> = {
+            let state = self.shared.state();
+            let Some(live) = state.live.as_ref().filter(|live| live.synced < live.durable) else {
+                return Ok(());
+            };
+            let of_live = state
+                .history
+                .segments
+                .iter()
+                .filter(|segment| segment.writer == live.writer);
+            of_live.map(|segment| segment.number).collect()
+        };
+        writing.unsynced = segments.iter().map(|number| (*number, 0, u64::MAX)).collect();
+        self.rewrite_unsynced(writing)?;
+        writing.unsynced.clear();
+        let mut state = self.shared.state();
+        if let Some(live) = &mut state.live {
+            live.synced = live.durable;
+        }
+        Ok(())
     }
 
     /// What recovery read may stand in the page cache only, even after a sync that failed in an earlier life: it is

@@ -1,0 +1,475 @@
+//! A disk in memory that loses power, fills up, and fails at a chosen call: what was written and not synced survives a
+//! power loss sector by sector, as it likes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard},
+};
+use throng_log::files::{File, Files};
+
+pub const SECTOR: usize = 512;
+
+/// A seeded stream of choices.
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(seed ^ 0x9e37_79b9_7f4a_7c15)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    pub fn coin(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+}
+
+/// The calls that can be made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Call {
+    Open,
+    List,
+    Read,
+    Write,
+    Sync,
+    Allocate,
+    SetLength,
+    SyncDir,
+    Remove,
+    Lock,
+    CreateDir,
+}
+
+/// Calls of one kind fail from the `after`-th on (0: the next), so many times.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    pub call: Call,
+    pub after: u64,
+    pub times: u64,
+    pub kind: ErrorKind,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    /// What a reader sees.
+    cached: Vec<u8>,
+    /// What a power loss leaves.
+    durable: Vec<u8>,
+    dirty: BTreeSet<usize>,
+    /// Write-backs that failed: each open file reports each of them once.
+    failed: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Handles of an earlier life answer nothing.
+    life: u64,
+    names: BTreeMap<PathBuf, u64>,
+    durable_names: BTreeMap<PathBuf, u64>,
+    contents: HashMap<u64, Content>,
+    next_file: u64,
+    locked: BTreeSet<PathBuf>,
+    faults: Vec<Fault>,
+    calls: BTreeMap<Call, u64>,
+    room: Option<u64>,
+}
+
+/// The disk; clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Disk(Arc<Mutex<State>>);
+
+impl Disk {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub fn fail(&self, fault: Fault) {
+        self.state().faults.push(fault);
+    }
+
+    pub fn heal(&self) {
+        self.state().faults.clear();
+    }
+
+    /// The disk as a process sees it that begins now: dead once the process is killed or the power lost.
+    pub fn process(&self) -> Process {
+        Process {
+            disk: self.clone(),
+            life: self.state().life,
+        }
+    }
+
+    /// Calls of this kind so far.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.state().calls.get(&call).copied().unwrap_or(0)
+    }
+
+    /// Bytes all files together may have; `None`: no limit.
+    pub fn set_room(&self, bytes: Option<u64>) {
+        self.state().room = bytes;
+    }
+
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// The power goes: what was not synced survives or not, each sector for itself; every open handle is dead.
+    pub fn lose_power(&self, chance: &mut Chance) {
+        let mut state = self.state();
+        state.life += 1;
+        state.locked.clear();
+        state.faults.clear();
+        for content in state.contents.values_mut() {
+            if content.cached.len() != content.durable.len() && chance.coin() {
+                content.durable.resize(content.cached.len(), 0);
+            }
+            let Content {
+                cached,
+                durable,
+                dirty,
+                failed,
+            } = content;
+            for sector in std::mem::take(dirty) {
+                let range = sector * SECTOR..((sector + 1) * SECTOR).min(cached.len()).min(durable.len());
+                if chance.coin() && !range.is_empty() {
+                    durable[range.clone()].copy_from_slice(&cached[range]);
+                }
+            }
+            *cached = durable.clone();
+            *failed = 0;
+        }
+        let (names, durable) = (state.names.clone(), state.durable_names.clone());
+        let all: BTreeSet<PathBuf> = names.keys().chain(durable.keys()).cloned().collect();
+        for path in all {
+            let survives = if chance.coin() {
+                names.get(&path)
+            } else {
+                durable.get(&path)
+            };
+            match survives {
+                Some(file) => state.names.insert(path.clone(), *file),
+                None => state.names.remove(&path),
+            };
+        }
+        state.durable_names = state.names.clone();
+    }
+
+    /// The process dies, the system lives: nothing written is lost, every handle is dead.
+    pub fn kill_process(&self) {
+        let mut state = self.state();
+        state.life += 1;
+        state.locked.clear();
+        state.faults.clear();
+    }
+
+    /// A file's bytes, to look at and to damage.
+    pub fn bytes(&self, path: &Path) -> Vec<u8> {
+        let state = self.state();
+        state.contents[&state.names[path]].cached.clone()
+    }
+
+    pub fn set_bytes(&self, path: &Path, bytes: Vec<u8>) {
+        let mut state = self.state();
+        let file = match state.names.get(path) {
+            Some(file) => *file,
+            None => state.create(path),
+        };
+        state.durable_names.insert(path.to_owned(), file);
+        let content = state.contents.get_mut(&file).unwrap();
+        content.durable.clone_from(&bytes);
+        content.cached = bytes;
+        content.dirty.clear();
+    }
+
+    pub fn segments(&self) -> Vec<PathBuf> {
+        let state = self.state();
+        state
+            .names
+            .keys()
+            .filter(|path| path.extension().is_some_and(|is| is == "log"))
+            .cloned()
+            .collect()
+    }
+
+    /// A copy of all files as they are now, handles left behind.
+    pub fn copy(&self) -> Self {
+        let state = self.state();
+        let mut copied = State {
+            names: state.names.clone(),
+            durable_names: state.names.clone(),
+            next_file: state.next_file,
+            ..State::default()
+        };
+        for (file, content) in &state.contents {
+            let cached = content.cached.clone();
+            let durable = cached.clone();
+            copied.contents.insert(
+                *file,
+                Content {
+                    cached,
+                    durable,
+                    ..Content::default()
+                },
+            );
+        }
+        Self(Arc::new(Mutex::new(copied)))
+    }
+}
+
+impl State {
+    fn used(&self) -> u64 {
+        self.names
+            .values()
+            .map(|file| self.contents[file].cached.len() as u64)
+            .sum()
+    }
+
+    fn create(&mut self, path: &Path) -> u64 {
+        self.next_file += 1;
+        let file = self.next_file;
+        self.contents.insert(file, Content::default());
+        self.names.insert(path.to_owned(), file);
+        file
+    }
+
+    fn call(&mut self, life: u64, call: Call) -> io::Result<()> {
+        if life != self.life {
+            return Err(io::Error::other("this process is dead"));
+        }
+        *self.calls.entry(call).or_default() += 1;
+        for fault in &mut self.faults {
+            if fault.call != call || fault.times == 0 {
+                continue;
+            }
+            if fault.after > 0 {
+                fault.after -= 1;
+                continue;
+            }
+            fault.times -= 1;
+            return Err(io::Error::new(fault.kind, format!("injected: {:?}", fault.kind)));
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self, file: u64, length: usize) -> io::Result<()> {
+        let now = self.contents[&file].cached.len();
+        if length > now {
+            if self.room.is_some_and(|room| self.used() + (length - now) as u64 > room) {
+                return Err(io::Error::new(ErrorKind::StorageFull, "no space left on device"));
+            }
+            self.contents.get_mut(&file).unwrap().cached.resize(length, 0);
+        }
+        Ok(())
+    }
+}
+
+/// The disk, for as long as one process lives.
+#[derive(Clone, Debug)]
+pub struct Process {
+    disk: Disk,
+    life: u64,
+}
+
+struct Guard {
+    disk: Disk,
+    path: PathBuf,
+    life: u64,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if state.life == self.life {
+            state.locked.remove(&self.path);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Handle {
+    disk: Disk,
+    file: u64,
+    life: u64,
+    reported: Mutex<u64>,
+}
+
+impl Files for Process {
+    fn create_dir(&self, _dir: &Path) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let life = self.life;
+        state.call(life, Call::CreateDir)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        let mut state = self.disk.state();
+        let life = self.life;
+        state.call(life, Call::Lock)?;
+        if !state.locked.insert(path.to_owned()) {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(Guard {
+            disk: self.disk.clone(),
+            path: path.to_owned(),
+            life,
+        })))
+    }
+
+    fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>> {
+        let mut state = self.disk.state();
+        let life = self.life;
+        state.call(life, Call::Open)?;
+        let file = match state.names.get(path) {
+            Some(file) => *file,
+            None if create => state.create(path),
+            None => return Err(io::Error::new(ErrorKind::NotFound, "no such file")),
+        };
+        let reported = Mutex::new(state.contents[&file].failed);
+        Ok(Arc::new(Handle {
+            disk: self.disk.clone(),
+            file,
+            life,
+            reported,
+        }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut state = self.disk.state();
+        let life = self.life;
+        state.call(life, Call::List)?;
+        let inside = state.names.keys().filter(|path| path.parent() == Some(dir));
+        Ok(inside
+            .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+            .collect())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.call(self.life, Call::Remove)?;
+        let file = state.names.remove(from).ok_or(ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let life = self.life;
+        state.call(life, Call::Remove)?;
+        state
+            .names
+            .remove(path)
+            .map(drop)
+            .ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn sync_dir(&self, _dir: &Path) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let life = self.life;
+        state.call(life, Call::SyncDir)?;
+        state.durable_names = state.names.clone();
+        Ok(())
+    }
+}
+
+impl File for Handle {
+    fn length(&self) -> io::Result<u64> {
+        let state = self.disk.state();
+        Ok(state.contents[&self.file].cached.len() as u64)
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut state = self.disk.state();
+        state.call(self.life, Call::Read)?;
+        let cached = &state.contents[&self.file].cached;
+        let from = (offset as usize).min(cached.len());
+        let read = into.len().min(cached.len() - from);
+        into[..read].copy_from_slice(&cached[from..from + read]);
+        Ok(read)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let failed = state.call(self.life, Call::Write);
+        let offset = offset as usize;
+        // A write that fails may have written some of it.
+        let bytes = match (&failed, self.life == state.life) {
+            (Ok(()), _) => bytes,
+            (Err(_), true) => &bytes[..bytes.len() / 2],
+            (Err(_), false) => &[],
+        };
+        if !bytes.is_empty() {
+            state.grow(self.file, offset + bytes.len())?;
+            let content = state.contents.get_mut(&self.file).unwrap();
+            content.cached[offset..offset + bytes.len()].copy_from_slice(bytes);
+            content
+                .dirty
+                .extend(offset / SECTOR..=(offset + bytes.len() - 1) / SECTOR);
+        }
+        failed
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let failed = state.call(self.life, Call::Sync);
+        if self.life != state.life {
+            return failed;
+        }
+        let content = state.contents.get_mut(&self.file).unwrap();
+        if let Err(error) = failed {
+            // As Linux does it: the pages are clean now, though they never reached the disk.
+            content.dirty.clear();
+            content.failed += 1;
+            *self.reported.lock().unwrap() = content.failed;
+            return Err(error);
+        }
+        let mut reported = self.reported.lock().unwrap();
+        if *reported < content.failed {
+            *reported = content.failed;
+            return Err(io::Error::other("an earlier write-back failed"));
+        }
+        let Content {
+            cached, durable, dirty, ..
+        } = content;
+        durable.resize(cached.len(), 0);
+        for sector in std::mem::take(dirty) {
+            let range = sector * SECTOR..((sector + 1) * SECTOR).min(cached.len());
+            if !range.is_empty() {
+                durable[range.clone()].copy_from_slice(&cached[range]);
+            }
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.call(self.life, Call::Allocate)?;
+        state.grow(self.file, length as usize)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        state.call(self.life, Call::SetLength)?;
+        let length = length as usize;
+        state.grow(self.file, length)?;
+        let content = state.contents.get_mut(&self.file).unwrap();
+        content.cached.truncate(length);
+        content.dirty.retain(|sector| sector * SECTOR < length);
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Appending to a log and looking at what it holds.
+
+use crate::disk::Disk;
+use std::{path::Path, sync::Arc};
+use throng_journal::{
+    Address, AppendError, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind, ShardId, Stamp,
+    WriterId, conformance::block_on,
+};
+use throng_log::{Log, Options};
+
+pub const DIR: &str = "data";
+
+pub fn options(disk: &Disk) -> Options {
+    Options {
+        files: Arc::new(disk.process()),
+        segment_bytes: 16 << 10,
+        ..Options::default()
+    }
+}
+
+pub fn open(disk: &Disk) -> Result<Log, Error> {
+    Log::open(DIR, options(disk))
+}
+
+pub fn open_writer(log: &Log) -> Result<WriterId, Error> {
+    Ok(block_on(log.open("node"))?.writer)
+}
+
+/// The body of a commit's one record: told from any other commit's.
+pub fn body(writer: WriterId, number: u64, bytes: usize) -> Vec<u8> {
+    let mut body = format!("{writer}.{number} ").into_bytes();
+    let filler = (b'a' + ((writer.0 + number) % 26) as u8) as char;
+    while body.len() < bytes {
+        body.push(filler as u8);
+    }
+    body
+}
+
+pub fn commit(writer: WriterId, number: u64, bytes: usize) -> Commit {
+    let mut open = CommitBuilder::default();
+    let address = Address::new("section", "s");
+    let body = body(writer, number, bytes);
+    open.push(RecordKind::Event, ShardId(0), &address, number, "Added", 1, &body);
+    open.finish(Stamp {
+        writer,
+        number: CommitNo(number),
+        synced: CommitNo(0),
+        at_micros: number.cast_signed(),
+    })
+}
+
+pub fn append(log: &Log, writer: WriterId, number: u64, bytes: usize) -> Result<(), AppendError> {
+    match log.append(commit(writer, number, bytes)) {
+        throng_journal::Append::Done(appended) => appended.result,
+        throng_journal::Append::Later(later) => block_on(later).result,
+    }
+}
+
+/// The numbers of a writer's commits, each looked at, read in small pages.
+pub fn numbers(log: &Log, writer: WriterId) -> Result<Vec<u64>, Error> {
+    let mut numbers = Vec::new();
+    loop {
+        let after = Position {
+            writer,
+            commit: CommitNo(numbers.len() as u64),
+        };
+        let commits = block_on(log.read(after, 3000))?;
+        if commits.is_empty() {
+            return Ok(numbers);
+        }
+        for commit in commits {
+            let number = commit.stamp().number.0;
+            let record = commit.records().next().unwrap().unwrap();
+            assert_eq!(record.body, body(writer, number, record.body.len()));
+            numbers.push(number);
+        }
+    }
+}
+
+pub fn count(log: &Log, writer: WriterId) -> u64 {
+    let numbers = numbers(log, writer).unwrap();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+    numbers.len() as u64
+}
+
+pub fn segment(number: u64) -> std::path::PathBuf {
+    Path::new(DIR).join(format!("{number:08}.log"))
+}
+
+/// Where the commits of a segment begin and end, in bytes, as their lengths say.
+pub fn commits_of(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (mut at, mut found) = (1024, Vec::new());
+    while let Ok(length) = Commit::length(&bytes[at.min(bytes.len())..]) {
+        found.push(at..at + length);
+        at = (at + length).next_multiple_of(512);
+    }
+    found
+}
