@@ -1,4 +1,5 @@
 //! The embedded log and store pass the suites.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::{cell::RefCell, path::PathBuf, time::Duration};
 use tempfile::TempDir;

@@ -1,8 +1,6 @@
 //! What the suites share: running futures, building commits.
 
-use crate::{
-    Address, Append, AppendError, Commit, CommitBuilder, CommitNo, Journal, RecordKind, ShardId, Stamp, WriterId,
-};
+use crate::{Address, Append, AppendError, Commit, CommitBuilder, CommitNo, RecordKind, ShardId, Stamp, WriterId};
 use std::{
     future::Future,
     pin::pin,
@@ -91,8 +89,4 @@ pub(super) fn outcome(
         Append::Done(appended) => appended.result,
         Append::Later(later) => run(later).result,
     }
-}
-
-pub(super) fn append_with<J: Journal + ?Sized>(journal: &J, commit: Commit) -> Result<(), AppendError> {
-    outcome(journal.append(commit), &|later| block_on(later))
 }

@@ -21,22 +21,20 @@ impl Log {
     pub(super) fn append_commit(&self, commit: Commit) -> Append {
         let stamp = commit.stamp();
         let mut writing = self.writing();
-        match self.admit(stamp) {
+        let synced = match self.admit(stamp) {
+            Ok(synced) => synced,
             Err(refused) => return done(Err(refused), commit.into_bytes()),
-            Ok(synced) => {
-                let buffer = match self.write(&mut writing, commit, synced) {
-                    Ok(buffer) => buffer,
-                    Err((why, buffer)) => return done(Err(self.fail(why)), buffer),
-                };
-                if self.options.durability == Durability::Fsync {
-                    self.sync_written(&mut writing, stamp.number, buffer)
-                } else {
-                    let answers = self.shared.state().durable(stamp.number);
-                    answers.send();
-                    done(Ok(()), buffer)
-                }
-            }
+        };
+        let buffer = match self.write(&mut writing, commit, synced) {
+            Ok(buffer) => buffer,
+            Err((why, buffer)) => return done(Err(self.fail(why)), buffer),
+        };
+        if self.options.durability == Durability::Fsync {
+            return self.sync_written(&mut writing, stamp.number, buffer);
         }
+        let answers = self.shared.state().durable(stamp.number);
+        answers.send();
+        done(Ok(()), buffer)
     }
 
     /// Whether this commit may be appended now; the newest one known to be synced.

@@ -10,6 +10,8 @@ use throng_journal::{CommitNo, Durability, Error, Position, WriterId};
 
 /// The first segment of a writer, so that a start is quick.
 pub(super) const FIRST_BYTES: u64 = 4 << 20;
+/// With less room than this left on the disk no writer begins.
+const LEAST_BYTES: u64 = 256 << 10;
 /// Finished segments left unsynced, at most, where the durability asks for no syncs.
 const BEHIND_MAX: usize = 4;
 /// Rewritten at once when a recovered end is synced.
@@ -155,7 +157,11 @@ impl Log {
         let want = Want {
             segment: header.segment,
             bytes: if reserved { DATA_AT } else { writing.room_bytes },
-            bytes_min: DATA_AT,
+            bytes_min: if reserved {
+                DATA_AT
+            } else {
+                writing.room_bytes.min(LEAST_BYTES)
+            },
             zeros: true,
         };
         let active = self.begin_segment(writing, &header, want)?;

@@ -169,13 +169,20 @@ impl Log {
 
 fn lock(options: &Options, dir: &Path) -> Result<Box<dyn Send + Sync>, Error> {
     let path = dir.join(LOCK_NAME);
-    options
-        .files
-        .lock(&path)
-        .map_err(Error::io(format!("locking {}", path.display())))?
-        .ok_or_else(|| Error::InUse {
-            what: format!("the data directory {}", dir.display()),
-        })
+    let locking = Error::io(format!("locking {}", path.display()));
+    options.files.lock(&path).map_err(locking)?.ok_or_else(|| {
+        let holder = holder(options, &path).map_or(String::new(), |process| format!(" (process {process})"));
+        Error::InUse {
+            what: format!("the data directory {}{holder}", dir.display()),
+        }
+    })
+}
+
+/// Who holds the lock, as far as the file says: for the message alone.
+fn holder(options: &Options, path: &Path) -> Option<u32> {
+    let mut bytes = [0; 16];
+    let read = options.files.open(path, false).ok()?.read_at(&mut bytes, 0).ok()?;
+    std::str::from_utf8(&bytes[..read]).ok()?.trim().parse().ok()
 }
 
 fn warn_of_cut(dir: &Path, cut: &Cut) {

@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -30,14 +30,14 @@ impl Syncers {
         &mut self,
         shared: &Arc<Shared>,
         files: &Arc<dyn Files>,
-        dir: &PathBuf,
+        dir: &Path,
         sync_delay: Duration,
     ) -> io::Result<()> {
         while self.threads.len() < THREADS {
             let syncer = Syncer {
                 shared: Arc::clone(shared),
                 files: Arc::clone(files),
-                dir: dir.clone(),
+                dir: dir.to_owned(),
                 sync_delay,
                 open: None,
             };

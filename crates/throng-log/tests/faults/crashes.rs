@@ -105,9 +105,9 @@ impl World {
     fn run(&mut self, step: &Step) {
         match step {
             Step::Append(bytes) => {
-                let Some((log, writer)) = self.up() else { return };
-                let number = log_next(&self.model, writer);
-                let log = self.log.as_ref().unwrap();
+                let Some((_, writer)) = self.up() else { return };
+                let number = self.model.appended[&writer] + 1;
+                let Some(log) = &self.log else { return };
                 let result = kit::append(log, writer, number, usize::from(*bytes));
                 self.model.appended.insert(writer, number);
                 match result {
@@ -211,10 +211,6 @@ impl World {
             }
         }
     }
-}
-
-fn log_next(model: &Model, writer: WriterId) -> u64 {
-    model.appended.get(&writer).copied().unwrap_or(0) + 1
 }
 
 fn live(steps: &[Step], durability: Durability, sync_delay: Duration) {

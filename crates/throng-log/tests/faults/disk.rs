@@ -28,10 +28,6 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
     pub fn coin(&mut self) -> bool {
         self.next() & 1 == 1
     }

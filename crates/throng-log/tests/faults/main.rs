@@ -1,4 +1,5 @@
 //! What becomes of the log when the disk, the power or the process fails.
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test may")]
 
 mod crashes;
 mod damage;

@@ -1,1 +1,87 @@
-//! x
+//! Commits that were in flight when the power went: a later one whole, an earlier one not.
+
+use crate::{
+    disk::Disk,
+    kit::{append, commits_of, count, open, open_writer, options, segment},
+};
+use throng_journal::{Durability, Error, WriterId};
+use throng_log::{Log, Options};
+
+/// Ten commits of which the log calls `synced` so many synced, then the power goes with all of them written.
+fn in_flight(synced: u64) -> (Disk, WriterId) {
+    let disk = Disk::new();
+    let log = Log::open(
+        crate::kit::DIR,
+        Options {
+            durability: Durability::Os,
+            ..options(&disk)
+        },
+    )
+    .unwrap();
+    let writer = open_writer(&log).unwrap();
+    for number in 1..=10 {
+        append(&log, writer, number, 700).unwrap();
+        if number == synced {
+            log.sync().unwrap();
+        }
+    }
+    disk.kill_process();
+    (disk, writer)
+}
+
+fn tear(disk: &Disk, number: usize, at: usize) {
+    let mut bytes = disk.bytes(&segment(1));
+    let commit = commits_of(&bytes)[number - 1].clone();
+    let sector = commit.start + at * 512;
+    bytes[sector..sector + 512].fill(0);
+    disk.set_bytes(&segment(1), bytes);
+}
+
+#[test]
+fn history_ends_before_the_first_torn_commit_though_later_ones_are_whole() {
+    for torn in 1..=10 {
+        for sector in 0..2 {
+            let (disk, writer) = in_flight(0);
+            tear(&disk, torn, sector);
+            let log = open(&disk).unwrap();
+            assert_eq!(
+                count(&log, writer),
+                torn as u64 - 1,
+                "sector {sector} of commit {torn} is torn"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_torn_commit_that_was_synced_is_damage() {
+    for torn in 1..=10 {
+        let (disk, writer) = in_flight(6);
+        tear(&disk, torn, 0);
+        match open(&disk) {
+            Err(Error::Damaged { position, why, .. }) if torn <= 6 => {
+                assert_eq!((position.writer, position.commit.0), (writer, torn as u64));
+                assert!(why.contains("though commit 1.6 was synced"), "{why}");
+            }
+            Ok(log) if torn > 6 => assert_eq!(count(&log, writer), torn as u64 - 1),
+            other => panic!("commit {torn} is torn, found {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_was_cut_never_comes_back() {
+    let (disk, writer) = in_flight(0);
+    tear(&disk, 4, 0);
+    let whole = disk.bytes(&segment(1));
+    for _ in 0..3 {
+        let log = open(&disk).unwrap();
+        let next = open_writer(&log).unwrap();
+        append(&log, next, 1, 100).unwrap();
+        assert_eq!((count(&log, writer), count(&log, next)), (3, 1));
+        disk.kill_process();
+        drop(log);
+        // Even if the hole is filled later: the next writer's header has told the end.
+        disk.set_bytes(&segment(1), whole.clone());
+    }
+}
