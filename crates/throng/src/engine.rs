@@ -85,18 +85,6 @@ impl Wake {
         state.1 = Some(waker.clone());
         false
     }
-
-    /// Sleeps until woken.
-    pub(crate) async fn woken(&self) {
-        std::future::poll_fn(|context| {
-            if self.look(context.waker()) {
-                std::task::Poll::Ready(())
-            } else {
-                std::task::Poll::Pending
-            }
-        })
-        .await;
-    }
 }
 
 /// How an engine is.

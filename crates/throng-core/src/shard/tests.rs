@@ -1,1 +1,433 @@
+//! The shard alone: what it stages, and that nothing is staged when anything fails.
 
+use super::*;
+use crate::{
+    limits,
+    model::{Answer, Entity, Error, Event, Rejection, Turn},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng_journal::{Loaded, RecordKind};
+
+#[derive(Default, Serialize, Deserialize)]
+struct Account {
+    balance: i64,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Command {
+    Deposit { amount: i64 },
+    Withdraw { amount: i64 },
+    Pay { to: String, amount: i64 },
+    Many { events: u32 },
+    PanicDeciding,
+    PanicEvolving,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+enum Happened {
+    Deposited { amount: i64 },
+    Withdrawn { amount: i64 },
+    Exploded,
+}
+impl Event for Happened {}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("only {balance} are there")]
+struct Short {
+    balance: i64,
+}
+impl Rejection for Short {
+    fn code(&self) -> &'static str {
+        "short"
+    }
+}
+
+impl Entity for Account {
+    const KIND: &'static str = "account";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = i64;
+    type Rejection = Short;
+
+    fn creates(command: &Command) -> bool {
+        !matches!(command, Command::Withdraw { .. })
+    }
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Short> {
+        match command {
+            Command::Deposit { amount } => turn.emit(Happened::Deposited { amount }),
+            Command::Withdraw { amount } if amount > self.balance => return Err(Short { balance: self.balance }),
+            Command::Withdraw { amount } => turn.emit(Happened::Withdrawn { amount }),
+            Command::Pay { to, amount } => {
+                turn.emit(Happened::Withdrawn { amount });
+                turn.send::<Self>(to, Command::Deposit { amount });
+            }
+            Command::Many { events } => (0..events).for_each(|_| turn.emit(Happened::Deposited { amount: 1 })),
+            Command::PanicDeciding => panic!("deciding"),
+            Command::PanicEvolving => {
+                turn.emit(Happened::Deposited { amount: 1 });
+                turn.emit(Happened::Exploded);
+            }
+        }
+        Ok(Answer::after(|account: &Account| account.balance))
+    }
+
+    fn evolve(&mut self, event: &Happened) {
+        match event {
+            Happened::Deposited { amount } => self.balance += amount,
+            Happened::Withdrawn { amount } => self.balance -= amount,
+            Happened::Exploded => panic!("evolving"),
+        }
+    }
+}
+
+/// The open commit, alone.
+#[derive(Default)]
+struct Open {
+    builder: CommitBuilder,
+    staged: usize,
+}
+
+impl Stage for Open {
+    fn stage(&mut self, records: &mut CommitBuilder) -> Staged {
+        self.staged += 1;
+        Staged {
+            commit: 1,
+            shift: self.builder.append(records),
+        }
+    }
+}
+
+struct Bench {
+    shard: Shard,
+    open: Open,
+}
+
+type Answered = Result<i64, Error<Short>>;
+
+impl Bench {
+    fn new() -> Self {
+        let mut registry = Registry::default();
+        registry.add::<Account>();
+        registry.set_shards(1);
+        Self {
+            shard: Shard::new(ShardId(0), WriterId(1), Arc::new(registry)),
+            open: Open::default(),
+        }
+    }
+
+    fn run(&mut self, id: &str, command: Command, key: Option<&str>) -> (Ran, Option<Answered>) {
+        let mut input = Some(command);
+        let mut output: Option<Answered> = None;
+        let mut call = Call {
+            kind: 0,
+            hash: limits::hash("account", id),
+            id,
+            now: Timestamp { micros: 1 },
+            entropy: 7,
+            input: Input::Typed(&mut input),
+            output: Output::Typed(&mut output),
+            cause: Cause::Asked { key, caller: None },
+        };
+        (self.shard.execute(&mut call, &mut self.open), output)
+    }
+
+    fn ask(&mut self, id: &str, command: Command) -> Answered {
+        self.run(id, command, None).1.expect("the shard answers at once")
+    }
+
+    fn json(&mut self, id: &str, name: &str, body: &str) -> JsonReply {
+        let mut reply = JsonReply::default();
+        let mut call = Call {
+            kind: 0,
+            hash: limits::hash("account", id),
+            id,
+            now: Timestamp { micros: 1 },
+            entropy: 7,
+            input: Input::Json {
+                name,
+                body: body.as_bytes(),
+            },
+            output: Output::Json(&mut reply),
+            cause: Cause::Asked {
+                key: None,
+                caller: None,
+            },
+        };
+        let ran = self.shard.execute(&mut call, &mut self.open);
+        assert!(matches!(ran, Ran::Done { .. }));
+        reply
+    }
+}
+
+#[test]
+fn a_command_that_does_not_create_finds_nobody() {
+    let mut bench = Bench::new();
+    let answer = bench.ask("a", Command::Withdraw { amount: 1 });
+    assert!(
+        matches!(answer, Err(Error::Unknown { kind: "account", .. })),
+        "{answer:?}"
+    );
+    assert_eq!((bench.open.staged, bench.shard.load().entities), (0, 0));
+}
+
+#[test]
+fn events_are_staged_with_their_place_and_gapless_numbers() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
+    assert_eq!(bench.ask("b", Command::Deposit { amount: 6 }), Ok(6));
+    assert_eq!(bench.ask("a", Command::Many { events: 2 }), Ok(7));
+    let commit = bench.open.builder.finish(throng_journal::Stamp {
+        writer: WriterId(1),
+        number: throng_journal::CommitNo(1),
+        synced: throng_journal::CommitNo(0),
+        at_micros: 0,
+    });
+    let records: Vec<_> = commit
+        .records()
+        .map(Result::unwrap)
+        .map(|record| (record.id, record.seq))
+        .collect();
+    assert_eq!(records, [("a", 1), ("b", 1), ("a", 2), ("a", 3)]);
+    for event in bench.shard.tail(0, limits::hash("account", "a"), "a") {
+        let body = &commit.bytes()[event.place.offset as usize..][..event.place.len as usize];
+        assert!(body.starts_with(b"{\"amount\":"), "{:?}", String::from_utf8_lossy(body));
+    }
+}
+
+#[test]
+fn a_rejection_or_a_panic_stages_nothing_and_changes_nothing() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
+    let staged = bench.open.staged;
+    assert_eq!(
+        bench.ask("a", Command::Withdraw { amount: 6 }),
+        Err(Error::Rejected(Short { balance: 5 }))
+    );
+    assert_eq!(
+        bench.ask("a", Command::PanicDeciding),
+        Err(Error::Crashed {
+            reason: "deciding".into()
+        })
+    );
+    assert_eq!(bench.open.staged, staged);
+    assert_eq!(bench.ask("a", Command::Withdraw { amount: 5 }), Ok(0));
+}
+
+#[test]
+fn a_state_left_half_way_is_forgotten_and_comes_back_from_its_events() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
+    assert_eq!(
+        bench.ask("a", Command::PanicEvolving),
+        Err(Error::Crashed {
+            reason: "evolving".into()
+        })
+    );
+    assert!(matches!(
+        bench.run("a", Command::Deposit { amount: 1 }, None).0,
+        Ran::Load
+    ));
+    let hash = limits::hash("account", "a");
+    let request = bench.shard.load_request(0, hash, "a").unwrap();
+    assert_eq!(request.tail.iter().map(|event| event.seq).collect::<Vec<_>>(), [1]);
+    let tail = request
+        .tail
+        .into_iter()
+        .map(|event| (event, br#"{"amount":5}"#.to_vec()))
+        .collect();
+    bench.shard.loaded(0, hash, "a", Loaded::default(), tail);
+    assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(6));
+}
+
+#[test]
+fn too_many_events_are_refused_whole() {
+    let mut bench = Bench::new();
+    let at_the_edge = u32::try_from(limits::EVENTS_MAX).unwrap();
+    assert_eq!(bench.ask("a", Command::Many { events: at_the_edge }), Ok(1_000));
+    let answer = bench.ask(
+        "a",
+        Command::Many {
+            events: at_the_edge + 1,
+        },
+    );
+    assert!(
+        matches!(
+            answer,
+            Err(Error::TooLarge {
+                found: 1_001,
+                limit: 1_000,
+                ..
+            })
+        ),
+        "{answer:?}"
+    );
+    assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(1_001));
+}
+
+#[test]
+fn a_key_gives_the_same_answer_again_and_no_other_command() {
+    let mut bench = Bench::new();
+    let mut once = |command| bench.run("a", command, Some("key")).1.unwrap();
+    assert_eq!(once(Command::Deposit { amount: 5 }), Ok(5));
+    assert_eq!(once(Command::Deposit { amount: 5 }), Ok(5));
+    assert_eq!(
+        once(Command::Deposit { amount: 6 }),
+        Err(Error::KeyReused("key".into()))
+    );
+    assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(6));
+}
+
+#[test]
+fn messages_are_recorded_with_the_events_and_taken_once() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
+    assert_eq!(
+        bench.ask(
+            "a",
+            Command::Pay {
+                to: "b".into(),
+                amount: 3
+            }
+        ),
+        Ok(2)
+    );
+    let mut sent = bench.shard.take_outbox();
+    let Some(mut delivery) = sent.pop() else {
+        panic!("a message was sent")
+    };
+    for taken in [false, true] {
+        assert_eq!(bench.shard.is_taken(&delivery.taking), taken);
+        if !taken {
+            let mut call = Call {
+                kind: 0,
+                hash: limits::hash("account", "b"),
+                id: "b",
+                now: Timestamp { micros: 1 },
+                entropy: 7,
+                input: delivery.parcel.input(),
+                output: Output::Nobody,
+                cause: Cause::Message(&delivery.taking),
+            };
+            bench.shard.execute(&mut call, &mut bench.open);
+        }
+    }
+    assert_eq!(bench.ask("b", Command::Withdraw { amount: 3 }), Ok(0));
+}
+
+#[test]
+fn json_errors_name_the_field_the_line_and_the_column() {
+    let mut bench = Bench::new();
+    let text = |reply: JsonReply| reply.error.map(|error| error.to_string()).unwrap_or_default();
+    assert_eq!(bench.json("a", "Deposit", r#"{"amount":5}"#).body, b"5");
+    let missing = text(bench.json("a", "Deposit", "{}"));
+    assert!(
+        missing.contains("missing field `amount`") && missing.contains("line 1 column"),
+        "{missing}"
+    );
+    let wrong = text(bench.json("a", "Deposit", r#"{"amount":"x"}"#));
+    assert!(wrong.starts_with("amount: invalid type: string \"x\""), "{wrong}");
+    let unknown = text(bench.json("a", "Steal", "{}"));
+    assert!(unknown.contains("unknown variant `Steal`"), "{unknown}");
+}
+
+#[test]
+fn passivated_entities_come_back_as_they_were() {
+    let mut bench = Bench::new();
+    for id in ["a", "b", "c"] {
+        assert_eq!(bench.ask(id, Command::Deposit { amount: 5 }), Ok(5));
+    }
+    let before = bench.shard.load();
+    assert_eq!(before.entities, 3);
+    bench.shard.passivate(usize::MAX);
+    let after = bench.shard.load();
+    assert_eq!((after.entities, after.bytes), (0, 0));
+    assert!(after.pending_bytes > 0);
+    assert_eq!(
+        bench.ask("b", Command::Withdraw { amount: 4 }),
+        Ok(1),
+        "from the state on its way to the store"
+    );
+    let rows = bench.shard.checkpoint();
+    assert_eq!(rows.states.len(), 3);
+    let upto = throng_journal::Position {
+        writer: WriterId(1),
+        commit: throng_journal::CommitNo(1),
+    };
+    bench.shard.checkpointed(upto, &rows);
+    assert_eq!(bench.shard.load().pending_bytes, 0);
+    assert!(
+        matches!(bench.run("a", Command::Deposit { amount: 1 }, None).0, Ran::Load),
+        "from the store now"
+    );
+    let state = rows.states.into_iter().find(|state| &*state.address.id == "a");
+    bench.shard.loaded(
+        0,
+        limits::hash("account", "a"),
+        "a",
+        Loaded {
+            state,
+            events: Vec::new(),
+        },
+        Vec::new(),
+    );
+    assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(6));
+}
+
+#[test]
+fn an_event_nobody_understands_quarantines_its_entity_alone() {
+    let mut bench = Bench::new();
+    let hash = limits::hash("account", "a");
+    let event = throng_journal::StoredEvent {
+        seq: 1,
+        position: throng_journal::Position::default(),
+        at_micros: 0,
+        name: "Renamed".into(),
+        version: 1,
+        payload: b"{}".to_vec(),
+    };
+    bench.shard.loaded(
+        0,
+        hash,
+        "a",
+        Loaded {
+            state: None,
+            events: vec![event],
+        },
+        Vec::new(),
+    );
+    let answer = bench.ask("a", Command::Deposit { amount: 1 });
+    let Err(Error::Quarantined { seq: 1, reason, .. }) = answer else {
+        panic!("{answer:?}")
+    };
+    assert!(
+        reason.contains("Renamed") && reason.contains("unknown variant"),
+        "{reason}"
+    );
+    assert_eq!(bench.ask("b", Command::Deposit { amount: 1 }), Ok(1));
+}
+
+#[test]
+fn the_records_of_an_event_are_of_the_event_kind() {
+    let mut bench = Bench::new();
+    assert_eq!(
+        bench.ask(
+            "a",
+            Command::Pay {
+                to: "b".into(),
+                amount: 0
+            }
+        ),
+        Ok(0)
+    );
+    let commit = bench.open.builder.finish(throng_journal::Stamp {
+        writer: WriterId(1),
+        number: throng_journal::CommitNo(1),
+        synced: throng_journal::CommitNo(0),
+        at_micros: 0,
+    });
+    let kinds: Vec<_> = commit.records().map(|record| record.unwrap().record).collect();
+    assert_eq!(kinds, [RecordKind::Event, RecordKind::Sent]);
+}
