@@ -60,6 +60,14 @@ impl Inner {
         let outbox = self.outbox().oldest(life);
         let mut rows = Vec::with_capacity(life.shards.len());
         for shard in &life.shards {
+            for (kind, hash, id) in shard.wait(|shard| shard.unsettled()) {
+                if let Err(error) = self.load::<std::convert::Infallible>(life, kind, hash, &id).await {
+                    return Err(Error::Backend {
+                        doing: format!("loading {id:?}"),
+                        why: error.to_string(),
+                    });
+                }
+            }
             rows.push(shard.wait(|shard| shard.checkpoint()));
         }
         let stored = self.store_rows(life, upto, outbox, &rows).await;

@@ -110,6 +110,7 @@ impl Outbox {
 }
 
 /// What came of trying to deliver.
+#[allow(clippy::large_enum_variant, reason = "lives for one delivery")]
 enum Tried {
     Taken {
         deliveries: Vec<Delivery>,
@@ -364,7 +365,7 @@ impl Inner {
         let behind = {
             let outbox = self.outbox();
             let Some(behind) = outbox.behind else { return Ok(()) };
-            if outbox.len() > 0 {
+            if !outbox.queue.is_empty() || outbox.parked_len > 0 {
                 return Ok(());
             }
             behind

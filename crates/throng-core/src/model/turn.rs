@@ -3,7 +3,7 @@
 use super::{Entity, Hears};
 use crate::tagged;
 use serde::{Deserialize, Serialize};
-use std::{any::Any, borrow::Cow, time::Duration};
+use std::{any::Any, borrow::Cow, collections::BTreeSet, time::Duration};
 use throng_journal::Address;
 
 /// Microseconds since 1970-01-01 UTC.
@@ -33,8 +33,8 @@ impl Timestamp {
 pub struct Family {
     /// Who created it, with [`Turn::create`].
     pub parent: Option<(String, String)>,
-    /// Whom it created, as kind and id, in order of creation.
-    pub children: Vec<(String, String)>,
+    /// Whom it created, as kind and id.
+    pub children: BTreeSet<(String, String)>,
 }
 
 /// Where and when something is looked at.

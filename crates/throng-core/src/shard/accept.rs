@@ -251,6 +251,7 @@ impl<E: Entity> Entities<E> {
         let family = slot.family.get_or_insert_default();
         family.parent = family.parent.take().or(change.parent);
         family.children.extend(change.children);
+        self.trace(at).family = true;
     }
 
     /// Stages the records, and remembers where they went.

@@ -16,13 +16,23 @@ pub struct Rows {
 }
 
 impl Shard {
+    /// Entities, as kind, hash and id, that have to be brought back before [`checkpoint`](Self::checkpoint).
+    #[must_use]
+    pub fn unsettled(&self) -> Vec<(usize, u64, Box<str>)> {
+        let of = |(kind, table): (usize, &Box<dyn super::Table>)| {
+            table.unsettled().into_iter().map(move |(hash, id)| (kind, hash, id))
+        };
+        self.tables.iter().enumerate().flat_map(of).collect()
+    }
+
     /// What the store does not have yet. It may rest on the commit that is open now: it must be durable before the
     /// store gets this.
     pub fn checkpoint(&mut self) -> Rows {
         let mut rows = Rows::default();
         let mut states = Vec::new();
-        for table in &self.tables {
-            table.pending(&mut states, self.common.id);
+        let shard = self.common.id;
+        for table in &mut self.tables {
+            table.pending(&mut self.common, &mut states, shard);
         }
         for (state, token) in states {
             rows.states.push(state);

@@ -177,6 +177,7 @@ impl<E: Entity> Entities<E> {
                 self.generation += 1;
                 let generation = self.generation;
                 common.pending_bytes += bytes.len();
+                self.trace(at).family = false;
                 if let Some(old) = self.trace(at).pending.replace(Pending { seq, generation, bytes }) {
                     common.pending_bytes -= old.bytes.len();
                 }
@@ -303,7 +304,29 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    pub(super) fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: ShardId) {
+    /// The slots with a trace of this kind.
+    fn traced(&self, which: impl Fn(&Slot<E>, &Trace) -> bool) -> Vec<u32> {
+        let at_of = |hash: &u64| self.index.iter_hash(spread(*hash)).copied().collect::<Vec<_>>();
+        let all = self.traced.iter().flat_map(at_of);
+        let wanted = |at: &u32| {
+            let slot = self.slots.get(*at);
+            slot.trace.as_ref().is_some_and(|trace| which(slot, trace))
+        };
+        all.filter(wanted).collect()
+    }
+
+    /// Entities whose family has changed and that are not in memory: a checkpoint needs them to be.
+    pub(super) fn unsettled(&self) -> Vec<(u64, Box<str>)> {
+        let away = self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Away(_)));
+        away.into_iter()
+            .map(|at| (self.peek(at).hash, self.peek(at).text.clone()))
+            .collect()
+    }
+
+    pub(super) fn pending(&mut self, common: &mut Common, states: &mut Vec<(StoredState, (u64, u64))>, shard: ShardId) {
+        for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Here(_))) {
+            self.store_state(common, at);
+        }
         for hash in &self.traced {
             let slots = &self.slots;
             for at in self
@@ -351,7 +374,7 @@ impl<E: Entity> Entities<E> {
                     }
                 }
                 let trace = slot.trace.as_ref().expect("it was there a line above");
-                if !trace.tail.is_empty() || trace.pending.is_some() {
+                if !trace.tail.is_empty() || trace.pending.is_some() || trace.family {
                     self.traced.push(hash);
                     continue;
                 }

@@ -211,7 +211,7 @@ impl<E: Entity> Entities<E> {
         };
         if record.record == RecordKind::Family {
             if let Ok(change) = serde_json::from_slice::<Family>(record.body) {
-                self.trace(at);
+                self.trace(at).family = true;
                 let family = self.slot(at).family.get_or_insert_default();
                 family.parent = family.parent.take().or(change.parent);
                 for child in change.children {

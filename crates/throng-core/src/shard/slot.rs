@@ -24,6 +24,8 @@ pub(super) struct Trace {
     pub(super) tail: Vec<TailEvent>,
     /// A state on its way to the store.
     pub(super) pending: Option<Pending>,
+    /// Its family has changed since a state was given to the store.
+    pub(super) family: bool,
     /// It is in the table's list of traces.
     pub(super) listed: bool,
 }

@@ -42,7 +42,15 @@ pub trait Table: Any + Send {
     fn fresh(&self, after: Option<&str>, found: &mut std::collections::BTreeMap<Box<str>, u64>, durable: Position);
 
     /// States on their way to the store, each with a token for [`checkpointed`](Self::checkpointed).
-    fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: throng_journal::ShardId);
+    fn pending(
+        &mut self,
+        common: &mut Common,
+        states: &mut Vec<(StoredState, (u64, u64))>,
+        shard: throng_journal::ShardId,
+    );
+
+    /// Entities (hash and id) that have to be in memory before a checkpoint.
+    fn unsettled(&self) -> Vec<(u64, Box<str>)>;
 
     /// A checkpoint up to here is done, with the states of these tokens.
     fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>);
@@ -84,8 +92,17 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         self.fresh_ids(after, found, durable);
     }
 
-    fn pending(&self, states: &mut Vec<(StoredState, (u64, u64))>, shard: throng_journal::ShardId) {
-        Self::pending(self, states, shard);
+    fn pending(
+        &mut self,
+        common: &mut Common,
+        states: &mut Vec<(StoredState, (u64, u64))>,
+        shard: throng_journal::ShardId,
+    ) {
+        Self::pending(self, common, states, shard);
+    }
+
+    fn unsettled(&self) -> Vec<(u64, Box<str>)> {
+        Self::unsettled(self)
     }
 
     fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {

@@ -1,0 +1,276 @@
+//! Kinds that use everything the model has.
+#![allow(
+    dead_code,
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "shared by tests, each using some of it"
+)]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{sync::Arc, time::Duration};
+use throng::{
+    Engine, Options,
+    journal::{MemoryJournal, MemoryStore},
+    model::*,
+};
+
+#[derive(Default, Serialize, Deserialize)]
+pub struct Account {
+    pub balance: i64,
+    pub heard: Vec<String>,
+    pub ticks: u32,
+}
+
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub enum Command {
+    Open {
+        balance: i64,
+    },
+    Deposit {
+        amount: i64,
+    },
+    Withdraw {
+        amount: i64,
+    },
+    /// Withdraws here, deposits there.
+    Pay {
+        to: String,
+        amount: i64,
+    },
+    /// Asks another to withdraw, and hears what came of it.
+    Collect {
+        from: String,
+        amount: i64,
+    },
+    Heard {
+        text: String,
+    },
+    /// Another answers; with `note`, something is recorded here too.
+    Ask {
+        other: String,
+        command: Box<Command>,
+        note: bool,
+    },
+    Remind {
+        in_ms: u64,
+        every_ms: Option<u64>,
+        count: u32,
+    },
+    Tick,
+    Cancel,
+    Child {
+        id: String,
+    },
+    Family,
+    Grow {
+        bytes: usize,
+    },
+    PanicDeciding,
+    PanicEvolving,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub enum Happened {
+    Opened { balance: i64 },
+    Deposited { amount: i64 },
+    Withdrawn { amount: i64 },
+    Heard { text: String },
+    Ticked,
+    Exploded,
+}
+impl Event for Happened {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Balance {
+    pub balance: i64,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("only {balance} are there")]
+pub struct Short {
+    pub balance: i64,
+}
+impl Rejection for Short {
+    fn code(&self) -> &'static str {
+        "short"
+    }
+}
+
+impl Account {
+    fn view(&self) -> Balance {
+        Balance {
+            balance: self.balance,
+            text: self.heard.join(","),
+        }
+    }
+}
+
+impl Entity for Account {
+    const KIND: &'static str = "account";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = Balance;
+    type Rejection = Short;
+
+    fn creates(command: &Command) -> bool {
+        matches!(command, Command::Open { .. } | Command::Ask { .. })
+    }
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Short> {
+        match command {
+            Command::Open { balance } => turn.emit(Happened::Opened { balance }),
+            Command::Deposit { amount } => turn.emit(Happened::Deposited { amount }),
+            Command::Withdraw { amount } if amount > self.balance => return Err(Short { balance: self.balance }),
+            Command::Withdraw { amount } => turn.emit(Happened::Withdrawn { amount }),
+            Command::Pay { to, amount } => {
+                turn.emit(Happened::Withdrawn { amount });
+                turn.send::<Self>(to, Command::Deposit { amount });
+            }
+            Command::Collect { from, amount } => {
+                turn.request::<Self>(from.clone(), Command::Withdraw { amount }, from);
+            }
+            Command::Heard { text } => turn.emit(Happened::Heard { text }),
+            Command::Ask { other, command, note } => {
+                if note {
+                    turn.emit(Happened::Heard {
+                        text: format!("asked {other}"),
+                    });
+                }
+                return Ok(Answer::forward::<Self>(other, *command));
+            }
+            Command::Remind {
+                in_ms,
+                every_ms,
+                count: _,
+            } => {
+                let at = turn.now().after(Duration::from_millis(in_ms));
+                turn.remind("tick", at, every_ms.map(Duration::from_millis), Command::Tick);
+            }
+            Command::Tick => turn.emit(Happened::Ticked),
+            Command::Cancel => turn.cancel("tick"),
+            Command::Child { id } => turn.create::<Self>(id, Command::Open { balance: 0 }),
+            Command::Family => {
+                let parent = turn.parent().map_or(String::new(), |(kind, id)| format!("{kind}/{id}"));
+                let children: Vec<_> = turn.children::<Self>().collect();
+                let text = format!("{parent}>{}", children.join("+"));
+                return Ok(Answer::Now(Balance { balance: 0, text }));
+            }
+            Command::Grow { bytes } => turn.emit(Happened::Heard {
+                text: "x".repeat(bytes),
+            }),
+            Command::PanicDeciding => panic!("deciding"),
+            Command::PanicEvolving => turn.emit(Happened::Exploded),
+        }
+        Ok(Answer::after(Self::view))
+    }
+
+    fn evolve(&mut self, event: &Happened) {
+        match event {
+            Happened::Opened { balance } => self.balance = *balance,
+            Happened::Deposited { amount } => self.balance += amount,
+            Happened::Withdrawn { amount } => self.balance -= amount,
+            Happened::Heard { text } => self.heard.push(text.clone()),
+            Happened::Ticked => self.ticks += 1,
+            Happened::Exploded => panic!("evolving"),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.heard.iter().map(|text| 24 + text.len()).sum()
+    }
+}
+
+impl Hears<Account> for Account {
+    fn heard(from: String, note: String, outcome: Result<Balance, Short>) -> Command {
+        let what = match outcome {
+            Ok(done) => format!("{} left", done.balance),
+            Err(short) => format!("no, {}", short.balance),
+        };
+        Command::Heard {
+            text: format!("{from}/{note}: {what}"),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct View {}
+impl Query<Account> for View {
+    const NAME: &'static str = "view";
+    type Answer = Balance;
+    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<Balance, Short> {
+        Ok(account.view())
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct Ticks {}
+impl Query<Account> for Ticks {
+    const NAME: &'static str = "ticks";
+    type Answer = u32;
+    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<u32, Short> {
+        Ok(account.ticks)
+    }
+}
+
+/// A journal, a store, and engines on them.
+#[derive(Clone)]
+pub struct World {
+    pub journal: MemoryJournal,
+    pub store: MemoryStore,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let journal = MemoryJournal::new();
+        Self {
+            store: MemoryStore::new(journal.clone()),
+            journal,
+        }
+    }
+
+    pub async fn engine(&self) -> Engine {
+        self.engine_with(Options::default()).await
+    }
+
+    pub async fn engine_with(&self, options: Options) -> Engine {
+        Engine::builder()
+            .with::<Account>()
+            .query::<Account, View>()
+            .query::<Account, Ticks>()
+            .hears::<Account, Account>()
+            .options(options)
+            .start_shared(Arc::new(self.journal.clone()), Arc::new(self.store.clone()))
+            .await
+            .unwrap()
+    }
+}
+
+pub async fn ask(engine: &Engine, id: &str, command: Command) -> Result<Balance, Error<Short>> {
+    engine.entity::<Account>(id).ask(command).await
+}
+
+pub async fn open(engine: &Engine, id: &str, balance: i64) {
+    ask(engine, id, Command::Open { balance }).await.unwrap();
+}
+
+pub async fn balance(engine: &Engine, id: &str) -> i64 {
+    engine.entity::<Account>(id).read(View {}).await.unwrap().balance
+}
+
+pub async fn text(engine: &Engine, id: &str) -> String {
+    engine.entity::<Account>(id).read(View {}).await.unwrap().text
+}
+
+/// Waits for a condition; fails when it does not come true.
+pub async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
+    for _ in 0..2_000 {
+        if condition().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("it did not come true within ten seconds");
+}
