@@ -29,4 +29,16 @@ impl<E: Entity> Answer<E> {
     ) -> Self {
         Self::Forward(Sent::to::<T>(&to.into(), command))
     }
+
+    /// As [`forward`](Self::forward), and the answering entity, if this creates it, becomes the child of this one: the
+    /// asker hears from the child itself once it exists.
+    pub fn create<T: Entity<Reply = E::Reply, Rejection = E::Rejection>>(
+        id: impl Into<T::Id>,
+        command: T::Command,
+    ) -> Self {
+        Self::Forward(Sent {
+            child: true,
+            ..Sent::to::<T>(&id.into(), command)
+        })
+    }
 }

@@ -206,13 +206,10 @@ impl<'a, E: Entity> Turn<'a, E> {
         Some((kind, id))
     }
 
-    /// The ids of the children of a kind, in order of creation.
+    /// The ids of the children of a kind, sorted.
     pub fn children<T: Entity>(&self) -> impl Iterator<Item = &'a str> {
-        let children = self.moment.family.map_or(&[][..], |family| &family.children);
-        children
-            .iter()
-            .filter(|(kind, _)| kind == T::KIND)
-            .map(|(_, id)| id.as_str())
+        let children = self.moment.family.into_iter().flat_map(|family| &family.children);
+        children.filter(|(kind, _)| kind == T::KIND).map(|(_, id)| id.as_str())
     }
 
     /// This has happened.

@@ -187,7 +187,10 @@ impl<E: Entity> Entities<E> {
             Reply::Forward(to) => {
                 known_kind(registry, &to)?;
                 // Recorded with what the forwarding entity records, so that a crash between the two loses neither.
-                let durable = recorded || matches!(call.cause, Cause::Message(_) | Cause::Timer(_));
+                let durable = recorded || to.child || matches!(call.cause, Cause::Message(_) | Cause::Timer(_));
+                if to.child {
+                    written.children.push((to.kind.to_owned(), to.id.clone()));
+                }
                 let mut taking = None;
                 if durable {
                     let derived = key.map(|(_, name, _)| format!("{}/{}/{name}", E::KIND, call.id));
@@ -227,19 +230,15 @@ impl<E: Entity> Entities<E> {
             }
             _ => None,
         };
-        let mut change = Family {
-            parent,
-            children: Vec::new(),
-        };
-        for child in children {
-            let known = slot
-                .family
+        let known = |child: &&(String, String)| {
+            slot.family
                 .as_ref()
-                .is_some_and(|family| family.children.contains(child));
-            if !known && !change.children.contains(child) {
-                change.children.push(child.clone());
-            }
-        }
+                .is_some_and(|family| family.children.contains(*child))
+        };
+        let change = Family {
+            parent,
+            children: children.iter().filter(|child| !known(child)).cloned().collect(),
+        };
         if change == Family::default() {
             return;
         }

@@ -470,10 +470,6 @@ fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<
         return stored.or(tail);
     };
     family.parent = family.parent.or(tail.parent);
-    for child in tail.children {
-        if !family.children.contains(&child) {
-            family.children.push(child);
-        }
-    }
+    family.children.extend(tail.children);
     Some(family)
 }

@@ -214,11 +214,7 @@ impl<E: Entity> Entities<E> {
                 self.trace(at).family = true;
                 let family = self.slot(at).family.get_or_insert_default();
                 family.parent = family.parent.take().or(change.parent);
-                for child in change.children {
-                    if !family.children.contains(&child) {
-                        family.children.push(child);
-                    }
-                }
+                family.children.extend(change.children);
             }
             return;
         }
