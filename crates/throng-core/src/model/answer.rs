@@ -36,9 +36,8 @@ impl<E: Entity> Answer<E> {
         id: impl Into<T::Id>,
         command: T::Command,
     ) -> Self {
-        Self::Forward(Sent {
-            child: true,
-            ..Sent::to::<T>(&id.into(), command)
-        })
+        let mut to = Sent::to::<T>(&id.into(), command);
+        to.child = true;
+        Self::Forward(to)
     }
 }

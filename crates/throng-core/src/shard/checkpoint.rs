@@ -19,10 +19,11 @@ impl Shard {
     /// Entities, as kind, hash and id, that have to be brought back before [`checkpoint`](Self::checkpoint).
     #[must_use]
     pub fn unsettled(&self) -> Vec<(usize, u64, Box<str>)> {
-        let of = |(kind, table): (usize, &Box<dyn super::Table>)| {
-            table.unsettled().into_iter().map(move |(hash, id)| (kind, hash, id))
-        };
-        self.tables.iter().enumerate().flat_map(of).collect()
+        let mut found = Vec::new();
+        for (kind, table) in self.tables.iter().enumerate() {
+            found.extend(table.unsettled().into_iter().map(|(hash, id)| (kind, hash, id)));
+        }
+        found
     }
 
     /// What the store does not have yet. It may rest on the commit that is open now: it must be durable before the
