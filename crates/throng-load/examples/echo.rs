@@ -1,32 +1,38 @@
 //! The cheapest HTTP server there can be: a target for measuring load generators.
 //!
 //! One epoll loop a thread, a constant answer for each request head that arrives, bodies of
-//! requests not understood. `echo [PORT] [THREADS]`; it says `ready PORT` once it listens.
+//! requests not understood. `echo [PORT] [THREADS] [PAUSE_SECONDS]`; it says `ready PORT` once it
+//! listens. With a pause it stands still for so long in every ten seconds, like a server in a long
+//! garbage collection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{\"answer\":\"pong\"}";
+const PAUSE_EVERY: Duration = Duration::from_secs(10);
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let port: u16 = arguments.next().map_or(Ok(9666), |text| text.parse())?;
     let threads: usize = arguments.next().map_or(Ok(1), |text| text.parse())?;
+    let pause = Duration::from_secs_f64(arguments.next().map_or(Ok(0.0), |text| text.parse())?);
     println!("ready {port}");
-    let workers: Vec<_> = (0..threads).map(|_| std::thread::spawn(move || serve(port))).collect();
+    let workers: Vec<_> = (0..threads)
+        .map(|_| std::thread::spawn(move || serve(port, pause)))
+        .collect();
     for worker in workers {
         worker.join().map_err(|_| anyhow::anyhow!("a worker panicked"))??;
     }
     Ok(())
 }
 
-fn serve(port: u16) -> anyhow::Result<()> {
+fn serve(port: u16, pause: Duration) -> anyhow::Result<()> {
     let listener = socket(AddressFamily::INET, SocketType::STREAM, None)?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
     sockopt::set_socket_reuseport(&listener, true)?;
@@ -46,7 +52,12 @@ fn serve(port: u16) -> anyhow::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     let mut answers = Vec::new();
     let long = Timespec::try_from(Duration::from_secs(3600))?;
+    let mut next_pause = Instant::now() + PAUSE_EVERY / 2;
     loop {
+        if !pause.is_zero() && Instant::now() >= next_pause {
+            next_pause += PAUSE_EVERY;
+            std::thread::sleep(pause);
+        }
         events.clear();
         if epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), Some(&long)).is_err() {
             continue; // interrupted

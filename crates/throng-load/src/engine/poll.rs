@@ -2,11 +2,14 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 use crate::error::{Doing as _, Result};
 
 pub(crate) use rustix::event::epoll::EventFlags;
+
+/// Waits at least this long need no better precision than a millisecond.
+const COARSE_NANOS: u64 = 20_000_000;
 
 /// A set of sockets to be woken for, each under a number.
 pub(crate) struct Poll {
@@ -32,8 +35,23 @@ impl Poll {
     }
 
     /// Waits at most so long; what is ready stands in `events` then.
+    ///
+    /// `epoll_wait` counts in milliseconds. Where a request is due sooner, `ppoll` waits for the
+    /// set as a whole, to the nanosecond: one system call more, only while there is time to spare.
     pub(crate) fn wait(&mut self, nanos: u64) -> Result<()> {
         self.events.clear();
+        let mut nanos = nanos;
+        if nanos > 0 && nanos < COARSE_NANOS {
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: nanos as _,
+            };
+            match rustix::event::poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&timeout)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
+                Ok(_) => nanos = 0,
+                Err(error) => return Err(error).doing(|| "wait for sockets".into()),
+            }
+        }
         let timeout = Timespec {
             tv_sec: (nanos / 1_000_000_000) as i64,
             tv_nsec: (nanos % 1_000_000_000) as _,

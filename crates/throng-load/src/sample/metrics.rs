@@ -22,7 +22,7 @@ pub(super) fn read(page: &[u8], series: &[String]) -> Result<Vec<Reading>, Strin
                 .any(|suffix| bare.ends_with(suffix));
             Reading {
                 name: name.to_string(),
-                unit: "",
+                unit: if counter { "a second" } else { "" },
                 value,
                 counter,
             }

@@ -46,6 +46,7 @@ pub enum Probe {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reading {
     pub(crate) name: String,
+    /// Of the value, or of its rate.
     pub(crate) unit: &'static str,
     pub(crate) value: f64,
     /// Whether it only grows, so that its rate is what tells something.
@@ -141,14 +142,9 @@ impl Gathered {
             Some(place) => place,
             None if self.series.len() >= SERIES_MAX => return,
             None => {
-                let unit = if reading.counter {
-                    format!("{}/s", reading.unit)
-                } else {
-                    reading.unit.to_string()
-                };
                 self.series.push(Samples {
                     name: reading.name,
-                    unit,
+                    unit: reading.unit.to_string(),
                     points: Vec::new(),
                 });
                 self.last.push(None);

@@ -19,8 +19,8 @@ pub(super) fn read(pid: u32) -> Result<Vec<Reading>, String> {
     let percent_seconds = (user + system) / ticks_per_second * 100.0;
     Ok(vec![
         Reading {
-            name: format!("CPU of {pid} (% of a core)"),
-            unit: "%·s",
+            name: format!("CPU of {pid}"),
+            unit: "% of a core",
             value: percent_seconds,
             counter: true,
         },

@@ -1,0 +1,103 @@
+//! TLS targets: trusted, untrusted, and what is no TLS at all.
+#![cfg(feature = "tls")]
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use rustls::pki_types::PrivateKeyDer;
+use support::{Reply, Server};
+use throng_load::{Closed, ErrorKind, Options, Request, Target, run};
+
+/// A server with a certificate of its own for 127.0.0.1; the certificate in PEM.
+fn start() -> (SocketAddr, String) {
+    let certified = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_string()]).unwrap();
+    let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let config = config.clone();
+            std::thread::spawn(move || serve(stream, config));
+        }
+    });
+    (address, certified.cert.pem())
+}
+
+fn serve(stream: TcpStream, config: Arc<rustls::ServerConfig>) {
+    let session = rustls::ServerConnection::new(config).unwrap();
+    let mut stream = rustls::StreamOwned::new(session, stream);
+    let mut buffer = [0; 4096];
+    let body = "x".repeat(40_000); // more than a TLS record
+    while let Ok(1..) = stream.read(&mut buffer) {
+        if stream.write_all(&support::answer(200, &body)).is_err() {
+            return;
+        }
+    }
+}
+
+fn options(address: SocketAddr) -> Options {
+    let mut options = Options::new(Target::resolve(&format!("https://{address}/"), false).unwrap());
+    options.connections = 3;
+    options
+}
+
+fn load(options: &Options) -> throng_load::Report {
+    let request = Request::get(&options.target.authority, "/");
+    run(options, vec![Closed::new(request, 50)]).unwrap().report
+}
+
+#[test]
+fn a_trusted_certificate_is_accepted() {
+    let (address, pem) = start();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("roots.pem");
+    std::fs::write(&path, pem).unwrap();
+    let mut options = options(address);
+    options.tls.roots = Some(path);
+    let report = load(&options);
+    assert_eq!(
+        (report.counters.successes, report.counters.failures),
+        (50, 0),
+        "{:?}",
+        report.counters.errors
+    );
+}
+
+#[test]
+fn any_certificate_is_accepted_where_asked_for() {
+    let (address, _) = start();
+    let mut options = options(address);
+    options.tls.insecure = true;
+    assert_eq!(load(&options).counters.successes, 50);
+}
+
+#[test]
+fn an_unknown_certificate_is_a_tls_failure() {
+    let (address, _) = start();
+    let report = load(&options(address));
+    assert_eq!(report.counters.successes, 0);
+    assert_eq!(report.counters.errors[&ErrorKind::Tls], 50);
+}
+
+#[test]
+fn a_target_that_never_answers_the_handshake_is_a_timeout() {
+    let server = Server::start(|_, _| Reply::Answer(200, String::new()));
+    // The plain server waits for the end of a head; what a client's first bytes hold looks like none.
+    let mut options = options(server.address);
+    options.request_timeout = std::time::Duration::from_millis(50);
+    let report = load(&options);
+    assert_eq!(report.counters.successes, 0);
+    assert_eq!(report.counters.errors[&ErrorKind::Timeout], 50);
+}
