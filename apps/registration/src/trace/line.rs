@@ -85,7 +85,7 @@ pub(super) fn wrong_field(
 }
 
 /// Whether a student or a section may be called so.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&text.len())
         && !text.contains(|character: char| character == ',' || character.is_control())
 }

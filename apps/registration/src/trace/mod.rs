@@ -53,6 +53,7 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 pub use error::TraceError;
 pub use generate::{PERIOD_DAYS, generate};
 pub use jiff::civil::DateTime;
+pub(crate) use line::is_name;
 pub use read::{DuplicateSection, Reading, Source};
 pub use shape::{Shape, ShapeError};
 

@@ -1,0 +1,240 @@
+//! The collection: knows the sections, brings them into being, and passes requests on to them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, ops::Bound};
+use throng::model::{Answer, Entity, Event, Moment, Query, Turn, View};
+
+use crate::{
+    section::{Section, SectionCommand, SectionRejection, SectionReply},
+    trace::is_name,
+};
+
+/// The id of the one collection the routes use.
+pub const HOME: &str = "all";
+/// Sections on one page of the list, when the query does not say.
+pub const SECTIONS_PAGE_DEFAULT: u32 = 100;
+/// Most sections on one page of the list.
+pub const SECTIONS_PAGE_MAX: u32 = 10_000;
+
+/// The parent of the sections.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Collection {
+    sections: BTreeSet<Box<str>>,
+}
+
+/// What the collection can be asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectionCommand {
+    /// Opens a section as a child. Refused by the section when it is open.
+    Needed {
+        /// Its id: 1 to 256 bytes without comma or control character.
+        section: String,
+        /// Seats.
+        capacity: u32,
+    },
+    /// Passes a request on to one of the sections, which answers it. Refused for a section it does not have.
+    Route {
+        /// Its id.
+        section: String,
+        /// What it is asked.
+        request: SectionCommand,
+    },
+}
+
+/// What can happen to the collection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CollectionEvent {
+    /// It has a new section.
+    Created {
+        /// Its id.
+        section: String,
+    },
+}
+
+impl Event for CollectionEvent {}
+
+impl Entity for Collection {
+    const KIND: &'static str = "collection";
+    type Id = String;
+    type Command = CollectionCommand;
+    type Event = CollectionEvent;
+    type Reply = SectionReply;
+    type Rejection = SectionRejection;
+
+    fn creates(command: &CollectionCommand) -> bool {
+        matches!(command, CollectionCommand::Needed { .. })
+    }
+
+    fn decide(&self, command: CollectionCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, SectionRejection> {
+        match command {
+            CollectionCommand::Needed { section, .. } if !is_name(&section) => {
+                Err(SectionRejection::InvalidSection { bytes: section.len() })
+            }
+            CollectionCommand::Needed { section, capacity } => {
+                let open = SectionCommand::Open { capacity };
+                if self.sections.contains(section.as_str()) {
+                    return Ok(Answer::forward::<Section>(section, open));
+                }
+                turn.emit(CollectionEvent::Created {
+                    section: section.clone(),
+                });
+                Ok(Answer::create::<Section>(section, open))
+            }
+            CollectionCommand::Route { section, request } if self.sections.contains(section.as_str()) => {
+                Ok(Answer::forward::<Section>(section, request))
+            }
+            CollectionCommand::Route { section, .. } => Err(SectionRejection::NoSection { section }),
+        }
+    }
+
+    fn evolve(&mut self, CollectionEvent::Created { section }: &CollectionEvent) {
+        self.sections.insert(section.as_str().into());
+    }
+
+    fn heap_bytes(&self) -> usize {
+        // About: an id of 12 bytes, its allocation, and its place in a tree two thirds full.
+        self.sections.len() * 64
+    }
+}
+
+/// How many sections there are: the query `view`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LookAtCollection {}
+
+/// What [`LookAtCollection`] answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CollectionView {
+    /// How many sections there are.
+    pub sections: u64,
+}
+
+impl Query<Collection> for LookAtCollection {
+    const NAME: &'static str = View::NAME;
+    type Answer = CollectionView;
+
+    fn answer(self, collection: &Collection, _: &Moment<'_, Collection>) -> Result<CollectionView, SectionRejection> {
+        Ok(CollectionView {
+            sections: collection.sections.len() as u64,
+        })
+    }
+}
+
+/// The sections' ids, page by page in their order: the query `sections`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListSections {
+    /// Begin after this id; without it, at the first.
+    #[serde(default)]
+    pub after: Option<String>,
+    /// Sections on the page, 1 to 10,000; 100 without it.
+    #[serde(default)]
+    pub limit: Option<u32>,
+}
+
+/// A page of the list of sections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SectionsPage {
+    /// Ids.
+    pub sections: Vec<String>,
+    /// Where the next page begins; nothing on the last.
+    pub after: Option<String>,
+}
+
+impl Query<Collection> for ListSections {
+    const NAME: &'static str = "sections";
+    type Answer = SectionsPage;
+
+    fn answer(self, collection: &Collection, _: &Moment<'_, Collection>) -> Result<SectionsPage, SectionRejection> {
+        let limit = self.limit.unwrap_or(SECTIONS_PAGE_DEFAULT).clamp(1, SECTIONS_PAGE_MAX) as usize;
+        let begin = self.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = collection.sections.range::<str, _>((begin, Bound::Unbounded));
+        let sections: Vec<String> = rest.by_ref().take(limit).map(|section| section.to_string()).collect();
+        let after = rest.next().and_then(|_| sections.last().cloned());
+        Ok(SectionsPage { sections, after })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng::{Subject, model::Error};
+
+    fn needed(section: &str) -> CollectionCommand {
+        CollectionCommand::Needed {
+            section: section.into(),
+            capacity: 3,
+        }
+    }
+
+    fn home() -> Subject<Collection> {
+        Subject::given(
+            HOME,
+            [CollectionEvent::Created {
+                section: "C S 142-1".into(),
+            }],
+        )
+    }
+
+    #[test]
+    fn a_needed_section_becomes_a_child_that_answers() {
+        let mut home = Subject::<Collection>::given(HOME, []);
+        let done = home.when(needed("C S 142-1")).unwrap();
+        assert_eq!(
+            done.effects.events,
+            [CollectionEvent::Created {
+                section: "C S 142-1".into()
+            }]
+        );
+        let open = done.forwarded.unwrap();
+        assert_eq!((open.kind, &*open.id, open.child), ("section", "C S 142-1", true));
+        assert_eq!(open.command::<Section>(), Some(&SectionCommand::Open { capacity: 3 }));
+    }
+
+    #[test]
+    fn a_section_needed_again_is_recorded_once_and_says_itself_that_it_is_open() {
+        let done = home().when(needed("C S 142-1")).unwrap();
+        assert!(done.effects.is_empty());
+        assert!(!done.forwarded.unwrap().child);
+    }
+
+    #[test]
+    fn requests_are_passed_on_to_the_section() {
+        let request = SectionCommand::Add { student: "ann".into() };
+        let route = CollectionCommand::Route {
+            section: "C S 142-1".into(),
+            request: request.clone(),
+        };
+        let done = home().when(route).unwrap();
+        let sent = done.forwarded.unwrap();
+        assert_eq!((sent.kind, &*sent.id), ("section", "C S 142-1"));
+        assert_eq!(sent.command::<Section>(), Some(&request));
+        assert!(done.effects.is_empty(), "routing records nothing");
+    }
+
+    #[test]
+    fn a_request_for_a_section_it_does_not_have_is_refused() {
+        let request = SectionCommand::Drop { student: "ann".into() };
+        let refused = home().when(CollectionCommand::Route {
+            section: "C S 999-1".into(),
+            request,
+        });
+        match refused {
+            Err(Error::Rejected(rejection @ SectionRejection::NoSection { .. })) => {
+                assert_eq!(rejection.to_string(), "there is no section `C S 999-1`");
+            }
+            other => panic!("{:?}", other.map(|done| done.reply)),
+        }
+    }
+
+    #[test]
+    fn a_section_cannot_be_called_anything() {
+        for (id, found) in [(String::new(), 0), ("x".repeat(257), 257), ("a,b".into(), 3)] {
+            match home().when(needed(&id)) {
+                Err(Error::Rejected(SectionRejection::InvalidSection { bytes })) => assert_eq!(bytes, found),
+                other => panic!("{id:?}: {:?}", other.map(|done| done.reply)),
+            }
+        }
+        assert!(home().when(needed(&"x".repeat(256))).is_ok());
+    }
+}

@@ -1,0 +1,204 @@
+//! What a section is asked, what happens to it, and what it says.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use throng::model::{Event, Recorded, Rejection, UpcastError};
+
+use crate::trace::NAME_BYTES_MAX;
+
+/// What a section can be asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SectionCommand {
+    /// Opens it, with nobody in it. Refused when it is open.
+    Open {
+        /// Seats; 0 is a section nobody can join.
+        capacity: u32,
+    },
+    /// Gives the student a seat. Of a student who has one, nothing changes.
+    Add {
+        /// Who: an opaque name of 1 to 256 bytes without comma or control character.
+        student: String,
+    },
+    /// Takes the student's seat back. Of a student who has none, nothing changes.
+    Drop {
+        /// Who.
+        student: String,
+    },
+}
+
+/// What can happen to a section.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SectionEvent {
+    /// It was opened.
+    Opened {
+        /// Seats.
+        capacity: u32,
+    },
+    /// A student took a seat.
+    Added {
+        /// Who.
+        student: String,
+    },
+    /// A student left.
+    Dropped {
+        /// Who.
+        student: String,
+    },
+}
+
+impl Event for SectionEvent {
+    /// Students were numbers once, under `student_id`; since version 2 they are opaque names.
+    const VERSIONS: &'static [(&'static str, u16)] = &[("Added", 2), ("Dropped", 2)];
+
+    fn upcast(mut old: Recorded) -> Result<Recorded, UpcastError> {
+        if old.version != 1 || !matches!(&*old.name, "Added" | "Dropped") {
+            return Err(UpcastError(format!(
+                "there is no step up from {} version {}",
+                old.name, old.version
+            )));
+        }
+        let student = match old.payload.get_mut("student_id").map(Value::take) {
+            Some(Value::Number(number)) => number.to_string(),
+            found => {
+                return Err(UpcastError(format!(
+                    "expected a number in `student_id`, found {found:?}"
+                )));
+            }
+        };
+        Ok(Recorded {
+            version: 2,
+            payload: json!({ "student": student }),
+            ..old
+        })
+    }
+}
+
+/// What a command did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// The section was opened.
+    Opened,
+    /// The student took a seat.
+    Added,
+    /// The student had a seat: nothing changed.
+    AlreadyPresent,
+    /// The student left.
+    Dropped,
+    /// The student had no seat: nothing changed.
+    NotPresent,
+}
+
+/// The answer to a command: what it did, and how full the section is now. The roster is a query of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SectionReply {
+    /// What the command did.
+    pub change: Change,
+    /// Seats.
+    pub capacity: u32,
+    /// Seats taken.
+    pub taken: u32,
+    /// Seats left.
+    pub remaining: u32,
+}
+
+/// Why a section, or the collection for it, says no. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum SectionRejection {
+    /// No seat is left.
+    #[error("the section is full: all of its {capacity} seats are taken")]
+    Full {
+        /// Seats.
+        capacity: u32,
+    },
+    /// It was opened before.
+    #[error("the section is open already, with {capacity} seats")]
+    AlreadyOpen {
+        /// Seats.
+        capacity: u32,
+    },
+    /// The collection has no such section.
+    #[error("there is no section `{section}`")]
+    NoSection {
+        /// The id asked for.
+        section: String,
+    },
+    /// Nobody can be called so.
+    #[error("a student's name has 1 to {NAME_BYTES_MAX} bytes without comma or control character; found {bytes} bytes")]
+    InvalidStudent {
+        /// Bytes of the name found.
+        bytes: usize,
+    },
+    /// No section can be called so.
+    #[error("a section's name has 1 to {NAME_BYTES_MAX} bytes without comma or control character; found {bytes} bytes")]
+    InvalidSection {
+        /// Bytes of the name found.
+        bytes: usize,
+    },
+}
+
+impl Rejection for SectionRejection {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Full { .. } => "section-full",
+            Self::AlreadyOpen { .. } => "section-already-open",
+            Self::NoSection { .. } => "no-section",
+            Self::InvalidStudent { .. } => "invalid-student",
+            Self::InvalidSection { .. } => "invalid-section",
+        }
+    }
+
+    fn status(&self) -> u16 {
+        match self {
+            Self::Full { .. } | Self::AlreadyOpen { .. } => 409,
+            Self::NoSection { .. } => 404,
+            Self::InvalidStudent { .. } | Self::InvalidSection { .. } => 422,
+        }
+    }
+
+    fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::Full { .. } | Self::AlreadyOpen { .. } => None,
+            Self::InvalidStudent { .. } => Some("student"),
+            Self::NoSection { .. } | Self::InvalidSection { .. } => Some("section"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(name: &'static str, version: u16, payload: Value) -> Recorded {
+        Recorded {
+            name: name.into(),
+            version,
+            payload,
+        }
+    }
+
+    #[test]
+    fn a_student_recorded_as_a_number_becomes_a_name() {
+        for name in ["Added", "Dropped"] {
+            let risen = SectionEvent::upcast(recorded(name, 1, json!({ "student_id": 10482213 }))).unwrap();
+            assert_eq!(risen, recorded(name, 2, json!({ "student": "10482213" })));
+            assert_eq!(SectionEvent::version(name), 2);
+        }
+    }
+
+    #[test]
+    fn what_no_version_ever_wrote_is_not_guessed_at() {
+        for old in [
+            recorded("Added", 1, json!({ "student": "7" })),
+            recorded("Added", 1, json!({ "student_id": "7" })),
+            recorded("Added", 3, json!({})),
+            recorded("Renamed", 1, json!({})),
+        ] {
+            let said = SectionEvent::upcast(old.clone()).unwrap_err().to_string();
+            assert!(said.contains("student_id") || said.contains(&*old.name), "{said}");
+        }
+    }
+}
