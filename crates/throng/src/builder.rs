@@ -4,11 +4,11 @@ use crate::{
     Metrics, Options, checkpoint, commit, deliver,
     engine::{Engine, Inner, Status, Wake},
     host::{Host, TokioHost},
-    timers,
+    timers, watch,
 };
 use std::sync::{
     Arc, Mutex, RwLock,
-    atomic::{AtomicBool, AtomicI64, AtomicUsize},
+    atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize},
 };
 use throng_core::{
     model::{Entity, Hears, Query},
@@ -131,6 +131,8 @@ impl Builder {
             resident: AtomicI64::new(0),
             pending_bytes: AtomicI64::new(0),
             held: AtomicUsize::new(0),
+            slow_second: AtomicU64::new(0),
+            slow_named: AtomicU64::new(0),
             watchers: Mutex::default(),
         });
         let life = inner.recover().await?;
@@ -140,6 +142,7 @@ impl Builder {
         inner.host.spawn(Box::pin(deliver::task(weak())));
         inner.host.spawn(Box::pin(timers::task(weak())));
         inner.host.spawn(Box::pin(timers::sweep(weak())));
+        inner.host.spawn(Box::pin(watch::task(weak())));
         inner.host.spawn(Box::pin(checkpoint::task(weak())));
         inner.pump.wake();
         Ok(Engine { inner })

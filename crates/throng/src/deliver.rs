@@ -246,7 +246,7 @@ impl Inner {
             output: reply.output(),
             cause: Cause::Message(&delivery.taking),
         };
-        let ran = shard.execute(&mut call, &mut staging);
+        let ran = self.watched(life, shard, &mut call, &mut staging);
         let first = staging.first;
         let mut deliveries = shard.take_outbox();
         self.after(shard, first);

@@ -4,7 +4,7 @@ use crate::{Metrics, Options, ask::Handle, builder::Builder, deliver::Outbox, ho
 use std::{
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize},
     },
     task::Waker,
 };
@@ -50,6 +50,9 @@ pub(crate) struct Inner {
     pub(crate) pending_bytes: AtomicI64,
     /// Work from outside that waits for the next commit.
     pub(crate) held: AtomicUsize,
+    /// The second in which slow commands were named last, and how many.
+    pub(crate) slow_second: AtomicU64,
+    pub(crate) slow_named: AtomicU64,
     /// Who wants to know when something became durable.
     pub(crate) watchers: Mutex<Vec<Waker>>,
 }

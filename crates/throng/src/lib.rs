@@ -63,6 +63,7 @@ mod recovery;
 mod run;
 mod stop;
 mod timers;
+mod watch;
 
 pub use ask::Handle;
 pub use builder::{Builder, StartError};

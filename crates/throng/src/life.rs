@@ -1,6 +1,6 @@
 //! One life of the engine: from a recovery to the end of its writer.
 
-use crate::load::Loads;
+use crate::{load::Loads, watch::AtWork};
 use std::sync::{
     Mutex, PoisonError,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -15,6 +15,8 @@ pub(crate) struct Life {
     /// The sealed streams before this one, in order, with their last commits.
     pub(crate) sealed: Vec<Position>,
     pub(crate) shards: Box<[Turnstile<Shard>]>,
+    /// What each shard is at, for the watchdog.
+    pub(crate) at_work: Box<[AtWork]>,
     pub(crate) open: OpenCommit<CommitBuilder>,
     pub(crate) lead: Leader,
     /// Appends under way that did not resolve at once.
@@ -43,6 +45,7 @@ impl Life {
         Self {
             writer,
             sealed,
+            at_work: shards.iter().map(|_| AtWork::default()).collect(),
             shards: shards
                 .into_iter()
                 .map(|shard| Turnstile::new(shard, inbox_max))

@@ -88,7 +88,7 @@ impl Ask {
                 caller: self.caller.as_deref(),
             },
         };
-        let ran = shard.execute(&mut call, &mut staging);
+        let ran = inner.watched(life, shard, &mut call, &mut staging);
         let first = staging.first;
         let deliveries = shard.take_outbox();
         inner.after(shard, first);

@@ -109,7 +109,9 @@ impl Inner {
                     return None;
                 };
                 let mut nobody = Reply::Nobody;
-                let ran = shard.execute(
+                let ran = self.watched(
+                    life,
+                    shard,
                     &mut Call {
                         kind,
                         hash,

@@ -2,8 +2,9 @@
 #![allow(
     dead_code,
     missing_docs,
+    unreachable_pub,
     clippy::unwrap_used,
-    reason = "shared by tests, each using some of it"
+    reason = "shared by tests, each using some"
 )]
 
 use schemars::JsonSchema;

@@ -1,0 +1,138 @@
+//! Who takes long: a command over a millisecond is named when it is done, one over a second while it runs.
+
+use crate::{
+    engine::{Inner, Status},
+    life::{Life, Staging},
+};
+use std::{
+    sync::{
+        Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use throng_core::shard::{Call, Ran, Shard};
+
+/// A command that takes this long holds up all that wait for its turn.
+const SLOW_MICROS: u64 = 1_000;
+/// A command that takes this long is stuck, for all a person can tell.
+const STUCK_MICROS: u64 = 1_000_000;
+const LOOK: Duration = Duration::from_millis(250);
+/// Slow commands named in a second; the others are only counted.
+const NAMED_PER_SECOND: u64 = 5;
+
+/// What a shard is at: written by the holder of its lock, read by the watchdog.
+#[derive(Default)]
+pub(crate) struct AtWork {
+    /// Since when, microseconds of the engine's clock plus one; 0: nothing.
+    since: AtomicU64,
+    kind: AtomicU64,
+    /// The first bytes of the id.
+    id: [AtomicU64; 4],
+}
+
+impl AtWork {
+    fn begin(&self, since: u64, kind: usize, id: &str) {
+        self.kind.store(kind as u64, Ordering::Relaxed);
+        let mut bytes = [0; 32];
+        let shown = id.len().min(bytes.len());
+        bytes[..shown].copy_from_slice(&id.as_bytes()[..shown]);
+        for (word, bytes) in self.id.iter().zip(bytes.as_chunks::<8>().0) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        self.since.store(since + 1, Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.since.store(0, Ordering::Release);
+    }
+
+    fn id(&self) -> String {
+        let bytes: Vec<u8> = self
+            .id
+            .iter()
+            .flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes())
+            .collect();
+        let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+impl Inner {
+    /// Runs a command under the watchdog's eyes.
+    pub(crate) fn watched(
+        &self,
+        life: &Life,
+        shard: &mut Shard,
+        call: &mut Call<'_>,
+        staging: &mut Staging<'_>,
+    ) -> Ran {
+        let at_work = &life.at_work[usize::from(shard.id().0)];
+        let begun = self.host.elapsed_micros();
+        at_work.begin(begun, call.kind, call.id);
+        let ran = shard.execute(call, staging);
+        at_work.end();
+        let micros = self.host.elapsed_micros().saturating_sub(begun);
+        if micros >= SLOW_MICROS {
+            self.metrics.slow.inc();
+            let second = begun / 1_000_000;
+            if self.slow_second.swap(second, Ordering::Relaxed) != second {
+                self.slow_named.store(0, Ordering::Relaxed);
+            }
+            if self.slow_named.fetch_add(1, Ordering::Relaxed) < NAMED_PER_SECOND {
+                let kind = self.registry.kinds()[call.kind].name;
+                tracing::warn!(
+                    "a command of {kind}/{} took {micros} µs; all others of its loop waited",
+                    call.id
+                );
+            }
+        }
+        ran
+    }
+}
+
+/// Names commands that do not end.
+pub(crate) async fn task(inner: Weak<Inner>) {
+    let mut named = Vec::new();
+    loop {
+        let Some(strong) = inner.upgrade() else { return };
+        if let Status::Running(life) = &*strong.status() {
+            let now = strong.host.elapsed_micros();
+            named.resize(life.at_work.len(), 0);
+            for (at_work, named) in life.at_work.iter().zip(&mut named) {
+                let since = at_work.since.load(Ordering::Acquire);
+                if since > 0 && now.saturating_sub(since - 1) >= STUCK_MICROS && *named != since {
+                    *named = since;
+                    let kind = at_work.kind.load(Ordering::Relaxed) as usize;
+                    let kind = strong.registry.kinds().get(kind).map_or("?", |kind| kind.name);
+                    tracing::error!(
+                        "a command of {kind}/{} runs for over a second and holds its shard",
+                        at_work.id()
+                    );
+                }
+            }
+        }
+        let sleep = strong.host.sleep(LOOK);
+        drop(strong);
+        sleep.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_watchdog_reads_what_the_holder_wrote() {
+        let at_work = AtWork::default();
+        at_work.begin(7, 3, "C S 142-1");
+        assert_eq!(
+            (at_work.since.load(Ordering::Acquire), at_work.id()),
+            (8, "C S 142-1".into())
+        );
+        at_work.begin(8, 3, &"x".repeat(40));
+        assert_eq!(at_work.id(), "x".repeat(32));
+        at_work.end();
+        assert_eq!(at_work.since.load(Ordering::Acquire), 0);
+    }
+}
