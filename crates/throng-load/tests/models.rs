@@ -5,7 +5,7 @@
 mod support;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -18,15 +18,12 @@ fn run_plan(server: &Server, text: &str, threads: usize) -> Report {
     plan.run(server.options(1), None, threads, |_| {}).unwrap()
 }
 
-/// A server that stands still while the first request waits until `queued` requests are due.
-fn stall_once(until: Arc<AtomicU64>) -> Server {
+/// A server that stands still once, for so long, before it answers its eleventh request.
+fn stall_once(stall: Duration) -> Server {
     let stalled = AtomicBool::new(false);
     Server::start(move |number, _| {
         if number == 10 && !stalled.swap(true, Ordering::SeqCst) {
-            let begin = std::time::Instant::now();
-            while begin.elapsed() < Duration::from_millis(until.load(Ordering::SeqCst)) {
-                std::thread::yield_now();
-            }
+            std::thread::sleep(stall); // the fault itself, not a wait for a condition
         }
         Reply::Answer(200, String::new())
     })
@@ -35,7 +32,7 @@ fn stall_once(until: Arc<AtomicU64>) -> Server {
 #[test]
 fn an_open_model_shows_a_stall_to_every_request_that_was_due_in_it() {
     // One connection, 1,000 requests a second: a stall of 200 ms makes some 200 requests wait.
-    let server = stall_once(Arc::new(AtomicU64::new(200)));
+    let server = stall_once(Duration::from_millis(200));
     let options = server.options(1);
     let request = Request::get(&options.target.authority, "/");
     let report = run(&options, vec![Open::new(request, Arrivals::constant(1000.0, 0.5))])
@@ -49,9 +46,10 @@ fn an_open_model_shows_a_stall_to_every_request_that_was_due_in_it() {
         "{} requests waited 50 ms or more",
         slow(&report.response)
     );
+    // Whatever else slows this machine: one service time felt the stall, and many response times.
     assert!(
-        slow(&report.service) < 100,
-        "service time hides the stall: {}",
+        slow(&report.service) * 10 < slow(&report.response),
+        "service time hides it: {}",
         slow(&report.service)
     );
     assert!(
@@ -66,13 +64,13 @@ fn an_open_model_shows_a_stall_to_every_request_that_was_due_in_it() {
 
 #[test]
 fn a_closed_model_shows_the_same_stall_once() {
-    let server = stall_once(Arc::new(AtomicU64::new(100)));
+    let server = stall_once(Duration::from_millis(100));
     let options = server.options(1);
     let request = Request::get(&options.target.authority, "/");
     let report = run(&options, vec![Closed::new(request, 500)]).unwrap().report;
     assert!(report.response.max() >= 99_000_000);
     assert!(
-        report.response.value_at_quantile(0.99) < 99_000_000,
+        report.response.value_at_quantile(0.9) < report.response.max() / 2,
         "one slow request of 500 is no percentile"
     );
 }
@@ -248,10 +246,7 @@ fn serial_users_create_and_then_reserve_each_seat_of_their_own_show() {
             Reply::Answer(400, String::new())
         }
     });
-    let mut plan = Plan::open("shows-serial").unwrap();
-    for (name, value) in [("rate", 60.0), ("seconds", 0.0), ("seats", 3.0)] {
-        plan.set(name, value).unwrap();
-    }
+    let plan = Plan::open("shows-serial").unwrap();
     let text = plan
         .text()
         .replace("\"15s\"", "0.3")

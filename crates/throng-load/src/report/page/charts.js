@@ -131,7 +131,8 @@ function chart(title, { series = [], bands = [], x = {}, y = {}, height = 250, m
     }
     hover(holder, svg, { series, x, y, px, left, right: width - right, top, bottom: height - bottom, width });
   };
-  new ResizeObserver(() => { if (holder.clientWidth !== holder.drawnWidth) { holder.drawnWidth = holder.clientWidth; draw(); } }).observe(holder);
+  holder.draw = () => { holder.drawnWidth = holder.clientWidth; draw(); };
+  new ResizeObserver(() => { if (holder.clientWidth !== holder.drawnWidth) requestAnimationFrame(holder.draw); }).observe(holder);
   const card = element("section", { class: "card" }, element("h2", { text: title }), note ? element("div", { class: "soft small", text: note }) : null, legend, holder);
   return card;
 }

@@ -214,3 +214,4 @@ if (data.kind === "two") {
 if (data.kind === "two") for (const run of data.runs) cards.push(...samples(run));
 for (const run of data.runs) cards.push(facts(run));
 grid.append(...cards.filter(Boolean));
+for (const holder of grid.querySelectorAll(".chart")) holder.draw();
