@@ -28,6 +28,10 @@ impl Inner {
         if life.staged_bytes.load(Ordering::Relaxed) < self.options.commit_bytes_max {
             return self.within_bounds();
         }
+        Box::pin(self.hold(life, until)).await
+    }
+
+    async fn hold<R>(self: &Arc<Self>, life: &Arc<Life>, until: u64) -> Result<(), Error<R>> {
         self.held.fetch_add(1, Ordering::Relaxed);
         let _held = Held(self);
         while life.staged_bytes.load(Ordering::Relaxed) >= self.options.commit_bytes_max {

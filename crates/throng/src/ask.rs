@@ -71,7 +71,7 @@ impl<E: Entity> Handle<E> {
             key: self.key,
             caller: self.caller,
         };
-        let Reply::Typed(answer) = inner.run(ask, self.deadline).await.map_err(widen)? else {
+        let Reply::Typed(answer) = inner.run(Box::new(ask), self.deadline).await.map_err(widen)? else {
             return Err(Error::OutcomeUnknown);
         };
         let answer: Box<dyn Any> = answer;

@@ -14,7 +14,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{Call, Cause, Delivery, Outcome, Parcel, Ran, Shard},
+    shard::{Call, Cause, Delivery, Forward, Outcome, Parcel, Ran, Shard},
 };
 use throng_journal::{Address, CommitNo, Position, RecordKind};
 use throng_turn::{Entered, Job};
@@ -273,9 +273,10 @@ impl Inner {
                 }
             }
             // A forwarded message is a message of its own; the asker goes with it.
-            Ran::Forward {
-                to, taking, rests_on, ..
-            } => {
+            Ran::Forward(forward) => {
+                let Forward {
+                    to, taking, rests_on, ..
+                } = *forward;
                 if let Some(taking) = taking {
                     let forwarded = Delivery {
                         to: to.address(),
@@ -304,7 +305,7 @@ impl Inner {
                 }
             }
             // Taken before under its key: the asker asks again.
-            Ran::ForwardAgain { .. } => Tried::Taken {
+            Ran::ForwardAgain(_) => Tried::Taken {
                 deliveries,
                 dead: false,
             },

@@ -78,7 +78,7 @@ impl Engine {
             key,
             caller,
         };
-        let Reply::Json(reply) = self.inner.run(ask, deadline).await.map_err(widen)? else {
+        let Reply::Json(reply) = self.inner.run(Box::new(ask), deadline).await.map_err(widen)? else {
             return Err(Error::OutcomeUnknown);
         };
         reply.error.map_or(Ok(reply.body), Err)

@@ -18,7 +18,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{Call, Cause, Delivery, Input, JsonReply, Outcome, Output, Parcel, Ran, Shard},
+    shard::{Call, Cause, Delivery, Forward, ForwardAgain, Input, JsonReply, Outcome, Output, Parcel, Ran, Shard},
 };
 use throng_turn::{Entered, Job};
 
@@ -63,13 +63,13 @@ pub(crate) struct Ask {
 
 /// What came of running it once.
 struct Round {
-    ask: Ask,
+    ask: Box<Ask>,
     ran: Ran,
     deliveries: Vec<Delivery>,
 }
 
 impl Ask {
-    fn run(mut self, shard: &mut Shard, inner: &Arc<Inner>, life: &Life) -> Round {
+    fn run(mut self: Box<Self>, shard: &mut Shard, inner: &Arc<Inner>, life: &Life) -> Round {
         let now = inner.host.now();
         let mut staging = life.staging();
         let mut call = Call {
@@ -146,7 +146,7 @@ impl Inner {
     /// Runs a command, wherever forwarding takes it, and waits until its answer may leave.
     pub(crate) async fn run(
         self: &Arc<Self>,
-        mut ask: Ask,
+        mut ask: Box<Ask>,
         deadline: Option<Duration>,
     ) -> Result<Reply, Error<Infallible>> {
         let begun = self.host.elapsed_micros();
@@ -187,40 +187,42 @@ impl Inner {
                 }
                 Ran::Load => {
                     waited = true;
-                    self.load(&life, ask.kind, ask.hash, &ask.id).await?;
+                    Box::pin(self.load(&life, ask.kind, ask.hash, &ask.id)).await?;
                 }
                 Ran::LoadKey => {
                     waited = true;
                     let key = ask.key.as_deref().unwrap_or_default();
-                    self.load_key(&life, ask.hash, &ask.id, key).await?;
+                    Box::pin(self.load_key(&life, ask.hash, &ask.id, key)).await?;
                 }
-                Ran::Forward {
-                    to,
-                    taking: None,
-                    key,
-                    rests_on: on,
-                } => {
+                Ran::Forward(forward) if forward.taking.is_none() => {
+                    let Forward {
+                        to, key, rests_on: on, ..
+                    } = *forward;
                     rests_on = rests_on.max(on);
                     let kind = self.registry.find(to.kind).ok_or_else(|| unknown_kind(to.kind))?;
                     let (hash, id) = (limits::hash(to.kind, &to.id), to.id.clone());
                     let Parcel::Typed(command) = Parcel::typed(to) else {
                         return Err(Error::OutcomeUnknown);
                     };
-                    ask = Ask {
+                    *ask = Ask {
                         kind,
                         hash,
                         id,
                         payload: Payload::Typed(command),
                         key,
-                        ..ask
+                        ..*ask
                     };
                 }
-                Ran::Forward {
-                    to,
-                    taking: Some(taking),
-                    rests_on: on,
-                    ..
-                } => {
+                Ran::Forward(forward) => {
+                    let Forward {
+                        to,
+                        taking: Some(taking),
+                        rests_on: on,
+                        ..
+                    } = *forward
+                    else {
+                        return Err(Error::OutcomeUnknown);
+                    };
                     let delivery = Delivery {
                         to: to.address(),
                         parcel: Parcel::typed(to),
@@ -240,13 +242,14 @@ impl Inner {
                     self.durable(&life, rests_on.max(on), until).await?;
                     return Ok(reply);
                 }
-                Ran::ForwardAgain {
-                    to,
-                    name,
-                    body,
-                    key,
-                    rests_on: on,
-                } => {
+                Ran::ForwardAgain(again) => {
+                    let ForwardAgain {
+                        to,
+                        name,
+                        body,
+                        key,
+                        rests_on: on,
+                    } = *again;
                     rests_on = rests_on.max(on);
                     let kind = self.registry.find(&to.kind).ok_or_else(|| unknown_kind(&to.kind))?;
                     let payload = Payload::Json {
@@ -254,13 +257,13 @@ impl Inner {
                         body: body.into(),
                     };
                     let hash = limits::hash(&to.kind, &to.id);
-                    ask = Ask {
+                    *ask = Ask {
                         kind,
                         hash,
                         id: to.id.into(),
                         payload,
                         key: Some(key),
-                        ..ask
+                        ..*ask
                     };
                 }
             }
@@ -268,7 +271,7 @@ impl Inner {
     }
 
     /// Runs it once, in place if the lock is free.
-    async fn round(self: &Arc<Self>, life: &Arc<Life>, ask: Ask) -> Result<Round, Error<Infallible>> {
+    async fn round(self: &Arc<Self>, life: &Arc<Life>, ask: Box<Ask>) -> Result<Round, Error<Infallible>> {
         let mut answer = None;
         let entered = life.shard_of(ask.hash).enter(
             ask,

@@ -16,7 +16,7 @@ use std::{
 use throng_core::{
     limits,
     model::{Error, Timestamp},
-    shard::{Call, Cause, Due, Input, Ran},
+    shard::{Call, Cause, Delivery, Due, Forward, Input, Parcel, Ran},
 };
 
 /// How often waiters past their deadline are woken.
@@ -144,16 +144,18 @@ impl Inner {
                 }
                 Some((ran, _, mut deliveries)) => {
                     self.metrics.timers_fired.inc();
-                    if let Ran::Forward {
-                        to,
-                        taking: Some(taking),
-                        rests_on,
-                        ..
-                    } = ran
+                    if let Ran::Forward(forward) = ran
+                        && let Forward {
+                            to,
+                            taking: Some(taking),
+                            rests_on,
+                            ..
+                        } = *forward
                     {
-                        deliveries.push(throng_core::shard::Delivery {
-                            to: to.address(),
-                            parcel: throng_core::shard::Parcel::typed(to),
+                        let (to, parcel) = (to.address(), Parcel::typed(to));
+                        deliveries.push(Delivery {
+                            to,
+                            parcel,
                             taking,
                             commit: rests_on,
                         });

@@ -1,7 +1,7 @@
 //! Writing down what an accepted command wants done, and handing it over.
 
 use super::{
-    Asks, Call, Cause, Common, Delivery, Outcome, Output, Ran, Stage, Taking,
+    Asks, Call, Cause, Common, Delivery, Forward, Outcome, Output, Ran, Stage, Taking,
     entities::Entities,
     execute::{Accepted, Reply},
     keys::{self, Kept, KeptAnswer},
@@ -99,12 +99,12 @@ impl<E: Entity> Entities<E> {
             }
             Some((to, taking)) => {
                 let key = key.map(|(_, name, _)| format!("{}/{}/{name}", E::KIND, call.id));
-                Ran::Forward {
+                Ran::Forward(Box::new(Forward {
                     to,
                     taking,
                     key,
                     rests_on,
-                }
+                }))
             }
         }
     }

@@ -102,10 +102,6 @@ pub struct QueryCall<'a> {
 }
 
 /// What came of a call.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "lives for one call; boxing the rare variants would cost the common path nothing, the rare ones an allocation"
-)]
 pub enum Ran {
     /// It was answered. The answer must not leave before the commit of this number is durable; 0: at once.
     Done {
@@ -120,28 +116,34 @@ pub enum Ran {
     /// ([`super::Shard::key_rows`]), then ask again. Nothing was touched.
     LoadKey,
     /// Another entity answers. The input was taken.
-    Forward {
-        /// Whom to ask what.
-        to: Sent,
-        /// It was recorded as a message, because the forwarding entity recorded something with it: the receiver takes
-        /// it under this number, exactly once.
-        taking: Option<Taking>,
-        /// The idempotency key to ask under.
-        key: Option<String>,
-        /// The number of the commit it rests on.
-        rests_on: u64,
-    },
-    /// As [`Forward`](Self::Forward), for a command that was forwarded under this idempotency key before.
-    ForwardAgain {
-        /// Whom to ask.
-        to: throng_journal::Address,
-        /// The command's name.
-        name: String,
-        /// Its content.
-        body: String,
-        /// The idempotency key to ask under.
-        key: String,
-        /// The number of the commit it rests on.
-        rests_on: u64,
-    },
+    Forward(Box<Forward>),
+    /// Another entity answers a command that was forwarded under this idempotency key before.
+    ForwardAgain(Box<ForwardAgain>),
+}
+
+/// Where a command goes on.
+pub struct Forward {
+    /// Whom to ask what.
+    pub to: Sent,
+    /// It was recorded as a message, because the forwarding entity recorded something with it: the receiver takes it
+    /// under this number, exactly once.
+    pub taking: Option<Taking>,
+    /// The idempotency key to ask under.
+    pub key: Option<String>,
+    /// The number of the commit it rests on.
+    pub rests_on: u64,
+}
+
+/// Where a command went on before.
+pub struct ForwardAgain {
+    /// Whom to ask.
+    pub to: throng_journal::Address,
+    /// The command's name.
+    pub name: String,
+    /// Its content.
+    pub body: String,
+    /// The idempotency key to ask under.
+    pub key: String,
+    /// The number of the commit it rests on.
+    pub rests_on: u64,
 }

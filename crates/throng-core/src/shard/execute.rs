@@ -1,7 +1,7 @@
 //! A command's way through its entity.
 
 use super::{
-    Call, Cause, Common, Delivery, Outcome, Output, Ran, Shard, Stage, Taking,
+    Call, Cause, Common, Delivery, ForwardAgain, Outcome, Output, Ran, Shard, Stage, Taking,
     accept::{close_cause, write_heard, write_taken},
     call::QueryCall,
     entities::Entities,
@@ -339,13 +339,13 @@ impl<E: Entity> Entities<E> {
             }
             KeptAnswer::Forward(kind, id, name, body) => {
                 let key = format!("{}/{}/{key}", E::KIND, call.id);
-                Ran::ForwardAgain {
+                Ran::ForwardAgain(Box::new(ForwardAgain {
                     to: Address::new(kind, id),
                     name,
                     body,
                     key,
                     rests_on,
-                }
+                }))
             }
         }
     }

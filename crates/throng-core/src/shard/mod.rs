@@ -24,7 +24,7 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, Cause, Input, Output, QueryCall, Ran, Stage, Staged};
+pub use call::{Call, Cause, Forward, ForwardAgain, Input, Output, QueryCall, Ran, Stage, Staged};
 pub use checkpoint::{Rows, is_expired};
 pub use entities::Entities;
 pub use messages::{Asks, Delivery, Envelope, Heard, Parcel, Taking};

@@ -1,0 +1,95 @@
+//! What a command costs in the engine alone: a turn of 256 commands, gathered into one commit, without HTTP and disk.
+#![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
+
+#[path = "../tests/kinds/mod.rs"]
+mod kinds;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use kinds::{Account, Command, World};
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+use throng::{CommandJson, Engine};
+
+const COMMANDS: usize = 256;
+
+/// Polls all commands, then the committer, then all commands again: what a gateway's loop does in one turn.
+fn turn<T>(committer: &mut Pin<Box<dyn Future<Output = ()> + Send>>, mut asks: Vec<Pin<Box<dyn Future<Output = T>>>>) {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut done = 0;
+    while done < COMMANDS {
+        asks.retain_mut(|ask| {
+            let ready = ask.as_mut().poll(&mut context).is_ready();
+            done += usize::from(ready);
+            !ready
+        });
+        assert!(matches!(committer.as_mut().poll(&mut context), Poll::Pending));
+    }
+}
+
+fn engine() -> (Engine, Vec<String>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let engine = runtime.block_on(async {
+        let engine = World::new().engine().await;
+        for n in 0..COMMANDS {
+            kinds::open(&engine, &format!("account-{n}"), 0).await;
+        }
+        engine
+    });
+    (engine, (0..COMMANDS).map(|n| format!("account-{n}")).collect())
+}
+
+fn bench(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("turn of 256");
+    group.throughput(Throughput::Elements(COMMANDS as u64));
+    let (engine, ids) = engine();
+    let mut committer: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(engine.committer());
+    assert!(
+        committer
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
+    group.bench_function("typed", |bencher| {
+        bencher.iter(|| {
+            let ask = |id: &String| {
+                Box::pin(engine.entity::<Account>(id.clone()).ask(Command::Deposit { amount: 1 })) as Pin<Box<_>>
+            };
+            turn(
+                &mut committer,
+                ids.iter()
+                    .map(ask)
+                    .map(|ask: Pin<Box<dyn Future<Output = _>>>| ask)
+                    .collect(),
+            );
+        });
+    });
+    let body = bytes::Bytes::from_static(br#"{"amount":1}"#);
+    group.bench_function("json", |bencher| {
+        bencher.iter(|| {
+            let ask = |id: &String| {
+                let command = CommandJson {
+                    kind: 0,
+                    id: id.clone(),
+                    name: "Deposit".into(),
+                    body: body.clone(),
+                    key: None,
+                    caller: None,
+                    deadline: None,
+                };
+                let engine = engine.clone();
+                Box::pin(async move { engine.command(command).await }) as Pin<Box<dyn Future<Output = _>>>
+            };
+            turn(&mut committer, ids.iter().map(ask).collect());
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);
