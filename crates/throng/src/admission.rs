@@ -2,7 +2,7 @@
 
 use crate::{engine::Inner, life::Life};
 use std::{
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use throng_core::model::Error;
@@ -26,7 +26,7 @@ impl Inner {
             });
         }
         if life.staged_bytes.load(Ordering::Relaxed) < self.options.commit_bytes_max {
-            return self.within_bounds();
+            return self.within_bounds(life);
         }
         Box::pin(self.hold(life, until)).await
     }
@@ -35,7 +35,7 @@ impl Inner {
         self.held.fetch_add(1, Ordering::Relaxed);
         let _held = Held(self);
         while life.staged_bytes.load(Ordering::Relaxed) >= self.options.commit_bytes_max {
-            self.within_bounds::<R>()?;
+            self.within_bounds::<R>(life)?;
             // Everything held goes into the next commit, and that waits for the one in flight.
             let wait = Duration::from_micros(life.commit_micros.load(Ordering::Relaxed)).saturating_mul(2);
             if wait > self.options.wait_max {
@@ -51,13 +51,13 @@ impl Inner {
         Ok(())
     }
 
-    fn within_bounds<R>(&self) -> Result<(), Error<R>> {
+    fn within_bounds<R>(&self, life: &Life) -> Result<(), Error<R>> {
         let budget = i64::try_from(self.options.memory_bytes_max).unwrap_or(i64::MAX);
-        if self.pending_bytes.load(Ordering::Relaxed) > budget / 2 {
+        if life.books.pending_bytes.load(Ordering::Relaxed) > budget / 2 {
             self.checkpoint.wake();
             return self.overloaded(Duration::from_secs(1));
         }
-        if self.is_outbox_full.load(Ordering::Relaxed) {
+        if life.is_outbox_full.load(Ordering::Relaxed) {
             return self.overloaded(Duration::from_millis(200));
         }
         Ok(())
@@ -66,9 +66,5 @@ impl Inner {
     pub(crate) fn overloaded<R>(&self, retry_after: Duration) -> Result<(), Error<R>> {
         self.metrics.overloaded.inc();
         Err(Error::Overloaded { retry_after })
-    }
-
-    pub(crate) fn outbox(&self) -> std::sync::MutexGuard<'_, crate::deliver::Outbox> {
-        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::Engine,
-    run::{Ask, Payload, Reply, unknown_kind, widen},
+    run::{Ask, Payload, Reply, recovering, unknown_kind, widen},
 };
 use std::{any::Any, marker::PhantomData, time::Duration};
 use throng_core::{
@@ -98,9 +98,13 @@ impl<E: Entity> Handle<E> {
             let looked = life.shard_of(hash).wait(|shard| {
                 let (entities, common) = shard.entities::<E>(kind)?;
                 let looked = entities.look(common, (hash, &self.id), (now, self.caller.as_deref()), &mut query);
-                inner.balance(shard);
+                inner.balance(&life, shard);
                 Some(looked)
             });
+            if life.is_over() {
+                // What was looked at may be another engine's to change by now.
+                return Err(recovering());
+            }
             match looked {
                 None => return Err(unknown_kind(E::KIND)),
                 Some(Err(None)) => inner.load(&life, kind, hash, &self.id).await?,

@@ -8,7 +8,7 @@ use crate::{
 };
 use std::sync::{
     Arc, Mutex, RwLock,
-    atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize},
 };
 use throng_core::{
     model::{Entity, Hears, Query},
@@ -120,16 +120,9 @@ impl Builder {
             stopping: AtomicBool::new(false),
             foreign: Wake::default(),
             pump: Wake::default(),
-            pump_lead: throng_turn::Leader::new(),
             alarm: Wake::default(),
             checkpoint: Wake::default(),
             checkpoint_lock: tokio::sync::Mutex::new(()),
-            next_due: AtomicI64::new(i64::MAX),
-            outbox: Mutex::default(),
-            is_outbox_full: AtomicBool::new(false),
-            resident_bytes: AtomicI64::new(0),
-            resident: AtomicI64::new(0),
-            pending_bytes: AtomicI64::new(0),
             held: AtomicUsize::new(0),
             slow_second: AtomicU64::new(0),
             slow_named: AtomicU64::new(0),

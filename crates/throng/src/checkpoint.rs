@@ -57,7 +57,7 @@ impl Inner {
         life.appended_bytes.store(0, Ordering::Relaxed);
         // Everything up to here is covered. What the shards give may be newer: replaying on top of it changes nothing.
         let upto = life.durable();
-        let outbox = self.outbox().oldest(life);
+        let outbox = life.outbox().oldest(life);
         let mut rows = Vec::with_capacity(life.shards.len());
         for shard in &life.shards {
             for (kind, hash, id) in shard.wait(|shard| shard.unsettled()) {
@@ -77,7 +77,7 @@ impl Inner {
                     Ok(true) => shard.checkpointed(upto, rows),
                     _ => shard.checkpoint_failed(rows),
                 }
-                self.balance(shard);
+                self.balance(life, shard);
             });
         }
         if stored? {

@@ -66,11 +66,6 @@ impl Outbox {
         self.len() == 0 && self.behind.is_none()
     }
 
-    /// Nothing of this life's messages is kept.
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// Some messages up to here are only in the log, after that position.
     pub(crate) fn fall_behind(&mut self, read: Position, upto: Position) {
         self.behind = Some(Behind { read, upto });
@@ -133,7 +128,7 @@ impl Inner {
     }
 
     fn enqueue(&self, life: &Life, deliveries: Vec<Delivery>, last: Option<Outgoing>) {
-        let mut outbox = self.outbox();
+        let mut outbox = life.outbox();
         let max = self.options.outbox_max;
         for delivery in deliveries {
             outbox.push(life, Outgoing { delivery, asker: None }, max);
@@ -141,19 +136,19 @@ impl Inner {
         if let Some(last) = last {
             outbox.push(life, last, max);
         }
-        self.is_outbox_full
+        life.is_outbox_full
             .store(outbox.behind.is_some() || outbox.len() >= max, Ordering::Relaxed);
     }
 
     /// Delivers up to this many; whoever else is at it is asked to go on.
     fn pump(self: &Arc<Self>, life: &Arc<Life>, limit: usize) {
-        self.pump_lead.lead(|| {
+        life.pump_lead.lead(|| {
             for _ in 0..limit {
                 if life.is_over() {
                     return;
                 }
                 let outgoing = {
-                    let mut outbox = self.outbox();
+                    let mut outbox = life.outbox();
                     let Some(outgoing) = outbox.queue.pop_front() else {
                         break;
                     };
@@ -172,7 +167,7 @@ impl Inner {
             }
         });
         let more = {
-            let outbox = self.outbox();
+            let outbox = life.outbox();
             !outbox.queue.is_empty() || (outbox.behind.is_some() && outbox.parked.is_empty())
         };
         if more {
@@ -201,7 +196,7 @@ impl Inner {
             Entered::Ran(tried) => self.tried(life, tried),
             Entered::Queued => {}
             Entered::Full(outgoing) => {
-                self.outbox().queue.push_front(outgoing);
+                life.outbox().queue.push_front(outgoing);
                 return false;
             }
         }
@@ -228,7 +223,7 @@ impl Inner {
             let reason = format!("the engine was not given the kind {:?}", delivery.to.kind);
             shard.bury(&delivery.to, &delivery.taking, &reason, &mut staging);
             let first = staging.first;
-            self.after(shard, first);
+            self.after(life, shard, first);
             return Tried::Taken {
                 deliveries: Vec::new(),
                 dead: true,
@@ -249,7 +244,7 @@ impl Inner {
         let ran = self.watched(life, shard, &mut call, &mut staging);
         let first = staging.first;
         let mut deliveries = shard.take_outbox();
-        self.after(shard, first);
+        self.after(life, shard, first);
         match ran {
             Ran::Load => Tried::Load {
                 outgoing,
@@ -332,7 +327,7 @@ impl Inner {
                 let to = outgoing.delivery.to.clone();
                 let key = key.then(|| outgoing.delivery.taking.key.clone()).flatten();
                 {
-                    let mut outbox = self.outbox();
+                    let mut outbox = life.outbox();
                     outbox.parked.entry(to.clone()).or_default().push_front(outgoing);
                     outbox.parked_len += 1;
                 }
@@ -346,15 +341,15 @@ impl Inner {
                         tracing::error!("messages for {to} wait: {error}");
                         inner.host.sleep(std::time::Duration::from_secs(1)).await;
                     }
-                    inner.unpark(&to);
+                    Self::unpark(&life, &to);
                     inner.pump.wake();
                 }));
             }
         }
     }
 
-    fn unpark(&self, to: &Address) {
-        let mut outbox = self.outbox();
+    fn unpark(life: &Life, to: &Address) {
+        let mut outbox = life.outbox();
         for outgoing in outbox.parked.remove(to).unwrap_or_default().into_iter().rev() {
             outbox.parked_len -= 1;
             outbox.queue.push_front(outgoing);
@@ -364,7 +359,7 @@ impl Inner {
     /// Reads messages that are only in the log, once those in memory are delivered.
     async fn catch_up(self: &Arc<Self>, life: &Arc<Life>) -> Result<(), throng_journal::Error> {
         let behind = {
-            let outbox = self.outbox();
+            let outbox = life.outbox();
             let Some(behind) = outbox.behind else { return Ok(()) };
             if !outbox.queue.is_empty() || outbox.parked_len > 0 {
                 return Ok(());
@@ -375,7 +370,7 @@ impl Inner {
             return Ok(());
         }
         let (commits, read) = self.next_commits(life, behind.read).await?;
-        let mut outbox = self.outbox();
+        let mut outbox = life.outbox();
         for commit in &commits {
             for record in commit
                 .records()
@@ -394,7 +389,7 @@ impl Inner {
                 outbox.behind = None;
             }
         }
-        self.is_outbox_full.store(outbox.behind.is_some(), Ordering::Relaxed);
+        life.is_outbox_full.store(outbox.behind.is_some(), Ordering::Relaxed);
         Ok(())
     }
 }

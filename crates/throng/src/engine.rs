@@ -1,10 +1,10 @@
 //! The engine, as its users hold it.
 
-use crate::{Metrics, Options, ask::Handle, builder::Builder, deliver::Outbox, host::Host, life::Life};
+use crate::{Metrics, Options, ask::Handle, builder::Builder, host::Host, life::Life};
 use std::{
     sync::{
         Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
     task::Waker,
 };
@@ -33,21 +33,11 @@ pub(crate) struct Inner {
     pub(crate) foreign: Wake,
     /// Wakes the task that delivers messages.
     pub(crate) pump: Wake,
-    /// One delivers at a time, in order.
-    pub(crate) pump_lead: throng_turn::Leader,
     /// Wakes the task that fires timers.
     pub(crate) alarm: Wake,
     /// Wakes the task that makes checkpoints.
     pub(crate) checkpoint: Wake,
     pub(crate) checkpoint_lock: tokio::sync::Mutex<()>,
-    /// When the next timer is due, microseconds of the time of day.
-    pub(crate) next_due: AtomicI64,
-    pub(crate) outbox: Mutex<Outbox>,
-    pub(crate) is_outbox_full: AtomicBool,
-    /// Bytes of entities in memory, and how many.
-    pub(crate) resident_bytes: AtomicI64,
-    pub(crate) resident: AtomicI64,
-    pub(crate) pending_bytes: AtomicI64,
     /// Work from outside that waits for the next commit.
     pub(crate) held: AtomicUsize,
     /// The second in which slow commands were named last, and how many.
@@ -141,9 +131,12 @@ impl Engine {
     /// How it is.
     #[must_use]
     pub fn health(&self) -> Health {
-        let (ready, reason, position) = match &*self.inner.status() {
-            Status::Running(life) => (true, None, Some(life.durable())),
-            Status::Down(reason) => (false, Some(reason.clone()), None),
+        let (ready, reason, position, entities) = match &*self.inner.status() {
+            Status::Running(life) => {
+                let entities = life.books.entities.load(std::sync::atomic::Ordering::Relaxed);
+                (true, None, Some(life.durable()), entities.max(0).cast_unsigned())
+            }
+            Status::Down(reason) => (false, Some(reason.clone()), None, 0),
         };
         let stopping = self.inner.is_stopping();
         Health {
@@ -151,12 +144,7 @@ impl Engine {
             reason: reason.or_else(|| stopping.then(|| "the engine is stopping".into())),
             durability: self.inner.journal.durability(),
             position,
-            entities: self
-                .inner
-                .resident
-                .load(std::sync::atomic::Ordering::Relaxed)
-                .max(0)
-                .cast_unsigned(),
+            entities,
             journal_bytes: self.inner.journal.bytes(),
         }
     }
@@ -223,12 +211,13 @@ impl Inner {
     fn refresh_metrics(&self) {
         use std::sync::atomic::Ordering::Relaxed;
         let metrics = &self.metrics;
-        metrics.entities.set(self.resident.load(Relaxed));
-        metrics.entity_bytes.set(self.resident_bytes.load(Relaxed));
-        metrics.pending_bytes.set(self.pending_bytes.load(Relaxed));
-        let outbox = self.outbox.lock().unwrap_or_else(PoisonError::into_inner).len();
-        metrics.outbox.set(i64::try_from(outbox).unwrap_or(i64::MAX));
         if let Status::Running(life) = &*self.status() {
+            metrics.entities.set(life.books.entities.load(Relaxed));
+            metrics.entity_bytes.set(life.books.bytes.load(Relaxed));
+            metrics.pending_bytes.set(life.books.pending_bytes.load(Relaxed));
+            metrics
+                .outbox
+                .set(i64::try_from(life.outbox().len()).unwrap_or(i64::MAX));
             metrics
                 .waiting
                 .set(i64::try_from(life.open.waiting()).unwrap_or(i64::MAX));

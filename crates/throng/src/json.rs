@@ -3,7 +3,7 @@
 use crate::{
     engine::Engine,
     life::Life,
-    run::{Ask, Payload, Reply, widen},
+    run::{Ask, Payload, Reply, recovering, widen},
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -107,9 +107,12 @@ impl Engine {
                     caller: query.caller.as_deref(),
                     output: &mut reply,
                 });
-                inner.balance(shard);
+                inner.balance(&life, shard);
                 ran
             });
+            if life.is_over() {
+                return Err(recovering());
+            }
             match ran {
                 Ran::Done { rests_on, .. } => {
                     inner.metrics.queries.inc();

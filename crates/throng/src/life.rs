@@ -1,9 +1,9 @@
 //! One life of the engine: from a recovery to the end of its writer.
 
-use crate::{load::Loads, watch::AtWork};
+use crate::{deliver::Outbox, load::Loads, watch::AtWork};
 use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
 };
 use throng_core::shard::{Shard, Stage, Staged};
 use throng_journal::{Appended, CommitBuilder, CommitNo, Later, Position, ShardId, WriterId};
@@ -30,8 +30,23 @@ pub(crate) struct Life {
     pub(crate) commit_micros: AtomicU64,
     /// What the last checkpoint covers.
     pub(crate) covers: Mutex<Option<Position>>,
+    /// Messages on their way, delivered by one at a time, in order.
+    outbox: Mutex<Outbox>,
+    pub(crate) is_outbox_full: AtomicBool,
+    pub(crate) pump_lead: Leader,
+    /// When the next timer is due, microseconds of the time of day.
+    pub(crate) next_due: AtomicI64,
+    pub(crate) books: Books,
     /// An append failed: nothing more is taken.
     pub(crate) over: AtomicBool,
+}
+
+/// What the shards hold in memory, all together.
+#[derive(Default)]
+pub(crate) struct Books {
+    pub(crate) entities: AtomicI64,
+    pub(crate) bytes: AtomicI64,
+    pub(crate) pending_bytes: AtomicI64,
 }
 
 pub(crate) struct Flight {
@@ -58,6 +73,11 @@ impl Life {
             appended_bytes: AtomicU64::new(0),
             commit_micros: AtomicU64::new(0),
             covers: Mutex::default(),
+            outbox: Mutex::default(),
+            is_outbox_full: AtomicBool::new(false),
+            pump_lead: Leader::new(),
+            next_due: AtomicI64::new(i64::MAX),
+            books: Books::default(),
             over: AtomicBool::new(false),
         }
     }
@@ -80,6 +100,10 @@ impl Life {
 
     pub(crate) fn covers(&self) -> Option<Position> {
         *self.covers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -98,7 +98,7 @@ impl Inner {
         self.metrics.loads.inc();
         life.shard_of(hash).wait(|shard| {
             shard.loaded(kind, hash, id, stored, tail);
-            self.balance(shard);
+            self.balance(life, shard);
         });
         Ok(())
     }

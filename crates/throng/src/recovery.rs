@@ -71,8 +71,6 @@ impl Inner {
         let life = Life::new(writer, sealed.clone(), shards, self.options.inbox_max);
         *life.covers.lock().unwrap_or_else(PoisonError::into_inner) = covers;
         self.books(&life);
-        let mut outbox = self.outbox();
-        outbox.clear();
         if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {
             let first = sealed.first().map_or(WriterId(0), |first| first.writer);
             let begin = Position {
@@ -80,10 +78,9 @@ impl Inner {
                 commit: CommitNo(0),
             };
             let checkpoint = covers.unwrap_or(begin);
-            outbox.fall_behind(cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint)), *last);
+            life.outbox()
+                .fall_behind(cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint)), *last);
         }
-        self.is_outbox_full.store(false, Ordering::Relaxed);
-        drop(outbox);
         self.metrics.recoveries.inc();
         Ok(Arc::new(life))
     }
@@ -114,12 +111,8 @@ impl Inner {
 
     /// Memory and timers as they are now.
     fn books(self: &Arc<Self>, life: &Life) {
-        self.resident.store(0, Ordering::Relaxed);
-        self.resident_bytes.store(0, Ordering::Relaxed);
-        self.pending_bytes.store(0, Ordering::Relaxed);
-        self.next_due.store(i64::MAX, Ordering::Relaxed);
         for shard in &life.shards {
-            shard.wait(|shard| self.after(shard, false));
+            shard.wait(|shard| self.after(life, shard, false));
         }
     }
 

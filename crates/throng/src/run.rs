@@ -69,7 +69,11 @@ struct Round {
 }
 
 impl Ask {
-    fn run(mut self: Box<Self>, shard: &mut Shard, inner: &Arc<Inner>, life: &Life) -> Round {
+    /// `None`: the life is over, another one may have begun.
+    fn run(mut self: Box<Self>, shard: &mut Shard, inner: &Arc<Inner>, life: &Life) -> Option<Round> {
+        if life.is_over() {
+            return None;
+        }
         let now = inner.host.now();
         let mut staging = life.staging();
         let mut call = Call {
@@ -91,23 +95,23 @@ impl Ask {
         let ran = inner.watched(life, shard, &mut call, &mut staging);
         let first = staging.first;
         let deliveries = shard.take_outbox();
-        inner.after(shard, first);
-        Round {
+        inner.after(life, shard, first);
+        Some(Round {
             ask: self,
             ran,
             deliveries,
-        }
+        })
     }
 }
 
 impl Inner {
     /// What follows every run while the shard's lock is still held.
-    pub(crate) fn after(self: &Arc<Self>, shard: &mut Shard, first: bool) {
-        self.balance(shard);
+    pub(crate) fn after(self: &Arc<Self>, life: &Life, shard: &mut Shard, first: bool) {
+        self.balance(life, shard);
         if let Some(due) = shard.next_due()
-            && due.micros < self.next_due.load(Ordering::Relaxed)
+            && due.micros < life.next_due.load(Ordering::Relaxed)
         {
-            self.next_due.fetch_min(due.micros, Ordering::Relaxed);
+            life.next_due.fetch_min(due.micros, Ordering::Relaxed);
             self.alarm.wake();
         }
         if first {
@@ -116,7 +120,7 @@ impl Inner {
     }
 
     /// Keeps the memory's books, and the memory within its budget.
-    pub(crate) fn balance(&self, shard: &mut Shard) {
+    pub(crate) fn balance(&self, life: &Life, shard: &mut Shard) {
         let load = shard.load();
         let add = |total: &AtomicI64, delta: i64| {
             if delta == 0 {
@@ -126,18 +130,18 @@ impl Inner {
             }
         };
         let delta = shard.book(load);
-        add(&self.resident, delta.entities);
-        let pending = add(&self.pending_bytes, delta.pending_bytes);
-        let bytes = add(&self.resident_bytes, delta.bytes);
+        add(&life.books.entities, delta.entities);
+        let pending = add(&life.books.pending_bytes, delta.pending_bytes);
+        let bytes = add(&life.books.bytes, delta.bytes);
         let budget = i64::try_from(self.options.memory_bytes_max).unwrap_or(i64::MAX);
         if bytes + pending > budget && load.entities > 1 {
             let over = usize::try_from(bytes + pending - budget).unwrap_or_default();
             // No more than this shard's share: the others give theirs when they are used.
             shard.passivate(over.min(load.bytes / 4).max(1));
             let delta = shard.book(shard.load());
-            add(&self.resident, delta.entities);
-            add(&self.resident_bytes, delta.bytes);
-            if add(&self.pending_bytes, delta.pending_bytes) > budget / 8 {
+            add(&life.books.entities, delta.entities);
+            add(&life.books.bytes, delta.bytes);
+            if add(&life.books.pending_bytes, delta.pending_bytes) > budget / 8 {
                 self.checkpoint.wake();
             }
         }
@@ -284,8 +288,8 @@ impl Inner {
             },
         );
         match (entered, answer) {
-            (Entered::Ran(round), _) => Ok(round),
-            (Entered::Queued, Some(told)) => told.await.map_err(|_| Error::OutcomeUnknown),
+            (Entered::Ran(round), _) => round.ok_or_else(recovering),
+            (Entered::Queued, Some(told)) => told.await.map_err(|_| Error::OutcomeUnknown)?.ok_or_else(recovering),
             _ => {
                 self.metrics.overloaded.inc();
                 Err(Error::Overloaded {
@@ -320,6 +324,13 @@ impl Inner {
             std::task::Poll::Pending
         })
         .await
+    }
+}
+
+/// Asked at the end of a writer's life: nothing was done.
+pub(crate) fn recovering<R>() -> Error<R> {
+    Error::Unavailable {
+        reason: "the engine starts again from its journal".into(),
     }
 }
 

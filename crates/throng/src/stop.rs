@@ -18,7 +18,7 @@ impl Engine {
         if let Some(life) = life {
             let until =
                 inner.host.elapsed_micros() + u64::try_from(inner.options.drain.as_micros()).unwrap_or(u64::MAX);
-            while !(life.is_over() || life.open.is_idle() && inner.outbox().is_empty())
+            while !(life.is_over() || life.open.is_idle() && life.outbox().is_empty())
                 && inner.host.elapsed_micros() < until
             {
                 inner.kick();

@@ -45,12 +45,13 @@ pub(crate) async fn task(inner: Weak<Inner>) {
             Status::Running(life) => Some(life.clone()),
             Status::Down(_) => None,
         };
-        if let Some(life) = life
-            && strong.next_due.load(Ordering::Relaxed) <= strong.host.now().micros
-        {
-            strong.fire(&life).await;
+        let mut due = i64::MAX;
+        if let Some(life) = life {
+            if life.next_due.load(Ordering::Relaxed) <= strong.host.now().micros {
+                strong.fire(&life).await;
+            }
+            due = life.next_due.load(Ordering::Relaxed);
         }
-        let due = strong.next_due.load(Ordering::Relaxed);
         let wait = due.saturating_sub(strong.host.now().micros).max(0);
         let sleep = strong
             .host
@@ -73,7 +74,7 @@ pub(crate) async fn task(inner: Weak<Inner>) {
 impl Inner {
     async fn fire(self: &Arc<Self>, life: &Arc<Life>) {
         // Whoever sets a timer from here on lowers it again.
-        self.next_due.store(i64::MAX, Ordering::Relaxed);
+        life.next_due.store(i64::MAX, Ordering::Relaxed);
         let now = self.host.now();
         for at in 0..life.shards.len() {
             loop {
@@ -89,7 +90,7 @@ impl Inner {
                 }
             }
             if let Some(next) = life.shards[at].wait(|shard| shard.next_due()) {
-                self.next_due.fetch_min(next.micros, Ordering::Relaxed);
+                life.next_due.fetch_min(next.micros, Ordering::Relaxed);
             }
         }
     }
@@ -98,14 +99,14 @@ impl Inner {
         let hash = limits::hash(&due.address.kind, &due.address.id);
         loop {
             let ran = life.shard_of(hash).wait(|shard| {
-                if !shard.is_due(due) {
+                if life.is_over() || !shard.is_due(due) {
                     return None;
                 }
                 let mut staging = life.staging();
                 let Some(kind) = self.registry.find(&due.address.kind) else {
                     shard.clear_timer(due, &mut staging);
                     let first = staging.first;
-                    self.after(shard, first);
+                    self.after(life, shard, first);
                     return None;
                 };
                 let mut nobody = Reply::Nobody;
@@ -129,7 +130,7 @@ impl Inner {
                 );
                 let first = staging.first;
                 let deliveries = shard.take_outbox();
-                self.after(shard, first);
+                self.after(life, shard, first);
                 Some((ran, kind, deliveries))
             });
             match ran {
@@ -137,7 +138,7 @@ impl Inner {
                 Some((Ran::Load | Ran::LoadKey, kind, _)) => {
                     if let Err(error) = self.load::<Infallible>(life, kind, hash, &due.address.id).await {
                         tracing::error!("the timer {:?} of {} waits: {error}", due.name, due.address);
-                        self.next_due
+                        life.next_due
                             .fetch_min(self.host.now().micros + 1_000_000, Ordering::Relaxed);
                         return Ok(());
                     }
