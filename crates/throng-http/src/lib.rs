@@ -1,1 +1,110 @@
-//! The HTTP gateway.
+//! The HTTP gateway of Throng: every kind of the engine as routes, an app's own routes beside them, problem details,
+//! OpenAPI, metrics, health.
+//!
+//! ```
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//! use throng::{Engine, journal::{MemoryJournal, MemoryStore}, model::*};
+//! use throng_http::Gateway;
+//!
+//! #[derive(Default, Serialize, Deserialize)]
+//! struct Counter { hits: u64 }
+//! #[derive(Serialize, Deserialize, JsonSchema)]
+//! #[serde(rename_all = "snake_case")]
+//! enum Command { Hit }
+//! #[derive(Serialize, Deserialize, JsonSchema)]
+//! enum Happened { Hit }
+//! impl Event for Happened {}
+//! #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+//! #[error("a counter never says no")]
+//! struct Never;
+//! impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
+//!
+//! impl Entity for Counter {
+//!     const KIND: &'static str = "counter";
+//!     type Id = String;
+//!     type Command = Command;
+//!     type Event = Happened;
+//!     type Reply = u64;
+//!     type Rejection = Never;
+//!     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+//!         turn.emit(Happened::Hit);
+//!         Ok(Answer::after(|counter: &Counter| counter.hits))
+//!     }
+//!     fn evolve(&mut self, _: &Happened) { self.hits += 1 }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let journal = MemoryJournal::new();
+//! let store = MemoryStore::new(journal.clone());
+//! let engine = Engine::builder().with::<Counter>().start(journal, store).await?;
+//! let gateway = Gateway::builder(engine).bind("127.0.0.1:0").start()?;
+//!
+//! use std::io::{Read, Write};
+//! let mut client = std::net::TcpStream::connect(gateway.address())?;
+//! client.write_all(b"POST /api/counter/front-page/hit HTTP/1.1\r\nhost: here\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")?;
+//! let mut answer = String::new();
+//! client.read_to_string(&mut answer)?;
+//! assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("\r\n\r\n1"));
+//! gateway.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Routes
+//!
+//! | route | |
+//! |---|---|
+//! | `POST /api/{kind}/{id}/{command}` | the command's content as JSON in, the reply out, once it is durable |
+//! | `GET /api/{kind}/{id}`, `GET /api/{kind}/{id}/{query}?fields` | a query; `view` answers the short path |
+//! | `GET /api/{kind}/{id}/events?after=&limit=` | what has happened; with `Accept: text/event-stream` also what happens |
+//! | `GET /api/{kind}?after=&limit=` | the entities of a kind |
+//! | `/health/live`, `/health/ready`, `/metrics`, `/openapi.json`, `/docs`, `/problems/{type}` | the gateway's own |
+//! | all else | the app's [`routes`](Gateway::routes) |
+//!
+//! A command's name in the path is its serde name; `add-student` is taken for `add_student` and `AddStudent`, too.
+//! Parts of a path are percent-encoded UTF-8.
+//!
+//! Header fields honoured: `Idempotency-Key` (at most 255 characters: a command takes effect once under a key),
+//! `Request-Timeout` or `X-Request-Timeout` (seconds, or `500ms`; the deadline, 5 s unless said), `Last-Event-ID` on a live
+//! stream. Errors are [`Problem`] details (RFC 9457).
+//!
+//! # A turn
+//!
+//! A loop is one thread with all of its connections. It reads every socket that is ready, executes the commands in place,
+//! and only then runs the engine's committer: one write and one sync for all of them, after which the answers go out. While
+//! the loop sits in the sync, the kernel collects the next batch; there is no timer and no hand-off to another thread.
+//!
+//! A turn takes at most 5 ms of work or 8 MiB of bodies. What is ready beyond that waits, read and counted, for the next
+//! turn, in the order it came; what would wait longer than 500 ms is refused with 503 before anything is decided. A
+//! request's age, on which its deadline rests, counts from the end of the loop's previous read pass, or from the moment the
+//! loop woke if it was idle: the earliest moment at which it can have come.
+//!
+//! # Limits
+//!
+//! See [`Limits`]: header 16 KiB, body 1 MiB, 10,000 connections, 128 HTTP/2 streams, 75 s idle, and others. JSON may be
+//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command are ignored or refused as its type says
+//! (`deny_unknown_fields`), repeated ones are refused.
+
+mod answer;
+mod error;
+mod event_loop;
+mod gate;
+mod gateway;
+mod kinds;
+mod limits;
+mod listen;
+mod metrics;
+mod openapi;
+mod problem;
+mod request;
+mod routes;
+mod running;
+mod shared;
+
+pub use error::StartError;
+pub use gateway::{Gateway, LOOPS_MAX};
+pub use limits::Limits;
+pub use problem::Problem;
+pub use running::Running;

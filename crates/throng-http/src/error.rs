@@ -1,0 +1,45 @@
+//! Why a gateway cannot start.
+
+use std::{io, net::SocketAddr};
+
+/// Why a gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Somebody else listens there.
+    #[error("{address} is in use by another program: stop it, choose another port, or 0 for any free one")]
+    PortTaken {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The port is not for everybody.
+    #[error("not allowed to listen on {address}: ports below 1024 are the administrator's; choose a higher one")]
+    NotAllowed {
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; is it an address of this machine?")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What was given as an address is none.
+    #[error("{text:?} is not an address to listen on; give one such as 127.0.0.1:8080, with port 0 for any free one")]
+    Address {
+        /// What was given.
+        text: String,
+    },
+    /// The number of loops is out of range.
+    #[error("cannot run {loops} loops: choose 1 to {most}")]
+    Loops {
+        /// The number asked for.
+        loops: usize,
+        /// The most there may be.
+        most: usize,
+    },
+    /// The system gives no thread or no event queue.
+    #[error("a loop of the gateway could not be started: {0}")]
+    Loop(io::Error),
+}

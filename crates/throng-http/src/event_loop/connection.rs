@@ -1,0 +1,233 @@
+//! What a loop knows of one connection: what it is doing, and since when.
+
+use super::ticks::{Bounds, Ticks};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    task::Waker,
+};
+
+/// How a connection is to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not at all.
+    #[default]
+    Serve,
+    /// After the requests in flight.
+    Finish,
+    /// Now.
+    Drop,
+}
+
+/// One connection. Times are ticks of its loop, so that a request costs no look at the clock.
+pub(crate) struct Connection {
+    ticks: Rc<Ticks>,
+    /// The last time bytes came or went.
+    moved: Cell<u32>,
+    /// The first byte of a head has come, and no request yet.
+    head_since: Cell<Option<u32>>,
+    /// A body is waited for.
+    body_since: Cell<Option<u32>>,
+    body_waker: RefCell<Option<Waker>>,
+    body_late: Cell<bool>,
+    /// The client takes nothing.
+    blocked_since: Cell<Option<u32>>,
+    requests: Cell<u32>,
+    is_http2: Cell<bool>,
+    verdict: Cell<Verdict>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A request in flight.
+pub(crate) struct InFlight<'a>(&'a Connection);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let connection = self.0;
+        connection.requests.set(connection.requests.get() - 1);
+        connection.moved.set(connection.ticks.now());
+        connection.body_since.set(None);
+    }
+}
+
+impl Connection {
+    pub(super) fn new(ticks: Rc<Ticks>) -> Self {
+        let now = ticks.now();
+        Self {
+            ticks,
+            moved: Cell::new(now),
+            head_since: Cell::default(),
+            body_since: Cell::default(),
+            body_waker: RefCell::default(),
+            body_late: Cell::default(),
+            blocked_since: Cell::default(),
+            requests: Cell::default(),
+            is_http2: Cell::default(),
+            verdict: Cell::default(),
+            waker: RefCell::default(),
+        }
+    }
+
+    /// A request's head is complete.
+    pub(crate) fn begin(&self, version: http::Version) -> InFlight<'_> {
+        self.is_http2.set(version == http::Version::HTTP_2);
+        self.head_since.set(None);
+        self.requests.set(self.requests.get() + 1);
+        InFlight(self)
+    }
+
+    /// More of a body has to come; `false` if it has taken too long already.
+    pub(crate) fn waits_for_body(&self, waker: &Waker) -> bool {
+        if self.body_since.get().is_none() {
+            self.body_since.set(Some(self.ticks.now()));
+        }
+        if self.body_late.get() {
+            return false;
+        }
+        // On HTTP/2 several bodies share the place; whoever is woken looks, and the last one is woken.
+        *self.body_waker.borrow_mut() = Some(waker.clone());
+        true
+    }
+
+    /// Bytes have come.
+    pub(super) fn came(&self) {
+        self.moved.set(self.ticks.now());
+        if self.requests.get() == 0 && self.head_since.get().is_none() && !self.is_http2.get() {
+            self.head_since.set(Some(self.ticks.now()));
+        }
+    }
+
+    /// Bytes have gone.
+    pub(super) fn went(&self) {
+        self.moved.set(self.ticks.now());
+        self.blocked_since.set(None);
+    }
+
+    /// Bytes could not go.
+    pub(super) fn blocks(&self) {
+        if self.blocked_since.get().is_none() {
+            self.blocked_since.set(Some(self.ticks.now()));
+        }
+    }
+
+    /// No request is in flight: what is written now is the parser's own complaint.
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.requests.get() == 0 && !self.is_http2.get()
+    }
+
+    /// How it is to end.
+    pub(super) fn verdict(&self) -> Verdict {
+        self.verdict.get()
+    }
+
+    /// Who to wake with a verdict.
+    pub(super) fn set_waker(&self, waker: &Waker) {
+        let mut own = self.waker.borrow_mut();
+        if !own.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *own = Some(waker.clone());
+        }
+    }
+
+    /// Ends it.
+    pub(super) fn condemn(&self, verdict: Verdict) {
+        if self.verdict.get() == Verdict::Drop || self.verdict.get() == verdict {
+            return;
+        }
+        self.verdict.set(verdict);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Looks whether it has waited too long for its client.
+    pub(super) fn sweep(&self, bounds: &Bounds) {
+        let now = self.ticks.now();
+        let longer = |since: Option<u32>, bound: u32| since.is_some_and(|since| now.wrapping_sub(since) > bound);
+        if longer(self.blocked_since.get(), bounds.write) || longer(self.head_since.get(), bounds.header) {
+            self.condemn(Verdict::Drop);
+        } else if self.requests.get() > 0 {
+            if longer(self.body_since.get(), bounds.body)
+                && !self.body_late.replace(true)
+                && let Some(waker) = self.body_waker.borrow_mut().take()
+            {
+                waker.wake();
+            }
+        } else if longer(Some(self.moved.get()), bounds.idle) {
+            self.condemn(Verdict::Finish);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        idle: 75,
+        header: 10,
+        body: 30,
+        write: 30,
+    };
+
+    fn connection() -> (Rc<Ticks>, Connection) {
+        let ticks = Rc::new(Ticks::default());
+        (ticks.clone(), Connection::new(ticks))
+    }
+
+    fn after(ticks: &Ticks, connection: &Connection, count: u32) -> Verdict {
+        (0..count).for_each(|_| ticks.tick());
+        connection.sweep(&BOUNDS);
+        connection.verdict()
+    }
+
+    #[test]
+    fn an_idle_connection_finishes_after_its_bound() {
+        let (ticks, connection) = connection();
+        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
+    }
+
+    #[test]
+    fn a_head_that_does_not_come_to_its_end_ends_the_connection() {
+        let (ticks, connection) = connection();
+        connection.came();
+        assert_eq!(after(&ticks, &connection, 10), Verdict::Serve);
+        connection.came();
+        assert_eq!(
+            after(&ticks, &connection, 1),
+            Verdict::Drop,
+            "a byte now and then does not help"
+        );
+    }
+
+    #[test]
+    fn a_request_the_engine_works_on_may_take_its_time() {
+        let (ticks, connection) = connection();
+        connection.came();
+        let in_flight = connection.begin(http::Version::HTTP_11);
+        assert_eq!(after(&ticks, &connection, 1_000), Verdict::Serve);
+        drop(in_flight);
+        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_cut_off() {
+        let (ticks, connection) = connection();
+        let _in_flight = connection.begin(http::Version::HTTP_11);
+        connection.blocks();
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
+        connection.went();
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
+        connection.blocks();
+        assert_eq!(after(&ticks, &connection, 31), Verdict::Drop);
+    }
+
+    #[test]
+    fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
+        let (ticks, connection) = connection();
+        let _in_flight = connection.begin(http::Version::HTTP_11);
+        assert!(connection.waits_for_body(Waker::noop()));
+        assert_eq!(after(&ticks, &connection, 31), Verdict::Serve);
+        assert!(!connection.waits_for_body(Waker::noop()));
+    }
+}

@@ -1,0 +1,225 @@
+//! A loop: one thread, one single-threaded runtime, all of its connections.
+//!
+//! A turn: the sockets that are ready are read, their requests pass the [gate](crate::gate) and execute in place; the
+//! engine's committer, woken by the first record of the turn, runs behind all of them and makes one commit of what they
+//! recorded; then the answers go out.
+
+mod accept;
+mod connection;
+mod serve;
+mod socket;
+mod ticks;
+
+pub(crate) use connection::Connection;
+
+use crate::{
+    Limits,
+    gate::{Gate, Pass},
+    metrics::Metrics,
+    shared::Shared,
+};
+use connection::Verdict;
+use hyper_util::server::conn::auto;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    sync::Arc,
+};
+use ticks::{Bounds, Ticks};
+use tokio::{runtime, sync::watch};
+
+/// Where a gateway is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// It serves.
+    Serving,
+    /// It takes no connections any more, and finishes what is in flight.
+    Draining,
+    /// Its loops end.
+    Over,
+}
+
+/// What a loop's tasks share.
+pub(crate) struct Local {
+    shared: Arc<Shared>,
+    pub(crate) gate: Gate,
+    /// The app's routes, as this loop's own.
+    pub(crate) router: RefCell<Option<axum::Router>>,
+    connections: Connections,
+    protocol: auto::Builder<serve::Here>,
+    refusals: Cell<usize>,
+    stage: watch::Receiver<Stage>,
+}
+
+impl Local {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    fn protocol(&self) -> &auto::Builder<serve::Here> {
+        &self.protocol
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.stage.borrow() >= Stage::Draining
+    }
+
+    /// Resolves once the loop drains.
+    pub(crate) async fn drains(&self) {
+        reaches(self.stage.clone(), Stage::Draining).await;
+    }
+}
+
+async fn reaches(mut stage: watch::Receiver<Stage>, wanted: Stage) {
+    // An error means that the gateway is gone: that is over, too.
+    let _ = stage.wait_for(|stage| *stage >= wanted).await;
+}
+
+/// The connections of a loop.
+struct Connections {
+    ticks: Rc<Ticks>,
+    open: RefCell<HashMap<u64, Rc<Connection>>>,
+    next: Cell<u64>,
+    emptied: tokio::sync::Notify,
+}
+
+impl Connections {
+    fn new() -> Self {
+        Self {
+            ticks: Rc::default(),
+            open: RefCell::default(),
+            next: Cell::new(0),
+            emptied: tokio::sync::Notify::new(),
+        }
+    }
+
+    fn add(&self) -> (u64, Rc<Connection>) {
+        let number = self.next.replace(self.next.get() + 1);
+        let connection = Rc::new(Connection::new(self.ticks.clone()));
+        self.open.borrow_mut().insert(number, connection.clone());
+        (number, connection)
+    }
+
+    fn remove(&self, number: u64) {
+        let mut open = self.open.borrow_mut();
+        open.remove(&number);
+        if open.is_empty() {
+            self.emptied.notify_waiters();
+        }
+    }
+
+    fn condemn(&self, verdict: Verdict) {
+        self.open
+            .borrow()
+            .values()
+            .for_each(|connection| connection.condemn(verdict));
+    }
+
+    async fn empty(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.open.borrow().is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Looks for connections that wait too long for their clients, for ever.
+    async fn sweep(&self, limits: &Limits) {
+        let bounds = Bounds::new(limits);
+        let mut every = tokio::time::interval(limits.sweep_every());
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            self.ticks.tick();
+            self.open
+                .borrow()
+                .values()
+                .for_each(|connection| connection.sweep(&bounds));
+        }
+    }
+}
+
+/// What a loop is started with.
+pub(crate) struct Start {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) router: Option<axum::Router>,
+    pub(crate) listener: std::net::TcpListener,
+    pub(crate) stage: watch::Receiver<Stage>,
+    /// Dropped when the loop has drained.
+    pub(crate) drained: tokio::sync::mpsc::Sender<()>,
+}
+
+/// Builds a loop's runtime.
+pub(crate) fn runtime(pass: &Arc<Pass>) -> std::io::Result<runtime::LocalRuntime> {
+    let (parks, wakes) = (pass.clone(), pass.clone());
+    runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(move || parks.parks())
+        .on_thread_unpark(move || wakes.wakes())
+        .build_local(runtime::LocalOptions::default())
+}
+
+/// Runs a loop until the gateway is over.
+pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start) -> std::io::Result<()> {
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(start.listener)?;
+        let Start {
+            shared,
+            router,
+            stage,
+            drained,
+            ..
+        } = start;
+        let local = Rc::new(Local {
+            gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
+            protocol: serve::protocol(&shared.limits),
+            router: RefCell::new(router),
+            connections: Connections::new(),
+            refusals: Cell::new(0),
+            stage: stage.clone(),
+            shared,
+        });
+        // First of all tasks, so that its waker is known before there is anything to commit.
+        let committer = tokio::task::spawn_local(local.shared.engine.committer());
+        tokio::task::spawn_local(async move {
+            if committer.await.is_err_and(|error| error.is_panic()) {
+                tracing::error!(
+                    "the engine's committer panicked; the process ends here, and recovery is the safe path"
+                );
+                std::process::abort();
+            }
+        });
+        tokio::task::spawn_local({
+            let local = local.clone();
+            async move { local.gate.end_turns().await }
+        });
+        tokio::task::spawn_local({
+            let local = local.clone();
+            async move { local.connections.sweep(local.limits()).await }
+        });
+        accept::accept(local.clone(), listener).await;
+        local.connections.condemn(Verdict::Finish);
+        let drain = local.limits().drain;
+        if tokio::time::timeout(drain, local.connections.empty()).await.is_err() {
+            tracing::warn!(
+                "requests were still in flight {drain:?} after the stop began; their connections are closed"
+            );
+            local.connections.condemn(Verdict::Drop);
+            local.connections.empty().await;
+        }
+        drop(drained);
+        reaches(stage, Stage::Over).await;
+        Ok(())
+    })
+}

@@ -1,0 +1,79 @@
+//! What the gateway bears, with defaults.
+
+use std::time::Duration;
+
+/// Limits of a gateway. Every wait, buffer and count of it has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request's head: request line and header fields. At least 8 KiB. Above: 431, and the connection ends.
+    pub header_bytes_max: usize,
+    /// Bytes of a request's body. Above: 413.
+    pub body_bytes_max: usize,
+    /// Open connections, over all loops. Above: 503 and close.
+    pub connections_max: usize,
+    /// Concurrent streams of one HTTP/2 connection.
+    pub streams_max: u32,
+    /// Live event streams (`text/event-stream`), over all loops. Above: 503.
+    pub live_max: usize,
+    /// A connection without a request is closed after this long.
+    pub idle: Duration,
+    /// A request's head must be complete this long after its first byte; otherwise the connection ends.
+    pub header_wait: Duration,
+    /// A request's body must be complete this long after its head. Otherwise: 408.
+    pub body_wait: Duration,
+    /// A client that takes nothing of its answer for this long is cut off.
+    pub write_wait: Duration,
+    /// A graceful stop lets requests in flight take this long.
+    pub drain: Duration,
+    /// A request's deadline when it does not name one.
+    pub deadline: Duration,
+    /// The longest deadline a request may name.
+    pub deadline_max: Duration,
+    /// Work of one turn of a loop; what is ready beyond it waits for the next turn.
+    pub turn: Duration,
+    /// Bytes of bodies of one turn.
+    pub turn_bytes_max: usize,
+    /// Estimated wait for a turn beyond which a request is refused with 503, before anything is decided.
+    pub wait_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            header_bytes_max: 16 << 10,
+            body_bytes_max: 1 << 20,
+            connections_max: 10_000,
+            streams_max: 128,
+            live_max: 1_000,
+            idle: Duration::from_secs(75),
+            header_wait: Duration::from_secs(10),
+            body_wait: Duration::from_secs(30),
+            write_wait: Duration::from_secs(30),
+            drain: Duration::from_secs(10),
+            deadline: Duration::from_secs(5),
+            deadline_max: Duration::from_secs(3_600),
+            turn: Duration::from_millis(5),
+            turn_bytes_max: 8 << 20,
+            wait_max: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Limits {
+    /// How often waits are looked at: a quarter of the shortest one, from 5 ms to 1 s.
+    pub(crate) fn sweep_every(&self) -> Duration {
+        let shortest = [self.idle, self.header_wait, self.body_wait, self.write_wait]
+            .into_iter()
+            .min();
+        (shortest.unwrap_or_default() / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
+    }
+}
+
+/// Fewest bytes the HTTP/1 parser can be limited to.
+pub(crate) const HEADER_BYTES_MIN: usize = 8 << 10;
+/// Longest idempotency key, in bytes.
+pub(crate) const KEY_BYTES_MAX: usize = throng::limits::NAME_BYTES_MAX;
+/// Events or entities of one page, when the request does not say.
+pub(crate) const PAGE_DEFAULT: usize = 100;
+/// Most events or entities of one page.
+pub(crate) const PAGE_MAX: usize = 1_000;

@@ -1,0 +1,105 @@
+//! Opening the port: one socket a loop, the kernel spreads connections over them.
+
+use crate::error::StartError;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+};
+
+/// Connections the kernel holds until they are taken; it may hold fewer (`net.core.somaxconn`).
+const BACKLOG: i32 = 4_096;
+
+/// Opens as many listeners as there are loops, all on one port.
+pub(crate) fn listen(address: SocketAddr, loops: usize) -> Result<Vec<TcpListener>, StartError> {
+    let refused = |source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => StartError::PortTaken { address },
+        io::ErrorKind::PermissionDenied => StartError::NotAllowed { address },
+        _ => StartError::Listen { address, source },
+    };
+    let shared = loops > 1;
+    if shared {
+        // A shared port would be shared with another gateway of the same user, too: look whether it is free at all.
+        drop(open(address, false).map_err(refused)?);
+    }
+    let first = open(address, shared).map_err(refused)?;
+    let address = first.local_addr().map_err(refused)?;
+    let mut listeners = vec![first];
+    for _ in 1..loops {
+        listeners.push(open(address, true).map_err(refused)?);
+    }
+    Ok(listeners)
+}
+
+fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Asks the system for enough file descriptors for this many connections, and says so when it gives fewer.
+pub(crate) fn allow_files(connections: usize) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    /// For the journal, the store, the listeners and what else a process has open.
+    const OTHERS: u64 = 256;
+    let wanted = connections as u64 + OTHERS;
+    let mut limit = getrlimit(Resource::Nofile);
+    let (Some(current), most) = (limit.current, limit.maximum.unwrap_or(u64::MAX)) else {
+        return;
+    };
+    if current >= wanted {
+        return;
+    }
+    limit.current = Some(wanted.min(most));
+    let set = setrlimit(Resource::Nofile, limit).is_ok();
+    let allowed = if set { wanted.min(most) } else { current };
+    if allowed < wanted {
+        tracing::warn!(
+            "{connections} connections need {wanted} open files, the system allows {allowed}; raise its limit (ulimit -n {wanted})"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn any() -> SocketAddr {
+        ([127, 0, 0, 1], 0).into()
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_named_with_what_to_do() {
+        let first = listen(any(), 1).unwrap();
+        let address = first[0].local_addr().unwrap();
+        for loops in [1, 2] {
+            let error = listen(address, loops).unwrap_err();
+            assert!(matches!(error, StartError::PortTaken { .. }), "{error}");
+            assert_eq!(
+                error.to_string(),
+                format!("{address} is in use by another program: stop it, choose another port, or 0 for any free one")
+            );
+        }
+    }
+
+    #[test]
+    fn a_port_shared_by_loops_is_not_shared_with_others() {
+        let loops = listen(any(), 3).unwrap();
+        let address = loops[0].local_addr().unwrap();
+        assert!(loops.iter().all(|one| one.local_addr().unwrap() == address));
+        assert!(matches!(listen(address, 2), Err(StartError::PortTaken { .. })));
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_said_to_be_one() {
+        let error = listen(([192, 0, 2, 1], 0).into(), 1).unwrap_err();
+        assert!(
+            error.to_string().contains("is it an address of this machine?"),
+            "{error}"
+        );
+    }
+}

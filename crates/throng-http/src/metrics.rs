@@ -1,0 +1,161 @@
+//! What the gateway counts, beside what the engine counts.
+
+use crate::shared::Places;
+use http::StatusCode;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        histogram::{Histogram, exponential_buckets},
+    },
+};
+use std::time::Duration;
+use throng::Engine;
+
+/// What a request was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    Command,
+    Query,
+    History,
+    Live,
+    Entities,
+    App,
+    Other,
+}
+
+const ROUTES: [(Route, &str); 7] = [
+    (Route::Command, "command"),
+    (Route::Query, "query"),
+    (Route::History, "history"),
+    (Route::Live, "live"),
+    (Route::Entities, "entities"),
+    (Route::App, "app"),
+    (Route::Other, "other"),
+];
+const STATUSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    route: &'static str,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProblemLabels {
+    r#type: String,
+}
+
+/// Counters and histograms; those of every request are looked up once, at the start.
+pub(crate) struct Metrics {
+    requests: [[Counter; STATUSES.len()]; ROUTES.len()],
+    seconds: [Histogram; ROUTES.len()],
+    problems: Family<ProblemLabels, Counter>,
+    /// Connections over the limit.
+    pub(crate) refused_connections: Counter,
+    /// Requests that wait for their turn.
+    pub(crate) waiting: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn register(engine: &Engine, connections: Places, live: Places) -> Self {
+        let requests = Family::<RequestLabels, Counter>::default();
+        let seconds = Family::<RouteLabels, Histogram>::new_with_constructor(|| {
+            Histogram::new(exponential_buckets(0.000_05, 2.0, 18))
+        });
+        let metrics = Self {
+            requests: ROUTES.map(|(_, route)| {
+                STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone())
+            }),
+            seconds: ROUTES.map(|(_, route)| seconds.get_or_create(&RouteLabels { route }).clone()),
+            problems: Family::default(),
+            refused_connections: Counter::default(),
+            waiting: Gauge::default(),
+        };
+        engine.metrics().register(|registry| {
+            let http = registry.sub_registry_with_prefix("http");
+            http.register(
+                "requests",
+                "Requests answered, by what they were for and how they were answered",
+                requests,
+            );
+            http.register("request_seconds", "From a request's arrival to its answer", seconds);
+            http.register(
+                "problems",
+                "Requests answered with a problem, by its type",
+                metrics.problems.clone(),
+            );
+            http.register(
+                "connections_refused",
+                "Connections closed because there were too many",
+                metrics.refused_connections.clone(),
+            );
+            http.register(
+                "waiting",
+                "Requests read that wait for their turn",
+                metrics.waiting.clone(),
+            );
+            http.register_collector(Box::new(Levels { connections, live }));
+        });
+        metrics
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&self, route: Route, status: StatusCode, took: Option<Duration>) {
+        let class = usize::from(status.as_u16() / 100).clamp(2, 5) - 2;
+        self.requests[route as usize][class].inc();
+        if let Some(took) = took {
+            self.seconds[route as usize].observe(took.as_secs_f64());
+        }
+    }
+
+    /// A request was answered with a problem of this type.
+    pub(crate) fn problem(&self, slug: &str) {
+        self.problems
+            .get_or_create(&ProblemLabels {
+                r#type: slug.to_owned(),
+            })
+            .inc();
+    }
+}
+
+/// What is read at the moment it is asked for.
+#[derive(Debug)]
+struct Levels {
+    connections: Places,
+    live: Places,
+}
+
+impl Collector for Levels {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let levels = [
+            ("connections", "Open connections", &self.connections),
+            ("live_streams", "Open live event streams", &self.live),
+        ];
+        for (name, help, places) in levels {
+            let level = ConstGauge::new(i64::try_from(places.taken()).unwrap_or(i64::MAX));
+            level.encode(encoder.encode_descriptor(name, help, None, level.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_stand_at_their_own_place() {
+        for (at, (route, _)) in ROUTES.iter().enumerate() {
+            assert_eq!(*route as usize, at);
+        }
+    }
+}

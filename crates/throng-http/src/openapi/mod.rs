@@ -1,0 +1,113 @@
+//! The OpenAPI 3.1 document, generated from the types of the registry: one path a command and a query, nothing to keep in
+//! step by hand.
+
+mod commands;
+mod paths;
+
+use crate::kinds::{Kinds, Names};
+use bytes::Bytes;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+use throng::Registry;
+
+/// What the document says of the service as a whole.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) title: String,
+    pub(crate) version: String,
+    pub(crate) description: String,
+    /// An app's own `paths` and `components`, merged in.
+    pub(crate) fragments: Vec<Value>,
+}
+
+impl Default for About {
+    fn default() -> Self {
+        Self {
+            title: "Throng service".into(),
+            version: "1".into(),
+            description: String::new(),
+            fragments: Vec::new(),
+        }
+    }
+}
+
+/// What is known of a registry's types.
+pub(crate) struct Described {
+    pub(crate) kinds: Kinds,
+    pub(crate) document: Bytes,
+}
+
+/// Describes a registry.
+pub(crate) fn describe(registry: &Registry, about: &About) -> Described {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut generator = settings.into_generator();
+    let schemas: Vec<paths::KindSchemas> = registry
+        .kinds()
+        .iter()
+        .map(|kind| paths::KindSchemas::of(kind, &mut generator))
+        .collect();
+    let definitions = generator.take_definitions(true);
+    let mut all = Map::new();
+    let mut kinds = Kinds::default();
+    for (kind, schemas) in registry.kinds().iter().zip(&schemas) {
+        let commands = commands::of(&schemas.command, &definitions);
+        all.extend(paths::of(kind, schemas, &commands));
+        kinds.0.push(Names {
+            kind: kind.name,
+            commands: commands.into_iter().map(|command| command.name).collect(),
+            queries: kind.queries.iter().map(|query| query.name).collect(),
+        });
+    }
+    all.extend(paths::own());
+    let mut definitions = definitions;
+    definitions.insert("Problem".into(), paths::problem_schema());
+    let mut document = json!({
+        "openapi": "3.1.0",
+        "info": { "title": about.title, "version": about.version, "description": about.description },
+        "servers": [{ "url": "/" }],
+        "tags": paths::tags(registry),
+        "paths": all,
+        "components": { "schemas": definitions, "responses": paths::problem_responses() },
+    });
+    for fragment in &about.fragments {
+        merge(&mut document, fragment);
+    }
+    Described {
+        kinds,
+        document: serde_json::to_vec(&document).unwrap_or_default().into(),
+    }
+}
+
+/// Objects are merged, lists joined, all else is replaced.
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge(into.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(into), Value::Array(from)) => into.extend(from.iter().cloned()),
+        (into, from) => *into = from.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_are_merged_deeply() {
+        let mut document = json!({ "info": { "title": "a", "version": "1" }, "tags": [1] });
+        merge(
+            &mut document,
+            &json!({ "info": { "title": "b" }, "tags": [2], "x": true }),
+        );
+        assert_eq!(
+            document,
+            json!({ "info": { "title": "b", "version": "1" }, "tags": [1, 2], "x": true })
+        );
+    }
+}

@@ -1,0 +1,293 @@
+//! The paths of the document.
+
+use super::commands::Command;
+use crate::{
+    kinds::kebab,
+    limits::{KEY_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX},
+    problem::CATALOG,
+};
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use throng::{Kind, Registry, model::View};
+
+/// The schemas of a kind, as references into the components.
+pub(super) struct KindSchemas {
+    pub(super) command: Schema,
+    event: Schema,
+    reply: Schema,
+    rejection: Schema,
+    /// Fields and answer of each query.
+    queries: Vec<(Schema, Schema)>,
+}
+
+impl KindSchemas {
+    pub(super) fn of(kind: &Kind, generator: &mut SchemaGenerator) -> Self {
+        Self {
+            command: (kind.command_schema)(generator),
+            event: (kind.event_schema)(generator),
+            reply: (kind.reply_schema)(generator),
+            rejection: (kind.rejection_schema)(generator),
+            queries: kind
+                .queries
+                .iter()
+                .map(|query| ((query.arguments_schema)(generator), (query.answer_schema)(generator)))
+                .collect(),
+        }
+    }
+}
+
+/// Problems by the routes they can come from.
+const READ_PROBLEMS: &[&str] = &["malformed", "unknown", "overloaded", "crashed", "late"];
+const WRITE_PROBLEMS: &[&str] = &[
+    "malformed",
+    "unknown",
+    "too-large",
+    "unsupported-media-type",
+    "key-reused",
+    "overloaded",
+    "crashed",
+    "late",
+];
+
+/// All paths of a kind.
+pub(super) fn of(kind: &Kind, schemas: &KindSchemas, commands: &[Command]) -> Map<String, Value> {
+    let mut paths = Map::new();
+    let name = kind.name;
+    paths.insert(format!("/api/{name}"), json!({ "get": list(name) }));
+    for command in commands {
+        let path = format!("/api/{name}/{{id}}/{}", command.name);
+        paths.insert(path, json!({ "post": post(name, schemas, command) }));
+    }
+    for (query, (fields, answer)) in kind.queries.iter().zip(&schemas.queries) {
+        let path = if query.name == View::NAME {
+            format!("/api/{name}/{{id}}")
+        } else {
+            format!("/api/{name}/{{id}}/{}", query.name)
+        };
+        merge_method(&mut paths, path, "get", get(name, query.name, schemas, fields, answer));
+    }
+    merge_method(
+        &mut paths,
+        format!("/api/{name}/{{id}}/events"),
+        "get",
+        events(name, schemas),
+    );
+    paths
+}
+
+/// A command and a query may share a path.
+fn merge_method(paths: &mut Map<String, Value>, path: String, method: &str, operation: Value) {
+    if let Value::Object(methods) = paths.entry(path).or_insert_with(|| json!({})) {
+        methods.insert(method.into(), operation);
+    }
+}
+
+fn id(kind: &str) -> Value {
+    let description = format!("Which {kind}: 1 to 256 bytes, percent-encoded.");
+    json!({ "name": "id", "in": "path", "required": true, "description": description, "schema": { "type": "string", "minLength": 1, "maxLength": 256 } })
+}
+
+fn timeout() -> Value {
+    let description = "How long to wait at most: seconds such as 2 or 0.5, or milliseconds such as 500ms.";
+    json!({ "name": "Request-Timeout", "in": "header", "description": description, "schema": { "type": "string", "examples": ["2", "500ms"] } })
+}
+
+fn post(kind: &str, schemas: &KindSchemas, command: &Command) -> Value {
+    let name = &command.name;
+    let key = json!({
+        "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": KEY_BYTES_MAX },
+        "description": "Under one key a command takes effect once, and gets the same answer again, for one hour.",
+    });
+    let mut responses = problems(WRITE_PROBLEMS);
+    responses.insert(
+        "200".into(),
+        content("The reply; what it rests on is durable.", &schemas.reply),
+    );
+    responses.insert("409".into(), rejection(kind, &schemas.rejection));
+    let mut operation = json!({
+        "tags": [kind],
+        "operationId": format!("{kind}-{}", kebab(name)),
+        "summary": command.description.as_deref().and_then(|text| text.lines().next()).unwrap_or(name),
+        "parameters": [id(kind), key, timeout()],
+        "requestBody": { "content": { "application/json": { "schema": command.body } } },
+        "responses": responses,
+    });
+    if let Some(description) = &command.description {
+        operation["description"] = json!(description);
+    }
+    operation
+}
+
+fn get(kind: &str, query: &str, schemas: &KindSchemas, fields: &Schema, answer: &Schema) -> Value {
+    let mut responses = problems(READ_PROBLEMS);
+    responses.insert("200".into(), content("The answer, from the state as of now.", answer));
+    responses.insert("409".into(), rejection(kind, &schemas.rejection));
+    // The fields of an object, as form parameters of the query string.
+    let fields = json!({ "name": "fields", "in": "query", "style": "form", "explode": true, "schema": fields });
+    json!({
+        "tags": [kind], "operationId": format!("{kind}-get-{query}"), "summary": format!("Asks a {kind} for its {query}"),
+        "parameters": [id(kind), timeout(), fields], "responses": responses,
+    })
+}
+
+fn events(kind: &str, schemas: &KindSchemas) -> Value {
+    let event = json!({
+        "type": "object", "required": ["seq", "name", "version", "at", "position", "payload"],
+        "properties": {
+            "seq": { "type": "integer", "description": "1, 2, 3, … without a gap" },
+            "name": { "type": "string" }, "version": { "type": "integer" }, "at": { "type": "string", "format": "date-time" },
+            "position": { "type": "string", "description": "The commit that made it true, writer.commit" },
+            "payload": { "description": "The content of the event of this name", "$ref": reference(&schemas.event) },
+        },
+    });
+    let page = json!({
+        "type": "object", "required": ["events", "next"],
+        "properties": { "events": { "type": "array", "items": event }, "next": { "type": ["integer", "null"], "description": "What to give as `after` for the next page" } },
+    });
+    let mut responses = problems(READ_PROBLEMS);
+    let ok = json!({
+        "description": "The events in order; as a stream, those to come, too.",
+        "content": { "application/json": { "schema": page }, "text/event-stream": { "schema": { "type": "string" } } },
+    });
+    responses.insert("200".into(), ok);
+    let last = json!({ "name": "Last-Event-ID", "in": "header", "schema": { "type": "integer" }, "description": "Of a stream: go on after this event." });
+    let after = json!({ "name": "after", "in": "query", "schema": { "type": "integer", "default": 0 }, "description": "After this sequence number" });
+    json!({
+        "tags": [kind], "operationId": format!("{kind}-events"), "summary": format!("What has happened to a {kind}"),
+        "description": "Only what is durable. With `Accept: text/event-stream` the events come live.",
+        "parameters": [id(kind), after, limit(), last], "responses": responses,
+    })
+}
+
+fn list(kind: &str) -> Value {
+    let entity = json!({
+        "type": "object", "required": ["id", "seq"],
+        "properties": { "id": { "type": "string" }, "seq": { "type": "integer", "description": "How many events it has had" } },
+    });
+    let page = json!({
+        "type": "object", "required": ["entities", "next"],
+        "properties": { "entities": { "type": "array", "items": entity }, "next": { "type": ["string", "null"], "description": "What to give as `after` for the next page" } },
+    });
+    let mut responses = problems(READ_PROBLEMS);
+    responses.insert(
+        "200".into(),
+        json!({ "description": "In the order of their ids", "content": { "application/json": { "schema": page } } }),
+    );
+    let after =
+        json!({ "name": "after", "in": "query", "schema": { "type": "string" }, "description": "After this id" });
+    json!({
+        "tags": [kind], "operationId": format!("{kind}-list"), "summary": format!("Which {kind} entities there are"),
+        "parameters": [after, limit()], "responses": responses,
+    })
+}
+
+fn limit() -> Value {
+    json!({ "name": "limit", "in": "query", "schema": { "type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE_DEFAULT }, "description": "At most so many" })
+}
+
+fn reference(schema: &Schema) -> Value {
+    schema
+        .as_value()
+        .get("$ref")
+        .cloned()
+        .unwrap_or_else(|| json!("#/components/schemas/Problem"))
+}
+
+fn content(description: &str, schema: &Schema) -> Value {
+    json!({ "description": description, "content": { "application/json": { "schema": schema } } })
+}
+
+fn rejection(kind: &str, schema: &Schema) -> Value {
+    let with = json!({ "allOf": [{ "$ref": "#/components/schemas/Problem" }, { "type": "object", "properties": { "rejection": schema } }] });
+    json!({ "description": format!("The {kind} said no; nothing was done. A rejection may have another status of 4xx."), "content": { "application/problem+json": { "schema": with } } })
+}
+
+fn problems(which: &[&str]) -> Map<String, Value> {
+    let responses = problem_responses();
+    let with = |name: &&str| {
+        let status = responses.get(*name)?.get("x-status")?.as_str()?.to_owned();
+        Some((status, json!({ "$ref": format!("#/components/responses/{name}") })))
+    };
+    which.iter().filter_map(with).collect()
+}
+
+/// The gateway's own problems as responses, by a name of their status.
+pub(super) fn problem_responses() -> Map<String, Value> {
+    let groups: [(&str, u16); 8] = [
+        ("malformed", 400),
+        ("unknown", 404),
+        ("too-large", 413),
+        ("unsupported-media-type", 415),
+        ("key-reused", 422),
+        ("crashed", 500),
+        ("overloaded", 503),
+        ("late", 504),
+    ];
+    let response = |(name, status): (&str, u16)| {
+        let types: Vec<String> = CATALOG
+            .iter()
+            .filter(|entry| entry.status == status)
+            .map(|entry| format!("`/problems/{}`: {}", entry.slug, entry.title))
+            .collect();
+        let problem = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
+        (
+            name.to_owned(),
+            json!({ "description": types.join("\n\n"), "x-status": status.to_string(), "content": { "application/problem+json": problem } }),
+        )
+    };
+    groups.into_iter().map(response).collect()
+}
+
+/// RFC 9457, with the gateway's members.
+pub(super) fn problem_schema() -> Value {
+    json!({
+        "type": "object", "required": ["type", "title", "status", "detail"],
+        "description": "Problem details (RFC 9457).",
+        "properties": {
+            "type": { "type": "string", "format": "uri-reference", "description": "Stable: match on it" },
+            "title": { "type": "string" }, "status": { "type": "integer" },
+            "detail": { "type": "string", "description": "A sentence: what was found, and what to do" },
+            "field": { "type": "string", "description": "The field at fault" },
+            "line": { "type": "integer", "description": "Of the JSON body" }, "column": { "type": "integer" },
+            "instance": { "type": "string", "format": "uri-reference" },
+            "retry_after_s": { "type": "integer" },
+            "rejection": { "description": "What the entity said, in its own words" },
+        },
+        "x-types": CATALOG.iter().map(|entry| json!({ "type": format!("/problems/{}", entry.slug), "status": entry.status, "title": entry.title, "meaning": entry.meaning })).collect::<Vec<_>>(),
+    })
+}
+
+/// The gateway's own pages.
+pub(super) fn own() -> Map<String, Value> {
+    let page = |id: &str, summary: &str, media: &str| {
+        let mut content = Map::new();
+        content.insert(media.into(), json!({}));
+        json!({ "get": { "tags": ["service"], "operationId": id, "summary": summary, "responses": { "200": { "description": summary, "content": content } } } })
+    };
+    let mut ready = page("ready", "Are commands taken?", "application/json");
+    ready["get"]["responses"]["503"] =
+        json!({ "description": "Not now; `reason` says why", "content": { "application/json": {} } });
+    let pages = [
+        (
+            "/health/live",
+            page("live", "Does the process answer?", "application/json"),
+        ),
+        ("/health/ready", ready),
+        (
+            "/metrics",
+            page(
+                "metrics",
+                "Counters, levels and histograms (OpenMetrics)",
+                "application/openmetrics-text",
+            ),
+        ),
+        ("/openapi.json", page("openapi", "This document", "application/json")),
+    ];
+    pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect()
+}
+
+/// One a kind, and one for the gateway's own.
+pub(super) fn tags(registry: &Registry) -> Vec<Value> {
+    let names = registry.kinds().iter().map(|kind| kind.name).chain(["service"]);
+    names.map(|name| json!({ "name": name })).collect()
+}

@@ -1,0 +1,65 @@
+//! The gateway's own problem types. Their names are stable: clients match on them.
+
+/// One type of problem.
+pub(crate) struct Entry {
+    /// The last part of its `type`.
+    pub(crate) slug: &'static str,
+    /// The HTTP status.
+    pub(crate) status: u16,
+    /// A few words, always the same for the type.
+    pub(crate) title: &'static str,
+    /// What it means and what to do, for the person who looks the type up.
+    pub(crate) meaning: &'static str,
+}
+
+macro_rules! catalog {
+    ($($name:ident = $slug:literal, $status:literal, $title:literal, $meaning:literal;)*) => {
+        $(pub(super) static $name: Entry = Entry { slug: $slug, status: $status, title: $title, meaning: $meaning };)*
+        /// All of them.
+        pub(crate) static CATALOG: &[&Entry] = &[$(&$name),*];
+    };
+}
+
+catalog! {
+    MALFORMED = "malformed", 400, "The request cannot be read",
+        "The path, a header field, the query string or the JSON body is not what the route takes. `detail` says what was found; `field`, `line` and `column` say where. Nothing was done. Mend the request.";
+    UNKNOWN_ROUTE = "unknown-route", 404, "No such route",
+        "Nothing is served at this path.";
+    UNKNOWN_KIND = "unknown-kind", 404, "No such kind",
+        "The service has no entities of this kind. `detail` lists the kinds.";
+    UNKNOWN_COMMAND = "unknown-command", 404, "No such command",
+        "Entities of this kind do not know this command. `detail` lists those they know.";
+    UNKNOWN_QUERY = "unknown-query", 404, "No such query",
+        "Entities of this kind do not know this query. `detail` lists those they know.";
+    UNKNOWN_ENTITY = "unknown-entity", 404, "No such entity",
+        "Nothing has ever happened to an entity of this id, and the command asked is not one that creates.";
+    METHOD_NOT_ALLOWED = "method-not-allowed", 405, "Method not allowed",
+        "The path exists, but not for this method. The header Allow lists the methods.";
+    REQUEST_TIMEOUT = "request-timeout", 408, "The request took too long to arrive",
+        "The body did not arrive in time. Nothing was done. Send it again, faster.";
+    TOO_LARGE = "too-large", 413, "Too large",
+        "The body, the id, or what the command would record is larger than its limit. Nothing was done.";
+    UNSUPPORTED_MEDIA = "unsupported-media-type", 415, "Not JSON",
+        "Commands are JSON: send Content-Type: application/json, or none.";
+    KEY_REUSED = "key-reused", 422, "The idempotency key was used for another command",
+        "Another command was accepted under this Idempotency-Key within the last hour. Nothing was done. Use a fresh key for each command.";
+    HEADER_TOO_LARGE = "header-too-large", 431, "The request's head is too large",
+        "The request line and header fields are larger than their limit. Nothing was done; the connection was closed.";
+    CRASHED = "crashed", 500, "The service crashed on this request",
+        "A defect of the service: the command had no effect. Trying again will not help; report it.";
+    QUARANTINED = "quarantined", 500, "The entity is quarantined",
+        "A recorded event of this entity cannot be applied by the running version of the service. Its history is intact; an operator has to look.";
+    OVERLOADED = "overloaded", 503, "Overloaded",
+        "Too much is waiting. Nothing was done. Try again after Retry-After seconds.";
+    UNAVAILABLE = "unavailable", 503, "Unavailable",
+        "The service is starting, stopping or recovering, or its journal cannot be reached. Nothing was done. Try again after Retry-After seconds.";
+    EXPIRED = "expired", 504, "The deadline passed",
+        "The deadline passed before the request was looked at. Nothing was done: asking again is safe.";
+    OUTCOME_UNKNOWN = "outcome-unknown", 504, "The outcome is unknown",
+        "The command may or may not have taken effect. Ask again with the same Idempotency-Key: it takes effect once.";
+}
+
+/// One of them by its name.
+pub(crate) fn find(slug: &str) -> Option<&'static Entry> {
+    CATALOG.iter().copied().find(|entry| entry.slug == slug)
+}

@@ -1,0 +1,215 @@
+//! From what the engine says to a problem: the one place where they meet.
+
+use super::{
+    Problem,
+    catalog::{self},
+    parse,
+};
+use serde_json::value::RawValue;
+use std::time::Duration;
+use throng::{
+    JsonRejection,
+    model::{Error, Rejection},
+};
+
+/// When an engine that cannot be asked may be asked again.
+const UNAVAILABLE_RETRY: Duration = Duration::from_secs(1);
+
+impl Problem {
+    /// What the engine or an entity said, as a problem.
+    #[must_use]
+    pub fn of_engine(error: Error<JsonRejection>) -> Self {
+        match error {
+            Error::Rejected(rejection) => Self::of_rejection(rejection),
+            Error::Unknown { kind, id } => Self::unknown_entity(kind, &id),
+            Error::Malformed(why) => Self::of_malformed(&why),
+            Error::TooLarge { .. } => Self::of(&catalog::TOO_LARGE, sentence(&error.to_string())),
+            Error::KeyReused(_) => {
+                Self::of(&catalog::KEY_REUSED, sentence(&error.to_string())).at_field("Idempotency-Key")
+            }
+            Error::Overloaded { retry_after } => {
+                Self::overloaded("Too much is waiting. Nothing was done; try again later.", retry_after)
+            }
+            Error::Unavailable { reason } => {
+                let mut problem = Self::of(
+                    &catalog::UNAVAILABLE,
+                    format!("{} Nothing was done; try again later.", sentence(&reason)),
+                );
+                problem.retry_after = Some(UNAVAILABLE_RETRY);
+                problem
+            }
+            Error::Expired => Self::expired(),
+            Error::OutcomeUnknown => Self::of(&catalog::OUTCOME_UNKNOWN, sentence(&error.to_string())),
+            Error::Crashed { .. } => Self::of(&catalog::CRASHED, sentence(&error.to_string())),
+            Error::Quarantined { .. } => Self::of(&catalog::QUARANTINED, sentence(&error.to_string())),
+        }
+    }
+
+    fn of_rejection(rejection: JsonRejection) -> Self {
+        // An entity's "no" is the asker's to handle; anything but 4xx would say something else.
+        let status = if (400..500).contains(&rejection.status) {
+            rejection.status
+        } else {
+            409
+        };
+        let mut problem = Self::new(
+            rejection.code,
+            status,
+            title(rejection.code),
+            sentence(&rejection.message),
+        );
+        problem.field = rejection.field.map(str::to_owned);
+        problem.rejection = String::from_utf8(rejection.body)
+            .ok()
+            .and_then(|body| RawValue::from_string(body).ok());
+        problem
+    }
+
+    fn of_malformed(why: &str) -> Self {
+        let place = parse::place(why);
+        let mut problem = Self::malformed(sentence(why));
+        problem.field = place.field;
+        problem.line = place.line;
+        problem.column = place.column;
+        problem
+    }
+}
+
+impl<R: Rejection> From<Error<R>> for Problem {
+    fn from(error: Error<R>) -> Self {
+        Self::of_engine(match error.engine::<JsonRejection>() {
+            Ok(error) => error,
+            Err(rejection) => Error::Rejected(rejection.into()),
+        })
+    }
+}
+
+/// `seat-taken` → `Seat taken`.
+fn title(code: &'static str) -> String {
+    capital(&code.replace(['-', '_'], " "))
+}
+
+/// With a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut sentence = capital(text);
+    if !sentence.ends_with(['.', '!', '?']) {
+        sentence.push('.');
+    }
+    sentence
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn shown(error: Error<JsonRejection>) -> Value {
+        serde_json::to_value(Problem::of_engine(error)).unwrap()
+    }
+
+    #[test]
+    fn every_error_of_the_engine_has_its_status_and_a_sentence() {
+        let later = Duration::from_millis(1_500);
+        let cases: [(Error<JsonRejection>, u16, &str); 10] = [
+            (
+                Error::Unknown {
+                    kind: "section",
+                    id: "S1".into(),
+                },
+                404,
+                "/problems/unknown-entity",
+            ),
+            (
+                Error::Malformed("student: expected a string at line 2 column 7".into()),
+                400,
+                "/problems/malformed",
+            ),
+            (
+                Error::TooLarge {
+                    what: "the command",
+                    found: 3,
+                    limit: 2,
+                },
+                413,
+                "/problems/too-large",
+            ),
+            (Error::KeyReused("k".into()), 422, "/problems/key-reused"),
+            (Error::Overloaded { retry_after: later }, 503, "/problems/overloaded"),
+            (
+                Error::Unavailable {
+                    reason: "it is starting".into(),
+                },
+                503,
+                "/problems/unavailable",
+            ),
+            (Error::Expired, 504, "/problems/expired"),
+            (Error::OutcomeUnknown, 504, "/problems/outcome-unknown"),
+            (
+                Error::Crashed {
+                    reason: "index out of bounds".into(),
+                },
+                500,
+                "/problems/crashed",
+            ),
+            (
+                Error::Quarantined {
+                    address: "a/b".into(),
+                    seq: 3,
+                    reason: "no step up".into(),
+                },
+                500,
+                "/problems/quarantined",
+            ),
+        ];
+        for (error, status, kind) in cases {
+            let shown = shown(error);
+            assert_eq!((&shown["status"], &shown["type"]), (&json!(status), &json!(kind)));
+            let detail = shown["detail"].as_str().unwrap();
+            assert!(detail.ends_with('.') && !detail.ends_with(".."), "{detail}");
+            assert!(detail.starts_with(char::is_uppercase), "{detail}");
+        }
+    }
+
+    #[test]
+    fn a_rejection_says_its_code_its_field_and_itself() {
+        let rejection = JsonRejection {
+            code: "seat-taken",
+            status: 409,
+            field: Some("seat"),
+            message: "seat 7 is taken".into(),
+            body: br#"{"Taken":{"seat":7}}"#.to_vec(),
+        };
+        let expected = json!({
+            "type": "/problems/seat-taken", "title": "Seat taken", "status": 409, "detail": "Seat 7 is taken.",
+            "field": "seat", "rejection": {"Taken": {"seat": 7}},
+        });
+        assert_eq!(shown(Error::Rejected(rejection)), expected);
+    }
+
+    #[test]
+    fn a_rejection_with_a_status_that_is_none_is_a_conflict() {
+        let rejection = JsonRejection {
+            code: "no",
+            status: 200,
+            field: None,
+            message: "no".into(),
+            body: Vec::new(),
+        };
+        assert_eq!(shown(Error::Rejected(rejection))["status"], 409);
+    }
+
+    #[test]
+    fn overload_says_when_to_come_back() {
+        let problem = Problem::of_engine(Error::Overloaded {
+            retry_after: Duration::from_millis(1_500),
+        });
+        assert_eq!(problem.response().headers()["retry-after"], "2");
+    }
+}

@@ -1,0 +1,287 @@
+//! Problem details (RFC 9457): every error is a sentence a person understands, with a stable type.
+
+mod catalog;
+mod engine;
+mod parse;
+
+pub(crate) use catalog::{CATALOG, find};
+
+use crate::answer::{self, Answer};
+use catalog::Entry;
+use http::{HeaderValue, Response, header};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde_json::value::RawValue;
+use std::{borrow::Cow, time::Duration};
+
+/// What is said when a request is not answered with a reply: `application/problem+json`.
+///
+/// Its `type` is a relative reference below `/problems/`, where the gateway explains it; an entity's "no" has the type
+/// `/problems/{code}` after its [`Rejection::code`](throng::model::Rejection::code). An app's handlers return it
+/// with `?` from an `ask`:
+///
+/// ```
+/// # use throng::{Engine, model::{Entity, Error}};
+/// # use throng_http::Problem;
+/// async fn add<E: Entity>(engine: Engine, id: E::Id, command: E::Command) -> Result<axum::Json<E::Reply>, Problem> {
+///     Ok(axum::Json(engine.entity::<E>(id).ask(command).await?))
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Problem {
+    slug: Cow<'static, str>,
+    title: Cow<'static, str>,
+    status: u16,
+    detail: String,
+    field: Option<String>,
+    line: Option<u64>,
+    column: Option<u64>,
+    instance: Option<String>,
+    rejection: Option<Box<RawValue>>,
+    retry_after: Option<Duration>,
+    allow: Option<&'static str>,
+}
+
+impl Problem {
+    /// A problem of an app's own: the last part of its type, the HTTP status and a sentence.
+    #[must_use]
+    pub fn new(
+        slug: impl Into<Cow<'static, str>>,
+        status: u16,
+        title: impl Into<Cow<'static, str>>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self {
+            slug: slug.into(),
+            title: title.into(),
+            status,
+            detail: detail.into(),
+            field: None,
+            line: None,
+            column: None,
+            instance: None,
+            rejection: None,
+            retry_after: None,
+            allow: None,
+        }
+    }
+
+    fn of(entry: &'static Entry, detail: impl Into<String>) -> Self {
+        Self::new(entry.slug, entry.status, entry.title, detail)
+    }
+
+    /// 400: the request cannot be read.
+    #[must_use]
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::of(&catalog::MALFORMED, detail)
+    }
+
+    pub(crate) fn unknown_route(path: &str) -> Self {
+        let shapes = "/api/{kind}/{id}, /api/{kind}/{id}/{command} and others; /docs lists them";
+        Self::of(
+            &catalog::UNKNOWN_ROUTE,
+            format!("There is nothing at {path}. The routes are {shapes}."),
+        )
+    }
+
+    pub(crate) fn unknown_kind(found: &str, known: &[&str]) -> Self {
+        let known = listed(known.iter().copied());
+        Self::of(
+            &catalog::UNKNOWN_KIND,
+            format!("There is no kind {found:?}. There are: {known}."),
+        )
+    }
+
+    pub(crate) fn unknown_command<'a>(kind: &str, found: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let known = listed(known);
+        Self::of(
+            &catalog::UNKNOWN_COMMAND,
+            format!("A {kind} has no command {found:?}. It has: {known}."),
+        )
+    }
+
+    pub(crate) fn unknown_query<'a>(kind: &str, found: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let known = listed(known);
+        Self::of(
+            &catalog::UNKNOWN_QUERY,
+            format!("A {kind} has no query {found:?}. It has: {known}."),
+        )
+    }
+
+    pub(crate) fn unknown_problem(found: &str) -> Self {
+        Self::of(
+            &catalog::UNKNOWN_ROUTE,
+            format!("{found:?} is not a problem type of the gateway. An entity's own are explained by its kind."),
+        )
+    }
+
+    pub(crate) fn unknown_entity(kind: &str, id: &str) -> Self {
+        Self::of(&catalog::UNKNOWN_ENTITY, format!("There is no {kind} {id:?}."))
+    }
+
+    pub(crate) fn method_not_allowed(method: &http::Method, allow: &'static str) -> Self {
+        let mut problem = Self::of(
+            &catalog::METHOD_NOT_ALLOWED,
+            format!("{method} is not possible here; {allow} is."),
+        );
+        problem.allow = Some(allow);
+        problem
+    }
+
+    pub(crate) fn request_timeout(waited: Duration) -> Self {
+        let seconds = waited.as_secs_f64();
+        Self::of(
+            &catalog::REQUEST_TIMEOUT,
+            format!("The body did not arrive within {seconds} s. Nothing was done; send it again."),
+        )
+    }
+
+    pub(crate) fn unsupported_media(found: &str) -> Self {
+        let detail = format!("The body's Content-Type is {found:?}. Commands are application/json.");
+        Self::of(&catalog::UNSUPPORTED_MEDIA, detail).at_field("Content-Type")
+    }
+
+    pub(crate) fn body_too_large(found: Option<u64>, limit: usize) -> Self {
+        let found = found.map_or_else(|| format!("more than {limit}"), |found| found.to_string());
+        Self::of(
+            &catalog::TOO_LARGE,
+            format!("The body has {found} bytes, at most {limit} are allowed. Nothing was done."),
+        )
+    }
+
+    pub(crate) fn header_too_large(limit: usize) -> Self {
+        let detail = format!(
+            "The request line and header fields have more than {limit} bytes or 100 fields. Nothing was done; shorten them."
+        );
+        Self::of(&catalog::HEADER_TOO_LARGE, detail)
+    }
+
+    pub(crate) fn overloaded(detail: impl Into<String>, retry_after: Duration) -> Self {
+        let mut problem = Self::of(&catalog::OVERLOADED, detail);
+        problem.retry_after = Some(retry_after);
+        problem
+    }
+
+    pub(crate) fn expired() -> Self {
+        Self::of(
+            &catalog::EXPIRED,
+            "The deadline passed before the request was looked at. Nothing was done; ask again.",
+        )
+    }
+
+    pub(crate) fn crashed(reason: &str) -> Self {
+        Self::of(
+            &catalog::CRASHED,
+            format!("The handler of this request crashed: {reason}."),
+        )
+    }
+
+    /// Names the field at fault.
+    #[must_use]
+    pub fn at_field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// Names the request it came of.
+    #[must_use]
+    pub fn at_instance(mut self, path: impl Into<String>) -> Self {
+        self.instance = Some(path.into());
+        self
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The sentence.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The last part of its type.
+    #[must_use]
+    pub fn slug(&self) -> &str {
+        &self.slug
+    }
+
+    pub(crate) fn boxed(self) -> Box<Self> {
+        Box::new(self)
+    }
+
+    pub(crate) fn is_overload(&self) -> bool {
+        self.retry_after.is_some()
+    }
+
+    /// The problem as a response of the gateway.
+    pub(crate) fn response(&self) -> Response<Answer> {
+        let body = serde_json::to_vec(self).unwrap_or_default();
+        let mut response = answer::bytes(body, answer::PROBLEM_JSON);
+        *response.status_mut() =
+            http::StatusCode::from_u16(self.status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(after) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds_up(after)));
+        }
+        response
+    }
+}
+
+/// Whole seconds, rounded up, at least one: what `Retry-After` can say.
+fn seconds_up(duration: Duration) -> u64 {
+    (duration.as_secs() + u64::from(duration.subsec_nanos() > 0)).max(1)
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    if names.is_empty() {
+        "none".into()
+    } else {
+        names.join(", ")
+    }
+}
+
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", &format_args!("/problems/{}", self.slug))?;
+        map.serialize_entry("title", &self.title)?;
+        map.serialize_entry("status", &self.status)?;
+        map.serialize_entry("detail", &self.detail)?;
+        let Self {
+            field,
+            line,
+            column,
+            instance,
+            rejection,
+            ..
+        } = self;
+        field
+            .as_ref()
+            .map_or(Ok(()), |field| map.serialize_entry("field", field))?;
+        line.map_or(Ok(()), |line| map.serialize_entry("line", &line))?;
+        column.map_or(Ok(()), |column| map.serialize_entry("column", &column))?;
+        instance
+            .as_ref()
+            .map_or(Ok(()), |instance| map.serialize_entry("instance", instance))?;
+        rejection
+            .as_ref()
+            .map_or(Ok(()), |rejection| map.serialize_entry("rejection", rejection))?;
+        if let Some(after) = self.retry_after {
+            map.serialize_entry("retry_after_s", &seconds_up(after))?;
+        }
+        map.end()
+    }
+}
+
+impl axum::response::IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        self.response().map(axum::body::Body::new)
+    }
+}

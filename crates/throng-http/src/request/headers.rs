@@ -1,0 +1,222 @@
+//! Header fields the gateway honours.
+
+use crate::{limits::KEY_BYTES_MAX, problem::Problem};
+use http::{HeaderMap, HeaderName, header};
+use std::time::Duration;
+
+/// Takes effect once under this key.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How long the asker waits.
+const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
+/// The same, as older clients say it.
+const X_REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
+
+/// The idempotency key, without the quotes a structured field has.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Box<Problem>> {
+    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = given.next() else { return Ok(None) };
+    let wrong = |found: &str| {
+        let expected = format!("expected one key of 1 to {KEY_BYTES_MAX} visible ASCII characters");
+        Err(
+            Problem::malformed(format!("The header Idempotency-Key {found}; {expected}."))
+                .at_field("Idempotency-Key")
+                .boxed(),
+        )
+    };
+    if given.next().is_some() {
+        return wrong("is given more than once");
+    }
+    let Ok(text) = value.to_str() else {
+        return wrong("has characters that are not ASCII");
+    };
+    let key = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or(text);
+    if key.is_empty() {
+        return wrong("is empty");
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return wrong(&format!("has {} characters", key.len()));
+    }
+    Ok(Some(key.to_owned()))
+}
+
+/// How long the asker waits: what the request says, or the default.
+pub(crate) fn timeout(headers: &HeaderMap, default: Duration, longest: Duration) -> Result<Duration, Box<Problem>> {
+    let (name, value) = match headers.get(REQUEST_TIMEOUT) {
+        Some(value) => ("Request-Timeout", value),
+        None => match headers.get(X_REQUEST_TIMEOUT) {
+            Some(value) => ("X-Request-Timeout", value),
+            None => return Ok(default),
+        },
+    };
+    let parsed = value
+        .to_str()
+        .ok()
+        .and_then(duration)
+        .filter(|duration| *duration <= longest);
+    parsed.ok_or_else(|| {
+        let found = String::from_utf8_lossy(value.as_bytes());
+        let longest = longest.as_secs_f64();
+        let expected = format!(
+            "expected seconds such as 2 or 0.5, or milliseconds such as 500ms, more than 0 and at most {longest} s"
+        );
+        Problem::malformed(format!("The header {name} is {found:?}; {expected}."))
+            .at_field(name)
+            .boxed()
+    })
+}
+
+/// `2`, `0.5`, `2s`, `500ms`: more than nothing.
+fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, unit_seconds) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 0.001),
+        (None, Some(number)) => (number, 1.0),
+        (None, None) => (text, 1.0),
+    };
+    let number = number.trim_end();
+    let plain = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds = plain.then(|| number.parse::<f64>().ok())?? * unit_seconds;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+}
+
+/// The body must be JSON, if it has a type at all.
+pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), Box<Problem>> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else {
+        return Ok(());
+    };
+    if value == "application/json" {
+        return Ok(());
+    }
+    let text = value.to_str().unwrap_or("");
+    let media = text.split(';').next().unwrap_or("").trim();
+    let json = media.eq_ignore_ascii_case("application/json")
+        || (media.len() > 5
+            && media.is_char_boundary(media.len() - 5)
+            && media[media.len() - 5..].eq_ignore_ascii_case("+json"));
+    if json {
+        Ok(())
+    } else {
+        Err(Problem::unsupported_media(text).boxed())
+    }
+}
+
+/// The length the body is said to have.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// The client asks for a live stream.
+pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
+    accepts(headers, "text/event-stream")
+}
+
+/// The client asks for a page.
+pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
+    accepts(headers, "text/html")
+}
+
+fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let mut accepted = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    accepted.any(|text| {
+        text.split(',')
+            .any(|one| one.split(';').next().unwrap_or("").trim().eq_ignore_ascii_case(media))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    fn with(name: HeaderName, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
+    }
+
+    #[test]
+    fn timeouts_are_seconds_or_milliseconds() {
+        let of = |text| {
+            timeout(
+                &with(REQUEST_TIMEOUT, text),
+                Duration::from_secs(5),
+                Duration::from_secs(3_600),
+            )
+            .ok()
+        };
+        assert_eq!(of("2"), Some(Duration::from_secs(2)));
+        assert_eq!(of("0.25"), Some(Duration::from_millis(250)));
+        assert_eq!(of("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(of("1.5 s"), Some(Duration::from_millis(1_500)));
+        assert_eq!(of("3600"), Some(Duration::from_secs(3_600)));
+        for wrong in [
+            "",
+            "0",
+            "-1",
+            "soon",
+            "1e3",
+            "nan",
+            "inf",
+            "3600.1",
+            "5m",
+            ".",
+            "99999999999999999999",
+        ] {
+            assert_eq!(of(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_may_come_under_its_older_name_or_not_at_all() {
+        let default = Duration::from_secs(5);
+        let longest = Duration::from_secs(10);
+        assert_eq!(
+            timeout(&with(X_REQUEST_TIMEOUT, "1"), default, longest).ok(),
+            Some(Duration::from_secs(1))
+        );
+        assert_eq!(timeout(&HeaderMap::new(), default, longest).ok(), Some(default));
+    }
+
+    #[test]
+    fn an_idempotency_key_has_1_to_255_characters() {
+        let of =
+            |text: &str| idempotency_key(&with(IDEMPOTENCY_KEY, text)).map_err(|problem| problem.detail().to_owned());
+        assert_eq!(of("abc"), Ok(Some("abc".into())));
+        assert_eq!(
+            of("\"abc\""),
+            Ok(Some("abc".into())),
+            "a structured field's quotes are not part of the key"
+        );
+        assert_eq!(of(&"k".repeat(255)), Ok(Some("k".repeat(255))));
+        assert!(of(&"k".repeat(256)).is_err_and(|why| why.contains("has 256 characters")));
+        assert!(of("").is_err_and(|why| why.contains("is empty")));
+        assert!(of("\"\"").is_err_and(|why| why.contains("is empty")));
+        assert_eq!(idempotency_key(&HeaderMap::new()).ok(), Some(None));
+        let mut twice = with(IDEMPOTENCY_KEY, "a");
+        twice.append(IDEMPOTENCY_KEY, HeaderValue::from_static("b"));
+        assert!(idempotency_key(&twice).is_err());
+    }
+
+    #[test]
+    fn a_body_is_json_or_says_nothing() {
+        let is = |text| json_content(&with(header::CONTENT_TYPE, text)).is_ok();
+        assert!(is("application/json") && is("Application/JSON; charset=utf-8") && is("application/problem+json"));
+        assert!(!is("text/plain") && !is("application/x-www-form-urlencoded") && !is("json") && !is(""));
+        assert!(json_content(&HeaderMap::new()).is_ok());
+    }
+
+    #[test]
+    fn a_stream_is_asked_for_by_its_media_type() {
+        assert!(wants_stream(&with(
+            header::ACCEPT,
+            "text/html, text/event-stream;q=0.9"
+        )));
+        assert!(!wants_stream(&with(header::ACCEPT, "*/*")) && !wants_stream(&HeaderMap::new()));
+    }
+}

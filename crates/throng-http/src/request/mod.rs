@@ -1,0 +1,6 @@
+//! What a request says: its path, its headers, its body.
+
+pub(crate) mod body;
+pub(crate) mod headers;
+pub(crate) mod path;
+pub(crate) mod query;

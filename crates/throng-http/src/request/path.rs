@@ -1,0 +1,89 @@
+//! Paths of the generic routes, matched on the raw path; only an id or name with a `%` is decoded.
+
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
+
+/// What a path below `/api/` names; the parts still encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// `/api/{kind}`
+    Kind(&'a str),
+    /// `/api/{kind}/{id}`
+    Entity(&'a str, &'a str),
+    /// `/api/{kind}/{id}/{name}`
+    Member(&'a str, &'a str, &'a str),
+}
+
+/// Matches a path; `None` if it is none of the generic routes'.
+pub(crate) fn place(path: &str) -> Option<Place<'_>> {
+    let rest = path.strip_prefix("/api/")?;
+    let (kind, rest) = match rest.split_once('/') {
+        None => return (!rest.is_empty()).then_some(Place::Kind(rest)),
+        Some(split) => split,
+    };
+    let place = match rest.split_once('/') {
+        None => Place::Entity(kind, rest),
+        Some((id, name)) => Place::Member(kind, id, name),
+    };
+    let empty = match place {
+        Place::Kind(_) => false,
+        Place::Entity(kind, id) => kind.is_empty() || id.is_empty(),
+        Place::Member(kind, id, name) => kind.is_empty() || id.is_empty() || name.is_empty() || name.contains('/'),
+    };
+    (!empty).then_some(place)
+}
+
+/// Decodes a part of a path; `None` if what comes out is not UTF-8.
+pub(crate) fn decode(part: &str) -> Option<Cow<'_, str>> {
+    if part.contains('%') {
+        percent_decode_str(part).decode_utf8().ok()
+    } else {
+        Some(Cow::Borrowed(part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_a_kind_an_entity_or_a_member() {
+        assert_eq!(place("/api/section"), Some(Place::Kind("section")));
+        assert_eq!(place("/api/section/S1"), Some(Place::Entity("section", "S1")));
+        assert_eq!(
+            place("/api/section/S1/add"),
+            Some(Place::Member("section", "S1", "add"))
+        );
+        assert_eq!(
+            place("/api/section/a%2Fb/add"),
+            Some(Place::Member("section", "a%2Fb", "add"))
+        );
+    }
+
+    #[test]
+    fn a_path_with_an_empty_part_or_a_part_too_many_is_no_route() {
+        for path in [
+            "/",
+            "/api",
+            "/api/",
+            "/api//x",
+            "/api/k/",
+            "/api/k//c",
+            "/api/k/i/",
+            "/api/k/i/c/",
+            "/api/k/i/c/d",
+            "/apix/k",
+        ] {
+            assert_eq!(place(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn parts_are_decoded_once_and_only_to_text() {
+        assert_eq!(decode("C%20S%20142-1").as_deref(), Some("C S 142-1"));
+        assert_eq!(decode("a%2Fb%252F").as_deref(), Some("a/b%2F"));
+        assert_eq!(decode("a+b").as_deref(), Some("a+b"), "a plus is a plus in a path");
+        assert_eq!(decode("%ff"), None);
+        assert!(matches!(decode("plain"), Some(Cow::Borrowed("plain"))));
+    }
+}

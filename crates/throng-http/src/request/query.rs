@@ -1,0 +1,88 @@
+//! The query string of the gateway's own lists.
+
+use crate::{
+    limits::{PAGE_DEFAULT, PAGE_MAX},
+    problem::Problem,
+};
+use serde::{Deserialize, de::DeserializeOwned};
+
+/// Which part of a history.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HistoryQuery {
+    /// After this sequence number.
+    #[serde(default)]
+    pub(crate) after: u64,
+    /// At most so many.
+    #[serde(default = "page")]
+    pub(crate) limit: usize,
+}
+
+/// Which part of the entities of a kind.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EntitiesQuery {
+    /// After this id.
+    pub(crate) after: Option<String>,
+    /// At most so many.
+    #[serde(default = "page")]
+    pub(crate) limit: usize,
+}
+
+fn page() -> usize {
+    PAGE_DEFAULT
+}
+
+/// Reads a query string.
+pub(crate) fn read<T: DeserializeOwned>(query: Option<&str>) -> Result<T, Box<Problem>> {
+    serde_urlencoded::from_str(query.unwrap_or("")).map_err(|why| {
+        Problem::malformed(format!(
+            "The query string cannot be read: {why}. It takes after and limit."
+        ))
+        .boxed()
+    })
+}
+
+/// A page's size, within its limits.
+pub(crate) fn limit(limit: usize) -> Result<usize, Box<Problem>> {
+    if (1..=PAGE_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(
+        Problem::malformed(format!("limit is {limit}; it may be 1 to {PAGE_MAX}."))
+            .at_field("limit")
+            .boxed(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_default_size_and_a_largest() {
+        assert_eq!(
+            read(None).ok(),
+            Some(HistoryQuery {
+                after: 0,
+                limit: PAGE_DEFAULT
+            })
+        );
+        assert_eq!(
+            read(Some("after=7&limit=2")).ok(),
+            Some(HistoryQuery { after: 7, limit: 2 })
+        );
+        assert_eq!(
+            read(Some("after=S+1")).ok(),
+            Some(EntitiesQuery {
+                after: Some("S 1".into()),
+                limit: PAGE_DEFAULT
+            })
+        );
+        assert!(limit(0).is_err() && limit(PAGE_MAX + 1).is_err());
+        assert_eq!(limit(PAGE_MAX).ok(), Some(PAGE_MAX));
+        for wrong in ["after=x", "limit=-1", "page=2", "after=1&after=2"] {
+            assert!(read::<HistoryQuery>(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+}

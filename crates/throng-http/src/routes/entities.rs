@@ -1,0 +1,58 @@
+//! `GET /api/{kind}`: the entities there are, a page at a time.
+
+use super::{Answered, admit, engine_problem, kind};
+use crate::{
+    answer::{self, Answer},
+    event_loop::Local,
+    request::query::{self, EntitiesQuery},
+};
+use http::{Response, request::Parts};
+use serde::Serialize;
+use std::time::Instant;
+
+#[derive(Serialize)]
+struct Page<'a> {
+    entities: Vec<Entity<'a>>,
+    /// What to give as `after` for the next page; null at the end.
+    next: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Entity<'a> {
+    id: &'a str,
+    seq: u64,
+}
+
+/// A page of the entities of a kind, in the order of their ids.
+pub(super) async fn list(
+    local: &Local,
+    parts: &Parts,
+    kind_part: &str,
+    arrived: &mut Option<Instant>,
+) -> Answered<Response<Answer>> {
+    let (kind, _) = kind(local, kind_part)?;
+    let EntitiesQuery { after, limit } = query::read(parts.uri.query())?;
+    let limit = query::limit(limit)?;
+    admit(local, parts, 0, arrived).await?;
+    let heads = local
+        .shared()
+        .engine
+        .entities(kind, after.as_deref(), limit)
+        .await
+        .map_err(engine_problem)?;
+    let next = if heads.len() < limit {
+        None
+    } else {
+        heads.last().map(|head| &*head.id)
+    };
+    let entities = heads
+        .iter()
+        .map(|head| Entity {
+            id: &head.id,
+            seq: head.seq,
+        })
+        .collect();
+    Ok(answer::json(
+        serde_json::to_vec(&Page { entities, next }).unwrap_or_default(),
+    ))
+}

@@ -1,0 +1,134 @@
+//! The gateway's own pages: health, metrics, the OpenAPI document, documentation, problem types, the index.
+
+use super::Answered;
+use crate::{
+    answer::{self, Answer, HTML, JSON},
+    event_loop::Local,
+    problem::{self, Problem},
+    request::headers,
+};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use serde_json::json;
+use throng::journal::Durability;
+
+const DOCS: &str = include_str!("../pages/docs.html");
+const INDEX: &str = include_str!("../pages/index.html");
+/// What OpenMetrics text is.
+const METRICS: HeaderValue = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+/// The pages need their own script and style, and this server; nothing else.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+/// Answers a path that is the gateway's own; `None` if it is not.
+pub(super) fn answer(local: &Local, parts: &Parts) -> Option<Answered<Response<Answer>>> {
+    let path = parts.uri.path();
+    let is_own = matches!(
+        path,
+        "/health/live" | "/health/ready" | "/metrics" | "/openapi.json" | "/docs"
+    ) || path.starts_with("/problems/");
+    if !is_own {
+        return None;
+    }
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
+        return Some(Err(Problem::method_not_allowed(&parts.method, "GET, HEAD").boxed()));
+    }
+    Some(match path {
+        "/health/live" => Ok(fresh(answer::json(r#"{"live":true}"#))),
+        "/health/ready" => Ok(ready(local)),
+        "/metrics" => Ok(metrics(local)),
+        "/openapi.json" => Ok(answer::json(local.shared().openapi.clone())),
+        "/docs" => Ok(page(DOCS.into())),
+        _ => problem_type(
+            path.strip_prefix("/problems/").unwrap_or(""),
+            headers::wants_page(&parts.headers),
+        ),
+    })
+}
+
+/// What is here: a page for people, JSON for programs.
+pub(super) fn index(local: &Local, is_page: bool) -> Response<Answer> {
+    if is_page {
+        return page(INDEX.into());
+    }
+    let kinds: Vec<_> = local
+        .shared()
+        .kinds
+        .names()
+        .into_iter()
+        .map(|kind| format!("/api/{kind}"))
+        .collect();
+    let links = json!({
+        "docs": "/docs", "openapi": "/openapi.json", "metrics": "/metrics",
+        "live": "/health/live", "ready": "/health/ready", "kinds": kinds,
+    });
+    answer::json(links.to_string())
+}
+
+fn ready(local: &Local) -> Response<Answer> {
+    let health = local.shared().engine.health();
+    let is_ready = health.ready && !local.is_draining();
+    let durability = match health.durability {
+        Durability::Fsync => "fsync",
+        Durability::Os => "os",
+        Durability::Memory => "memory",
+    };
+    let reason = health
+        .reason
+        .or_else(|| (!is_ready).then(|| "the gateway is stopping".into()));
+    let body = json!({
+        "ready": is_ready, "reason": reason, "durability": durability,
+        "position": health.position.map(|position| position.to_string()),
+        "entities_in_memory": health.entities, "journal_bytes": health.journal_bytes,
+    });
+    let mut response = fresh(answer::json(body.to_string()));
+    if !is_ready {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+fn metrics(local: &Local) -> Response<Answer> {
+    let mut text = String::new();
+    match local.shared().engine.metrics().encode(&mut text) {
+        Ok(()) => fresh(answer::bytes(text, METRICS)),
+        Err(_) => Problem::crashed("the metrics cannot be written").response(),
+    }
+}
+
+fn problem_type(slug: &str, is_page: bool) -> Answered<Response<Answer>> {
+    let Some(entry) = problem::find(slug) else {
+        return Err(Problem::unknown_problem(slug).boxed());
+    };
+    if is_page {
+        let mut response = Response::new(Answer::Whole(None));
+        *response.status_mut() = StatusCode::SEE_OTHER;
+        if let Ok(place) = HeaderValue::try_from(format!("/docs#problem-{slug}")) {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+        return Ok(response);
+    }
+    let kind = format!("/problems/{slug}");
+    let shown = json!({ "type": kind, "title": entry.title, "status": entry.status, "meaning": entry.meaning });
+    Ok(answer::bytes(shown.to_string(), JSON))
+}
+
+fn page(html: bytes::Bytes) -> Response<Answer> {
+    let mut response = answer::bytes(html, HTML);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    response
+}
+
+/// Of this moment only.
+fn fresh(mut response: Response<Answer>) -> Response<Answer> {
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,44 @@
+//! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`.
+
+use super::{Answered, admit, allowed, engine_problem, entity_id, kind};
+use crate::{
+    answer::{self, Answer},
+    event_loop::Local,
+    problem::Problem,
+    request::path,
+};
+use http::{Response, request::Parts};
+use std::time::Instant;
+use throng::QueryJson;
+
+/// Answers a query from the entity's state.
+pub(super) async fn run(
+    local: &Local,
+    parts: &Parts,
+    (kind_part, id_part, name_part): (&str, &str, &str),
+    arrived: &mut Option<Instant>,
+) -> Answered<Response<Answer>> {
+    let (kind, names) = kind(local, kind_part)?;
+    let name = path::decode(name_part).unwrap_or_default();
+    if !names.has_query(&name) {
+        if !names.commands.is_empty() && names.command(&name).is_some() {
+            return Err(Problem::method_not_allowed(&parts.method, allowed(names, &name)).boxed());
+        }
+        return Err(Problem::unknown_query(names.kind, &name, names.queries.iter().copied()).boxed());
+    }
+    let query = QueryJson {
+        kind,
+        id: entity_id(id_part)?,
+        name: name.into_owned(),
+        arguments: parts.uri.query().unwrap_or("").to_owned(),
+        caller: None,
+        deadline: Some(admit(local, parts, 0, arrived).await?),
+    };
+    local
+        .shared()
+        .engine
+        .query(query)
+        .await
+        .map(answer::json)
+        .map_err(engine_problem)
+}

@@ -1,0 +1,117 @@
+//! A gateway that runs, and its end.
+
+use crate::{event_loop::Stage, shared::Shared};
+use std::{io, net::SocketAddr, sync::Arc, thread};
+use throng::Engine;
+use tokio::sync::{mpsc, watch};
+
+/// A gateway that serves. Dropping it ends it at once, without the graces of [`stop`](Self::stop).
+pub struct Running {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stage: watch::Sender<Stage>,
+    drained: mpsc::Receiver<()>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Running {
+    pub(crate) fn new(
+        address: SocketAddr,
+        shared: Arc<Shared>,
+        stage: watch::Sender<Stage>,
+        drained: mpsc::Receiver<()>,
+        threads: Vec<thread::JoinHandle<()>>,
+    ) -> Self {
+        Self {
+            address,
+            shared,
+            stage,
+            drained,
+            threads,
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as a URL, `http://127.0.0.1:8080`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Its engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    /// Stops gracefully: takes no connections any more, answers what is in flight within
+    /// [`Limits::drain`](crate::Limits::drain), then stops the engine with a last checkpoint.
+    pub async fn stop(mut self) {
+        self.stage.send_replace(Stage::Draining);
+        // Nothing is ever sent: it ends when the last loop has dropped its end.
+        while self.drained.recv().await.is_some() {}
+        // The loops still run, and with them the committers: the engine's last commits land.
+        self.shared.engine.stop().await;
+        self.stage.send_replace(Stage::Over);
+    }
+
+    /// [`stop`](Self::stop) for a thread without a runtime; returns once the loops' threads have ended.
+    ///
+    /// # Panics
+    /// On a thread of an async runtime: `stop().await` there.
+    pub fn stop_blocking(mut self) {
+        let threads = std::mem::take(&mut self.threads);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(self.stop()),
+            // Without a runtime there is no waiting: the journal has all that was acknowledged.
+            Err(error) => {
+                tracing::error!("cannot stop gracefully: {error}");
+                drop(self);
+            }
+        }
+        for thread in threads {
+            drop(thread.join());
+        }
+    }
+
+    /// Serves until SIGTERM or SIGINT (Ctrl-C) asks to stop, and stops gracefully. A second signal ends the process at once.
+    ///
+    /// # Errors
+    /// The system does not let signals be handled; the gateway is stopped then, too.
+    pub fn run_until_signal(self) -> io::Result<()> {
+        use signal_hook::consts::{SIGINT, SIGTERM};
+        let signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]);
+        let mut signals = match signals {
+            Ok(signals) => signals,
+            Err(error) => {
+                self.stop_blocking();
+                return Err(error);
+            }
+        };
+        let handle = signals.handle();
+        if let Some(signal) = signals.forever().next() {
+            tracing::info!("signal {signal}: finishing what is in flight; a second signal ends at once");
+        }
+        let second = thread::Builder::new().name("throng-signals".into()).spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                std::process::exit(128 + signal);
+            }
+        })?;
+        self.stop_blocking();
+        handle.close();
+        drop(second.join());
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stage.send_replace(Stage::Over);
+    }
+}

@@ -1,0 +1,47 @@
+//! A small service, and a client that sees every byte.
+
+pub(crate) mod client;
+pub(crate) mod section;
+
+use std::future::Future;
+use throng::{
+    Engine,
+    journal::{MemoryJournal, MemoryStore},
+};
+use throng_http::{Gateway, Running};
+
+pub(crate) use client::{Answer, Client};
+
+/// Runs a future on this thread.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+/// An engine with sections, on a journal in memory.
+pub(crate) fn engine() -> Engine {
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let builder = Engine::builder()
+        .with::<section::Section>()
+        .query::<section::Section, section::View>();
+    wait(
+        builder
+            .query::<section::Section, section::Enrolled>()
+            .start(journal, store),
+    )
+    .unwrap()
+}
+
+/// A gateway on a free port.
+pub(crate) fn start(set: impl FnOnce(Gateway) -> Gateway) -> Running {
+    set(Gateway::builder(engine())).start().unwrap()
+}
+
+/// A gateway as it comes.
+pub(crate) fn plain() -> Running {
+    start(|gateway| gateway)
+}
