@@ -245,6 +245,10 @@ impl Journal for Log {
         Maybe::Ready(self.read_body(place))
     }
 
+    fn sync(&self) -> Later<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(Log::sync(self)))
+    }
+
     fn forget(&self, upto: Position) {
         self.shared.state().history.forget(upto);
     }
