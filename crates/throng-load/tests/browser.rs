@@ -76,7 +76,10 @@ fn assert_whole(document: &str, charts: usize) {
         "{}",
         &document[..document.len().min(400)]
     );
-    assert!(document.contains("data-overflow=\"0\""), "nothing sticks out at the side");
+    assert!(
+        document.contains("data-overflow=\"0\""),
+        "nothing sticks out at the side"
+    );
     assert!(
         document.matches("<polyline").count() + document.matches("<circle").count() >= charts,
         "every chart is drawn"

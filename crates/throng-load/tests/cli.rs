@@ -1,0 +1,323 @@
+//! The commands, from their arguments to the files they write.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde_json::Value;
+use support::{Reply, Server};
+use throng_load::Report;
+use throng_load::cli::{LoadArgs, run};
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    load: LoadArgs,
+}
+
+fn load(arguments: &[&str]) -> ExitCode {
+    run(Arguments::try_parse_from([&["load"], arguments].concat()).unwrap().load)
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Files(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).unwrap();
+        self.text(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_string()
+    }
+}
+
+fn fine() -> Server {
+    Server::start(|_, _| Reply::Answer(200, "fine".into()))
+}
+
+#[test]
+fn a_closed_run_writes_json_csv_and_a_page() {
+    let (server, files) = (fine(), Files::new());
+    let [out, csv, html] = ["a.json", "a.csv", "a.html"].map(|name| files.text(name));
+    let code = load(&[
+        &server.url(),
+        "-n",
+        "200",
+        "-c",
+        "4",
+        "-q",
+        "--json",
+        &out,
+        "--csv",
+        &csv,
+        "--html",
+        &html,
+    ]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let report = Report::from_json(&std::fs::read_to_string(&out).unwrap(), "a.json").unwrap();
+    assert_eq!(report.counters.successes, 200);
+    assert_eq!(report.response.len(), 200, "the histogram is saved whole");
+    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 201);
+    assert!(
+        std::fs::read_to_string(csv + ".seconds.csv")
+            .unwrap()
+            .starts_with("second,successes")
+    );
+    assert!(std::fs::read_to_string(html).unwrap().contains("application/json"));
+}
+
+#[test]
+fn an_open_run_sends_what_it_was_asked_with_method_headers_and_body() {
+    let (server, files) = (fine(), Files::new());
+    let (body, out) = (files.write("body.json", "{\"a\":1}"), files.text("a.json"));
+    let code = load(&[
+        &format!("{}/x?y=z", server.url()),
+        "--rate",
+        "500",
+        "--for",
+        "200ms",
+        "-m",
+        "put",
+        "-H",
+        "X-One: two",
+        "-b",
+        &format!("@{body}"),
+        "-q",
+        "--json",
+        &out,
+        "--pid",
+        &std::process::id().to_string(),
+    ]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let report = json(Path::new(&out));
+    assert_eq!(report["counters"]["successes"], 100);
+    assert_eq!(report["open_model"], true);
+    assert!(
+        report["samples"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|series| series["unit"] == "MB")
+    );
+    let seen = server.seen.lock().unwrap();
+    assert!(
+        seen.iter()
+            .all(|one| one.line == "PUT /x?y=z HTTP/1.1" && one.body == "{\"a\":1}")
+    );
+}
+
+#[test]
+fn a_plan_file_runs_with_its_variables_and_csv() {
+    let (server, files) = (fine(), Files::new());
+    files.write("people.csv", "name,town\nAnn,\"Ulm, Donau\"\nBob,Kiel\n");
+    let plan = files.write(
+        "plan.toml",
+        r#"
+        name = "people"
+        [variables]
+        users = 1
+        [data.person]
+        csv = "people.csv"
+        [request.greet]
+        path = "/greet/${person.name}"
+        body = '{"town":"${person.town|json}"}'
+        [[phase]]
+        name = "all"
+        users = "users"
+        repeat = 2
+        steps = ["greet"]
+        "#,
+    );
+    let out = files.text("a.json");
+    let code = load(&[
+        "run",
+        &plan,
+        "--target",
+        &server.url(),
+        "--set",
+        "users=3",
+        "-q",
+        "--json",
+        &out,
+    ]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    assert_eq!(json(Path::new(&out))["counters"]["successes"], 6);
+    let mut bodies: Vec<String> = server.seen.lock().unwrap().iter().map(|one| one.body.clone()).collect();
+    bodies.sort();
+    bodies.dedup();
+    assert_eq!(bodies, ["{\"town\":\"Kiel\"}", "{\"town\":\"Ulm, Donau\"}"]);
+}
+
+#[test]
+fn a_trace_is_replayed_in_order_and_judged() {
+    let server = Server::start(|_, request| {
+        Reply::Answer(if request.line.contains("/full") { 422 } else { 200 }, String::new())
+    });
+    let files = Files::new();
+    let lines: Vec<String> = (0..40)
+        .map(|number| {
+            let (path, expect) = if number % 4 == 3 {
+                ("full", ",\"expect\":422")
+            } else {
+                ("ok", "")
+            };
+            format!(
+                "{{\"at\":{},\"key\":\"k{}\",\"path\":\"/{path}/{number}\"{expect}}}",
+                number as f64 * 0.01,
+                number % 3
+            )
+        })
+        .collect();
+    let trace = files.write("trace.jsonl", &lines.join("\n"));
+    let out = files.text("a.json");
+    let code = load(&[
+        "replay",
+        &trace,
+        "--target",
+        &server.url(),
+        "--speed",
+        "4",
+        "-c",
+        "3",
+        "-q",
+        "--json",
+        &out,
+    ]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let report = json(Path::new(&out));
+    assert_eq!(
+        (&report["counters"]["successes"], &report["counters"]["failures"]),
+        (&40.into(), &0.into())
+    );
+    assert_eq!(report["counters"]["statuses"]["422"], 10);
+    assert!(
+        report["elapsed_nanos"].as_u64().unwrap() >= 97_500_000,
+        "the last is due after 390 ms / 4"
+    );
+}
+
+#[test]
+fn a_capacity_search_finds_where_a_target_begins_to_refuse() {
+    // The body tells the rate, so that what is refused does not hang on how fast this machine is.
+    let server = Server::start(|_, request| {
+        let rate: f64 = request.body.parse().unwrap();
+        Reply::Answer(if rate > 1000.0 { 503 } else { 200 }, String::new())
+    });
+    let files = Files::new();
+    let plan = files.write(
+        "plan.toml",
+        r#"
+        name = "limit"
+        [variables]
+        rate = 200
+        [request.r]
+        path = "/"
+        body = "${rate}"
+        [[phase]]
+        name = "hold"
+        arrivals = [{ rate = "rate", for = "0.05" }]
+        steps = ["r"]
+        "#,
+    );
+    let [out, html] = ["c.json", "c.html"].map(|name| files.text(name));
+    let code = load(&[
+        "capacity",
+        &plan,
+        "--target",
+        &server.url(),
+        "--p99",
+        "10s",
+        "-q",
+        "--json",
+        &out,
+        "--html",
+        &html,
+    ]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let capacity = json(Path::new(&out))["capacity"].as_f64().unwrap();
+    assert!((900.0..=1000.0).contains(&capacity), "{capacity}");
+}
+
+#[test]
+fn head_to_head_and_compare_state_differences_and_spread() {
+    let (a, b, files) = (fine(), fine(), Files::new());
+    let [out, html] = ["h.json", "h.html"].map(|name| files.text(name));
+    let code = load(&[
+        "head2head",
+        &a.url(),
+        &b.url(),
+        "--plan",
+        "primes",
+        "-n",
+        "60",
+        "--concurrency",
+        "6",
+        "--rounds",
+        "3",
+        "-q",
+        "--json",
+        &out,
+        "--html",
+        &html,
+    ]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let found = json(Path::new(&out));
+    assert_eq!(found["rounds"].as_array().unwrap().len(), 3);
+    assert_eq!(found["a"]["counters"]["successes"], 180, "the warm-up does not count");
+    assert_eq!(a.lines().len(), 240);
+    assert!(a.lines().iter().all(|line| line.starts_with("GET /primes/20 ")));
+
+    let saved = ["a.json", "b.json"].map(|name| {
+        let out = files.text(name);
+        assert_eq!(
+            load(&[&a.url(), "-n", "50", "-c", "2", "-q", "--json", &out]),
+            ExitCode::SUCCESS
+        );
+        out
+    });
+    let html = files.text("both.html");
+    assert_eq!(
+        load(&["compare", &saved[0], &saved[1], "--html", &html]),
+        ExitCode::SUCCESS
+    );
+    assert!(std::fs::read_to_string(html).unwrap().contains("too few repetitions"));
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_a_request() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let files = Files::new();
+    let no_trace = files.write("empty.jsonl", "\n");
+    for arguments in [
+        &["http://93.184.215.14/", "-q"][..],
+        &["http://no-such-host.invalid/"],
+        &["run", "no-such-plan"],
+        &["run", "primes"],
+        &["run", "skiers", "--set", "skier=1"],
+        &["replay", &no_trace, "--target", "http://127.0.0.1:9"],
+        &["compare", &no_trace, &no_trace],
+        &["capacity", "constant", "--p99", "1s", "--variable", "speed"],
+        &[],
+    ] {
+        assert_eq!(load(arguments), ExitCode::from(2), "{arguments:?}");
+    }
+    let refused = load(&[&format!("http://{nobody}"), "-n", "10", "-q"]);
+    assert_eq!(refused, ExitCode::FAILURE, "a run without one success fails");
+}
