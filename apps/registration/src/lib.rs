@@ -4,6 +4,7 @@
 //!
 //! - [`section`]: one entity a section, some seats and who sits on them;
 //! - [`collection`]: the parent of the sections, which creates them and passes requests on;
+//! - [`routes()`]: REST routes of its own, beside the generic ones of the gateway;
 //! - [`kinds`] gives an engine both entities with their queries.
 //!
 //! Beside it stand the [`trace`] of a registration day, and the [`reference`](mod@reference) that says what it must come to.
@@ -28,9 +29,11 @@
 
 pub mod collection;
 pub mod reference;
+mod routes;
 pub mod section;
 pub mod trace;
 
+pub use routes::routes;
 
 use collection::{Collection, ListSections, LookAtCollection};
 use section::{GetRoster, InRoster, Look, Section};

@@ -1,2 +1,8 @@
-//! The binary `throng`.
-fn main() {}
+//! The binary `throng`; what it does stands in the library.
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    throng_cli::run(throng_cli::Arguments::parse())
+}

@@ -1,0 +1,217 @@
+//! The service's own routes, beside the generic ones: axum handlers that ask an entity and answer.
+//!
+//! | route | does |
+//! |---|---|
+//! | `GET /sections?after=&limit=` | lists the sections |
+//! | `POST /sections` `{section, capacity}` | opens a section: 201 |
+//! | `GET /sections/{id}` | how full it is |
+//! | `GET /sections/{id}/roster?after=&limit=` | who sits in it |
+//! | `GET /sections/{id}/roster/{student}` | whether a student sits in it |
+//! | `POST /sections/{id}/add` `{student}` | asks the section for a seat |
+//! | `POST /sections/{id}/drop` `{student}` | gives the seat back |
+//! | `POST /requests` `{section, student, operation: "add" \| "drop"}` | the same through the collection, which passes it on |
+
+use axum::{
+    Json, Router,
+    extract::{
+        FromRequestParts, Path, Query, State,
+        rejection::{JsonRejection, PathRejection, QueryRejection},
+    },
+    http::{HeaderValue, StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::Deserialize;
+use throng::{Engine, Handle, model::Entity};
+use throng_http::Problem;
+
+use crate::{
+    collection::{Collection, CollectionCommand, HOME, ListSections, SectionsPage},
+    section::{GetRoster, InRoster, Look, RosterPage, Section, SectionCommand, SectionReply, SectionView},
+};
+
+/// The routes, to be mounted on a gateway.
+pub fn routes(engine: Engine) -> Router {
+    Router::new()
+        .route("/sections", get(list).post(open))
+        .route("/sections/{id}", get(view))
+        .route("/sections/{id}/roster", get(roster))
+        .route("/sections/{id}/roster/{student}", get(in_roster))
+        .route("/sections/{id}/add", post(add))
+        .route("/sections/{id}/drop", post(drop))
+        .route("/requests", post(request))
+        .with_state(engine)
+}
+
+#[derive(Deserialize)]
+struct Opening {
+    section: String,
+    capacity: u32,
+}
+
+#[derive(Deserialize)]
+struct Student {
+    student: String,
+}
+
+#[derive(Deserialize)]
+struct Request {
+    section: String,
+    student: String,
+    operation: Operation,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Operation {
+    Add,
+    Drop,
+}
+
+type Id = Result<Path<String>, PathRejection>;
+type Arguments<T> = Result<Query<T>, QueryRejection>;
+type Body<T> = Result<Json<T>, JsonRejection>;
+
+async fn list(State(engine): State<Engine>, arguments: Arguments<ListSections>) -> Result<Json<SectionsPage>, Problem> {
+    let query = arguments.map_err(of_query)?.0;
+    match engine.entity::<Collection>(HOME).read(query).await {
+        // Nobody has opened a section yet.
+        Err(throng::model::Error::Unknown { .. }) => Ok(Json(SectionsPage::default())),
+        page => Ok(Json(page?)),
+    }
+}
+
+async fn open(State(engine): State<Engine>, once: Once, body: Body<Opening>) -> Result<Response, Problem> {
+    let Opening { section, capacity } = body.map_err(of_body)?.0;
+    let command = CollectionCommand::Needed { section, capacity };
+    let reply = once.of(engine.entity::<Collection>(HOME)).ask(command).await?;
+    Ok((StatusCode::CREATED, Json(reply)).into_response())
+}
+
+async fn view(State(engine): State<Engine>, id: Id) -> Result<Json<SectionView>, Problem> {
+    let id = id.map_err(of_path)?.0;
+    Ok(Json(engine.entity::<Section>(id).read(Look {}).await?))
+}
+
+async fn roster(
+    State(engine): State<Engine>,
+    id: Id,
+    arguments: Arguments<GetRoster>,
+) -> Result<Json<RosterPage>, Problem> {
+    let query = arguments.map_err(of_query)?.0;
+    let id = id.map_err(of_path)?.0;
+    Ok(Json(engine.entity::<Section>(id).read(query).await?))
+}
+
+async fn in_roster(
+    State(engine): State<Engine>,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Json<bool>, Problem> {
+    let Path((id, student)) = path.map_err(of_path)?;
+    Ok(Json(engine.entity::<Section>(id).read(InRoster { student }).await?))
+}
+
+async fn add(
+    State(engine): State<Engine>,
+    id: Id,
+    once: Once,
+    body: Body<Student>,
+) -> Result<Json<SectionReply>, Problem> {
+    let section = once.of(engine.entity::<Section>(id.map_err(of_path)?.0));
+    let student = body.map_err(of_body)?.0.student;
+    Ok(Json(section.ask(SectionCommand::Add { student }).await?))
+}
+
+async fn drop(
+    State(engine): State<Engine>,
+    id: Id,
+    once: Once,
+    body: Body<Student>,
+) -> Result<Json<SectionReply>, Problem> {
+    let section = once.of(engine.entity::<Section>(id.map_err(of_path)?.0));
+    let student = body.map_err(of_body)?.0.student;
+    Ok(Json(section.ask(SectionCommand::Drop { student }).await?))
+}
+
+async fn request(State(engine): State<Engine>, once: Once, body: Body<Request>) -> Result<Json<SectionReply>, Problem> {
+    let Request {
+        section,
+        student,
+        operation,
+    } = body.map_err(of_body)?.0;
+    let request = match operation {
+        Operation::Add => SectionCommand::Add { student },
+        Operation::Drop => SectionCommand::Drop { student },
+    };
+    let home = once.of(engine.entity::<Collection>(HOME));
+    match home
+        .ask(CollectionCommand::Route {
+            section: section.clone(),
+            request,
+        })
+        .await
+    {
+        // Without any section there is no collection either; to the asker it is the section that is missing.
+        Err(throng::model::Error::Unknown {
+            kind: Collection::KIND, ..
+        }) => Err(throng::model::Error::Rejected(crate::section::SectionRejection::NoSection { section }).into()),
+        reply => Ok(Json(reply?)),
+    }
+}
+
+/// The request's `Idempotency-Key`: with one, its command takes effect once.
+struct Once(Option<String>);
+
+impl Once {
+    fn of<E: Entity>(self, entity: Handle<E>) -> Handle<E> {
+        match self.0 {
+            Some(key) => entity.once(key),
+            None => entity,
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Once {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        const NAME: &str = "Idempotency-Key";
+        match parts.headers.get(NAME).map(HeaderValue::to_str) {
+            None => Ok(Self(None)),
+            Some(Ok(key)) => Ok(Self(Some(key.to_owned()))),
+            Some(Err(_)) => Err(Problem::malformed(
+                "The header Idempotency-Key holds bytes that are not visible ASCII.",
+            )
+            .at_field(NAME)),
+        }
+    }
+}
+
+fn of_path(rejection: PathRejection) -> Problem {
+    Problem::malformed(rejection.body_text()).at_field("path")
+}
+
+fn of_query(rejection: QueryRejection) -> Problem {
+    Problem::malformed(rejection.body_text()).at_field("query")
+}
+
+fn of_body(rejection: JsonRejection) -> Problem {
+    match rejection {
+        JsonRejection::MissingJsonContentType(_) => Problem::new(
+            "unsupported-media-type",
+            415,
+            "Not JSON",
+            "The body must be JSON: send Content-Type: application/json.",
+        )
+        .at_field("Content-Type"),
+        JsonRejection::BytesRejection(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            Problem::new(
+                "too-large",
+                413,
+                "Too large",
+                "The body is larger than its limit. Nothing was done.",
+            )
+        }
+        other => Problem::malformed(other.body_text()),
+    }
+}

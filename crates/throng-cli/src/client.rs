@@ -1,0 +1,76 @@
+//! Requests to a service over many connections, by the load lab's inner loop.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use throng_load::{Aftermath, Options, OrderedReplay, Outcome, Report, Target, Trace, Verdict, run_watched};
+
+use crate::progress::Progress;
+
+/// How often a request is sent again that the service had no room for.
+const TRIES_MAX: u8 = 100;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A service, and how many connections to it.
+pub(crate) struct Client {
+    options: Options,
+}
+
+impl Client {
+    pub(crate) fn new(address: SocketAddr, connections: usize) -> anyhow::Result<Self> {
+        let target = Target::resolve(&format!("http://{address}"), false)?;
+        let mut options = Options::new(target);
+        options.connections = connections;
+        options.request_timeout = Duration::from_secs(30);
+        options.drain = options.request_timeout;
+        Ok(Self { options })
+    }
+
+    /// The `Host` of requests.
+    pub(crate) fn authority(&self) -> &str {
+        &self.options.target.authority
+    }
+
+    /// Sends all requests of a trace and gives each answer to `look`, which says whether it is right.
+    ///
+    /// Requests of one key follow each other, each after the answer to the one before. One that is answered 503 (nothing
+    /// was done) is sent again after a pause. `speed` is that of the recorded times; 0 is as fast as possible.
+    pub(crate) fn send(
+        &self,
+        trace: Arc<Trace>,
+        speed: f64,
+        progress: Option<Progress>,
+        mut look: impl FnMut(usize, &Outcome<'_>) -> bool + Send,
+    ) -> anyhow::Result<Report> {
+        let done = AtomicU64::new(0);
+        let mut tries = vec![0_u8; trace.len()];
+        let total = trace.len();
+        let judge = |index: usize, outcome: &Outcome<'_>| {
+            if outcome.status() == 503 && tries[index] < TRIES_MAX {
+                tries[index] += 1;
+                return Aftermath::Again(PAUSE);
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+            Aftermath::Done(if look(index, outcome) {
+                Verdict::Success
+            } else {
+                Verdict::CheckFailed
+            })
+        };
+        let replay = OrderedReplay::new(trace, judge).speed(speed).look_ahead(total);
+        let mut options = self.options.clone();
+        options.connections = options.connections.min(total).max(1);
+        let mut progress = progress;
+        let run = run_watched(&options, vec![replay], |_| {
+            if let Some(progress) = &mut progress {
+                progress.show(done.load(Ordering::Relaxed));
+            }
+        })?;
+        Ok(run.report)
+    }
+}

@@ -1,0 +1,97 @@
+//! The demo's own directory: fresh each time, and never somebody else's.
+
+use anyhow::{Context as _, bail};
+use std::{
+    fs::{self, File, TryLockError},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+/// The file that says a directory is a demo's; locked while one runs in it.
+const MARK: &str = "throng-demo";
+
+/// A directory with nothing in it but this demo's.
+pub(super) struct Directory {
+    path: PathBuf,
+    /// Held while the demo runs.
+    _mark: File,
+}
+
+impl Directory {
+    /// Makes it, in place of an earlier demo's.
+    ///
+    /// # Errors
+    /// It holds something that is not a demo's, or a demo runs in it.
+    pub(super) fn fresh(path: &Path) -> anyhow::Result<Self> {
+        let mark = path.join(MARK);
+        let is_empty = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_none(),
+            Err(error) if error.kind() == ErrorKind::NotFound => true,
+            Err(error) => return Err(error).with_context(|| format!("cannot read the directory {}", path.display())),
+        };
+        if !is_empty && !mark.is_file() {
+            bail!(
+                "{} holds files that are not of an earlier demo, and the demo begins with an empty one; choose another directory with --data",
+                path.display()
+            );
+        }
+        fs::create_dir_all(path).with_context(|| format!("cannot create the directory {}", path.display()))?;
+        let file = File::create(&mark).with_context(|| format!("cannot write {}", mark.display()))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                bail!(
+                    "another demo runs in {}; end it, or choose another directory with --data",
+                    path.display()
+                )
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("cannot lock {}", mark.display()));
+            }
+        }
+        let directory = Self {
+            path: path.to_owned(),
+            _mark: file,
+        };
+        match fs::remove_dir_all(directory.journal()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", directory.journal().display()))
+            }
+            _ => Ok(directory),
+        }
+    }
+
+    /// Where the journal goes.
+    pub(super) fn journal(&self) -> PathBuf {
+        self.path.join("journal")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_demo_is_replaced_once_it_has_ended() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("deep/demo");
+        let first = Directory::fresh(&path).unwrap();
+        fs::create_dir(first.journal()).unwrap();
+        fs::write(first.journal().join("segment"), "old").unwrap();
+        let said = Directory::fresh(&path).err().unwrap().to_string();
+        assert!(said.starts_with("another demo runs in "), "{said}");
+        assert!(first.journal().join("segment").exists());
+        drop(first);
+        let second = Directory::fresh(&path).unwrap();
+        assert!(!second.journal().exists());
+    }
+
+    #[test]
+    fn what_is_not_a_demo_s_is_left_alone() {
+        let base = tempfile::tempdir().unwrap();
+        fs::write(base.path().join("thesis.tex"), "42").unwrap();
+        let said = Directory::fresh(base.path()).err().unwrap().to_string();
+        assert!(said.contains("choose another directory with --data"), "{said}");
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,229 @@
+//! `throng demo`: a registration day, end to end.
+
+mod answers;
+mod directory;
+mod report;
+mod rosters;
+mod steps;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use registration::{
+    reference::Expected,
+    trace::{DEFAULT_SEED, Trace},
+};
+use std::{
+    fs,
+    io::Write as _,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+use throng::Options;
+use throng_load::report::html;
+
+use crate::{
+    apps,
+    client::Client,
+    logging,
+    service::{Durability, Service, Settings},
+    signals::End,
+    units::{self, count},
+};
+use directory::Directory;
+use report::{Ending, Summary};
+
+/// How to run the demo.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// Concurrent clients, each with a connection of its own.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=20_000))]
+    clients: u16,
+    /// Let requests for one section overtake each other; the rosters are then checked against the answers given.
+    #[arg(long)]
+    unordered: bool,
+    /// Replay in time, so many times as fast as it happened [default: as fast as possible].
+    #[arg(long, value_name = "SPEED", value_parser = pace)]
+    pace: Option<f64>,
+    /// The sections of the trace, one line `section<tab>seats` each [default: the built-in trace].
+    #[arg(long, value_name = "FILE", requires = "requests")]
+    capacities: Option<PathBuf>,
+    /// The requests of the trace, one line `student,section,YYYY-MM-DD,HH:MM:SS,operation` each.
+    #[arg(long, value_name = "FILE", requires = "capacities")]
+    requests: Option<PathBuf>,
+    /// The seed of the built-in trace.
+    #[arg(long, default_value_t = DEFAULT_SEED, conflicts_with = "capacities")]
+    seed: u64,
+    /// The journal goes into a directory `demo` in here; that of an earlier demo is replaced.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data: PathBuf,
+    /// The loopback port of the service; 0 takes any free one.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// End when done; without it, the service stays up to be looked at.
+    #[arg(long)]
+    exit: bool,
+    /// Print one JSON object instead of the report.
+    #[arg(long)]
+    json: bool,
+    /// Write the final rosters to this file, as sorted lines `section,student`.
+    #[arg(long, value_name = "FILE")]
+    rosters: Option<PathBuf>,
+    /// Write the replay's latencies as one self-contained page to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// What an acknowledged request survives: fsync (power loss) or os (the end of the process).
+    #[arg(long, value_enum, default_value = "fsync")]
+    durability: Durability,
+    /// Threads that serve connections.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    loops: u16,
+    /// Added to every sync: a slow disk, for tests.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, hide = true)]
+    sync_delay: Duration,
+}
+
+fn pace(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed),
+        _ => Err("give a number above 0: 1 is the speed at which it happened, 3600 makes an hour a second".into()),
+    }
+}
+
+/// Runs the demo. The exit code says whether every roster is what it must be.
+pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
+    logging::start("warn");
+    ensure!(
+        arguments.durability != Durability::Memory,
+        "the demo starts again from its journal, and --durability memory keeps none; choose fsync or os"
+    );
+    let say = |text: &str| {
+        if arguments.json {
+            eprintln!("{text}");
+        } else {
+            // A reader that went away (`| head`) is no error of ours.
+            let _ = writeln!(std::io::stdout(), "{text}");
+        }
+    };
+    let (trace, name) = read_trace(arguments)?;
+    let expected = Expected::of(&trace);
+    let directory = Directory::fresh(&arguments.data.join("demo"))?;
+    let settings = settings(arguments, &directory);
+    let clients = usize::from(arguments.clients);
+    say(&format!("\n{name}\n"));
+
+    let service = Service::start(&settings)?;
+    let client = Client::new(service.address, clients)?;
+    let opened = steps::open(&client, &trace)?;
+    say(&format!(
+        "  opened     {} sections in {:.2} s",
+        count(trace.sections.len() as u64),
+        opened.as_secs_f64()
+    ));
+    let speed = arguments.pace.unwrap_or(0.0);
+    let before = (
+        service.engine.metrics().commits(),
+        service.engine.metrics().commit_bytes(),
+    );
+    let replay = steps::replay(&client, &trace, (!arguments.unordered).then_some(&expected), speed)?;
+    let commits = service.engine.metrics().commits() - before.0;
+    let journal_bytes = service.engine.metrics().commit_bytes();
+    say(&format!(
+        "  replayed   {} requests in {:.2} s",
+        count(trace.requests.len() as u64),
+        replay.report.elapsed().as_secs_f64()
+    ));
+    let address = service.address;
+    service.stop();
+
+    let service = Service::start(&Settings {
+        listen: address,
+        ..settings
+    })?;
+    say(&format!(
+        "  restarted  from the journal in {:.3} s",
+        service.recovery.as_secs_f64()
+    ));
+    let found = rosters::read(&client, &trace)?;
+    let (wanted, contradiction) = if arguments.unordered {
+        replay.rosters(&trace)
+    } else {
+        (expected.rosters, None)
+    };
+    let differences = wanted.differences(&found);
+    let ending = Ending {
+        clients,
+        durability: arguments.durability,
+        commits,
+        journal_bytes,
+        recovery: service.recovery,
+        enrolled: found.enrolled(),
+        differences,
+        contradiction,
+        overfull: rosters::overfull(&trace, &found),
+    };
+    let summary = Summary::of(&trace, &replay, &ending);
+    if let Some(path) = &arguments.rosters {
+        let text: String = found.lines().into_iter().map(|line| line + "\n").collect();
+        fs::write(path, text).with_context(|| format!("cannot write the rosters to {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.html {
+        let page = html::run(&replay.report.clone().titled(name));
+        fs::write(path, page).with_context(|| format!("cannot write the page to {}", path.display()))?;
+    }
+    let shown = if arguments.json {
+        serde_json::to_string(&summary).context("cannot write the report as JSON")? + "\n"
+    } else {
+        report::text(&summary, &replay, &ending)
+    };
+    let _ = std::io::stdout().write_all(shown.as_bytes());
+    let _ = std::io::stdout().flush();
+    if arguments.json {
+        report::faults(&replay, &ending)
+            .iter()
+            .for_each(|fault| eprintln!("  ! {fault}"));
+    }
+    if !arguments.exit {
+        let end = End::watch()?;
+        say(&report::places(&service.url(), &trace));
+        end.wait();
+    }
+    service.stop();
+    Ok(if summary.differences == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn read_trace(arguments: &DemoArguments) -> anyhow::Result<(Arc<Trace>, String)> {
+    let (Some(capacities), Some(requests)) = (&arguments.capacities, &arguments.requests) else {
+        let trace = Trace::registration_day(arguments.seed);
+        return Ok((
+            Arc::new(trace),
+            format!("A registration day, generated from seed {}", arguments.seed),
+        ));
+    };
+    let reading = Trace::read(capacities, requests)?;
+    for duplicate in &reading.duplicates {
+        eprintln!("note: {}, {duplicate}", capacities.display());
+    }
+    Ok((
+        Arc::new(reading.trace),
+        format!("The registration of {}", requests.display()),
+    ))
+}
+
+fn settings(arguments: &DemoArguments, directory: &Directory) -> Settings {
+    Settings {
+        app: &apps::REGISTRATION,
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
+        data: directory.journal(),
+        durability: arguments.durability,
+        sync_delay: arguments.sync_delay,
+        loops: usize::from(arguments.loops),
+        engine: Options::default(),
+    }
+}

@@ -1,0 +1,231 @@
+//! What the demo says at its end: to a person, and to a program.
+
+use registration::{
+    reference::{ContradictoryAnswers, Difference},
+    trace::Trace,
+};
+use serde::Serialize;
+use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
+
+use super::steps::Replay;
+use crate::{
+    percent,
+    service::Durability,
+    units::{count, milliseconds},
+};
+
+/// Most differences that are shown in full.
+const SHOWN_MAX: usize = 10;
+
+/// What is known at the end besides the replay.
+pub(super) struct Ending {
+    pub(super) clients: usize,
+    pub(super) durability: Durability,
+    pub(super) commits: u64,
+    pub(super) journal_bytes: u64,
+    pub(super) recovery: Duration,
+    pub(super) enrolled: usize,
+    pub(super) differences: Vec<Difference>,
+    pub(super) contradiction: Option<ContradictoryAnswers>,
+    pub(super) overfull: Vec<Arc<str>>,
+}
+
+/// The figures for a program. Requests are granted, refused or drops, or counted among the differences.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    requests: usize,
+    granted: u64,
+    refused: u64,
+    dropped: u64,
+    elapsed_s: f64,
+    requests_per_s: f64,
+    latency_ms: Latency,
+    commits: u64,
+    mean_batch: f64,
+    recovery_s: f64,
+    sections: usize,
+    enrolled: usize,
+    pub(super) differences: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    min: f64,
+    mean: f64,
+    p50: f64,
+    p95: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+}
+
+impl Summary {
+    pub(super) fn of(trace: &Trace, replay: &Replay, ending: &Ending) -> Self {
+        let (counts, requests) = (replay.counts(), trace.requests.len());
+        let elapsed_s = replay.report.elapsed().as_secs_f64();
+        let times = &replay.report.response;
+        let at = |quantile| milliseconds(times.value_at_quantile(quantile));
+        Self {
+            requests,
+            granted: counts.granted(),
+            refused: counts.refused(),
+            dropped: counts.dropped + counts.not_present,
+            elapsed_s,
+            requests_per_s: if elapsed_s > 0.0 {
+                requests as f64 / elapsed_s
+            } else {
+                0.0
+            },
+            latency_ms: Latency {
+                min: milliseconds(times.min()),
+                mean: times.mean() / 1e6,
+                p50: at(0.5),
+                p95: at(0.95),
+                p99: at(0.99),
+                p999: at(0.999),
+                max: milliseconds(times.max()),
+            },
+            commits: ending.commits,
+            mean_batch: requests as f64 / ending.commits.max(1) as f64,
+            recovery_s: ending.recovery.as_secs_f64(),
+            sections: trace.sections.len(),
+            enrolled: ending.enrolled,
+            differences: replay.wrong
+                + ending.differences.len()
+                + ending.overfull.len()
+                + usize::from(ending.contradiction.is_some()),
+        }
+    }
+}
+
+/// The report for a person.
+pub(super) fn text(summary: &Summary, replay: &Replay, ending: &Ending) -> String {
+    let counts = replay.counts();
+    let latency = &summary.latency_ms;
+    let survives = match ending.durability {
+        Durability::Fsync => "each answered after its fdatasync",
+        Durability::Os | Durability::Memory => "NOT synced: they do not survive power loss",
+    };
+    let mut out = String::from("\n");
+    let mut line = |name: &str, text: String| writeln!(out, "  {name:<10} {text}").expect("a string takes any text");
+    let requests = count(summary.requests as u64);
+    line(
+        "requests",
+        format!("{requests} by {} clients, {survives}", count(ending.clients as u64)),
+    );
+    line(
+        "granted",
+        format!(
+            "{:>7}   {} added, {} present already",
+            count(summary.granted),
+            count(counts.added),
+            count(counts.already_present)
+        ),
+    );
+    line(
+        "refused",
+        format!(
+            "{:>7}   {} section full, {} no such section",
+            count(summary.refused),
+            count(counts.full),
+            count(counts.no_section)
+        ),
+    );
+    line(
+        "dropped",
+        format!(
+            "{:>7}   {} left, {} were not present",
+            count(summary.dropped),
+            count(counts.dropped),
+            count(counts.not_present)
+        ),
+    );
+    line(
+        "elapsed",
+        format!(
+            "{:.3} s, {} requests/s",
+            summary.elapsed_s,
+            count(summary.requests_per_s as u64)
+        ),
+    );
+    line(
+        "latency",
+        format!(
+            "min {:.2} ms, mean {:.2}, median {:.2}, p95 {:.2}, p99 {:.2}, p99.9 {:.2}, max {:.2}",
+            latency.min, latency.mean, latency.p50, latency.p95, latency.p99, latency.p999, latency.max
+        ),
+    );
+    line(
+        "commits",
+        format!(
+            "{}, mean batch {:.1} requests, journal {:.1} MB",
+            count(summary.commits),
+            summary.mean_batch,
+            ending.journal_bytes as f64 / 1e6
+        ),
+    );
+    line("recovery", format!("{:.3} s", summary.recovery_s));
+    let faults = faults(replay, ending);
+    let verdict = if faults.is_empty() {
+        "all as they must be"
+    } else {
+        "NOT as they must be"
+    };
+    line(
+        "rosters",
+        format!(
+            "{} sections, {} students enrolled: {verdict}",
+            count(summary.sections as u64),
+            count(summary.enrolled as u64)
+        ),
+    );
+    for fault in faults {
+        line("!", fault);
+    }
+    out
+}
+
+/// What is not as it must be, as sentences.
+pub(super) fn faults(replay: &Replay, ending: &Ending) -> Vec<String> {
+    let mut faults = replay.shown.clone();
+    if replay.wrong > replay.shown.len() {
+        faults.push(format!(
+            "… and {} more wrong answers",
+            replay.wrong - replay.shown.len()
+        ));
+    }
+    faults.extend(ending.contradiction.iter().map(ToString::to_string));
+    faults.extend(
+        ending
+            .overfull
+            .iter()
+            .map(|section| format!("section `{section}` has more students than seats")),
+    );
+    faults.extend(ending.differences.iter().take(SHOWN_MAX).map(ToString::to_string));
+    if ending.differences.len() > SHOWN_MAX {
+        faults.push(format!("… and {} more sections", ending.differences.len() - SHOWN_MAX));
+    }
+    faults
+}
+
+/// Where to look while the service stays up.
+pub(super) fn places(url: &str, trace: &Trace) -> String {
+    let mut wanted: HashMap<&str, usize> = HashMap::new();
+    for request in &trace.requests {
+        *wanted.entry(&request.section).or_default() += 1;
+    }
+    let busiest = wanted
+        .iter()
+        .max_by_key(|(id, requests)| (**requests, **id))
+        .map_or("", |(id, _)| id);
+    let busiest = percent::segment(busiest);
+    format!(
+        "\n  The service stays up; Ctrl-C ends it. Worth opening:\n\n    \
+         {url}/docs{pad}every route, from the types\n    \
+         {url}/sections{pad}the sections\n    \
+         {url}/sections/{busiest}/roster   the most wanted one's roster\n    \
+         {url}/api/section/{busiest}/events   all that happened to it\n    \
+         {url}/metrics{pad}what the engine counts\n",
+        pad = "   "
+    )
+}

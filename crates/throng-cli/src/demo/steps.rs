@@ -1,0 +1,135 @@
+//! The two loads of a registration day: its sections are opened, its requests replayed.
+
+use anyhow::bail;
+use registration::{
+    reference::{ContradictoryAnswers, Expected, Outcome, OutcomeCounts, Rosters},
+    trace::{Request, Trace},
+};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+use throng_load::{Report, RequestBuilder};
+
+use super::answers;
+use crate::{client::Client, percent, progress::Progress};
+
+/// Most wrong answers that are repeated in full.
+const SHOWN_MAX: usize = 5;
+
+/// What came of the replay.
+pub(super) struct Replay {
+    pub(super) report: Report,
+    /// By the request's place in the trace; `None` where no answer that makes sense came.
+    pub(super) outcomes: Vec<Option<Outcome>>,
+    /// Answers that are missing, make no sense, or are not those of the reference.
+    pub(super) wrong: usize,
+    /// The first of them, as sentences.
+    pub(super) shown: Vec<String>,
+}
+
+impl Replay {
+    pub(super) fn counts(&self) -> OutcomeCounts {
+        self.outcomes.iter().flatten().copied().collect()
+    }
+
+    /// The rosters the answers lead to, and what contradicts itself in them.
+    pub(super) fn rosters(&self, trace: &Trace) -> (Rosters, Option<ContradictoryAnswers>) {
+        let answers = trace.requests.iter().zip(&self.outcomes);
+        match Rosters::from_answers(answers.filter_map(|(request, outcome)| Some((request, (*outcome)?)))) {
+            Ok(rosters) => (rosters, None),
+            Err(contradiction) => (Rosters::default(), Some(contradiction)),
+        }
+    }
+}
+
+/// Opens every section, as a child of the collection.
+pub(super) fn open(client: &Client, trace: &Trace) -> anyhow::Result<Duration> {
+    let mut requests = throng_load::Trace::new();
+    for section in &trace.sections {
+        let body = json!({ "section": &*section.id, "capacity": section.capacity }).to_string();
+        let request = throng_load::Request::build("POST", client.authority(), "/sections").json(&body);
+        requests.push(section.id.as_bytes(), None, 0, &request.into_bytes());
+    }
+    let mut first_wrong = None;
+    let progress = Progress::new("opening", requests.len() as u64);
+    let report = client.send(Arc::new(requests), 0.0, Some(progress), |index, outcome| {
+        let is_open = outcome.status() == 201;
+        if !is_open && first_wrong.is_none() {
+            let found = outcome
+                .result
+                .as_ref()
+                .map_or_else(|kind| kind.name().to_string(), answers::said);
+            first_wrong = Some(format!(
+                "section `{}` could not be opened: {found}",
+                trace.sections[index].id
+            ));
+        }
+        is_open
+    })?;
+    match first_wrong {
+        Some(wrong) => bail!(wrong),
+        None => Ok(report.elapsed()),
+    }
+}
+
+/// Replays the requests; with `expected` in order, each answer against the reference's.
+pub(super) fn replay(
+    client: &Client,
+    trace: &Trace,
+    expected: Option<&Expected>,
+    speed: f64,
+) -> anyhow::Result<Replay> {
+    let mut requests = throng_load::Trace::new();
+    for (index, request) in trace.requests.iter().enumerate() {
+        let bytes = add_or_drop(client.authority(), request).into_bytes();
+        let offset = Some(trace.offset(index));
+        match expected {
+            Some(_) => requests.push(request.section.as_bytes(), offset, 0, &bytes),
+            None => requests.push(index.to_le_bytes(), offset, 0, &bytes),
+        };
+    }
+    let mut outcomes = vec![None; trace.requests.len()];
+    let (mut wrong, mut shown) = (0, Vec::new());
+    let progress = Progress::new("replaying", requests.len() as u64);
+    let report = client.send(Arc::new(requests), speed, Some(progress), |index, outcome| {
+        let request = &trace.requests[index];
+        let found = match &outcome.result {
+            Ok(answer) => answers::outcome(request.operation, answer),
+            Err(kind) => Err(kind.name().to_string()),
+        };
+        let complaint = match (&found, expected.map(|expected| expected.outcomes[index])) {
+            (Ok(found), Some(expected)) if *found != expected => format!("{found:?} instead of {expected:?}"),
+            (Ok(_), _) => String::new(),
+            (Err(found), _) => found.clone(),
+        };
+        outcomes[index] = found.ok();
+        if complaint.is_empty() {
+            return true;
+        }
+        wrong += 1;
+        if shown.len() < SHOWN_MAX {
+            let Request {
+                student,
+                section,
+                operation,
+                ..
+            } = request;
+            shown.push(format!(
+                "request {}, {operation} of `{student}` in `{section}`: {complaint}",
+                index + 1
+            ));
+        }
+        false
+    })?;
+    Ok(Replay {
+        report,
+        outcomes,
+        wrong,
+        shown,
+    })
+}
+
+fn add_or_drop(host: &str, request: &Request) -> RequestBuilder {
+    let command = if request.operation.is_drop() { "drop" } else { "add" };
+    let path = format!("/api/section/{}/{command}", percent::segment(&request.section));
+    throng_load::Request::build("POST", host, &path).json(&json!({ "student": &*request.student }).to_string())
+}

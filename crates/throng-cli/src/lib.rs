@@ -1,0 +1,55 @@
+//! The binary `throng`: the demo, the apps as services, the load lab, the benchmarks, the journal's tools.
+//!
+//! Everything stands in this library, so that it can be tested and called; `main` only parses and runs.
+//!
+//! Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make no sense, 130 ended twice by hand.
+
+mod apps;
+mod client;
+mod demo;
+mod logging;
+mod percent;
+mod progress;
+mod serve;
+mod service;
+mod signals;
+mod trace;
+mod units;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Throng: an engine for stateful services that must survive a surge.
+#[derive(Debug, Parser)]
+#[command(name = "throng", version, about, propagate_version = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A registration day, end to end: replay it over HTTP, restart from the journal, compare every roster.
+    Demo(demo::DemoArguments),
+    /// Run an app as a service, until it is told to end.
+    Serve(serve::ServeArguments),
+    /// Load any HTTP service and report what it bears.
+    Load(Box<throng_load::cli::LoadArgs>),
+    /// Traces of a registration day.
+    Trace(trace::TraceArguments),
+}
+
+/// Runs the command. What goes wrong is said on standard error, in one sentence.
+#[must_use]
+pub fn run(arguments: Arguments) -> ExitCode {
+    let done = match arguments.command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Load(arguments) => return throng_load::cli::run(*arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("throng: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,64 @@
+//! How far something is: a bar on a terminal, a line now and then in a pipe.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{
+    io::IsTerminal as _,
+    time::{Duration, Instant},
+};
+
+use crate::units::count;
+
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Whether the person asked for no colours (<https://no-color.org>).
+pub(crate) fn is_colourless() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Shows progress on standard error.
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    label: &'static str,
+    total: u64,
+    last_line: Instant,
+}
+
+impl Progress {
+    pub(crate) fn new(label: &'static str, total: u64) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let template = if is_colourless() {
+                "  {prefix} {bar:30} {percent:>3} % {human_pos} of {human_len}, {per_sec}"
+            } else {
+                "  {prefix} {bar:30.cyan/dim} {percent:>3} % {human_pos} of {human_len}, {per_sec}"
+            };
+            let style = ProgressStyle::with_template(template).expect("the template is a constant");
+            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+            bar.set_style(style.progress_chars("━╸─"));
+            bar.set_prefix(format!("{label:<10}"));
+            bar
+        });
+        Self {
+            bar,
+            label,
+            total,
+            last_line: Instant::now(),
+        }
+    }
+
+    pub(crate) fn show(&mut self, done: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+        } else if self.last_line.elapsed() >= LINE_EVERY {
+            self.last_line = Instant::now();
+            eprintln!("  {:<10} {} of {}", self.label, count(done), count(self.total));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `throng serve`: an app as a service.
+
+use clap::Args;
+use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use throng::Options;
+
+use crate::{
+    apps::{self, App},
+    logging,
+    service::{Durability, Service, Settings},
+    signals::End,
+    units,
+};
+
+/// How to run an app.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// The app: registration.
+    #[arg(long, value_name = "NAME", default_value = "registration", value_parser = apps::find)]
+    app: &'static App,
+    /// Where to listen; port 0 takes any free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Where the journal stands; created if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "data/registration")]
+    data: PathBuf,
+    /// What an acknowledged command survives.
+    #[arg(long, value_enum, default_value = "fsync")]
+    durability: Durability,
+    /// Threads that serve connections; one until it is saturated and a core is free.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    loops: u16,
+    /// Megabytes the entities in memory may take; least recently used ones are put away beyond it.
+    #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..))]
+    memory: u32,
+    /// Seconds between checkpoints.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    checkpoint: u32,
+    /// Added to every sync: a slow disk, for tests.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, hide = true)]
+    sync_delay: Duration,
+}
+
+/// Serves until SIGTERM or SIGINT, then finishes what is in flight.
+pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
+    logging::start("info");
+    let end = End::watch()?;
+    let settings = Settings {
+        app: arguments.app,
+        listen: arguments.listen,
+        data: arguments.data.clone(),
+        durability: arguments.durability,
+        sync_delay: arguments.sync_delay,
+        loops: usize::from(arguments.loops),
+        engine: Options {
+            memory_bytes_max: arguments.memory as usize * 1_000_000,
+            checkpoint_every: Duration::from_secs(u64::from(arguments.checkpoint)),
+            ..Options::default()
+        },
+    };
+    let service = Service::start(&settings)?;
+    announce(&settings, &service);
+    end.wait();
+    tracing::info!("ending: what is in flight is finished first");
+    service.stop();
+    tracing::info!("ended");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(settings: &Settings, service: &Service) {
+    match settings.durability {
+        Durability::Fsync => tracing::info!("DURABILITY fsync: an acknowledged command survives power loss"),
+        Durability::Os => {
+            tracing::warn!("DURABILITY os: acknowledged commands survive the end of this process, but NOT POWER LOSS");
+        }
+        Durability::Memory => {
+            tracing::warn!("DURABILITY memory: NOTHING IS WRITTEN; everything is lost when this process ends");
+        }
+    }
+    let place = match settings.durability {
+        Durability::Memory => "in memory".to_string(),
+        _ => format!("in {}", settings.data.display()),
+    };
+    tracing::info!(
+        "{} {place}, ready after {:.3} s, documented at {}/docs",
+        settings.app.name,
+        service.recovery.as_secs_f64(),
+        service.url()
+    );
+    // The one line on standard output: what a script waits for. It may have gone away.
+    let _ = writeln!(std::io::stdout(), "{}", service.url());
+    let _ = std::io::stdout().flush();
+}
