@@ -57,7 +57,6 @@ impl Inner {
         life.appended_bytes.store(0, Ordering::Relaxed);
         // Everything up to here is covered. What the shards give may be newer: replaying on top of it changes nothing.
         let upto = life.durable();
-        let outbox = life.outbox().oldest(life);
         let mut rows = Vec::with_capacity(life.shards.len());
         for shard in &life.shards {
             for (kind, hash, id) in shard.wait(|shard| shard.unsettled()) {
@@ -70,6 +69,8 @@ impl Inner {
             }
             rows.push(shard.wait(|shard| shard.checkpoint()));
         }
+        // After the shards: what was sent before them is in the outbox, and what is taken since is in a commit waited for.
+        let outbox = life.outbox().oldest(life);
         let stored = self.store_rows(life, upto, outbox, &rows).await;
         for (shard, rows) in life.shards.iter().zip(&rows) {
             shard.wait(|shard| {

@@ -45,6 +45,8 @@ pub(crate) struct Outbox {
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Outgoing>>,
     parked_len: usize,
+    /// The commits of messages in somebody's hands, neither queued nor taken.
+    in_hand: Vec<u64>,
     /// Messages that are only in the log: to be read from here on.
     behind: Option<Behind>,
 }
@@ -63,7 +65,7 @@ impl Outbox {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.len() == 0 && self.behind.is_none()
+        self.len() == 0 && self.in_hand.is_empty() && self.behind.is_none()
     }
 
     /// Some messages up to here are only in the log, after that position.
@@ -73,16 +75,52 @@ impl Outbox {
 
     /// The commit before the oldest message that was not taken, if there is one in this writer's stream.
     pub(crate) fn oldest(&self, life: &Life) -> Option<Position> {
-        let queued = self
-            .queue
-            .iter()
-            .chain(self.parked.values().flatten())
-            .map(|outgoing| outgoing.delivery.commit);
+        let queued = self.queue.iter().chain(self.parked.values().flatten());
+        let queued = queued
+            .map(|outgoing| outgoing.delivery.commit)
+            .chain(self.in_hand.iter().copied());
         let own = queued.min().map(|commit| Position {
             writer: life.writer,
             commit: CommitNo(commit.saturating_sub(1)),
         });
         own.into_iter().chain(self.behind.map(|behind| behind.read)).min()
+    }
+
+    fn take(&mut self) -> Option<Outgoing> {
+        let outgoing = self.queue.pop_front()?;
+        self.in_hand.push(outgoing.delivery.commit);
+        Some(outgoing)
+    }
+
+    /// Gives it back, unless others for the same receiver are parked: then it waits behind them.
+    fn unless_parked(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+        if !self.parked.contains_key(&outgoing.delivery.to) {
+            return Some(outgoing);
+        }
+        self.park(outgoing);
+        None
+    }
+
+    /// Waits for its receiver, in the order of its sender. `true`: it is the first to.
+    fn park(&mut self, outgoing: Outgoing) -> bool {
+        self.let_go(outgoing.delivery.commit);
+        self.parked_len += 1;
+        let parked = self.parked.entry(outgoing.delivery.to.clone()).or_default();
+        let is_first = parked.is_empty();
+        let (from, number) = (outgoing.delivery.taking.from, outgoing.delivery.taking.number);
+        let later = |other: &Outgoing| other.delivery.taking.from == from && other.delivery.taking.number > number;
+        match parked.iter().position(later) {
+            Some(at) => parked.insert(at, outgoing),
+            None => parked.push_back(outgoing),
+        }
+        is_first
+    }
+
+    /// A message left the hands that held it: taken, or back in the outbox.
+    fn let_go(&mut self, commit: u64) {
+        if let Some(at) = self.in_hand.iter().position(|held| *held == commit) {
+            self.in_hand.swap_remove(at);
+        }
     }
 
     fn push(&mut self, life: &Life, outgoing: Outgoing, max: usize) {
@@ -108,9 +146,11 @@ impl Outbox {
 #[allow(clippy::large_enum_variant, reason = "lives for one delivery")]
 enum Tried {
     Taken {
-        deliveries: Vec<Delivery>,
+        commit: u64,
         dead: bool,
     },
+    /// Behind others whose receiver is being loaded.
+    Parked,
     /// The receiver has to be loaded first.
     Load {
         outgoing: Outgoing,
@@ -121,13 +161,11 @@ enum Tried {
 }
 
 impl Inner {
-    /// Takes messages over in the order they were sent, and delivers what can be delivered in this turn.
-    pub(crate) fn post(self: &Arc<Self>, life: &Arc<Life>, deliveries: Vec<Delivery>, last: Option<Outgoing>) {
-        self.enqueue(life, deliveries, last);
-        self.pump(life, self.options.deliveries_per_turn);
-    }
-
-    fn enqueue(&self, life: &Life, deliveries: Vec<Delivery>, last: Option<Outgoing>) {
+    /// Takes messages over in the order they were sent. The sending shard's lock is held.
+    pub(crate) fn enqueue(&self, life: &Life, deliveries: Vec<Delivery>, last: Option<Outgoing>) {
+        if deliveries.is_empty() && last.is_none() {
+            return;
+        }
         let mut outbox = life.outbox();
         let max = self.options.outbox_max;
         for delivery in deliveries {
@@ -141,26 +179,13 @@ impl Inner {
     }
 
     /// Delivers up to this many; whoever else is at it is asked to go on.
-    fn pump(self: &Arc<Self>, life: &Arc<Life>, limit: usize) {
+    pub(crate) fn pump(self: &Arc<Self>, life: &Arc<Life>, limit: usize) {
         life.pump_lead.lead(|| {
             for _ in 0..limit {
                 if life.is_over() {
                     return;
                 }
-                let outgoing = {
-                    let mut outbox = life.outbox();
-                    let Some(outgoing) = outbox.queue.pop_front() else {
-                        break;
-                    };
-                    match outbox.parked.get_mut(&outgoing.delivery.to) {
-                        None => outgoing,
-                        Some(parked) => {
-                            parked.push_back(outgoing);
-                            outbox.parked_len += 1;
-                            continue;
-                        }
-                    }
-                };
+                let Some(outgoing) = life.outbox().take() else { break };
                 if !self.deliver(life, outgoing) {
                     break;
                 }
@@ -196,7 +221,9 @@ impl Inner {
             Entered::Ran(tried) => self.tried(life, tried),
             Entered::Queued => {}
             Entered::Full(outgoing) => {
-                life.outbox().queue.push_front(outgoing);
+                let mut outbox = life.outbox();
+                outbox.let_go(outgoing.delivery.commit);
+                outbox.queue.push_front(outgoing);
                 return false;
             }
         }
@@ -207,27 +234,24 @@ impl Inner {
         self: &Arc<Self>,
         shard: &mut Shard,
         life: &Life,
-        mut outgoing: Outgoing,
+        outgoing: Outgoing,
         (kind, hash): (Option<usize>, u64),
     ) -> Tried {
-        let delivery = &mut outgoing.delivery;
-        let nothing = Tried::Taken {
-            deliveries: Vec::new(),
-            dead: false,
-        };
-        if life.is_over() || shard.is_taken(&delivery.taking) {
-            return nothing;
+        let commit = outgoing.delivery.commit;
+        if life.is_over() || shard.is_taken(&outgoing.delivery.taking) {
+            return Tried::Taken { commit, dead: false };
         }
+        let Some(mut outgoing) = life.outbox().unless_parked(outgoing) else {
+            return Tried::Parked;
+        };
+        let delivery = &mut outgoing.delivery;
         let mut staging = life.staging();
         let Some(kind) = kind else {
             let reason = format!("the engine was not given the kind {:?}", delivery.to.kind);
             shard.bury(&delivery.to, &delivery.taking, &reason, &mut staging);
             let first = staging.first;
             self.after(life, shard, first);
-            return Tried::Taken {
-                deliveries: Vec::new(),
-                dead: true,
-            };
+            return Tried::Taken { commit, dead: true };
         };
         let mut nobody = Reply::Nobody;
         let reply = outgoing.asker.as_mut().map_or(&mut nobody, |asker| &mut asker.reply);
@@ -243,9 +267,8 @@ impl Inner {
         };
         let ran = self.watched(life, shard, &mut call, &mut staging);
         let first = staging.first;
-        let mut deliveries = shard.take_outbox();
-        self.after(life, shard, first);
-        match ran {
+        self.enqueue(life, shard.take_outbox(), None);
+        let tried = match ran {
             Ran::Load => Tried::Load {
                 outgoing,
                 kind,
@@ -263,7 +286,7 @@ impl Inner {
                     drop(asker.tell.send((asker.reply, rests_on)));
                 }
                 Tried::Taken {
-                    deliveries,
+                    commit,
                     dead: outcome == Outcome::Failed,
                 }
             }
@@ -273,49 +296,38 @@ impl Inner {
                     to, taking, rests_on, ..
                 } = *forward;
                 if let Some(taking) = taking {
-                    let forwarded = Delivery {
+                    let delivery = Delivery {
                         to: to.address(),
                         parcel: Parcel::typed(to),
                         taking,
                         commit: rests_on,
                     };
-                    match outgoing.asker {
-                        Some(asker) => {
-                            self.enqueue(
-                                life,
-                                deliveries,
-                                Some(Outgoing {
-                                    delivery: forwarded,
-                                    asker: Some(asker),
-                                }),
-                            );
-                            deliveries = Vec::new();
-                        }
-                        None => deliveries.push(forwarded),
-                    }
+                    self.enqueue(
+                        life,
+                        Vec::new(),
+                        Some(Outgoing {
+                            delivery,
+                            asker: outgoing.asker,
+                        }),
+                    );
                 }
-                Tried::Taken {
-                    deliveries,
-                    dead: false,
-                }
+                Tried::Taken { commit, dead: false }
             }
             // Taken before under its key: the asker asks again.
-            Ran::ForwardAgain(_) => Tried::Taken {
-                deliveries,
-                dead: false,
-            },
-        }
+            Ran::ForwardAgain(_) => Tried::Taken { commit, dead: false },
+        };
+        self.after(life, shard, first);
+        tried
     }
 
     fn tried(self: &Arc<Self>, life: &Arc<Life>, tried: Tried) {
         match tried {
-            Tried::Taken { deliveries, dead } => {
+            Tried::Parked => {}
+            Tried::Taken { commit, dead } => {
+                life.outbox().let_go(commit);
                 self.metrics.messages.inc();
                 if dead {
                     self.metrics.dead.inc();
-                }
-                if !deliveries.is_empty() {
-                    self.enqueue(life, deliveries, None);
                 }
             }
             Tried::Load {
@@ -326,10 +338,8 @@ impl Inner {
             } => {
                 let to = outgoing.delivery.to.clone();
                 let key = key.then(|| outgoing.delivery.taking.key.clone()).flatten();
-                {
-                    let mut outbox = life.outbox();
-                    outbox.parked.entry(to.clone()).or_default().push_front(outgoing);
-                    outbox.parked_len += 1;
+                if !life.outbox().park(outgoing) {
+                    return;
                 }
                 let (inner, life) = (self.clone(), life.clone());
                 self.host.spawn(Box::pin(async move {

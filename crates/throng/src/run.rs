@@ -21,6 +21,7 @@ use throng_core::{
     shard::{Call, Cause, Delivery, Forward, ForwardAgain, Input, JsonReply, Outcome, Output, Parcel, Ran, Shard},
 };
 use throng_turn::{Entered, Job};
+use tokio::sync::oneshot;
 
 /// A command as it waits for its turn.
 pub(crate) enum Payload {
@@ -65,7 +66,10 @@ pub(crate) struct Ask {
 struct Round {
     ask: Box<Ask>,
     ran: Ran,
-    deliveries: Vec<Delivery>,
+    /// It was forwarded as a message; this is where its answer comes.
+    answer: Option<oneshot::Receiver<(Reply, u64)>>,
+    /// Messages were sent.
+    sent: bool,
 }
 
 impl Ask {
@@ -95,12 +99,49 @@ impl Ask {
         let ran = inner.watched(life, shard, &mut call, &mut staging);
         let first = staging.first;
         let deliveries = shard.take_outbox();
-        inner.after(life, shard, first);
-        Some(Round {
+        let mut round = Round {
+            sent: !deliveries.is_empty(),
             ask: self,
             ran,
-            deliveries,
-        })
+            answer: None,
+        };
+        let mut forwarded = None;
+        if let Ran::Forward(forward) = &mut round.ran
+            && let Some(taking) = forward.taking.take()
+        {
+            let reply = std::mem::replace(&mut round.ask.reply, Reply::Nobody);
+            let (asker, answer) = Asker::new(reply);
+            round.answer = Some(answer);
+            forwarded = Some((taking, asker));
+        }
+        // While the shard's lock is held, so that a checkpoint sees every message that was sent before it looked.
+        inner.enqueue(life, deliveries, None);
+        if let Some((taking, asker)) = forwarded
+            && let Ran::Forward(forward) = std::mem::replace(&mut round.ran, Ran::Load)
+        {
+            let Forward { to, rests_on, .. } = *forward;
+            round.sent = true;
+            round.ran = Ran::Done {
+                rests_on,
+                outcome: Outcome::Done,
+            };
+            let delivery = Delivery {
+                to: to.address(),
+                parcel: Parcel::typed(to),
+                taking,
+                commit: rests_on,
+            };
+            inner.enqueue(
+                life,
+                Vec::new(),
+                Some(Outgoing {
+                    delivery,
+                    asker: Some(asker),
+                }),
+            );
+        }
+        inner.after(life, shard, first);
+        Some(round)
     }
 }
 
@@ -183,8 +224,13 @@ impl Inner {
                         Outcome::Failed => self.metrics.failed.inc(),
                     };
                     rests_on = rests_on.max(on);
-                    if !round.deliveries.is_empty() {
-                        self.post(&life, round.deliveries, None);
+                    if round.sent {
+                        self.pump(&life, self.options.deliveries_per_turn);
+                    }
+                    if let Some(answer) = round.answer {
+                        let (reply, on) = self.until(until, answer).await?.map_err(|_| Error::OutcomeUnknown)?;
+                        ask.reply = reply;
+                        rests_on = rests_on.max(on);
                     }
                     self.durable(&life, rests_on, until).await?;
                     return Ok(ask.reply);
@@ -198,7 +244,7 @@ impl Inner {
                     let key = ask.key.as_deref().unwrap_or_default();
                     Box::pin(self.load_key(&life, ask.hash, &ask.id, key)).await?;
                 }
-                Ran::Forward(forward) if forward.taking.is_none() => {
+                Ran::Forward(forward) => {
                     let Forward {
                         to, key, rests_on: on, ..
                     } = *forward;
@@ -216,35 +262,6 @@ impl Inner {
                         key,
                         ..*ask
                     };
-                }
-                Ran::Forward(forward) => {
-                    let Forward {
-                        to,
-                        taking: Some(taking),
-                        rests_on: on,
-                        ..
-                    } = *forward
-                    else {
-                        return Err(Error::OutcomeUnknown);
-                    };
-                    let delivery = Delivery {
-                        to: to.address(),
-                        parcel: Parcel::typed(to),
-                        taking,
-                        commit: on,
-                    };
-                    let (asker, answer) = Asker::new(ask.reply);
-                    self.post(
-                        &life,
-                        round.deliveries,
-                        Some(Outgoing {
-                            delivery,
-                            asker: Some(asker),
-                        }),
-                    );
-                    let (reply, on) = self.until(until, answer).await?.map_err(|_| Error::OutcomeUnknown)?;
-                    self.durable(&life, rests_on.max(on), until).await?;
-                    return Ok(reply);
                 }
                 Ran::ForwardAgain(again) => {
                     let ForwardAgain {
@@ -281,7 +298,7 @@ impl Inner {
             ask,
             |shard, ask| ask.run(shard, self, life),
             |ask| -> Job<Shard> {
-                let (tell, told) = tokio::sync::oneshot::channel();
+                let (tell, told) = oneshot::channel();
                 answer = Some(told);
                 let (inner, life) = (self.clone(), life.clone());
                 Box::new(move |shard| drop(tell.send(ask.run(shard, &inner, &life))))

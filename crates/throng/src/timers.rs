@@ -1,7 +1,7 @@
 //! What happens by the clock: durable timers, deadlines.
 
 use crate::{
-    deliver::woken,
+    deliver::{Outgoing, woken},
     engine::{Inner, Status},
     life::Life,
     run::Reply,
@@ -16,7 +16,7 @@ use std::{
 use throng_core::{
     limits,
     model::{Error, Timestamp},
-    shard::{Call, Cause, Delivery, Due, Forward, Input, Parcel, Ran},
+    shard::{Call, Cause, Delivery, Due, Forward, Input, Outcome, Parcel, Ran},
 };
 
 /// How often waiters past their deadline are woken.
@@ -110,7 +110,7 @@ impl Inner {
                     return None;
                 };
                 let mut nobody = Reply::Nobody;
-                let ran = self.watched(
+                let mut ran = self.watched(
                     life,
                     shard,
                     &mut Call {
@@ -129,13 +129,30 @@ impl Inner {
                     &mut staging,
                 );
                 let first = staging.first;
-                let deliveries = shard.take_outbox();
+                self.enqueue(life, shard.take_outbox(), None);
+                if let Ran::Forward(forward) = &mut ran
+                    && let Some(taking) = forward.taking.take()
+                    && let Ran::Forward(forward) = std::mem::replace(&mut ran, Ran::Load)
+                {
+                    let Forward { to, rests_on, .. } = *forward;
+                    ran = Ran::Done {
+                        rests_on,
+                        outcome: Outcome::Done,
+                    };
+                    let delivery = Delivery {
+                        to: to.address(),
+                        parcel: Parcel::typed(to),
+                        taking,
+                        commit: rests_on,
+                    };
+                    self.enqueue(life, Vec::new(), Some(Outgoing { delivery, asker: None }));
+                }
                 self.after(life, shard, first);
-                Some((ran, kind, deliveries))
+                Some((ran, kind))
             });
             match ran {
                 None => return Ok(()),
-                Some((Ran::Load | Ran::LoadKey, kind, _)) => {
+                Some((Ran::Load | Ran::LoadKey, kind)) => {
                     if let Err(error) = self.load::<Infallible>(life, kind, hash, &due.address.id).await {
                         tracing::error!("the timer {:?} of {} waits: {error}", due.name, due.address);
                         life.next_due
@@ -143,27 +160,9 @@ impl Inner {
                         return Ok(());
                     }
                 }
-                Some((ran, _, mut deliveries)) => {
+                Some(_) => {
                     self.metrics.timers_fired.inc();
-                    if let Ran::Forward(forward) = ran
-                        && let Forward {
-                            to,
-                            taking: Some(taking),
-                            rests_on,
-                            ..
-                        } = *forward
-                    {
-                        let (to, parcel) = (to.address(), Parcel::typed(to));
-                        deliveries.push(Delivery {
-                            to,
-                            parcel,
-                            taking,
-                            commit: rests_on,
-                        });
-                    }
-                    if !deliveries.is_empty() {
-                        self.post(life, deliveries, None);
-                    }
+                    self.pump(life, self.options.deliveries_per_turn);
                     return Ok(());
                 }
             }

@@ -374,7 +374,7 @@ impl<E: Entity> Entities<E> {
                     }
                 }
                 let trace = slot.trace.as_ref().expect("it was there a line above");
-                if !trace.tail.is_empty() || trace.pending.is_some() || trace.family {
+                if !trace.is_empty() {
                     self.traced.push(hash);
                     continue;
                 }

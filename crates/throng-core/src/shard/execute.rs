@@ -81,11 +81,12 @@ impl<E: Entity> Entities<E> {
         };
         let ran = self.run_at(common, registry, call, at, stage);
         let slot = self.slot(at);
-        let nothing_happened = matches!(&slot.body, Body::Here(here) if here.seq == 0) && slot.family.is_none();
-        if was_new && nothing_happened {
-            self.remove(common, at);
-        } else {
-            self.used(common, at);
+        match &slot.body {
+            Body::Here(here) if was_new && here.seq == 0 && slot.family.is_none() => self.remove(common, at),
+            Body::Here(_) | Body::Quarantined { .. } => self.used(common, at),
+            // Its code panicked half-way: the slot stays only for what the store does not have yet.
+            Body::Away(_) if slot.trace.as_ref().is_none_or(|trace| trace.is_empty()) => self.remove(common, at),
+            Body::Away(_) => {}
         }
         ran
     }

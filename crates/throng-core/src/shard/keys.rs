@@ -95,6 +95,8 @@ impl Keys {
     }
 
     pub(super) fn insert(&mut self, key: u128, kept: Kept) {
+        // What the store had of it is old from now on, also once this has become a row.
+        self.looked.remove(&key);
         self.fresh.insert(key, kept);
     }
 
@@ -160,4 +162,46 @@ pub(super) fn expired(name: &[u8], now: Timestamp) -> bool {
 
 pub(super) fn until(now: Timestamp) -> i64 {
     now.micros.saturating_add(KEY_MICROS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(print: u64, until: i64) -> Kept {
+        Kept {
+            print,
+            until,
+            answer: KeptAnswer::Reply("1".into()),
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_fresh_stored_and_never_after_its_hour() {
+        let (mut keys, now, shard) = (Keys::default(), Timestamp { micros: 5 }, ShardId(3));
+        let until = until(now);
+        assert!(matches!(keys.find(1, now), Found::Fresh));
+        keys.looked(1, None);
+        keys.insert(1, kept(7, until));
+        let mut rows = Vec::new();
+        keys.rows(shard, now, &mut rows);
+        keys.stored(&rows, now);
+        assert!(
+            matches!(keys.find(1, now), Found::Look),
+            "it is a row now, whatever was looked up before"
+        );
+        assert_eq!(keys.rows_of(shard, 1, now), [rows[0].0.clone()]);
+        keys.looked(1, rows[0].1.as_deref());
+        assert!(matches!(keys.find(1, now), Found::Kept(found) if found == kept(7, until)));
+        assert!(matches!(keys.find(1, Timestamp { micros: until }), Found::Fresh));
+        assert!(
+            !expired(&rows[0].0, now)
+                && expired(
+                    &rows[0].0,
+                    Timestamp {
+                        micros: until + BUCKET_MICROS
+                    }
+                )
+        );
+    }
 }

@@ -30,6 +30,13 @@ pub(super) struct Trace {
     pub(super) listed: bool,
 }
 
+impl Trace {
+    /// The store has all of it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tail.is_empty() && self.pending.is_none() && !self.family
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) seq: u64,
