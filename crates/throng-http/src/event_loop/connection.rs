@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     /// The client takes nothing.
     blocked_since: Cell<Option<u32>>,
     requests: Cell<u32>,
+    /// A response was made of which nothing is written yet.
+    owes: Cell<bool>,
     is_http2: Cell<bool>,
     verdict: Cell<Verdict>,
     waker: RefCell<Option<Waker>>,
@@ -47,6 +49,7 @@ impl Drop for InFlight<'_> {
         connection.requests.set(connection.requests.get() - 1);
         connection.moved.set(connection.ticks.now());
         connection.body_since.set(None);
+        connection.owes.set(true);
     }
 }
 
@@ -62,6 +65,7 @@ impl Connection {
             body_late: Cell::default(),
             blocked_since: Cell::default(),
             requests: Cell::default(),
+            owes: Cell::default(),
             is_http2: Cell::default(),
             verdict: Cell::default(),
             waker: RefCell::default(),
@@ -101,6 +105,7 @@ impl Connection {
     pub(super) fn went(&self) {
         self.moved.set(self.ticks.now());
         self.blocked_since.set(None);
+        self.owes.set(false);
     }
 
     /// Bytes could not go.
@@ -110,9 +115,9 @@ impl Connection {
         }
     }
 
-    /// No request is in flight: what is written now is the parser's own complaint.
+    /// No request is in flight, and no response is to be written: what is written now is the parser's own.
     pub(super) fn is_between_requests(&self) -> bool {
-        self.requests.get() == 0 && !self.is_http2.get()
+        self.requests.get() == 0 && !self.owes.get() && !self.is_http2.get()
     }
 
     /// How it is to end.

@@ -35,8 +35,7 @@ pub(super) fn protocol(limits: &crate::Limits) -> auto::Builder<Here> {
         .http1()
         .max_buf_size(head)
         .header_read_timeout(None)
-        .half_close(false)
-        .pipeline_flush(true);
+        .half_close(false);
     builder
         .http2()
         .max_concurrent_streams(limits.streams_max)

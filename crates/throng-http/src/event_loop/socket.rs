@@ -12,6 +12,9 @@ use std::{
 };
 use tokio::net::TcpStream;
 
+/// The parser's own answers are a status line and three header fields.
+const BARE_BYTES_MAX: usize = 192;
+
 pub(super) struct Socket {
     io: TokioIo<TcpStream>,
     connection: Rc<Connection>,
@@ -39,7 +42,7 @@ impl Socket {
 
     /// The parser answers what it cannot read with a bare status; the client deserves a sentence.
     fn complaint(&self, bare: &[u8]) -> Option<Complaint> {
-        if !self.connection.is_between_requests() {
+        if bare.len() > BARE_BYTES_MAX || !self.connection.is_between_requests() {
             return None;
         }
         let status = bare.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;

@@ -29,3 +29,107 @@ fn a_command_is_answered_with_its_reply_and_seen_by_queries() {
     );
     gateway.stop_blocking();
 }
+
+#[test]
+fn a_rejection_is_told_with_its_code_its_status_its_field_and_itself() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":0}"#);
+    let full = client
+        .post("/api/section/S1/add-student", r#"{"student":"7"}"#)
+        .problem(409, "full");
+    assert_eq!(full["rejection"], json!({"full": {"capacity": 0}}));
+    assert_eq!(full["detail"], "All 0 places are taken.");
+    assert_eq!(full["instance"], "/api/section/S1/add-student");
+    let absent = client
+        .post("/api/section/S1/drop-student", r#"{"student":"7"}"#)
+        .problem(422, "not-enrolled");
+    assert_eq!(absent["field"], "student");
+}
+
+#[test]
+fn under_one_key_a_command_takes_effect_once_and_another_is_refused() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let mut keyed = |path: &str, body: &str| client.request("POST", path, &[("idempotency-key", "k1")], body);
+    let first = keyed("/api/section/S1/add-student", r#"{"student":"7"}"#);
+    assert_eq!(first.json()["students"], json!(["7"]));
+    keyed("/api/section/S1/drop-student", r#"{"student":"7"}"#).problem(422, "key-reused");
+    let again = keyed("/api/section/S1/add-student", r#"{"student":"7"}"#);
+    assert_eq!(again.body, first.body);
+    assert_eq!(
+        client.get("/api/section/S1/events").json()["events"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn the_history_comes_page_by_page() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    for student in ["7", "8"] {
+        client.post(
+            "/api/section/S1/add-student",
+            &json!({ "student": student }).to_string(),
+        );
+    }
+    let page = client.get("/api/section/S1/events?limit=2").json();
+    let events = page["events"].as_array().unwrap();
+    assert_eq!(events.len(), 2);
+    assert_eq!(
+        (&events[0]["seq"], &events[0]["name"], &events[0]["version"]),
+        (&json!(1), &json!("opened"), &json!(1))
+    );
+    assert_eq!(events[1]["payload"], json!({"student": "7"}));
+    assert!(events[1]["at"].as_str().unwrap().ends_with('Z'));
+    assert!(events[1]["position"].as_str().unwrap().contains('.'));
+    assert_eq!(page["next"], 2);
+    let page = client.get("/api/section/S1/events?limit=2&after=2").json();
+    assert_eq!(page["events"][0]["payload"], json!({"student": "8"}));
+    assert_eq!(page["events"].as_array().unwrap().len(), 1);
+    let end = client.get("/api/section/S1/events?after=3").json();
+    assert_eq!(end, json!({"events": [], "next": null}));
+}
+
+#[test]
+fn the_entities_of_a_kind_come_in_the_order_of_their_ids() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    assert_eq!(client.get("/api/section").json(), json!({"entities": [], "next": null}));
+    for id in ["b", "a", "c"] {
+        client.post(&format!("/api/section/{id}/open"), r#"{"capacity":1}"#);
+    }
+    let page = client.get("/api/section?limit=2").json();
+    assert_eq!(
+        page,
+        json!({"entities": [{"id": "a", "seq": 1}, {"id": "b", "seq": 1}], "next": "b"})
+    );
+    let page = client.get("/api/section?limit=2&after=b").json();
+    assert_eq!(page, json!({"entities": [{"id": "c", "seq": 1}], "next": null}));
+}
+
+#[test]
+fn a_request_may_name_its_deadline() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    for (name, value) in [("request-timeout", "2"), ("x-request-timeout", "750ms")] {
+        let opened = client.request("POST", "/api/section/S1/open", &[(name, value)], r#"{"capacity":1}"#);
+        assert_eq!(opened.status, 200, "{}", opened.text());
+    }
+}
+
+#[test]
+fn head_is_get_without_the_body() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":1}"#);
+    client.send("HEAD /api/section/S1 HTTP/1.1\r\nhost: test\r\n\r\n");
+    let head = client.head().unwrap();
+    assert_eq!((head.status, head.header("content-length")), (200, Some("28")));
+    assert_eq!(client.get("/api/section/S1").body.len(), 28);
+}

@@ -1,0 +1,95 @@
+//! An app's own routes beside the generic ones.
+
+use crate::support::{
+    Client, engine,
+    section::{Command, Enrolment, Section},
+};
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    routing::{get, post},
+};
+use throng::Engine;
+use throng_http::{Gateway, Problem, Running};
+
+async fn seat(
+    State(engine): State<Engine>,
+    Path((section, student)): Path<(String, String)>,
+) -> Result<Json<Enrolment>, Problem> {
+    Ok(Json(
+        engine
+            .entity::<Section>(section)
+            .ask(Command::AddStudent { student })
+            .await?,
+    ))
+}
+
+fn with_app() -> Running {
+    let engine = engine();
+    let routes = Router::new()
+        .route("/seats/{section}/{student}", post(seat))
+        .route("/length", post(async |body: String| body.len().to_string()))
+        .route("/crash", get(async || -> &'static str { panic!("it was asked to") }))
+        .with_state(engine.clone());
+    Gateway::builder(engine).routes(routes).start().unwrap()
+}
+
+#[test]
+fn a_handler_asks_entities_and_answers_problems_as_the_gateway_does() {
+    let gateway = with_app();
+    let mut client = Client::new(&gateway);
+    client.post("/seats/S1/7", "").problem(404, "unknown-entity");
+    client.post("/api/section/S1/open", r#"{"capacity":1}"#);
+    let taken = client.post("/seats/S1/7", "");
+    assert_eq!((taken.status, taken.json()["students"][0].as_str()), (200, Some("7")));
+    let full = client.post("/seats/S1/8", "").problem(409, "full");
+    assert_eq!(full["rejection"]["full"]["capacity"], 1);
+    gateway.stop_blocking();
+}
+
+#[test]
+fn what_the_app_does_not_know_is_a_problem_too() {
+    let gateway = with_app();
+    let mut client = Client::new(&gateway);
+    client.get("/seats").problem(404, "unknown-route");
+    let answer = client.get("/length");
+    answer.problem(405, "method-not-allowed");
+    assert_eq!(answer.header("allow"), Some("POST"));
+    assert_eq!(
+        client.get("/").json()["docs"],
+        "/docs",
+        "the index is there unless the app has its own"
+    );
+}
+
+#[test]
+fn a_handlers_body_has_the_gateways_limit() {
+    let gateway = with_app();
+    let mut client = Client::new(&gateway);
+    assert_eq!(
+        client.request("POST", "/length", &[], &"x".repeat(1 << 20)).text(),
+        (1 << 20).to_string()
+    );
+    client
+        .request("POST", "/length", &[], &"x".repeat((1 << 20) + 1))
+        .problem(413, "too-large");
+}
+
+#[test]
+fn a_handler_that_panics_costs_its_request_and_nothing_else() {
+    let gateway = with_app();
+    let mut client = Client::new(&gateway);
+    let problem = client.get("/crash").problem(500, "crashed");
+    assert_eq!(
+        problem["detail"],
+        "The handler of this request crashed: it was asked to."
+    );
+    assert_eq!(client.get("/health/live").status, 200);
+}
+
+#[test]
+fn an_app_may_have_the_front_page() {
+    let routes = Router::new().route("/", get(async || "welcome"));
+    let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
+    assert_eq!(Client::new(&gateway).get("/").text(), "welcome");
+}

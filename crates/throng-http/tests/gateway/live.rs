@@ -1,0 +1,102 @@
+//! Live events.
+
+use crate::support::{Client, client::request, plain, start};
+use std::thread;
+use throng_http::Limits;
+
+const STREAM: [(&str, &str); 1] = [("accept", "text/event-stream")];
+
+/// Reads lines until one begins like this.
+fn until(client: &mut Client, start: &str) -> String {
+    loop {
+        let line = client.line().unwrap();
+        if line.starts_with(start) {
+            return line;
+        }
+    }
+}
+
+#[test]
+fn a_stream_shows_what_has_happened_and_what_happens() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let mut stream = Client::new(&gateway);
+    stream.send(request("GET", "/api/section/S1/events", &STREAM, ""));
+    let head = stream.head().unwrap();
+    assert_eq!(
+        (head.status, head.header("content-type")),
+        (200, Some("text/event-stream"))
+    );
+    assert_eq!(until(&mut stream, "id:"), "id: 1");
+    assert_eq!(stream.line().unwrap(), "event: opened");
+    assert!(stream.line().unwrap().contains(r#""payload":{"capacity":9}"#));
+    for (student, id) in [("7", "id: 2"), ("8", "id: 3")] {
+        client.post("/api/section/S1/add-student", &format!(r#"{{"student":"{student}"}}"#));
+        assert_eq!(until(&mut stream, "id:"), id);
+        assert!(until(&mut stream, "data:").contains(&format!(r#""student":"{student}""#)));
+    }
+}
+
+#[test]
+fn a_client_that_comes_back_goes_on_where_it_was() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    client.post("/api/section/S1/add-student", r#"{"student":"7"}"#);
+    let mut stream = Client::new(&gateway);
+    stream.send(request(
+        "GET",
+        "/api/section/S1/events",
+        &[STREAM[0], ("last-event-id", "1")],
+        "",
+    ));
+    assert_eq!(until(&mut stream, "id:"), "id: 2");
+}
+
+#[test]
+fn a_stream_of_nobody_is_not_opened() {
+    let gateway = plain();
+    Client::new(&gateway)
+        .request("GET", "/api/section/S1/events", &STREAM, "")
+        .problem(404, "unknown-entity");
+}
+
+#[test]
+fn streams_have_a_limit_and_give_their_place_back() {
+    let gateway = start(|gateway| {
+        gateway.limits(Limits {
+            live_max: 1,
+            ..Limits::default()
+        })
+    });
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let mut stream = Client::new(&gateway);
+    stream.send(request("GET", "/api/section/S1/events", &STREAM, ""));
+    until(&mut stream, "id:");
+    client
+        .request("GET", "/api/section/S1/events", &STREAM, "")
+        .problem(503, "overloaded");
+    drop(stream);
+    while !client.get("/metrics").text().contains("throng_http_live_streams 0") {
+        thread::yield_now();
+    }
+    client.send(request("GET", "/api/section/S1/events", &STREAM, ""));
+    assert_eq!(client.head().unwrap().status, 200);
+}
+
+#[test]
+fn streams_end_when_the_gateway_stops() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let mut stream = Client::new(&gateway);
+    stream.send(request("GET", "/api/section/S1/events", &STREAM, ""));
+    until(&mut stream, "id:");
+    drop(client);
+    let stopping = thread::spawn(move || gateway.stop_blocking());
+    // The last chunk is empty: the stream ended, and was not cut.
+    until(&mut stream, "0");
+    stopping.join().unwrap();
+}

@@ -1,0 +1,162 @@
+//! Health, metrics, the OpenAPI document and the pages.
+
+use crate::support::{Client, plain, start};
+use serde_json::{Value, json};
+
+#[test]
+fn health_says_whether_commands_are_taken_and_what_they_survive() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    assert_eq!(client.get("/health/live").json(), json!({"live": true}));
+    let ready = client.get("/health/ready");
+    assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
+    assert_eq!(ready.json()["durability"], "memory");
+    crate::support::wait(gateway.engine().stop());
+    let stopped = client.get("/health/ready");
+    assert_eq!((stopped.status, &stopped.json()["ready"]), (503, &json!(false)));
+    assert!(stopped.json()["reason"].as_str().unwrap().contains("stop"));
+    client
+        .post("/api/section/S1/open", r#"{"capacity":1}"#)
+        .problem(503, "unavailable");
+    assert_eq!(client.get("/health/live").status, 200);
+}
+
+#[test]
+fn metrics_count_requests_by_route_and_status_and_problems_by_type() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":0}"#);
+    client.post("/api/section/S1/add-student", r#"{"student":"7"}"#);
+    client.get("/api/section/S1");
+    client.get("/api/section/S2");
+    let answer = client.get("/metrics");
+    assert!(
+        answer
+            .header("content-type")
+            .unwrap()
+            .starts_with("application/openmetrics-text")
+    );
+    let text = answer.text();
+    for line in [
+        r#"throng_http_requests_total{route="command",status="2xx"} 1"#,
+        r#"throng_http_requests_total{route="command",status="4xx"} 1"#,
+        r#"throng_http_requests_total{route="query",status="2xx"} 1"#,
+        r#"throng_http_request_seconds_count{route="command"} 2"#,
+        r#"throng_http_problems_total{type="full"} 1"#,
+        r#"throng_http_problems_total{type="unknown-entity"} 1"#,
+        "throng_http_connections 1",
+        "throng_http_waiting 0",
+        "throng_commits_total 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+}
+
+/// Every `$ref` of a document leads somewhere.
+fn resolves(document: &Value, part: &Value) {
+    match part {
+        Value::Object(members) => {
+            if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
+                let pointer = reference
+                    .strip_prefix('#')
+                    .unwrap_or_else(|| panic!("{reference} leads out of the document"));
+                assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+            }
+            members.values().for_each(|member| resolves(document, member));
+        }
+        Value::Array(items) => items.iter().for_each(|item| resolves(document, item)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_openapi_document_describes_every_command_and_query() {
+    let gateway = start(|gateway| {
+        let fragment =
+            json!({ "paths": { "/seats": { "get": { "responses": { "200": { "description": "Seats" } } } } } });
+        gateway.title("Registration", "2").openapi(fragment)
+    });
+    let document = Client::new(&gateway).get("/openapi.json").json();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(document["info"]["title"], "Registration");
+    resolves(&document, &document);
+    let paths = document["paths"].as_object().unwrap();
+    for path in [
+        "",
+        "/{id}",
+        "/{id}/enrolled",
+        "/{id}/events",
+        "/{id}/open",
+        "/{id}/add_student",
+        "/{id}/drop_student",
+    ] {
+        assert!(paths.contains_key(&format!("/api/section{path}")), "{path}");
+    }
+    assert!(paths.contains_key("/seats"), "the app's own");
+    let add = &document["paths"]["/api/section/{id}/add_student"]["post"];
+    assert_eq!(add["summary"], "Adds a student.");
+    let body = &add["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(body["required"], json!(["student"]));
+    assert_eq!(body["properties"]["student"]["description"], "The student's number.");
+    for status in ["200", "400", "404", "409", "413", "415", "422", "500", "503", "504"] {
+        assert!(add["responses"].get(status).is_some(), "{status}");
+    }
+    let mut ids = std::collections::BTreeSet::new();
+    for operation in paths.values().flat_map(|path| path.as_object().unwrap().values()) {
+        if let Some(id) = operation.get("operationId") {
+            assert!(ids.insert(id.to_string()), "{id} names two operations");
+        }
+        for parameter in operation
+            .get("parameters")
+            .and_then(Value::as_array)
+            .unwrap_or(&Vec::new())
+        {
+            assert!(
+                parameter["name"].is_string() && parameter["in"].is_string() && parameter["schema"].is_object(),
+                "{parameter}"
+            );
+            assert!(parameter["in"] != "path" || parameter["required"] == true);
+        }
+    }
+}
+
+#[test]
+fn problem_types_explain_themselves() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    let explained = client.get("/problems/outcome-unknown").json();
+    assert_eq!(
+        (&explained["type"], &explained["status"]),
+        (&json!("/problems/outcome-unknown"), &json!(504))
+    );
+    let page = client.request("GET", "/problems/expired", &[("accept", "text/html")], "");
+    assert_eq!(
+        (page.status, page.header("location")),
+        (303, Some("/docs#problem-expired"))
+    );
+}
+
+#[test]
+fn the_pages_need_nothing_but_this_server() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    for path in ["/docs", "/"] {
+        let page = client.request("GET", path, &[("accept", "text/html")], "");
+        assert_eq!(
+            (page.status, page.header("content-type")),
+            (200, Some("text/html; charset=utf-8"))
+        );
+        assert!(
+            page.header("content-security-policy")
+                .unwrap()
+                .starts_with("default-src 'none'")
+        );
+        assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+        assert!(
+            !page.text().contains("http://") && !page.text().contains("https://"),
+            "{path} asks others"
+        );
+    }
+    assert_eq!(client.get("/").json()["kinds"], json!(["/api/section"]));
+}
