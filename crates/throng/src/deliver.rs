@@ -4,7 +4,7 @@
 use crate::{
     engine::{Inner, Status},
     life::Life,
-    run::Reply,
+    run::{Reply, forwarded},
 };
 use std::convert::Infallible;
 use std::{
@@ -14,7 +14,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{Call, Cause, Delivery, Forward, Outcome, Parcel, Ran, Shard},
+    shard::{Call, Cause, Delivery, Outcome, Ran, Shard},
 };
 use throng_journal::{Address, CommitNo, Position, RecordKind};
 use throng_turn::{Entered, Job};
@@ -265,9 +265,14 @@ impl Inner {
             output: reply.output(),
             cause: Cause::Message(&delivery.taking),
         };
-        let ran = self.watched(life, shard, &mut call, &mut staging);
+        let mut ran = self.watched(life, shard, &mut call, &mut staging);
         let first = staging.first;
         self.enqueue(life, shard.take_outbox(), None);
+        // A forwarded message is a message of its own; the asker goes with it.
+        if let Some(delivery) = forwarded(&mut ran) {
+            let asker = outgoing.asker.take();
+            self.enqueue(life, Vec::new(), Some(Outgoing { delivery, asker }));
+        }
         let tried = match ran {
             Ran::Load => Tried::Load {
                 outgoing,
@@ -290,31 +295,8 @@ impl Inner {
                     dead: outcome == Outcome::Failed,
                 }
             }
-            // A forwarded message is a message of its own; the asker goes with it.
-            Ran::Forward(forward) => {
-                let Forward {
-                    to, taking, rests_on, ..
-                } = *forward;
-                if let Some(taking) = taking {
-                    let delivery = Delivery {
-                        to: to.address(),
-                        parcel: Parcel::typed(to),
-                        taking,
-                        commit: rests_on,
-                    };
-                    self.enqueue(
-                        life,
-                        Vec::new(),
-                        Some(Outgoing {
-                            delivery,
-                            asker: outgoing.asker,
-                        }),
-                    );
-                }
-                Tried::Taken { commit, dead: false }
-            }
             // Taken before under its key: the asker asks again.
-            Ran::ForwardAgain(_) => Tried::Taken { commit, dead: false },
+            Ran::Forward(_) | Ran::ForwardAgain(_) => Tried::Taken { commit, dead: false },
         };
         self.after(life, shard, first);
         tried

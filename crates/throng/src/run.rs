@@ -105,32 +105,12 @@ impl Ask {
             ran,
             answer: None,
         };
-        let mut forwarded = None;
-        if let Ran::Forward(forward) = &mut round.ran
-            && let Some(taking) = forward.taking.take()
-        {
-            let reply = std::mem::replace(&mut round.ask.reply, Reply::Nobody);
-            let (asker, answer) = Asker::new(reply);
-            round.answer = Some(answer);
-            forwarded = Some((taking, asker));
-        }
         // While the shard's lock is held, so that a checkpoint sees every message that was sent before it looked.
         inner.enqueue(life, deliveries, None);
-        if let Some((taking, asker)) = forwarded
-            && let Ran::Forward(forward) = std::mem::replace(&mut round.ran, Ran::Load)
-        {
-            let Forward { to, rests_on, .. } = *forward;
+        if let Some(delivery) = forwarded(&mut round.ran) {
+            let (asker, answer) = Asker::new(std::mem::replace(&mut round.ask.reply, Reply::Nobody));
+            round.answer = Some(answer);
             round.sent = true;
-            round.ran = Ran::Done {
-                rests_on,
-                outcome: Outcome::Done,
-            };
-            let delivery = Delivery {
-                to: to.address(),
-                parcel: Parcel::typed(to),
-                taking,
-                commit: rests_on,
-            };
             inner.enqueue(
                 life,
                 Vec::new(),
@@ -342,6 +322,26 @@ impl Inner {
         })
         .await
     }
+}
+
+/// A command that was forwarded as a message: the message, and for its sender it is done.
+pub(crate) fn forwarded(ran: &mut Ran) -> Option<Delivery> {
+    let Ran::Forward(forward) = ran else { return None };
+    let taking = forward.taking.take()?;
+    let done = Ran::Done {
+        rests_on: forward.rests_on,
+        outcome: Outcome::Done,
+    };
+    let Ran::Forward(forward) = std::mem::replace(ran, done) else {
+        return None;
+    };
+    let Forward { to, rests_on, .. } = *forward;
+    Some(Delivery {
+        to: to.address(),
+        parcel: Parcel::typed(to),
+        taking,
+        commit: rests_on,
+    })
 }
 
 /// Asked at the end of a writer's life: nothing was done.

@@ -4,7 +4,7 @@ use crate::{
     deliver::{Outgoing, woken},
     engine::{Inner, Status},
     life::Life,
-    run::Reply,
+    run::{Reply, forwarded},
 };
 use std::convert::Infallible;
 use std::{
@@ -16,7 +16,7 @@ use std::{
 use throng_core::{
     limits,
     model::{Error, Timestamp},
-    shard::{Call, Cause, Delivery, Due, Forward, Input, Outcome, Parcel, Ran},
+    shard::{Call, Cause, Due, Input, Ran},
 };
 
 /// How often waiters past their deadline are woken.
@@ -130,21 +130,7 @@ impl Inner {
                 );
                 let first = staging.first;
                 self.enqueue(life, shard.take_outbox(), None);
-                if let Ran::Forward(forward) = &mut ran
-                    && let Some(taking) = forward.taking.take()
-                    && let Ran::Forward(forward) = std::mem::replace(&mut ran, Ran::Load)
-                {
-                    let Forward { to, rests_on, .. } = *forward;
-                    ran = Ran::Done {
-                        rests_on,
-                        outcome: Outcome::Done,
-                    };
-                    let delivery = Delivery {
-                        to: to.address(),
-                        parcel: Parcel::typed(to),
-                        taking,
-                        commit: rests_on,
-                    };
+                if let Some(delivery) = forwarded(&mut ran) {
                     self.enqueue(life, Vec::new(), Some(Outgoing { delivery, asker: None }));
                 }
                 self.after(life, shard, first);
