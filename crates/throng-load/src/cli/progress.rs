@@ -37,9 +37,9 @@ impl Display {
             };
             let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
             let template = match (length.is_some(), colour) {
-                (true, true) => "{prefix} {bar:28.cyan/dim} {percent:>3} % {msg}",
-                (true, false) => "{prefix} {bar:28} {percent:>3} % {msg}",
-                (false, _) => "{prefix} {spinner} {elapsed} {msg}",
+                (true, true) => "{prefix} {bar:28.cyan/dim} {percent:>3} % {wide_msg}",
+                (true, false) => "{prefix} {bar:28} {percent:>3} % {wide_msg}",
+                (false, _) => "{prefix} {spinner} {elapsed} {wide_msg}",
             };
             let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
             bar.set_style(

@@ -367,4 +367,31 @@ mod tests {
         let fed = parser.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", true);
         assert!(matches!(fed, Fed::Done { used: 39, .. }), "{fed:?}");
     }
+
+    #[test]
+    fn no_bytes_whatever_make_it_panic_or_take_more_than_there_are() {
+        use rand::rngs::SmallRng;
+        use rand::{RngExt as _, SeedableRng as _};
+        let mut random = SmallRng::seed_from_u64(11);
+        let good =
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 7\r\n\r\n3;x\r\nabc\r\nfffffff\r\n";
+        for _ in 0..20_000 {
+            let mut data = good.to_vec();
+            for _ in 0..random.random_range(1..6) {
+                let place = random.random_range(0..data.len());
+                data[place] = random.random();
+            }
+            let mut parser = Parser::default();
+            for part in data.chunks(random.random_range(1..=data.len())) {
+                match parser.feed(part, false) {
+                    Fed::More => {}
+                    Fed::Done { used, .. } => {
+                        assert!(used <= part.len());
+                        break;
+                    }
+                    Fed::Broken(_) => break,
+                }
+            }
+        }
+    }
 }

@@ -4,18 +4,19 @@
 //! answers as are there: sockets are registered once, requests are sent at once and only what the
 //! kernel does not take waits for writability.
 
+mod exchange;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::connection::{Connection, InFlight, Sent, State};
 use super::options::{Options, Stop};
-use super::parser::Fed;
-use super::poll::{EventFlags, Poll};
+use super::poll::Poll;
 use super::tls::TlsClient;
 use crate::error::Result;
 use crate::measure::Recorder;
-use crate::{Answer, ErrorKind, Next, Outcome, Source};
+use crate::{ErrorKind, Next, Source};
 
 const READ_BYTES: usize = 64 * 1024;
 /// The loop looks at the clock and at the stop switch at least so often.
@@ -343,274 +344,6 @@ impl<S: Source> Worker<S> {
         }
     }
 
-    fn connect(&mut self, index: usize, now: u64) -> Result<(), ErrorKind> {
-        let address = self.orders.addresses[self.address];
-        let connection = &mut self.connections[index];
-        connection.connect(address, self.orders.tls.as_ref())?;
-        connection.deadline_nanos = connection
-            .deadline_nanos
-            .min(now.saturating_add(self.orders.connect_timeout_nanos));
-        self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
-        let number = number(index, connection.generation);
-        let Some(socket) = &connection.socket else {
-            return Err(ErrorKind::Unreachable);
-        };
-        self.poll
-            .add(socket, number, EventFlags::IN | EventFlags::OUT)
-            .map_err(|_| ErrorKind::Unreachable)
-    }
-
-    fn after_send(&mut self, index: usize, sent: Sent) {
-        let connection = &mut self.connections[index];
-        let wants_write = match sent {
-            Sent::Failed(kind) => return self.fail(index, kind),
-            Sent::Partly => true,
-            Sent::All => false,
-        };
-        if wants_write != connection.wants_write {
-            connection.wants_write = wants_write;
-            let flags = if wants_write {
-                EventFlags::IN | EventFlags::OUT
-            } else {
-                EventFlags::IN
-            };
-            let number = number(index, connection.generation);
-            if let Some(socket) = &connection.socket
-                && self.poll.modify(socket, number, flags).is_err()
-            {
-                self.fail(index, ErrorKind::Reset);
-            }
-        }
-    }
-
-    fn ready(&mut self, number: u64, flags: EventFlags) {
-        let index = (number & 0xffff_ffff) as usize;
-        if self.connections[index].generation != (number >> 32) as u32 {
-            return; // of an earlier socket in this slot
-        }
-        match self.connections[index].state {
-            State::Connecting => self.finish_connect(index),
-            State::Open => {
-                if flags.contains(EventFlags::OUT) {
-                    let sent = self.connections[index].flush();
-                    self.after_send(index, sent);
-                }
-                if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
-                    self.read(index);
-                }
-            }
-            State::Closed | State::Resting => {}
-        }
-    }
-
-    fn finish_connect(&mut self, index: usize) {
-        if let Err(kind) = self.connections[index].connect_result() {
-            return self.fail(index, kind);
-        }
-        self.open += 1;
-        self.ever_connected = true;
-        self.recorder.opened += 1;
-        let timeout = self.orders.request_timeout_nanos;
-        let connection = &mut self.connections[index];
-        connection.deadline_nanos = connection
-            .in_flight
-            .front()
-            .map_or(u64::MAX, |request| request.sent_nanos.saturating_add(timeout));
-        connection.wants_write = true; // as it was registered for connecting
-        let sent = connection.opened();
-        self.scan_nanos = self.scan_nanos.min(self.connections[index].deadline_nanos);
-        self.after_send(index, sent);
-    }
-
-    fn read(&mut self, index: usize) {
-        loop {
-            let connection = &mut self.connections[index];
-            let Some(socket) = &connection.socket else { return };
-            let received = match rustix::net::recv(socket, &mut self.buffer[..], rustix::net::RecvFlags::empty()) {
-                Ok((0, _)) => return self.peer_closed(index),
-                Ok((received, _)) => received,
-                Err(rustix::io::Errno::AGAIN) => return,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(_) => return self.fail(index, ErrorKind::Reset),
-            };
-            if connection.tls.is_some() {
-                if !self.read_tls(index, received) {
-                    return;
-                }
-            } else {
-                let buffer = std::mem::take(&mut self.buffer);
-                self.answers(index, &buffer[..received]);
-                self.buffer = buffer;
-            }
-            if received < READ_BYTES {
-                return;
-            }
-        }
-    }
-
-    fn read_tls(&mut self, index: usize, received: usize) -> bool {
-        let mut plain = std::mem::take(&mut self.plain);
-        plain.clear();
-        let connection = &mut self.connections[index];
-        let Some(tls) = &mut connection.tls else { return false };
-        let taken = tls.receive(&self.buffer[..received], &mut plain);
-        tls.outgoing(&mut connection.out);
-        let sent = if connection.out.is_empty() {
-            Sent::All
-        } else {
-            connection.flush()
-        };
-        self.after_send(index, sent);
-        self.answers(index, &plain);
-        self.plain = plain;
-        match taken {
-            Ok(true) => true,
-            Ok(false) => {
-                self.peer_closed(index);
-                false
-            }
-            Err(_) => {
-                self.fail(index, ErrorKind::Tls);
-                false
-            }
-        }
-    }
-
-    /// Parses what came and ends the requests that are answered by it.
-    fn answers(&mut self, index: usize, mut data: &[u8]) {
-        while !data.is_empty() {
-            let connection = &mut self.connections[index];
-            if connection.socket.is_none() {
-                return;
-            }
-            let Some(&request) = connection.in_flight.front() else {
-                // An answer nobody asked for: whatever it is, the connection is out of step.
-                return self.close(index);
-            };
-            let mut parser = std::mem::take(&mut connection.parser);
-            match parser.feed(data, request.no_body) {
-                Fed::More => {
-                    connection.bytes_in += data.len() as u64;
-                    connection.parser = parser;
-                    return;
-                }
-                Fed::Broken(kind) => return self.fail(index, kind),
-                Fed::Done {
-                    used,
-                    answer,
-                    keep_alive,
-                } => {
-                    let bytes_in = std::mem::take(&mut connection.bytes_in) + used as u64;
-                    let now = self.now();
-                    self.end_first(index, Ok(answer), now, bytes_in);
-                    parser.reset();
-                    self.connections[index].parser = parser;
-                    if !keep_alive || !self.orders.keep_alive {
-                        self.close(index);
-                        self.fail_in_flight(index, ErrorKind::Closed, now);
-                    }
-                    if self.connections[index].in_flight.len() < self.orders.pipeline {
-                        self.set_free(index, now);
-                    }
-                    data = &data[used..];
-                }
-            }
-        }
-    }
-
-    fn peer_closed(&mut self, index: usize) {
-        let now = self.now();
-        let mut parser = std::mem::take(&mut self.connections[index].parser);
-        let bytes_in = self.connections[index].bytes_in;
-        let kind = if parser.is_fresh() {
-            ErrorKind::Closed
-        } else {
-            ErrorKind::ClosedMidway
-        };
-        if let Some(answer) = parser.closed()
-            && !self.connections[index].in_flight.is_empty()
-        {
-            self.end_first(index, Ok(answer), now, bytes_in);
-        }
-        parser.reset();
-        self.close(index);
-        self.connections[index].parser = parser;
-        self.fail_in_flight(index, kind, now);
-        self.set_free(index, now);
-    }
-
-    /// Ends the oldest request in flight on a connection.
-    fn end_first(&mut self, index: usize, result: Result<Answer<'_>, ErrorKind>, now: u64, bytes_in: u64) {
-        let connection = &mut self.connections[index];
-        let Some(request) = connection.in_flight.pop_front() else {
-            return;
-        };
-        self.in_flight -= 1;
-        connection.deadline_nanos = connection.in_flight.front().map_or(u64::MAX, |next| {
-            next.sent_nanos.saturating_add(self.orders.request_timeout_nanos)
-        });
-        let outcome = Outcome {
-            result,
-            sent_nanos: request.sent_nanos,
-            intended_nanos: request.intended_nanos.unwrap_or(request.sent_nanos),
-            done_nanos: now,
-        };
-        let verdict = self.source.answered(request.tag, &outcome);
-        self.recorder
-            .ended(request.class, verdict, &outcome, request.bytes.into(), bytes_in);
-        self.ask_nanos = 0;
-    }
-
-    fn fail_in_flight(&mut self, index: usize, kind: ErrorKind, now: u64) {
-        let mut bytes_in = self.connections[index].bytes_in;
-        while !self.connections[index].in_flight.is_empty() {
-            self.end_first(index, Err(kind), now, std::mem::take(&mut bytes_in));
-        }
-    }
-
-    /// The connection failed, and with it all that is in flight on it.
-    fn fail(&mut self, index: usize, kind: ErrorKind) {
-        let now = self.now();
-        let was_connecting = self.connections[index].state != State::Open;
-        if was_connecting && kind.is_connect() && !self.ever_connected && self.address + 1 < self.orders.addresses.len()
-        {
-            // Perhaps the host's next address is the one that listens. What is in flight goes there.
-            self.address += 1;
-            let connection = &mut self.connections[index];
-            let waiting = std::mem::take(&mut connection.out);
-            self.close(index);
-            self.connections[index].out = waiting;
-            match self.connect(index, now) {
-                Ok(()) => return,
-                Err(_) => self.close(index),
-            }
-        }
-        let bytes_in = self.connections[index].bytes_in;
-        self.close(index);
-        self.connections[index].bytes_in = bytes_in;
-        self.fail_in_flight(index, kind, now);
-        self.connections[index].bytes_in = 0;
-        if was_connecting {
-            // Nobody there: not again at once, or the loop would only count refusals.
-            self.failed_connects += 1;
-            let connection = &mut self.connections[index];
-            let rest = (REST_NANOS_MIN << connection.failed_connects.min(10)).min(REST_NANOS_MAX);
-            connection.failed_connects += 1;
-            connection.state = State::Resting;
-            connection.deadline_nanos = now + rest;
-            self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
-        } else {
-            self.set_free(index, now);
-        }
-    }
-
-    fn close(&mut self, index: usize) {
-        if self.connections[index].state == State::Open {
-            self.open -= 1;
-        }
-        self.connections[index].close();
-    }
-
     fn set_free(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         if !connection.queued && matches!(connection.state, State::Open | State::Closed) {
@@ -649,8 +382,4 @@ impl<S: Source> Worker<S> {
             }
         }
     }
-}
-
-fn number(index: usize, generation: u32) -> u64 {
-    u64::from(generation) << 32 | index as u64
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rand::rngs::SmallRng;
@@ -11,7 +10,8 @@ use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::expression::evaluate;
-use super::model::{Amount, Data, Order, Per, Pick, Share, Walk};
+use super::groups::Groups;
+use super::model::{Amount, Data, Per, Pick, Share, Walk};
 
 /// Lists that are held in memory (shuffled, Zipf, CSV) have at most so many values.
 const HELD_MAX: u64 = 10_000_000;
@@ -57,20 +57,6 @@ enum Picker {
     Shuffled(Vec<u32>),
     /// Cumulative weights, ending with 1.
     Zipf(Vec<f64>),
-}
-
-#[derive(Debug)]
-struct Groups {
-    aggregates: usize,
-    aggregate_count: u64,
-    first_member: i64,
-    members: u64,
-    actions: Vec<String>,
-    group: u64,
-    order: Order,
-    seed: u64,
-    /// The order of the group drawn from last.
-    current: Mutex<(u64, Vec<u32>)>,
 }
 
 /// Who draws.
@@ -198,7 +184,7 @@ impl DataSource {
                 order: grouped.order,
                 seed,
                 actions,
-                current: Mutex::new((u64::MAX, Vec::new())),
+                current: Mutex::new(None),
             };
             if groups.group.saturating_mul(groups.members) > HELD_MAX {
                 return Err(format!("a group has more than {HELD_MAX} members"));
@@ -330,35 +316,6 @@ impl Picker {
                 Picker::Zipf(weights)
             }
         })
-    }
-}
-
-impl Groups {
-    /// Aggregate, member and action at a place of the whole order: group by group, in each group
-    /// action by action, and each action over all members of the group's aggregates.
-    fn at(&self, place: u64) -> (u64, u64, usize) {
-        let actions = self.actions.len() as u64;
-        let whole = self.group * self.members * actions;
-        let group = place / whole;
-        let first = group * self.group;
-        let in_group = self.group.min(self.aggregate_count - first);
-        let pairs = in_group * self.members;
-        let within = place - group * whole;
-        let (action, at) = (within / pairs, within % pairs);
-        let pair = match self.order {
-            Order::Serial => at,
-            Order::Concurrent => {
-                let round = group * actions + action;
-                let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-                if current.0 != round {
-                    let mut order: Vec<u32> = (0..pairs as u32).collect();
-                    order.shuffle(&mut SmallRng::seed_from_u64(self.seed.wrapping_add(round)));
-                    *current = (round, order);
-                }
-                u64::from(current.1[at as usize])
-            }
-        };
-        (first + pair / self.members, pair % self.members, action as usize)
     }
 }
 

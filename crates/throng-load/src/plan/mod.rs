@@ -5,6 +5,7 @@ mod compile;
 mod csv;
 mod data;
 mod expression;
+mod groups;
 mod model;
 pub mod shipped;
 mod source;

@@ -1,0 +1,57 @@
+//! Members of aggregates in groups: which aggregate, member and action stands at a place. Neighbours
+//! in a group hit the same aggregates within a short time, which is what makes the load concurrent.
+
+use std::sync::{Mutex, PoisonError};
+
+use rand::SeedableRng as _;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom as _;
+
+use super::model::Order;
+
+/// How places map to members.
+#[derive(Debug)]
+pub(super) struct Groups {
+    pub(super) aggregates: usize,
+    pub(super) aggregate_count: u64,
+    pub(super) first_member: i64,
+    pub(super) members: u64,
+    pub(super) actions: Vec<String>,
+    pub(super) group: u64,
+    pub(super) order: Order,
+    pub(super) seed: u64,
+    /// The order of the group drawn from last; at first of none.
+    pub(super) current: Mutex<Option<(u64, Vec<u32>)>>,
+}
+
+impl Groups {
+    /// Aggregate, member and action at a place of the whole order: group by group, in each group
+    /// action by action, and each action over all members of the group's aggregates.
+    pub(super) fn at(&self, place: u64) -> (u64, u64, usize) {
+        let actions = self.actions.len() as u64;
+        let whole = self.group * self.members * actions;
+        let group = place / whole;
+        let first = group * self.group;
+        let in_group = self.group.min(self.aggregate_count - first);
+        let pairs = in_group * self.members;
+        let within = place - group * whole;
+        let (action, at) = (within / pairs, within % pairs);
+        let pair = match self.order {
+            Order::Serial => at,
+            Order::Concurrent => {
+                let round = group * actions + action;
+                let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+                let order = match &mut *current {
+                    Some((known, order)) if *known == round => order,
+                    other => {
+                        let mut order: Vec<u32> = (0..pairs as u32).collect();
+                        order.shuffle(&mut SmallRng::seed_from_u64(self.seed.wrapping_add(round)));
+                        &mut other.insert((round, order)).1
+                    }
+                };
+                u64::from(order[at as usize])
+            }
+        };
+        (first + pair / self.members, pair % self.members, action as usize)
+    }
+}
