@@ -10,7 +10,7 @@ pub struct Options {
     /// What an acknowledged commit survives. Default: power loss. [`Durability::Memory`] is kept as
     /// [`Durability::Os`] here.
     pub durability: Durability,
-    /// Largest segment in bytes; the first of a writer is 4 MiB, each next one twice as large up to this. Default 64 MiB.
+    /// Largest segment in bytes; the first of a writer is 4 MiB at most, so that a start is quick. Default 64 MiB.
     pub segment_bytes: u64,
     /// Added to every sync: a slow disk for tests and measurements. Default none.
     pub sync_delay: Duration,

@@ -1,6 +1,11 @@
 //! Appending: one buffer, one write, one sync.
 
-use super::{Active, Log, Writing, begin::segment_full, keeper::Want, state::Answers};
+use super::{
+    Active, Log, Writing,
+    begin::{FIRST_BYTES, segment_full},
+    keeper::Want,
+    state::Answers,
+};
 use crate::{
     header::{SECTOR_BYTES, align, seed},
     recovery::segment_path,
@@ -101,20 +106,26 @@ impl Log {
         }
     }
 
-    /// Has the next segment made ready once this one is half full.
+    /// Has the next segment made ready: once the first of a writer is a quarter full (most lives of tests and tools end
+    /// before that), and any later one half.
     fn look_ahead(&self, writing: &mut Writing) {
-        let room_bytes = writing.room_bytes.saturating_mul(2).min(self.options.segment_bytes);
+        let bytes = self.options.segment_bytes;
         let zeros = writing.commit_bytes_mean < LARGE_BYTES;
         let segment = writing.next_segment;
+        let enough = if writing.room_bytes == bytes {
+            u64::MAX
+        } else {
+            FIRST_BYTES / 4
+        };
         if let Some(active) = &mut writing.segment
             && !active.next_wanted
-            && active.offset > active.bytes / 2
+            && active.offset > (active.bytes / 2).min(bytes / 2).min(enough)
         {
             active.next_wanted = true;
-            writing.room_bytes = room_bytes;
+            writing.room_bytes = bytes;
             writing.keeper.want(Want {
                 segment,
-                bytes: room_bytes,
+                bytes,
                 bytes_min: 0,
                 zeros,
             });

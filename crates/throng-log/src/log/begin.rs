@@ -164,6 +164,9 @@ impl Log {
             },
             zeros: true,
         };
+        if reserved {
+            writing.keeper.postpone(header.segment);
+        }
         let active = self.begin_segment(writing, &header, want)?;
         let begun = self.sync_file(&*active.file);
         if let Err(error) = begun {

@@ -95,6 +95,30 @@ impl Keeper {
         }
     }
 
+    /// Gives what is ready, or being made ready, the number after: the next segment is a small one, made without it.
+    pub(super) fn postpone(&self, segment: u64) {
+        let mut desk = self.shared.desk();
+        if let Some(wanted) = &mut desk.wanted
+            && wanted.segment == segment
+        {
+            wanted.segment += 1;
+        }
+        while desk.busy == Some(segment) {
+            desk.hurry = true;
+            desk = self.shared.wait(desk);
+        }
+        let Some((number, _)) = &mut desk.ready else { return };
+        if *number != segment {
+            return;
+        }
+        let paths = [segment, segment + 1].map(|segment| segment_path(&self.shared.dir, segment));
+        match self.shared.files.rename(&paths[0], &paths[1]) {
+            Ok(()) => *number += 1,
+            // It stays where it is, and is taken as it is.
+            Err(error) => tracing::debug!(%error, "the next segment keeps its name"),
+        }
+    }
+
     /// The segment, ready or as far as it has got; made at once if nobody has begun with it.
     pub(super) fn take(&self, want: Want) -> io::Result<Room> {
         let mut desk = self.shared.desk();
@@ -103,10 +127,8 @@ impl Keeper {
             desk.hurry = true;
             desk = self.shared.wait(desk);
         }
-        if let Some((segment, room)) = desk.ready.take()
-            && segment == want.segment
-            && room.bytes >= want.bytes_min
-        {
+        let fits = |ready: &mut (u64, Room)| ready.0 == want.segment && ready.1.bytes >= want.bytes_min;
+        if let Some((_, room)) = desk.ready.take_if(fits) {
             return Ok(room);
         }
         drop(desk);
