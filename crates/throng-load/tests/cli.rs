@@ -321,3 +321,62 @@ fn what_cannot_be_run_is_refused_before_a_request() {
     let refused = load(&[&format!("http://{nobody}"), "-n", "10", "-q"]);
     assert_eq!(refused, ExitCode::FAILURE, "a run without one success fails");
 }
+
+#[test]
+fn the_targets_metrics_and_its_brokers_queues_are_sampled_beside_a_run() {
+    let server = Server::start(|number, request| {
+        let body = match request.line.split(' ').nth(1).unwrap() {
+            "/metrics" => {
+                format!("# TYPE done_total counter\ndone_total {number}\nbatch_size{{loop=\"0\"}} 7\nother 1\n")
+            }
+            "/api/queues" => r#"[{"name":"skiers","messages":42}]"#.to_string(),
+            _ => String::new(),
+        };
+        Reply::Answer(200, body)
+    });
+    let files = Files::new();
+    let out = files.text("a.json");
+    let metrics = format!("{}/metrics=done_total,batch_*", server.url());
+    let broker = format!("http://guest:guest@{}", server.address);
+    let gone = "http://127.0.0.1:9/metrics=x";
+    let code = load(&[
+        &server.url(),
+        "--rate",
+        "100",
+        "--for",
+        "1200ms",
+        "-q",
+        "--json",
+        &out,
+        "--sample",
+        &metrics,
+        "--sample",
+        gone,
+        "--rabbitmq",
+        &broker,
+    ]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let report = json(Path::new(&out));
+    let last = |name: &str| {
+        let series = report["samples"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|series| series["name"] == name);
+        series.unwrap_or_else(|| panic!("no series {name}"))["points"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()[1]
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(last("batch_size{loop=\"0\"}"), 7.0);
+    assert_eq!(last("skiers: messages queued"), 42.0);
+    assert!(last("done_total") > 0.0, "a counter is shown as its rate");
+    let warnings = report["warnings"].to_string();
+    assert!(
+        warnings.contains("cannot sample http://127.0.0.1:9/metrics"),
+        "{warnings}"
+    );
+}

@@ -77,6 +77,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     if !(0.1..=50.0).contains(&args.precision) {
         bail!("a precision of {} %: give 0.1 to 50", args.precision);
     }
+    common.refuse_csv()?;
     let promise = Promise {
         p99_nanos: args.p99.as_nanos() as u64,
         failure_share: args.errors / 100.0,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::values;
@@ -81,6 +81,14 @@ impl Common {
         options.tls.insecure = self.insecure;
         options.tls.roots = self.tls_roots.clone();
         options
+    }
+
+    /// Several runs cannot share the file of one.
+    pub(crate) fn refuse_csv(&self) -> anyhow::Result<()> {
+        match self.csv {
+            Some(_) => bail!("--csv holds the requests of a single run; this command makes several: use --json"),
+            None => Ok(()),
+        }
     }
 
     /// Starts sampling what was asked for, here and in a plan.

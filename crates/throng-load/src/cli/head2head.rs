@@ -40,6 +40,7 @@ pub(crate) struct HeadToHeadArgs {
 
 pub(crate) fn run(args: &HeadToHeadArgs) -> anyhow::Result<ExitCode> {
     let common = &args.common;
+    common.refuse_csv()?;
     let shape = match &args.plan {
         Some(name) => match Plan::open(name)?.head_to_head() {
             Some(shape) => Some(shape),
@@ -73,7 +74,6 @@ pub(crate) fn run(args: &HeadToHeadArgs) -> anyhow::Result<ExitCode> {
         }
         let mut options = common.options(target, &stop);
         options.connections = concurrency.min(requests as usize).max(common.threads());
-        options.log = None;
         sides.push(Side {
             options,
             repetitions: Vec::new(),

@@ -32,6 +32,16 @@ pub(crate) struct ClassRecord {
     pub(crate) response: Latencies,
 }
 
+impl ClassRecord {
+    fn new() -> Self {
+        ClassRecord {
+            counters: Counts::new(),
+            service: latencies(),
+            response: latencies(),
+        }
+    }
+}
+
 /// Counters in arrays, for the inner loop.
 #[derive(Debug, Clone)]
 pub(crate) struct Counts {
@@ -165,13 +175,8 @@ impl SecondSlice {
 
 impl Recorder {
     pub(crate) fn new(classes: usize, mailbox: Arc<Mailbox>, log: Option<RequestLog>) -> Self {
-        let class = ClassRecord {
-            counters: Counts::new(),
-            service: latencies(),
-            response: latencies(),
-        };
         Recorder {
-            classes: vec![class; classes.max(1)],
+            classes: (0..classes.max(1)).map(|_| ClassRecord::new()).collect(),
             lateness: latencies(),
             own_delay: latencies(),
             opened: 0,
