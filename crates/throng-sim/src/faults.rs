@@ -1,0 +1,97 @@
+//! What goes wrong, and how often.
+
+use fastrand::Rng;
+use std::{ops::Range, time::Duration};
+
+/// What goes wrong, and how often. Shares are between 0 (never) and 1 (always).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Faults {
+    /// Share of answers of the journal and the store that come later, instead of at once.
+    pub later: f64,
+    /// How much later, in virtual microseconds.
+    pub delay_micros: Range<u64>,
+    /// Share of the later answers that stall.
+    pub stall: f64,
+    /// How long a stall is, in virtual microseconds.
+    pub stall_micros: Range<u64>,
+    /// Share of appends that fail and may have landed all the same.
+    pub in_doubt: f64,
+    /// Share of the journal's other calls (open, take, seal, read, sync) that fail.
+    pub journal_error: f64,
+    /// Share of the store's calls that fail.
+    pub store_error: f64,
+    /// Share of appends after which the journal takes another number of appends in flight: 1, 2 or 4.
+    pub depth_change: f64,
+    /// The journal breaks a promise, to prove that a checker sees it.
+    pub lie: Option<Lie>,
+}
+
+/// A promise a journal or store breaks. For proving that a checker can fail, and for nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// The last acknowledged commit is lost when the process dies.
+    LosesAcknowledged,
+    /// A commit in doubt lands a second time, as the one after it.
+    LandsTwice,
+    /// No record that a message was taken lands.
+    DropsTaken,
+    /// The store forgets the newest events of an entity it covers.
+    StaleState,
+    /// A sealed writer's commits are acknowledged.
+    IgnoresSeals,
+    /// One event of a commit with several is lost.
+    TearsCommit,
+    /// The store does not keep idempotency keys.
+    ForgetsKeys,
+}
+
+impl Faults {
+    /// Nothing goes wrong, and everything is answered at once.
+    #[must_use]
+    pub fn none() -> Self {
+        Self {
+            later: 0.0,
+            delay_micros: 1..2,
+            stall: 0.0,
+            stall_micros: 1..2,
+            in_doubt: 0.0,
+            journal_error: 0.0,
+            store_error: 0.0,
+            depth_change: 0.0,
+            lie: None,
+        }
+    }
+
+    /// A choice of faults of its own for each seed: some are off altogether, so that others are reached.
+    #[must_use]
+    pub fn random(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x6661_756C_7473);
+        let mut share = |most: f64| if rng.bool() { rng.f64() * most } else { 0.0 };
+        let mut faults = Self {
+            later: share(1.0),
+            stall: share(0.02),
+            in_doubt: share(0.08),
+            journal_error: share(0.2),
+            store_error: share(0.2),
+            depth_change: share(0.3),
+            ..Self::none()
+        };
+        let scale = *rng.choice(&[20, 300, 3_000, 30_000]).unwrap_or(&300);
+        faults.delay_micros = 1..scale;
+        faults.stall_micros = 50_000..3_000_000;
+        faults
+    }
+
+    /// How long an answer takes; `None`: none at all.
+    pub(crate) fn wait(&self, rng: &mut Rng) -> Option<Duration> {
+        if rng.f64() >= self.later {
+            return None;
+        }
+        let micros = if rng.f64() < self.stall {
+            rng.u64(self.stall_micros.clone())
+        } else {
+            rng.u64(self.delay_micros.clone())
+        };
+        Some(Duration::from_micros(micros))
+    }
+}

@@ -1,0 +1,190 @@
+//! What a journal holds in the end, and what must hold of it.
+
+use std::collections::BTreeMap;
+use throng_core::{limits, shard::Envelope};
+use throng_journal::{Address, Commit, Position, RecordKind, StoredEvent, WriterId};
+
+/// All that is durable, in the order it happened.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The commits of all writers, in order.
+    pub commits: Vec<Commit>,
+}
+
+/// A message as the journal holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentMessage {
+    /// Who sent it.
+    pub from: Address,
+    /// Its number from the sender's shard to the receiver's.
+    pub number: u64,
+    /// The receiver.
+    pub to: Address,
+    /// The command's name.
+    pub name: String,
+    /// The note of the request it belongs to.
+    pub note: Option<String>,
+    /// What came of it: done, refused, dead; `None` while it is on its way.
+    pub outcome: Option<String>,
+}
+
+impl History {
+    /// An entity's events, in order.
+    #[must_use]
+    pub fn events(&self, kind: &str, id: &str) -> Vec<StoredEvent> {
+        let mut events = Vec::new();
+        for commit in &self.commits {
+            for record in commit.records().flatten() {
+                if record.record == RecordKind::Event && (record.kind, record.id) == (kind, id) {
+                    events.push(StoredEvent {
+                        seq: record.seq,
+                        position: commit.position(),
+                        at_micros: commit.stamp().at_micros,
+                        name: record.name.into(),
+                        version: record.version,
+                        payload: record.body.to_vec(),
+                    });
+                }
+            }
+        }
+        events
+    }
+
+    /// The addresses that have events, with how many.
+    #[must_use]
+    pub fn entities(&self) -> BTreeMap<Address, u64> {
+        let mut entities = BTreeMap::new();
+        for commit in &self.commits {
+            for record in commit.records().flatten() {
+                if record.record == RecordKind::Event {
+                    *entities.entry(Address::new(record.kind, record.id)).or_default() += 1;
+                }
+            }
+        }
+        entities
+    }
+
+    /// All messages in the order they were sent, and what is wrong with them.
+    #[must_use]
+    pub fn messages(&self, shards: u16) -> (Vec<SentMessage>, Vec<String>) {
+        let (mut messages, mut wrong) = (Vec::new(), Vec::new());
+        let mut numbers: BTreeMap<(u16, u16, u64), usize> = BTreeMap::new();
+        // Within a pair of entities, messages are taken in the order they were sent.
+        let mut newest: BTreeMap<(Address, Address), usize> = BTreeMap::new();
+        for commit in &self.commits {
+            for record in commit.records().flatten() {
+                let own = Address::new(record.kind, record.id);
+                if record.record == RecordKind::Sent {
+                    let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(record.body) else {
+                        wrong.push(format!("a message of {own} in {} cannot be read", commit.position()));
+                        continue;
+                    };
+                    let to = Address::new(&*envelope.to.0, &*envelope.to.1);
+                    let shard = limits::shard_of(limits::hash(&to.kind, &to.id), shards).0;
+                    if numbers
+                        .insert((record.shard.0, shard, record.seq), messages.len())
+                        .is_some()
+                    {
+                        wrong.push(format!(
+                            "promise 6: shard {} numbered two messages to shard {shard} {}",
+                            record.shard, record.seq
+                        ));
+                    }
+                    messages.push(SentMessage {
+                        from: own,
+                        number: record.seq,
+                        to,
+                        name: record.name.to_owned(),
+                        note: envelope.asks.map(|asks| asks.note),
+                        outcome: None,
+                    });
+                } else if record.record == RecordKind::Taken {
+                    let Some(at) = numbers.get(&(record.version, record.shard.0, record.seq)) else {
+                        wrong.push(format!(
+                            "promise 6: {own} took a message nobody sent ({})",
+                            commit.position()
+                        ));
+                        continue;
+                    };
+                    let message = &mut messages[*at];
+                    if message.to != own {
+                        wrong.push(format!("promise 6: {own} took a message for {}", message.to));
+                    }
+                    if message.outcome.replace(record.name.to_owned()).is_some() {
+                        wrong.push(format!(
+                            "promise 6: {own} took message {} of {} twice",
+                            message.number, message.from
+                        ));
+                    }
+                    let pair = (message.from.clone(), own);
+                    if let Some(before) = newest.insert(pair, *at)
+                        && before > *at
+                    {
+                        let message = &messages[*at];
+                        wrong.push(format!(
+                            "promise 6: {} took message {} of {} after a later one",
+                            message.to, message.number, message.from
+                        ));
+                    }
+                }
+            }
+        }
+        (messages, wrong)
+    }
+
+    /// Promise 5: sequence numbers without a gap for each entity, commits without a gap for each writer.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut commits: BTreeMap<WriterId, u64> = BTreeMap::new();
+        let mut events: BTreeMap<Address, u64> = BTreeMap::new();
+        let mut last = Position::default();
+        for commit in &self.commits {
+            let position = commit.position();
+            let expected = commits.entry(position.writer).or_default();
+            *expected += 1;
+            if position.commit.0 != *expected || position <= last {
+                wrong.push(format!("promise 5: commit {position} follows {last}"));
+            }
+            last = position;
+            for record in commit.records().flatten() {
+                if record.record == RecordKind::Event {
+                    let seq = events.entry(Address::new(record.kind, record.id)).or_default();
+                    *seq += 1;
+                    if record.seq != *seq {
+                        wrong.push(format!(
+                            "promise 5: event {} of {}/{} stands in {position} where {seq} was due",
+                            record.seq, record.kind, record.id
+                        ));
+                        *seq = record.seq;
+                    }
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Everything that must hold of any journal. `quiet`: nothing is on its way any more.
+    #[must_use]
+    pub fn check(&self, shards: u16, quiet: bool) -> Vec<String> {
+        let mut wrong = self.gaps();
+        let (messages, mut of_messages) = self.messages(shards);
+        wrong.append(&mut of_messages);
+        for message in &messages {
+            match (&message.outcome, quiet) {
+                (None, true) => wrong.push(format!(
+                    "promise 6: message {} {:?} from {} to {} was never taken",
+                    message.number, message.name, message.from, message.to
+                )),
+                (Some(outcome), _) if !["done", "refused", "dead"].contains(&outcome.as_str()) => {
+                    wrong.push(format!(
+                        "promise 6: the outcome {outcome:?} of a message to {}",
+                        message.to
+                    ));
+                }
+                _ => {}
+            }
+        }
+        wrong
+    }
+}

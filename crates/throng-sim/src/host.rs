@@ -1,0 +1,42 @@
+//! The engine's host in the simulated world.
+
+use crate::world::{Group, World};
+use std::{sync::Arc, time::Duration};
+use throng::{
+    host::{Host, Task},
+    model::Timestamp,
+};
+
+/// Clocks, entropy and tasks of one simulated process.
+pub(crate) struct SimHost {
+    pub(crate) world: Arc<World>,
+    pub(crate) group: Group,
+}
+
+impl Host for SimHost {
+    fn now(&self) -> Timestamp {
+        Timestamp {
+            micros: self.world.now_micros(),
+        }
+    }
+
+    fn elapsed_micros(&self) -> u64 {
+        self.world.elapsed_micros()
+    }
+
+    fn entropy(&self) -> u128 {
+        self.world.dice(|rng| rng.u128(..))
+    }
+
+    fn spawn(&self, task: Task) {
+        self.world.spawn(self.group, task);
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        Box::pin(self.world.sleep(duration))
+    }
+
+    fn close(&self) {
+        self.world.kill(self.group);
+    }
+}

@@ -1,0 +1,228 @@
+//! The durable medium under a simulated journal and store. It outlives the processes.
+
+use crate::faults::Lie;
+use fastrand::Rng;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use throng_journal::{
+    Address, Commit, CommitBuilder, CommitNo, Durability, Position, RecordKind, Stamp, StoredEvent, StoredState,
+    WriterId,
+};
+
+/// Shared by all that write on it.
+#[derive(Clone)]
+pub(crate) struct Medium {
+    inner: Arc<Mutex<Inner>>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) durability: Durability,
+    pub(crate) streams: BTreeMap<WriterId, Stream>,
+    pub(crate) rows: Rows,
+    /// Events that landed, by entity.
+    pub(crate) landed: BTreeMap<Address, u64>,
+    /// What the engine did that no journal or store allows.
+    pub(crate) violations: Vec<String>,
+    /// Commits lost with the power, at less than `fsync`.
+    pub(crate) lost: Vec<Commit>,
+    pub(crate) lie: Option<Lie>,
+}
+
+#[derive(Default)]
+pub(crate) struct Stream {
+    pub(crate) node: String,
+    pub(crate) commits: Vec<Commit>,
+    /// Commits the power cannot take.
+    pub(crate) synced: usize,
+    pub(crate) sealed: bool,
+    /// Under way, in order: landed or not is settled by a seal at the latest.
+    pub(crate) pending: VecDeque<Pending>,
+    /// One append failed: nothing after it may be appended.
+    pub(crate) failed: bool,
+}
+
+pub(crate) struct Pending {
+    pub(crate) commit: Commit,
+    /// The engine has its answer.
+    pub(crate) resolved: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) covers: Option<Position>,
+    pub(crate) states: BTreeMap<Address, StoredState>,
+    pub(crate) events: BTreeMap<Address, Vec<StoredEvent>>,
+    pub(crate) system: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Stream {
+    /// The number of the last commit appended, landed or not.
+    pub(crate) fn last(&self) -> u64 {
+        (self.commits.len() + self.pending.len()) as u64
+    }
+}
+
+impl Medium {
+    pub(crate) fn new(durability: Durability, lie: Option<Lie>) -> Self {
+        Self {
+            inner: Arc::new(Mutex::new(Inner {
+                durability,
+                streams: BTreeMap::new(),
+                rows: Rows::default(),
+                landed: BTreeMap::new(),
+                violations: Vec::new(),
+                lost: Vec::new(),
+                lie,
+            })),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Pending commits of a stream land, up to this number.
+    pub(crate) fn land(&mut self, writer: WriterId, upto: u64) {
+        let Some(stream) = self.streams.get_mut(&writer) else {
+            return;
+        };
+        while (stream.commits.len() as u64) < upto {
+            let Some(pending) = stream.pending.pop_front() else {
+                break;
+            };
+            let commit = match self.lie {
+                Some(Lie::DropsTaken) => rewritten(&pending.commit, pending.commit.stamp(), |kind, _| {
+                    kind == RecordKind::Taken
+                }),
+                Some(Lie::TearsCommit) => {
+                    let events = events_of(&pending.commit).count();
+                    rewritten(&pending.commit, pending.commit.stamp(), |kind, event| {
+                        kind == RecordKind::Event && events > 1 && event + 1 == events
+                    })
+                }
+                _ => pending.commit,
+            };
+            for record in events_of(&commit) {
+                *self.landed.entry(Address::new(record.kind, record.id)).or_default() += 1;
+            }
+            stream.commits.push(commit);
+        }
+        if self.durability == Durability::Fsync {
+            stream.synced = stream.commits.len();
+        }
+    }
+
+    /// Decides which of the pending commits land, and lets nothing land after them. Returns how many landed and were lost.
+    pub(crate) fn seal(&mut self, writer: WriterId, rng: &mut Rng) -> (usize, usize) {
+        let Some(stream) = self.streams.get_mut(&writer) else {
+            return (0, 0);
+        };
+        let (begun, pending) = (stream.commits.len(), stream.pending.len());
+        let lands = if stream.sealed { 0 } else { rng.usize(..=pending) };
+        self.land(writer, (begun + lands) as u64);
+        let (lie, durability) = (self.lie, self.durability);
+        let Some(stream) = self.streams.get_mut(&writer) else {
+            return (0, 0);
+        };
+        stream.pending.clear();
+        if !stream.sealed && pending > 0 && lie == Some(Lie::LandsTwice) {
+            twice(stream);
+        }
+        stream.sealed = true;
+        // A sealed stream's end is durable at every durability: who takes it over builds on it.
+        if durability != Durability::Memory {
+            stream.synced = stream.commits.len();
+        }
+        (lands, pending - lands)
+    }
+
+    /// A process dies, and with `power_loss` everything that was not synced may go with it.
+    pub(crate) fn crash(&mut self, power_loss: bool, rng: &mut Rng) -> usize {
+        let mut lost = Vec::new();
+        if power_loss && self.durability != Durability::Fsync {
+            for stream in self.streams.values_mut() {
+                let keep = rng.usize(stream.synced..=stream.commits.len());
+                lost.extend(stream.commits.split_off(keep));
+                stream.pending.clear();
+            }
+        }
+        if self.lie == Some(Lie::LosesAcknowledged)
+            && let Some(stream) = self.streams.values_mut().next_back()
+        {
+            lost.extend(stream.commits.pop());
+            stream.pending.clear();
+        }
+        for record in lost.iter().flat_map(events_of) {
+            *self.landed.entry(Address::new(record.kind, record.id)).or_default() -= 1;
+        }
+        let count = lost.len();
+        if self.lie.is_none() {
+            self.lost.append(&mut lost);
+        }
+        count
+    }
+
+    /// All commits in the order of history.
+    pub(crate) fn history(&self) -> Vec<Commit> {
+        let streams = self.streams.values();
+        streams.flat_map(|stream| stream.commits.iter().cloned()).collect()
+    }
+
+    pub(crate) fn reaches(&self, position: Position) -> bool {
+        let stream = self.streams.get(&position.writer);
+        stream.is_some_and(|stream| stream.commits.len() as u64 >= position.commit.0)
+    }
+
+    pub(crate) fn violation(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    /// The commits after a position in its stream.
+    pub(crate) fn after(&self, after: Position, bytes_max: usize) -> Vec<Commit> {
+        let Some(stream) = self.streams.get(&after.writer) else {
+            return Vec::new();
+        };
+        let from = usize::try_from(after.commit.0).unwrap_or(usize::MAX);
+        let mut bytes = 0;
+        let commits = stream.commits.iter().skip(from);
+        let some = commits.take_while(|commit| {
+            let is_first = bytes == 0;
+            bytes += commit.bytes().len();
+            is_first || bytes <= bytes_max
+        });
+        some.cloned().collect()
+    }
+}
+
+fn events_of(commit: &Commit) -> impl Iterator<Item = throng_journal::Record<'_>> {
+    let records = commit.records().flatten();
+    records.filter(|record| record.record == RecordKind::Event)
+}
+
+/// A commit without some of its records; `drop` sees each record's kind and how many events came before it.
+fn rewritten(commit: &Commit, stamp: Stamp, drop: impl Fn(RecordKind, usize) -> bool) -> Commit {
+    let (mut builder, mut events) = (CommitBuilder::default(), 0);
+    for record in commit.records().flatten() {
+        if !drop(record.record, events) {
+            let (address, shape) = ((record.kind, record.id), (record.name, record.version));
+            builder.push_parts(record.record, record.shard, address, record.seq, shape, record.body);
+        }
+        events += usize::from(record.record == RecordKind::Event);
+    }
+    let mut commit = builder.finish(stamp);
+    commit.seal(&[]);
+    commit
+}
+
+fn twice(stream: &mut Stream) {
+    if let Some(last) = stream.commits.last() {
+        let stamp = last.stamp();
+        let number = CommitNo(stamp.number.0 + 1);
+        let again = rewritten(last, Stamp { number, ..stamp }, |_, _| false);
+        stream.commits.push(again);
+    }
+}

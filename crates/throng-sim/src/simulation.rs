@@ -1,0 +1,551 @@
+//! A whole service in a simulated world: set up, run, crashed, started again.
+
+use crate::{
+    faults::{Faults, Lie},
+    history::History,
+    host::SimHost,
+    journal::SimJournal,
+    medium::Medium,
+    store::SimStore,
+    world::{Group, OUTSIDE, World},
+};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+use throng::{
+    Builder, Engine, Options, StartError,
+    model::{Entity, Hears, Query},
+};
+use throng_journal::Durability;
+
+type Configure = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
+
+/// Sets a simulated service up.
+///
+/// Everything in it (the order tasks run in, delays, faults, entropy) follows from the seed.
+pub struct Simulation {
+    seed: u64,
+    configure: Vec<Configure>,
+    options: Options,
+    shards: u16,
+    faults: Faults,
+    durability: Durability,
+    elapsed_max: Duration,
+    steps_max: u64,
+    keep_trace: bool,
+}
+
+/// What a run was.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// One number for everything that happened: the same seed gives the same.
+    pub trace_hash: u64,
+    /// How often what happened.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// Polls of tasks.
+    pub steps: u64,
+    /// Virtual time it took.
+    pub elapsed: Duration,
+    /// The trace, where it was asked for.
+    pub trace: Vec<String>,
+}
+
+/// A run that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// What went wrong, each in a sentence.
+    pub wrong: Vec<String>,
+    /// What it was.
+    pub run: Run,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.run.trace {
+            writeln!(f, "{line}")?;
+        }
+        for wrong in self.wrong.iter().take(20) {
+            writeln!(f, "- {wrong}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Simulation {
+    /// A service without kinds on a journal without faults, at `fsync` durability.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            configure: Vec::new(),
+            options: Options::default(),
+            shards: 8,
+            faults: Faults::none(),
+            durability: Durability::Fsync,
+            elapsed_max: Duration::from_secs(3_600),
+            steps_max: 5_000_000,
+            keep_trace: false,
+        }
+    }
+
+    /// Gives it a kind.
+    #[must_use]
+    pub fn with<E: Entity>(self) -> Self {
+        self.setup(Builder::with::<E>)
+    }
+
+    /// Gives a kind a query.
+    #[must_use]
+    pub fn query<E: Entity, Q: Query<E>>(self) -> Self {
+        self.setup(Builder::query::<E, Q>)
+    }
+
+    /// Lets a kind hear the outcome of its requests to another.
+    #[must_use]
+    pub fn hears<E: Hears<T>, T: Entity>(self) -> Self {
+        self.setup(Builder::hears::<E, T>)
+    }
+
+    /// Anything else a [`Builder`] takes. Journal, store, host and options are the simulation's.
+    #[must_use]
+    pub fn setup(mut self, configure: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Self {
+        self.configure.push(Arc::new(configure));
+        self
+    }
+
+    /// The engine's limits and intervals.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The number of shards, 8 unless said otherwise.
+    #[must_use]
+    pub fn shards(mut self, shards: u16) -> Self {
+        self.shards = shards.max(1);
+        self
+    }
+
+    /// What goes wrong, and how often.
+    #[must_use]
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// What an acknowledged commit survives.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The run fails when it is not over after this much virtual time (an hour unless said otherwise).
+    #[must_use]
+    pub fn within(mut self, elapsed_max: Duration) -> Self {
+        self.elapsed_max = elapsed_max;
+        self
+    }
+
+    /// Keeps the trace's lines, not only their hash.
+    #[must_use]
+    pub fn keep_trace(mut self, keep: bool) -> Self {
+        self.keep_trace = keep;
+        self
+    }
+
+    /// Starts the service, runs the test beside it, and checks the journal it leaves.
+    ///
+    /// # Panics
+    /// When the run hangs, the engine did what no journal allows, or the journal is not as it must be.
+    pub fn run<T, F: Future<Output = T>>(self, test: impl FnOnce(Sim) -> F) -> T {
+        let seed = self.seed;
+        let started = |sim: Sim| async move {
+            sim.restart().await;
+            test(sim).await
+        };
+        match self.try_run(started) {
+            Ok((value, _)) => value,
+            Err(failure) => panic!("seed {seed}:\n{failure}"),
+        }
+    }
+
+    /// As [`run`](Self::run), but leaves starting the service to the test, and says what went wrong instead of panicking.
+    ///
+    /// # Errors
+    /// It hung, the engine did what no journal allows, or the journal is not as it must be.
+    pub fn try_run<T, F: Future<Output = T>>(self, test: impl FnOnce(Sim) -> F) -> Result<(T, Run), Box<Failure>> {
+        let world = World::new(self.seed, self.keep_trace);
+        let shared = Arc::new(Shared {
+            medium: Medium::new(self.durability, self.faults.lie),
+            world: world.clone(),
+            faults: Arc::new(Mutex::new(self.faults)),
+            configure: Mutex::new(self.configure),
+            options: self.options,
+            shards: self.shards,
+            state: Mutex::default(),
+        });
+        let sim = Sim { shared: shared.clone() };
+        let elapsed_max = u64::try_from(self.elapsed_max.as_micros()).unwrap_or(u64::MAX);
+        let main = test(sim.clone());
+        let guarded = AssertUnwindSafe(|| {
+            world
+                .run(main, elapsed_max, self.steps_max)
+                .map_err(|hang| hang.to_string())
+        });
+        let outcome = catch_unwind(guarded).unwrap_or_else(|panic| Err(panic_text(panic.as_ref())));
+        sim.kill();
+        world.kill(OUTSIDE);
+        let mut wrong = sim.violations();
+        let run = Run {
+            trace_hash: world.trace_hash(),
+            counts: world.counts(),
+            steps: world.steps(),
+            elapsed: Duration::from_micros(world.elapsed_micros()),
+            trace: world.take_lines(),
+        };
+        match outcome {
+            Ok(value) if wrong.is_empty() => Ok((value, run)),
+            Ok(_) => Err(Box::new(Failure { wrong, run })),
+            Err(why) => {
+                wrong.push(why);
+                Err(Box::new(Failure { wrong, run }))
+            }
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("panicked: {}", text.unwrap_or_default())
+}
+
+struct Shared {
+    world: Arc<World>,
+    medium: Medium,
+    faults: Arc<Mutex<Faults>>,
+    configure: Mutex<Vec<Configure>>,
+    options: Options,
+    shards: u16,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    groups: Group,
+    /// The last one is asked; others were taken over from and do not know it yet.
+    processes: Vec<Process>,
+    wrong: Vec<String>,
+}
+
+struct Process {
+    group: Group,
+    journal: SimJournal,
+    engine: Option<Engine>,
+}
+
+/// The process died before it answered: nobody knows what came of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the process died before it answered")]
+pub struct Gone;
+
+/// The simulated world, as a test sees it. Cheap to clone.
+#[derive(Clone)]
+pub struct Sim {
+    shared: Arc<Shared>,
+}
+
+impl Sim {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of shards.
+    #[must_use]
+    pub fn shards(&self) -> u16 {
+        self.shared.shards
+    }
+
+    fn builder(&self) -> Builder {
+        let configure = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
+        let builder = Engine::builder()
+            .shards(self.shared.shards)
+            .options(self.shared.options.clone());
+        configure.iter().fold(builder, |builder, configure| configure(builder))
+    }
+
+    /// Another program: what the next start is configured with, instead of what was given so far.
+    pub fn upgrade(&self, configure: impl Fn(Builder) -> Builder + Send + Sync + 'static) {
+        let mut configured = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
+        *configured = vec![Arc::new(configure)];
+    }
+
+    /// Starts a process on the medium. One that runs is not stopped: the new one takes over from it.
+    ///
+    /// # Errors
+    /// The engine could not start; or, inside, the process died meanwhile.
+    pub async fn start(&self) -> Result<Result<(), StartError>, Gone> {
+        let world = self.shared.world.clone();
+        let group = {
+            let mut state = self.state();
+            state.groups += 1;
+            state.groups
+        };
+        let journal = SimJournal {
+            world: world.clone(),
+            medium: self.shared.medium.clone(),
+            faults: self.shared.faults.clone(),
+            state: Arc::default(),
+        };
+        self.state().processes.push(Process {
+            group,
+            journal: journal.clone(),
+            engine: None,
+        });
+        world.note(format_args!("process {group} starts"));
+        let builder = self.builder().host(Arc::new(SimHost {
+            world: world.clone(),
+            group,
+        }));
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let store = SimStore {
+            journal: journal.clone(),
+        };
+        let start = async move {
+            drop(tell.send(builder.start(journal, store).await));
+        };
+        world.spawn(group, Box::pin(start));
+        let started = told.await.map_err(|_| Gone)?;
+        let mut state = self.state();
+        let at = state.processes.iter().position(|process| process.group == group);
+        match (started, at) {
+            (_, None) => Err(Gone),
+            (Err(error), Some(at)) => {
+                let process = state.processes.remove(at);
+                drop(state);
+                world.note(format_args!("process {group} cannot start: {error}"));
+                world.count("start failed");
+                process.journal.state.dead.store(true, Ordering::Relaxed);
+                world.kill(group);
+                Ok(Err(error))
+            }
+            (Ok(engine), Some(at)) => {
+                state.processes[at].engine = Some(engine);
+                world.note(format_args!("process {group} runs"));
+                world.count("engine started");
+                Ok(Ok(()))
+            }
+        }
+    }
+
+    /// Kills what runs, and starts again until that succeeds.
+    pub async fn restart(&self) {
+        self.kill();
+        while !matches!(self.start().await, Ok(Ok(()))) {
+            self.sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// The engine that is asked now.
+    #[must_use]
+    pub fn engine(&self) -> Option<Engine> {
+        self.state().processes.last()?.engine.clone()
+    }
+
+    /// Runs something in the process that is asked now, and waits for what it says.
+    ///
+    /// # Errors
+    /// There is no process, or it died first.
+    pub async fn call<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        call: impl FnOnce(Engine) -> F,
+    ) -> Result<T, Gone> {
+        self.call_at(0, call).await
+    }
+
+    /// As [`call`](Self::call), in a process that was taken over from: 1 is the one before the newest.
+    ///
+    /// # Errors
+    /// There is no such process, or it died first.
+    pub async fn call_at<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        back: usize,
+        call: impl FnOnce(Engine) -> F,
+    ) -> Result<T, Gone> {
+        let (group, engine) = {
+            let state = self.state();
+            let process = state.processes.iter().rev().nth(back).ok_or(Gone)?;
+            (process.group, process.engine.clone().ok_or(Gone)?)
+        };
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let call = call(engine);
+        let task = async move {
+            drop(tell.send(call.await));
+        };
+        self.shared.world.spawn(group, Box::pin(task));
+        told.await.map_err(|_| Gone)
+    }
+
+    /// Kills all processes at once: nothing in them is told. What the journal had under way lands or not.
+    pub fn kill(&self) {
+        self.die(false);
+    }
+
+    /// As [`kill`](Self::kill), and what was not synced may be lost.
+    pub fn power_loss(&self) {
+        self.die(true);
+    }
+
+    fn die(&self, power_loss: bool) {
+        let world = &self.shared.world;
+        let processes = std::mem::take(&mut self.state().processes);
+        for process in processes {
+            process.journal.state.dead.store(true, Ordering::Relaxed);
+            world.note(format_args!("process {} is killed", process.group));
+            world.kill(process.group);
+            drop(process.engine);
+        }
+        let mut medium = self.shared.medium.lock();
+        let lost = world.dice(|rng| medium.crash(power_loss, rng));
+        if lost > 0 {
+            world.add("commit lost with the power", lost as u64);
+            world.note(format_args!("{lost} commits are lost with the power"));
+        }
+    }
+
+    /// Stops the newest process gracefully; it is gone afterwards.
+    ///
+    /// # Errors
+    /// There is none, or it died first.
+    pub async fn stop(&self) -> Result<(), Gone> {
+        self.call(|engine| async move { engine.stop().await }).await?;
+        let process = self.state().processes.pop();
+        if let Some(process) = process {
+            process.journal.state.dead.store(true, Ordering::Relaxed);
+            self.shared.world.kill(process.group);
+        }
+        Ok(())
+    }
+
+    /// Waits in virtual time.
+    pub async fn sleep(&self, duration: Duration) {
+        self.shared.world.sleep(duration).await;
+    }
+
+    /// Runs something beside the test; crashes do not touch it. What it says comes out of the receiver.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::sync::oneshot::Receiver<T> {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let task = async move {
+            drop(tell.send(task.await));
+        };
+        self.shared.world.spawn(OUTSIDE, Box::pin(task));
+        told
+    }
+
+    /// A number below this one, chosen by the seed.
+    #[must_use]
+    pub fn below(&self, limit: u64) -> u64 {
+        self.shared.world.dice(|rng| rng.u64(..limit.max(1)))
+    }
+
+    /// True in this share of cases.
+    #[must_use]
+    pub fn chance(&self, share: f64) -> bool {
+        self.shared.world.chance(share)
+    }
+
+    /// Virtual time since the run began.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.shared.world.elapsed_micros())
+    }
+
+    /// The time of day jumps ahead by this much.
+    pub fn jump(&self, duration: Duration) {
+        self.shared.world.jump(duration);
+    }
+
+    /// A line of the trace.
+    pub fn note(&self, line: fmt::Arguments<'_>) {
+        self.shared.world.note(line);
+    }
+
+    /// Counts that something happened.
+    pub fn count(&self, what: &'static str) {
+        self.shared.world.count(what);
+    }
+
+    /// What goes wrong from now on. A [`Lie`] is the medium's from the beginning.
+    pub fn set_faults(&self, faults: Faults) {
+        *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+    }
+
+    /// The promise the medium breaks.
+    #[must_use]
+    pub fn lie(&self) -> Option<Lie> {
+        self.shared.medium.lock().lie
+    }
+
+    /// What is durable now.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History {
+            commits: self.shared.medium.lock().history(),
+        }
+    }
+
+    /// What was durable for a process, and lost with the power.
+    #[must_use]
+    pub fn lost(&self) -> History {
+        History {
+            commits: self.shared.medium.lock().lost.clone(),
+        }
+    }
+
+    /// Reports something that must not be: the run fails with it.
+    pub fn wrong(&self, what: String) {
+        self.note(format_args!("WRONG: {what}"));
+        self.state().wrong.push(what);
+    }
+
+    fn violations(&self) -> Vec<String> {
+        let mut wrong = self.shared.medium.lock().violations.clone();
+        wrong.append(&mut self.state().wrong);
+        wrong.extend(self.history().check(self.shards(), false));
+        wrong
+    }
+}
+
+/// Runs a test for each of so many seeds, from `THRONG_SIM_SEEDS` if that is set; with `THRONG_SIM_SEED=n` for that one
+/// alone. The test is told whether to keep its trace, and says what was wrong.
+///
+/// # Panics
+/// With the first seed that fails, and the command that replays it.
+pub fn for_each_seed(package: &str, test: &str, seeds: u64, mut run: impl FnMut(u64, bool) -> Result<(), String>) {
+    let number = |name| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text: String| text.parse::<u64>().ok())
+    };
+    let (first, count) = match number("THRONG_SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (0, number("THRONG_SIM_SEEDS").unwrap_or(seeds)),
+    };
+    let replays = number("THRONG_SIM_SEED").is_some();
+    for seed in first..first + count {
+        if let Err(wrong) = run(seed, replays) {
+            panic!("{wrong}\nreplay it with: THRONG_SIM_SEED={seed} cargo test -p {package} {test} -- --nocapture");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A store that fails.
+
+use crate::{
+    faults::Lie,
+    journal::{SimJournal, io},
+    medium::Inner,
+};
+use std::sync::atomic::Ordering;
+use throng_journal::{
+    Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, Position, RecordKind, Store, StoredEvent,
+};
+
+/// The store on the same medium as the journal.
+#[derive(Clone)]
+pub(crate) struct SimStore {
+    pub(crate) journal: SimJournal,
+}
+
+impl SimStore {
+    /// What the next call has to wait, and whether it fails.
+    fn weather(&self) -> (Option<std::time::Duration>, bool) {
+        let (faults, world) = (self.journal.faults(), &self.journal.world);
+        (world.dice(|rng| faults.wait(rng)), world.chance(faults.store_error))
+    }
+
+    fn slowly<'a, T: Send + 'a>(
+        &'a self,
+        (doing, counted): (&'static str, &'static str),
+        work: impl FnOnce(&mut Inner) -> T + Send + 'a,
+    ) -> Later<'a, Result<T, Error>> {
+        let (wait, fails) = self.weather();
+        Box::pin(async move {
+            let world = &self.journal.world;
+            if let Some(wait) = wait {
+                world.sleep(wait).await;
+            }
+            if fails {
+                world.count(counted);
+                world.note(format_args!("{doing} fails"));
+            }
+            if fails || self.journal.state.dead.load(Ordering::Relaxed) {
+                return Err(io(doing));
+            }
+            Ok(work(&mut self.journal.medium.lock()))
+        })
+    }
+
+    fn maybe<'a, T: Send + 'a>(
+        &'a self,
+        (doing, counted): (&'static str, &'static str),
+        (later, at_once): (&'static str, &'static str),
+        work: impl FnOnce(&mut Inner) -> T + Send + 'a,
+    ) -> Maybe<'a, Result<T, Error>> {
+        let (wait, fails) = self.weather();
+        let world = &self.journal.world;
+        if fails {
+            world.count(counted);
+        }
+        world.count(if wait.is_some() { later } else { at_once });
+        let Some(wait) = wait else {
+            return Maybe::Ready(if fails {
+                Err(io(doing))
+            } else {
+                Ok(work(&mut self.journal.medium.lock()))
+            });
+        };
+        Maybe::Later(Box::pin(async move {
+            world.sleep(wait).await;
+            if fails {
+                return Err(io(doing));
+            }
+            Ok(work(&mut self.journal.medium.lock()))
+        }))
+    }
+}
+
+impl Inner {
+    fn check_checkpoint(&self, checkpoint: &Checkpoint) -> Option<String> {
+        let covers = self.rows.covers;
+        if covers.is_some_and(|covers| checkpoint.upto < covers) {
+            return Some(format!(
+                "a checkpoint up to {} came after one up to {}",
+                checkpoint.upto,
+                covers.unwrap_or_default()
+            ));
+        }
+        let before = |end: &&Position| covers.is_some_and(|covers| end.writer < covers.writer);
+        if let Some(end) = checkpoint.sealed.iter().find(before) {
+            return Some(format!(
+                "a checkpoint names the stream that ends at {end}, which is covered up to {} already",
+                covers.unwrap_or_default()
+            ));
+        }
+        for state in &checkpoint.states {
+            let landed = self.landed.get(&state.address).copied().unwrap_or_default();
+            if state.seq > landed {
+                return Some(format!(
+                    "the store was given {} at event {}, of which {landed} are durable",
+                    state.address, state.seq
+                ));
+            }
+        }
+        None
+    }
+
+    /// Indexes the events of the streams' commits after what is covered, and takes the rest over.
+    fn advance(&mut self, checkpoint: Checkpoint) -> Result<(), Error> {
+        let mut ends: Vec<Position> = checkpoint.sealed.clone();
+        ends.push(checkpoint.upto);
+        if let Some(beyond) = ends.iter().find(|end| !self.reaches(**end)) {
+            return Err(Error::NoCommit(*beyond));
+        }
+        let mut violations: Vec<String> = self.check_checkpoint(&checkpoint).into_iter().collect();
+        for end in ends {
+            let covers = self.rows.covers.filter(|covers| covers.writer == end.writer);
+            let from = covers.unwrap_or(Position {
+                commit: CommitNo(0),
+                ..end
+            });
+            if self.rows.covers.is_some_and(|covers| covers.writer > end.writer) {
+                continue;
+            }
+            for commit in self.after(from, usize::MAX) {
+                if commit.stamp().number > end.commit {
+                    break;
+                }
+                for record in commit.records().flatten() {
+                    if record.record != RecordKind::Event {
+                        continue;
+                    }
+                    let events = self
+                        .rows
+                        .events
+                        .entry(Address::new(record.kind, record.id))
+                        .or_default();
+                    let next = events.len() as u64 + 1;
+                    if record.seq != next {
+                        violations.push(format!(
+                            "promise 5: event {} of {}/{} follows {}",
+                            record.seq,
+                            record.kind,
+                            record.id,
+                            next - 1
+                        ));
+                    }
+                    events.push(StoredEvent {
+                        seq: record.seq,
+                        position: commit.position(),
+                        at_micros: commit.stamp().at_micros,
+                        name: record.name.into(),
+                        version: record.version,
+                        payload: record.body.to_vec(),
+                    });
+                }
+            }
+            self.rows.covers = Some(end.max(self.rows.covers.unwrap_or_default()));
+        }
+        self.violations.append(&mut violations);
+        for state in checkpoint.states {
+            self.rows.states.insert(state.address.clone(), state);
+        }
+        let forgets = self.lie == Some(Lie::ForgetsKeys);
+        for (key, value) in checkpoint.system {
+            match value {
+                Some(value) if !(forgets && key.first() == Some(&b'k')) => self.rows.system.insert(key, value),
+                _ => self.rows.system.remove(&key),
+            };
+        }
+        Ok(())
+    }
+
+    fn load(&self, address: &Address, state_version: u16) -> Loaded {
+        let state = self.rows.states.get(address);
+        let state = state.filter(|state| state.version == state_version).cloned();
+        let after = state.as_ref().map_or(0, |state| state.seq);
+        let events = self.rows.events.get(address).map_or(&[][..], Vec::as_slice);
+        let mut events: Vec<StoredEvent> = events.iter().filter(|event| event.seq > after).cloned().collect();
+        if self.lie == Some(Lie::StaleState) && state.is_none() {
+            events.pop();
+        }
+        Loaded { state, events }
+    }
+}
+
+impl Store for SimStore {
+    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
+        self.slowly(("reading what is covered", "store read failed"), |rows| {
+            rows.rows.covers
+        })
+    }
+
+    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
+        let (wait, fails) = self.weather();
+        // The moment it becomes true may be anywhere between call and answer.
+        let share = self.journal.world.dice(|rng| *rng.choice(&[0, 1, 2]).unwrap_or(&2));
+        Box::pin(async move {
+            let (world, wait) = (&self.journal.world, wait.unwrap_or_default());
+            world.sleep(wait * share / 2).await;
+            if fails {
+                world.count("checkpoint failed");
+            }
+            if fails || self.journal.state.dead.load(Ordering::Relaxed) {
+                return Err(io("making a checkpoint"));
+            }
+            world.note(format_args!(
+                "checkpoint up to {}: {} states, {} rows",
+                checkpoint.upto,
+                checkpoint.states.len(),
+                checkpoint.system.len()
+            ));
+            self.journal.medium.lock().advance(checkpoint)?;
+            world.count("checkpoint");
+            world.sleep(wait * (2 - share) / 2).await;
+            Ok(())
+        })
+    }
+
+    fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
+        let address = address.clone();
+        let counted = ("loading a state", "load failed");
+        self.maybe(counted, ("load later", "load at once"), move |rows| {
+            rows.load(&address, state_version)
+        })
+    }
+
+    fn history(
+        &self,
+        address: &Address,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
+        let address = address.clone();
+        self.slowly(("reading a history", "history failed"), move |medium| {
+            let events = medium.rows.events.get(&address).map_or(&[][..], Vec::as_slice);
+            let mut bytes = 0;
+            let found = events.iter().filter(|event| event.seq > after).take(limit);
+            let page = found.take_while(|event| {
+                let is_first = bytes == 0;
+                bytes += event.payload.len();
+                is_first || bytes <= bytes_max
+            });
+            page.cloned().collect()
+        })
+    }
+
+    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
+        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        self.slowly(("listing entities", "store read failed"), move |medium| {
+            let events = medium.rows.events.iter();
+            let of_kind = events.filter(|(address, _)| *address.kind == *kind);
+            let later = of_kind.filter(|(address, _)| after.as_deref().is_none_or(|after| &*address.id > after));
+            later
+                .take(limit)
+                .map(|(address, events)| EntityHead {
+                    id: address.id.clone(),
+                    seq: events.len() as u64,
+                })
+                .collect()
+        })
+    }
+
+    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>> {
+        self.slowly(("reading known ids", "store read failed"), move |medium| {
+            for address in medium.rows.events.keys() {
+                visit(&address.kind, &address.id);
+            }
+        })
+    }
+
+    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
+        let key = key.to_vec();
+        let counted = ("reading a row", "row read failed");
+        self.maybe(counted, ("row read later", "row read at once"), move |medium| {
+            medium.rows.system.get(&key).cloned()
+        })
+    }
+
+    fn system_scan<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Later<'a, Result<(), Error>> {
+        self.slowly(("scanning rows", "store read failed"), move |medium| {
+            let rows = medium.rows.system.range(prefix.to_vec()..);
+            for (key, value) in rows.take_while(|(key, _)| key.starts_with(prefix)) {
+                visit(key, value);
+            }
+        })
+    }
+}
+
+impl From<SimStore> for Box<dyn Store> {
+    fn from(store: SimStore) -> Self {
+        Box::new(store)
+    }
+}

@@ -1,0 +1,390 @@
+//! A client: one request at a time, tries again with its key when it does not know what came of it.
+
+use crate::{
+    account::{Account, Command, KIND, Kin, Look, Mode, No, View},
+    book::{Asked, Book, Told},
+    relay::{self, Relay},
+};
+use std::time::Duration;
+use throng::{CommandJson, Engine, JsonRejection, model::Error};
+use throng_core::tagged;
+use throng_sim::{Gone, Sim};
+
+/// How many accounts there are, beside those that are spawned.
+pub(crate) const ACCOUNTS: u64 = 9;
+const RELAYS: u64 = 3;
+/// An answer may be this much later than its deadline.
+const LATE_MAX: Duration = Duration::from_millis(1_500);
+
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) sim: Sim,
+    pub(crate) book: Book,
+    pub(crate) number: u64,
+    pub(crate) generation: std::sync::Arc<std::sync::atomic::AtomicU8>,
+    /// Acknowledged may be lost with the power.
+    pub(crate) lossy: bool,
+    /// The newest process alone is asked, unless there is one it took over from.
+    pub(crate) back: usize,
+}
+
+type Outcome = Result<View, Error<No>>;
+
+impl Client {
+    pub(crate) async fn run(self, operations: usize) {
+        for _ in 0..operations {
+            let pause = [0, 100, 3_000, 60_000][self.sim.below(4) as usize];
+            self.sim.sleep(Duration::from_micros(self.sim.below(pause + 1))).await;
+            match self.sim.below(100) {
+                0..70 => self.operate().await,
+                70..84 => self.look().await,
+                84..90 => self.history().await,
+                90..94 => self.list().await,
+                _ => self.relay().await,
+            }
+        }
+    }
+
+    fn account(&self) -> u64 {
+        // A few are hot.
+        self.sim.below(if self.sim.chance(0.5) { 3 } else { ACCOUNTS })
+    }
+
+    fn command(&self, op: u64) -> Command {
+        let (amount, to) = (1 + self.sim.below(20).cast_signed(), self.account());
+        match self.sim.below(40) {
+            0..4 => Command::Open { op, amount },
+            4..9 => Command::Add {
+                op,
+                amount,
+                parts: self.sim.below(5) as u32,
+            },
+            9..13 => Command::Take { op, amount: amount * 3 },
+            13..18 => Command::Transfer {
+                op,
+                to: (0..=self.sim.below(4)).map(|_| self.account()).collect(),
+                amount,
+            },
+            18..23 => Command::Ask {
+                op,
+                to: if self.sim.chance(0.2) { 900 + to } else { to },
+                amount,
+                mode: [Mode::Accept, Mode::Refuse, Mode::Panic, Mode::Forward][self.sim.below(4) as usize],
+            },
+            23..27 => Command::Forward {
+                op,
+                to,
+                amount,
+                trace: self.sim.chance(0.6),
+            },
+            27..30 => Command::Chain {
+                op,
+                hops: 1 + self.sim.below(8) as u32,
+                to: (0..=self.sim.below(2)).map(|_| self.account()).collect(),
+            },
+            30..32 => Command::Spawn { op, child: 1_000 + op },
+            32..35 => Command::Plan {
+                op,
+                name: ["a", "b"][self.sim.below(2) as usize].into(),
+                after_micros: self.sim.below(400_000),
+                every_micros: self.sim.chance(0.4).then(|| 1_000 + self.sim.below(100_000)),
+                times: 1 + self.sim.below(3) as u32,
+            },
+            35..36 => Command::Cancel { op, name: "a".into() },
+            36..37 => Command::PanicDeciding { op },
+            37..38 => Command::PanicEvolving { op },
+            _ if self.sim.chance(0.2) => Command::Plant { op },
+            _ => Command::Add { op, amount, parts: 1 },
+        }
+    }
+
+    async fn operate(&self) {
+        let (op, to) = (self.book.number(), self.account());
+        let command = self.command(op);
+        let keyed = self.sim.chance(0.6);
+        self.book.asks(op, to, Asked::Account(command.clone()), keyed);
+        let key = keyed.then(|| format!("key-{op}"));
+        let told = self
+            .until_known(op, key.clone(), |key| self.ask(to, command.clone(), key))
+            .await;
+        let (Told::Done(view), Some(key)) = (&told, key) else {
+            return;
+        };
+        if self.sim.chance(0.3) {
+            let again = self.ask(to, command.clone(), Some(key.clone())).await;
+            self.same(op, view, again);
+        }
+        if self.sim.chance(0.15) {
+            let other = Command::Add {
+                op,
+                amount: 1,
+                parts: 5,
+            };
+            match self.ask(to, other, Some(key)).await {
+                Ok((Err(Error::KeyReused(_)), _)) => self.sim.count("other command under a used key refused"),
+                Ok((Ok(_), _)) if self.lossy => {}
+                Ok((Ok(_) | Err(Error::Rejected(_) | Error::Unknown { .. }), _)) => self.sim.wrong(format!(
+                    "promise 4: another command was accepted under the key of op {op}"
+                )),
+                _ => {}
+            }
+        }
+    }
+
+    fn same(&self, op: u64, first: &View, again: Result<(Outcome, (Duration, Duration)), Gone>) {
+        match again {
+            Ok((Ok(view), _)) if view == *first => self.sim.count("same answer again"),
+            Ok((Ok(_), _)) if self.lossy => {}
+            Ok((Ok(view), _)) => self.sim.wrong(format!(
+                "promise 4: op {op} was answered {first:?}, and under its key again {view:?}"
+            )),
+            Ok((Err(error @ (Error::Rejected(_) | Error::KeyReused(_) | Error::Unknown { .. })), _)) if !self.lossy => {
+                self.sim.wrong(format!(
+                    "promise 4: op {op} was accepted, and under its key again told: {error}"
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    async fn relay(&self) {
+        let (op, at, to) = (self.book.number(), self.sim.below(RELAYS), self.account());
+        let amount = self.sim.below(9).cast_signed();
+        let command = if self.sim.chance(0.5) {
+            relay::Command::Pass { op, to, amount }
+        } else {
+            relay::Command::Post { op, to, amount }
+        };
+        let keyed = self.sim.chance(0.7);
+        self.book.asks(op, at, Asked::Relay(command.clone()), keyed);
+        let key = keyed.then(|| format!("key-{op}"));
+        let ask = |key: Option<String>| {
+            let command = command.clone();
+            self.timed(move |engine, within| async move {
+                let mut handle = engine.entity::<Relay>(at).within(within);
+                if let Some(key) = key {
+                    handle = handle.once(key);
+                }
+                handle.ask(command).await
+            })
+        };
+        let told = self.until_known(op, key.clone(), ask).await;
+        if let (Told::Done(view), Some(key)) = (&told, key)
+            && self.sim.chance(0.4)
+        {
+            let again = ask(Some(key)).await;
+            self.same(op, view, again);
+        }
+    }
+
+    /// Asks until it knows what came of it; without a key, once.
+    async fn until_known<F>(&self, op: u64, key: Option<String>, ask: impl Fn(Option<String>) -> F) -> Told
+    where
+        F: Future<Output = Result<(Outcome, (Duration, Duration)), Gone>>,
+    {
+        for attempt in 0.. {
+            let began = self.sim.elapsed();
+            let (told, times) = match ask(key.clone()).await {
+                Err(Gone) => {
+                    self.sim.count("client lost its process");
+                    (Told::Unknown, (began, self.sim.elapsed()))
+                }
+                Ok((outcome, times)) => (self.told(op, outcome), times),
+            };
+            self.sim.note(format_args!("client {} op {op}: {told:?}", self.number));
+            self.book.told(op, told.clone(), times);
+            let again = match &told {
+                Told::Unknown => true,
+                Told::Nothing(why) => ["overloaded", "unavailable", "expired"].contains(why),
+                _ => false,
+            };
+            if !again || key.is_none() || attempt > 60 {
+                return told;
+            }
+            self.sim.count("asked again with the key");
+            self.sim.sleep(Duration::from_micros(self.sim.below(300_000))).await;
+        }
+        Told::Unknown
+    }
+
+    fn told(&self, op: u64, outcome: Outcome) -> Told {
+        let (counted, told) = match outcome {
+            Ok(view) => ("done", Told::Done(view)),
+            Err(Error::Rejected(no)) => ("refused", Told::Refused(no.view)),
+            Err(Error::Unknown { .. }) => ("unknown entity", Told::Nothing("unknown")),
+            Err(Error::Overloaded { .. }) => ("overloaded", Told::Nothing("overloaded")),
+            Err(Error::Unavailable { .. }) => ("unavailable", Told::Nothing("unavailable")),
+            Err(Error::Expired) => ("expired", Told::Nothing("expired")),
+            Err(Error::OutcomeUnknown) => ("outcome unknown", Told::Unknown),
+            Err(Error::Crashed { reason }) => {
+                if !reason.starts_with("planned panic") {
+                    self.sim.wrong(format!("promise 8: op {op} crashed: {reason}"));
+                }
+                ("crashed", Told::Nothing("crashed"))
+            }
+            Err(Error::Quarantined { .. }) => ("quarantined", Told::Nothing("quarantined")),
+            Err(error @ (Error::Malformed(_) | Error::TooLarge { .. } | Error::KeyReused(_))) => {
+                self.sim.wrong(format!("op {op} was told: {error}"));
+                ("malformed", Told::Nothing("malformed"))
+            }
+        };
+        self.sim.count(counted);
+        told
+    }
+
+    /// Calls the engine, with a deadline, and looks at the clock.
+    async fn timed<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        call: impl FnOnce(Engine, Duration) -> F,
+    ) -> Result<(T, (Duration, Duration)), Gone> {
+        let within = if self.sim.chance(0.1) {
+            Duration::from_micros(self.sim.below(20_000))
+        } else {
+            Duration::from_secs(5)
+        };
+        let back = if self.sim.chance(0.3) { self.back } else { 0 };
+        let began = self.sim.elapsed();
+        let value = self.sim.call_at(back, |engine| call(engine, within)).await?;
+        let ended = self.sim.elapsed();
+        if ended - began > within + LATE_MAX {
+            self.sim.count("answer later than its deadline");
+            self.sim.note(format_args!("LATE: {:?} for {within:?}", ended - began));
+        }
+        Ok((value, (began, ended)))
+    }
+
+    async fn ask(
+        &self,
+        to: u64,
+        command: Command,
+        key: Option<String>,
+    ) -> Result<(Outcome, (Duration, Duration)), Gone> {
+        let generation = self.generation.load(std::sync::atomic::Ordering::Relaxed);
+        let json = self.sim.chance(0.2);
+        self.timed(move |engine, within| async move {
+            if json {
+                return ask_json(&engine, to, &command, key, within).await;
+            }
+            match generation {
+                1 => ask_typed::<1>(&engine, to, command, key, within).await,
+                2 => ask_typed::<2>(&engine, to, command, key, within).await,
+                _ => ask_typed::<3>(&engine, to, command, key, within).await,
+            }
+        })
+        .await
+    }
+
+    async fn look(&self) {
+        let to = self.account();
+        let generation = self.generation.load(std::sync::atomic::Ordering::Relaxed);
+        let kin = self.sim.chance(0.1);
+        let looked = self.timed(move |engine, within| async move {
+            match generation {
+                1 => look_typed::<1>(&engine, to, within, kin).await,
+                2 => look_typed::<2>(&engine, to, within, kin).await,
+                _ => look_typed::<3>(&engine, to, within, kin).await,
+            }
+        });
+        match looked.await {
+            Ok((Ok(view), times)) => {
+                self.sim.count("query answered");
+                self.book.shows("a query", view, times);
+            }
+            Ok((Err(Error::Unknown { .. }), times)) => {
+                self.sim.count("query for nobody");
+                let nobody = View {
+                    id: to,
+                    ..View::default()
+                };
+                self.book.shows("a 404", nobody, times);
+            }
+            _ => {}
+        }
+    }
+
+    async fn history(&self) {
+        let to = self.account();
+        let page = 1 + self.sim.below(20) as usize;
+        let read = self.timed(move |engine, _| async move {
+            let kind = engine.kind(KIND).unwrap();
+            engine.history(kind, &to.to_string(), 0, page).await
+        });
+        let Ok((Ok(events), times)) = read.await else { return };
+        self.sim.count("history read");
+        let mut view = View {
+            id: to,
+            ..View::default()
+        };
+        for event in &events {
+            if event.seq != view.count + 1 {
+                self.sim.wrong(format!(
+                    "promise 5: the history of {to} shows event {} after {}",
+                    event.seq, view.count
+                ));
+            }
+            crate::checker::apply(&mut view, &event.name, &event.payload);
+        }
+        // A page shows what was, not what is.
+        self.book.shows("a history", view, (Duration::ZERO, times.1));
+    }
+
+    async fn list(&self) {
+        let read = self.timed(|engine, _| async move {
+            let kind = engine.kind(KIND).unwrap();
+            engine.entities(kind, None, 100).await
+        });
+        let Ok((Ok(heads), (_, ended))) = read.await else {
+            return;
+        };
+        self.sim.count("entities listed");
+        for head in heads {
+            let view = View {
+                id: head.id.parse().unwrap(),
+                count: head.seq,
+                ..View::default()
+            };
+            self.book.shows("a list", view, (Duration::ZERO, ended));
+        }
+    }
+}
+
+async fn ask_typed<const G: u8>(
+    engine: &Engine,
+    to: u64,
+    command: Command,
+    key: Option<String>,
+    within: Duration,
+) -> Outcome {
+    let mut handle = engine.entity::<Account<G>>(to).within(within);
+    if let Some(key) = key {
+        handle = handle.once(key);
+    }
+    handle.ask(command).await
+}
+
+pub(crate) async fn look_typed<const G: u8>(engine: &Engine, to: u64, within: Duration, kin: bool) -> Outcome {
+    if kin {
+        drop(engine.entity::<Account<G>>(to).within(within).read(Kin {}).await?);
+    }
+    engine.entity::<Account<G>>(to).within(within).read(Look {}).await
+}
+
+async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<String>, within: Duration) -> Outcome {
+    let mut body = Vec::new();
+    let name = tagged::to_parts(command, &mut body).unwrap();
+    let command = CommandJson {
+        kind: engine.kind(KIND).unwrap(),
+        id: to.to_string(),
+        name: name.to_owned(),
+        body: body.into(),
+        key,
+        caller: None,
+        deadline: Some(within),
+    };
+    match engine.command(command).await {
+        Ok(reply) => Ok(serde_json::from_slice(&reply).unwrap()),
+        Err(error) => Err(error.engine::<No>().unwrap_or_else(|rejection: JsonRejection| {
+            Error::Rejected(serde_json::from_slice(&rejection.body).unwrap())
+        })),
+    }
+}
