@@ -132,29 +132,24 @@ pub(super) fn decode_state<E: Entity>(bytes: &[u8]) -> Result<(E, Option<Box<Fam
 
 /// Applies one recorded event, taking it up to the present version first.
 pub(super) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(), Broken> {
-    use crate::model::{Event, Recorded};
+    use crate::model::Recorded;
     let broken = |reason: String| Broken { seq: event.seq, reason };
-    let guarded = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        let present = E::Event::version(&event.name);
-        let decoded: E::Event = if event.version == present {
-            crate::tagged::from_parts(&event.name, &event.payload).map_err(|why| why.to_string())?
-        } else {
-            let payload = serde_json::from_slice(&event.payload).map_err(|why| why.to_string())?;
-            let mut old = Recorded {
-                name: event.name.to_string().into(),
-                version: event.version,
-                payload,
-            };
-            let mut steps = 0u16;
-            while old.version != E::Event::version(&old.name) {
-                if steps == u16::MAX {
-                    return Err(format!("{} never reaches its present version", old.name));
-                }
-                steps += 1;
-                old = E::Event::upcast(old).map_err(|why| why.to_string())?;
+    let guarded = std::panic::catch_unwind(AssertUnwindSafe(|| -> Result<(), String> {
+        let decoded: E::Event = match read_present::<E>(&event.name, event.version, &event.payload) {
+            Some(Ok(decoded)) => decoded,
+            // Older, or renamed: a name that is not one any more has no present version to compare with.
+            present => {
+                let payload = serde_json::from_slice(&event.payload).map_err(|why| why.to_string())?;
+                let old = Recorded {
+                    name: event.name.to_string().into(),
+                    version: event.version,
+                    payload,
+                };
+                taken_up::<E>(old).map_err(|why| match present {
+                    Some(Err(unreadable)) => format!("{unreadable}, and {why}"),
+                    _ => why,
+                })?
             }
-            let payload = serde_json::to_vec(&old.payload).map_err(|why| why.to_string())?;
-            crate::tagged::from_parts(&old.name, &payload).map_err(|why| why.to_string())?
         };
         state.evolve(&decoded);
         Ok(())
@@ -167,6 +162,26 @@ pub(super) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(),
             panic_text(panic.as_ref())
         ))),
     }
+}
+
+/// An event of the present version; `None` if it is of another one.
+fn read_present<E: Entity>(name: &str, version: u16, payload: &[u8]) -> Option<Result<E::Event, String>> {
+    use crate::model::Event;
+    (version == E::Event::version(name))
+        .then(|| crate::tagged::from_parts(name, payload).map_err(|why| why.to_string()))
+}
+
+/// An older event, step by step.
+fn taken_up<E: Entity>(mut old: crate::model::Recorded) -> Result<E::Event, String> {
+    use crate::model::Event;
+    for _ in 0..u16::MAX {
+        old = E::Event::upcast(old).map_err(|why| why.to_string())?;
+        let payload = serde_json::to_vec(&old.payload).map_err(|why| why.to_string())?;
+        if let Some(Ok(decoded)) = read_present::<E>(&old.name, old.version, &payload) {
+            return Ok(decoded);
+        }
+    }
+    Err(format!("{} never reaches its present version", old.name))
 }
 
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -1,0 +1,243 @@
+//! Programs change: events get new shapes, states new versions, and history stays.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use throng::{
+    Engine, Options,
+    journal::{MemoryJournal, MemoryStore},
+    model::*,
+};
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("never")]
+struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Command {
+    Add { student: u64 },
+}
+
+/// Today's program and yesterday's, of the same kind.
+macro_rules! program {
+    ($name:ident, $event:ident, $state_version:expr, { $($event_body:tt)* }, $versions:expr, $upcast:expr, $apply:expr) => {
+        #[derive(Default, Serialize, Deserialize)]
+        struct $name {
+            students: Vec<u64>,
+        }
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        enum $event { $($event_body)* }
+        impl Event for $event {
+            const VERSIONS: &'static [(&'static str, u16)] = $versions;
+            fn upcast(old: Recorded) -> Result<Recorded, UpcastError> {
+                let upcast: fn(Recorded) -> Result<Recorded, UpcastError> = $upcast;
+                upcast(old)
+            }
+        }
+        impl Entity for $name {
+            const KIND: &'static str = "section";
+            const STATE_VERSION: u16 = $state_version;
+            type Id = String;
+            type Command = Command;
+            type Event = $event;
+            type Reply = Vec<u64>;
+            type Rejection = Never;
+            fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+                let Command::Add { student } = command;
+                turn.emit($event::new(student));
+                Ok(Answer::after(|section: &Self| section.students.clone()))
+            }
+            fn evolve(&mut self, event: &$event) {
+                let apply: fn(&mut Self, &$event) = $apply;
+                apply(self, event);
+            }
+        }
+    };
+}
+
+fn no_step(old: Recorded) -> Result<Recorded, UpcastError> {
+    Err(UpcastError(format!(
+        "no step up from {} version {}",
+        old.name, old.version
+    )))
+}
+
+program!(
+    Yesterday,
+    EventV1,
+    1,
+    { Added { student_id: u64 } },
+    &[],
+    no_step,
+    |section, EventV1::Added { student_id }| {
+        section.students.push(*student_id);
+    }
+);
+impl EventV1 {
+    fn new(student: u64) -> Self {
+        Self::Added { student_id: student }
+    }
+}
+
+// Renamed, then given another field; and the state counts in tens.
+program!(
+    Today,
+    EventV3,
+    2,
+    {
+        Enrolled {
+            student: u64,
+            by: String,
+        }
+    },
+    &[("Enrolled", 3)],
+    |old| match (&*old.name, old.version) {
+        ("Added", 1) => {
+            let student = old.payload["student_id"].clone();
+            Ok(Recorded {
+                name: "Enrolled".into(),
+                version: 2,
+                payload: serde_json::json!({ "student": student }),
+            })
+        }
+        ("Enrolled", 2) => {
+            let mut payload = old.payload;
+            payload["by"] = "nobody knows".into();
+            Ok(Recorded {
+                name: "Enrolled".into(),
+                version: 3,
+                payload,
+            })
+        }
+        _ => no_step(old),
+    },
+    |section, EventV3::Enrolled { student, .. }| section.students.push(student * 10)
+);
+impl EventV3 {
+    fn new(student: u64) -> Self {
+        Self::Enrolled {
+            student,
+            by: "today".into(),
+        }
+    }
+}
+
+// Forgot the way up from yesterday.
+program!(
+    Careless,
+    EventX,
+    3,
+    { Enrolled { student: u64 } },
+    &[("Enrolled", 4)],
+    no_step,
+    |section, EventX::Enrolled { student }| {
+        section.students.push(*student);
+    }
+);
+impl EventX {
+    fn new(student: u64) -> Self {
+        Self::Enrolled { student }
+    }
+}
+
+struct World {
+    journal: MemoryJournal,
+    store: MemoryStore,
+}
+
+impl World {
+    fn new() -> Self {
+        let journal = MemoryJournal::new();
+        Self {
+            store: MemoryStore::new(journal.clone()),
+            journal,
+        }
+    }
+
+    async fn engine<E: Entity>(&self) -> Engine {
+        // A budget for hardly anybody: states go to the store and come back.
+        let options = Options {
+            memory_bytes_max: 1,
+            ..Options::default()
+        };
+        let builder = Engine::builder().with::<E>().options(options).shards(2);
+        builder
+            .start_shared(Arc::new(self.journal.clone()), Arc::new(self.store.clone()))
+            .await
+            .unwrap()
+    }
+}
+
+async fn add<E>(engine: &Engine, id: &str, student: u64) -> Result<Vec<u64>, Error<Never>>
+where
+    E: Entity<Id = String, Command = Command, Reply = Vec<u64>, Rejection = Never>,
+{
+    loop {
+        match engine.entity::<E>(id).ask(Command::Add { student }).await {
+            Err(Error::Overloaded { .. }) => engine.checkpoint().await.unwrap(),
+            answer => return answer,
+        }
+    }
+}
+
+#[tokio::test]
+async fn events_are_taken_up_and_states_of_another_version_are_rebuilt_from_them() {
+    for stored in [false, true] {
+        let world = World::new();
+        let yesterday = world.engine::<Yesterday>().await;
+        for student in 1..=3 {
+            for id in ["a", "b", "c"] {
+                add::<Yesterday>(&yesterday, id, student).await.unwrap();
+            }
+        }
+        if stored {
+            yesterday.stop().await;
+        }
+        let today = world.engine::<Today>().await;
+        for id in ["a", "b", "c"] {
+            assert_eq!(add::<Today>(&today, id, 4).await.unwrap(), [10, 20, 30, 40]);
+        }
+        today.stop().await;
+        let again = world.engine::<Today>().await;
+        assert_eq!(add::<Today>(&again, "a", 5).await.unwrap(), [10, 20, 30, 40, 50]);
+        again.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_event_without_a_way_up_quarantines_its_entity_with_the_reason() {
+    let world = World::new();
+    let yesterday = world.engine::<Yesterday>().await;
+    add::<Yesterday>(&yesterday, "a", 1).await.unwrap();
+    yesterday.stop().await;
+    let careless = world.engine::<Careless>().await;
+    let answer = add::<Careless>(&careless, "a", 2).await;
+    let Err(Error::Quarantined {
+        address,
+        seq: 1,
+        reason,
+    }) = answer
+    else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(address, "section/a");
+    assert!(reason.contains("no step up from Added version 1"), "{reason}");
+    assert_eq!(
+        add::<Careless>(&careless, "fresh", 2).await.unwrap(),
+        [2],
+        "others are not concerned"
+    );
+    careless.stop().await;
+    let mended = world.engine::<Yesterday>().await;
+    assert_eq!(
+        add::<Yesterday>(&mended, "a", 2).await.unwrap(),
+        [1, 2],
+        "nothing was lost"
+    );
+}
