@@ -5,6 +5,7 @@
 //! Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make no sense, 130 ended twice by hand.
 
 mod apps;
+mod bench;
 mod client;
 mod demo;
 mod logging;
@@ -15,6 +16,7 @@ mod service;
 mod signals;
 mod trace;
 mod units;
+mod yardstick;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -35,8 +37,13 @@ enum Command {
     Serve(serve::ServeArguments),
     /// Load any HTTP service and report what it bears.
     Load(Box<throng_load::cli::LoadArgs>),
+    /// Measure the engine against what the machine can do.
+    Bench(bench::BenchArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
+    /// What the benchmarks start as processes of their own.
+    #[command(hide = true, subcommand)]
+    Yardstick(yardstick::Yardstick),
 }
 
 /// Runs the command. What goes wrong is said on standard error, in one sentence.
@@ -46,7 +53,9 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Yardstick(yardstick) => yardstick.run(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("throng: {error:#}");

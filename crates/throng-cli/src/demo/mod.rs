@@ -94,7 +94,7 @@ fn pace(text: &str) -> Result<f64, String> {
 
 /// Runs the demo. The exit code says whether every roster is what it must be.
 pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
-    logging::start("warn");
+    logging::start("error");
     ensure!(
         arguments.durability != Durability::Memory,
         "the demo starts again from its journal, and --durability memory keeps none; choose fsync or os"

@@ -1,0 +1,145 @@
+//! Many entities: what each takes in memory, and how long it takes to bring one back.
+
+use anyhow::Context as _;
+use clap::Args;
+use registration::section::{Look, Section, SectionCommand};
+use serde::Serialize;
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+use throng::Options;
+
+use super::{Common, fill, table::Table};
+use crate::units::count;
+
+/// Entities that are brought back and timed.
+const ACTIVATED: usize = 20_000;
+
+/// How to measure.
+#[derive(Debug, Args)]
+pub(super) struct EntitiesArguments {
+    #[command(flatten)]
+    common: Common,
+    /// Sections that are opened.
+    #[arg(long, default_value_t = 1_000_000)]
+    count: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Figures {
+    entities: usize,
+    open_per_s: f64,
+    /// Growth of the process by an idle entity in memory, without its state.
+    bytes_each: f64,
+    /// The state itself.
+    state_bytes: usize,
+    /// Growth of a fresh process by an entity that is only in the store.
+    bytes_each_passivated: f64,
+    start_s: f64,
+    activation_p50_us: f64,
+    activation_p99_us: f64,
+    activation_max_us: f64,
+}
+
+/// Measures and prints.
+pub(super) fn run(arguments: &EntitiesArguments) -> anyhow::Result<ExitCode> {
+    let scratch = arguments.common.scratch()?;
+    let data = scratch.0.join("journal");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let figures = runtime.block_on(measure(&data, arguments.count))?;
+    arguments
+        .common
+        .print(&serde_json::json!({ "entities": figures }), || text(&figures));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figures> {
+    let options = Options {
+        memory_bytes_max: 8 << 30,
+        checkpoint_every: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let engine = fill::engine(data, options.clone()).await?;
+    let before = resident_bytes()?;
+    let begun = Instant::now();
+    fill::ask(&engine, entities, |section| {
+        (id(section), SectionCommand::Open { capacity: 30 })
+    })
+    .await?;
+    let open_per_s = entities as f64 / begun.elapsed().as_secs_f64();
+    engine.checkpoint().await?;
+    let bytes_each = (resident_bytes()?.saturating_sub(before)) as f64 / entities as f64;
+    engine.stop().await;
+    drop(engine);
+
+    let before = resident_bytes()?;
+    let begun = Instant::now();
+    let engine = fill::engine(data, options).await?;
+    let start_s = begun.elapsed().as_secs_f64();
+    let bytes_each_passivated = (resident_bytes()?.saturating_sub(before)) as f64 / entities as f64;
+    let mut times = Vec::with_capacity(ACTIVATED);
+    for number in 0..ACTIVATED.min(entities) {
+        // Far apart, in no order of the store: a multiplication by an odd prime visits each once.
+        let section = id(number.wrapping_mul(7_368_787) % entities);
+        let begun = Instant::now();
+        engine.entity::<Section>(section).read(Look {}).await?;
+        times.push(begun.elapsed());
+    }
+    engine.stop().await;
+    times.sort_unstable();
+    let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1e6;
+    let state_bytes = size_of::<Section>();
+    Ok(Figures {
+        entities,
+        open_per_s,
+        bytes_each: bytes_each - state_bytes as f64,
+        state_bytes,
+        bytes_each_passivated,
+        start_s,
+        activation_p50_us: at(50),
+        activation_p99_us: at(99),
+        activation_max_us: at(100),
+    })
+}
+
+fn id(number: usize) -> String {
+    format!("C S {number:07}-1")
+}
+
+/// Memory of this process that is in use (proc(5), `statm`, second field in pages).
+fn resident_bytes() -> anyhow::Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
+    let pages: u64 = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|field| field.parse().ok())
+        .context("/proc/self/statm has an unknown form")?;
+    Ok(pages * 4_096)
+}
+
+fn text(figures: &Figures) -> String {
+    let mut table = Table::new([
+        "entities",
+        "opened/s",
+        "bytes each idle",
+        "state",
+        "bytes each away",
+        "start s",
+        "activation p50 µs",
+        "p99",
+        "max",
+    ]);
+    table.row([
+        count(figures.entities as u64),
+        count(figures.open_per_s as u64),
+        format!("{:.0}", figures.bytes_each),
+        figures.state_bytes.to_string(),
+        format!("{:.0}", figures.bytes_each_passivated),
+        format!("{:.2}", figures.start_s),
+        format!("{:.0}", figures.activation_p50_us),
+        format!("{:.0}", figures.activation_p99_us),
+        format!("{:.0}", figures.activation_max_us),
+    ]);
+    table.text()
+}

@@ -1,0 +1,106 @@
+//! Many commands from Rust, for the measurements that need much history.
+
+use anyhow::Context as _;
+use clap::Args;
+use registration::section::{Section, SectionCommand};
+use std::{
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+use throng::{Engine, Options, journal};
+
+/// Tasks that ask at the same time.
+const TASKS: usize = 512;
+/// Sections the students are spread over.
+const SECTIONS: usize = 1_000;
+
+/// An engine of registration on an embedded journal that is not synced, with hardly a cache.
+pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<Engine> {
+    let log_options = throng_log::Options {
+        durability: journal::Durability::Os,
+        store_cache_bytes: 8 << 20,
+        ..throng_log::Options::default()
+    };
+    let (log, store) = throng_log::open_embedded(data, log_options)?;
+    Ok(registration::kinds(Engine::builder())
+        .options(options)
+        .start_shared(log, store)
+        .await?)
+}
+
+/// Asks so many commands, the `n`-th being what `command` says, from many tasks at once.
+pub(super) async fn ask(
+    engine: &Engine,
+    count: usize,
+    command: impl Fn(usize) -> (String, SectionCommand) + Send + Sync + 'static,
+) -> anyhow::Result<()> {
+    let command = Arc::new(command);
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..TASKS {
+        let (engine, command) = (engine.clone(), Arc::clone(&command));
+        tasks.spawn(async move {
+            for number in (task..count).step_by(TASKS) {
+                let (id, command) = command(number);
+                engine
+                    .entity::<Section>(id.as_str())
+                    .ask(command)
+                    .await
+                    .with_context(|| format!("asking section {id}"))?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.context("a task crashed")??;
+    }
+    Ok(())
+}
+
+/// What to fill a journal with.
+#[derive(Debug, Args)]
+pub(crate) struct FillArguments {
+    #[arg(long)]
+    data: PathBuf,
+    #[arg(long)]
+    events: usize,
+}
+
+/// Writes so many events after a checkpoint, says so on standard output, and waits to be killed.
+pub(crate) fn run(arguments: &FillArguments) -> anyhow::Result<ExitCode> {
+    crate::logging::start("error");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let options = Options {
+            checkpoint_every: Duration::from_secs(86_400),
+            checkpoint_bytes: u64::MAX,
+            memory_bytes_max: 4 << 30,
+            ..Options::default()
+        };
+        let engine = engine(&arguments.data, options).await?;
+        ask(&engine, SECTIONS, |section| {
+            (format!("S{section}"), SectionCommand::Open { capacity: u32::MAX })
+        })
+        .await?;
+        engine.checkpoint().await?;
+        ask(&engine, arguments.events, |number| {
+            (
+                format!("S{}", number % SECTIONS),
+                SectionCommand::Add {
+                    student: format!("{number:08}"),
+                },
+            )
+        })
+        .await?;
+        anyhow::Ok(())
+    })?;
+    let mut output = std::io::stdout();
+    writeln!(output, "filled")?;
+    output.flush()?;
+    let mut buffer = [0; 64];
+    while matches!(std::io::stdin().read(&mut buffer), Ok(1..)) {}
+    // Without a checkpoint or a seal: as after a crash.
+    std::process::exit(0);
+}

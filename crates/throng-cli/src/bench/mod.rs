@@ -1,0 +1,123 @@
+//! `throng bench`: the engine against what the machine can do, ratios taken in one run.
+
+mod entities;
+mod fill;
+mod http;
+mod journal;
+mod recovery;
+mod requests;
+mod serve;
+mod table;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, ExitCode},
+};
+
+pub(crate) use fill::{FillArguments, run as fill};
+pub(crate) use serve::{ServerArguments, run as serve};
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum BenchCommand {
+    /// Durable commands over HTTP against a bare epoll echo: requests, CPU, latency.
+    Http(http::HttpArguments),
+    /// The embedded log against a bare write-and-sync loop.
+    Journal(journal::JournalArguments),
+    /// Many entities: bytes each in memory, time to bring one back from the store.
+    Entities(entities::EntitiesArguments),
+    /// Starting from the journal after a crash.
+    Recovery(recovery::RecoveryArguments),
+}
+
+/// Runs the measurement.
+pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
+    crate::logging::start("error");
+    match &arguments.command {
+        BenchCommand::Http(arguments) => http::run(arguments),
+        BenchCommand::Journal(arguments) => journal::run(arguments),
+        BenchCommand::Entities(arguments) => entities::run(arguments),
+        BenchCommand::Recovery(arguments) => recovery::run(arguments),
+    }
+}
+
+/// What every measurement can be told.
+#[derive(Debug, Args)]
+struct Common {
+    /// Where files are written; on the disk to be measured. What a measurement leaves there is removed.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data: PathBuf,
+    /// Print one JSON object instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Common {
+    /// An empty directory for one measurement, removed at its end.
+    fn scratch(&self) -> anyhow::Result<Scratch> {
+        use anyhow::Context as _;
+        let path = self.data.join(format!("bench-{}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("cannot create the directory {}", path.display()))?;
+        Ok(Scratch(path))
+    }
+
+    fn print<T: Serialize>(&self, figures: &T, table: impl FnOnce() -> String) {
+        use std::io::Write as _;
+        let text = if self.json {
+            serde_json::to_string(figures).expect("figures have only string keys and finite numbers") + "\n"
+        } else {
+            table()
+        };
+        // A reader that went away (`| head`) is no error of ours.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+    }
+}
+
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            eprintln!("note: {} could not be removed: {error}", self.0.display());
+        }
+    }
+}
+
+/// This program anew, as one of its hidden yardsticks.
+fn yardstick(name: &str) -> anyhow::Result<Command> {
+    use anyhow::Context as _;
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
+    command.args(["yardstick", name]);
+    Ok(command)
+}
+
+/// The middle of some figures (the lower one of an even number).
+fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = figures.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+        .get(sorted.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.0);
+        assert!(median([]).is_nan());
+    }
+}

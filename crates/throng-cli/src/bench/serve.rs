@@ -1,0 +1,61 @@
+//! The registration service as a process of its own, so that its CPU time can be told from the client's.
+
+use clap::Args;
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+use throng::Options;
+
+use crate::{
+    apps,
+    service::{Durability, Service, Settings},
+    units,
+};
+
+/// How to run the service; the same options as the bare echo's, and where its journal stands.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArguments {
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    #[arg(long, default_value_t = 1)]
+    loops: usize,
+    /// End when standard input is closed: the parent has gone.
+    #[arg(long)]
+    until_input_closes: bool,
+    #[arg(long)]
+    data: PathBuf,
+    #[arg(long, value_enum, default_value = "fsync")]
+    durability: Durability,
+    #[arg(long, default_value = "0s", value_parser = units::duration)]
+    sync_delay: Duration,
+}
+
+/// Prints the address as the first line on standard output, then serves.
+pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
+    crate::logging::start("error");
+    let service = Service::start(&Settings {
+        app: &apps::REGISTRATION,
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
+        data: arguments.data.clone(),
+        durability: arguments.durability,
+        sync_delay: arguments.sync_delay,
+        loops: arguments.loops,
+        engine: Options::default(),
+    })?;
+    let mut output = std::io::stdout();
+    writeln!(output, "{}", service.address)?;
+    output.flush()?;
+    if arguments.until_input_closes {
+        let mut buffer = [0; 64];
+        // The end and an error both mean that nobody is at the other end any more.
+        while matches!(std::io::stdin().read(&mut buffer), Ok(1..)) {}
+    } else {
+        crate::signals::End::watch()?.wait();
+    }
+    service.stop();
+    Ok(ExitCode::SUCCESS)
+}
