@@ -21,6 +21,9 @@ use crate::{ErrorKind, Next, Source};
 const READ_BYTES: usize = 64 * 1024;
 /// The loop looks at the clock and at the stop switch at least so often.
 const TICK_NANOS: u64 = 50_000_000;
+/// Connections begun at once before a run, and how long after them the next.
+const CONNECT_BURST: usize = 16;
+const CONNECT_BURST_EVERY_NANOS: u64 = 1_000_000;
 const REST_NANOS_MIN: u64 = 1_000_000;
 const REST_NANOS_MAX: u64 = 100_000_000;
 /// Ctrl-C waits for answers so long at most.
@@ -131,24 +134,33 @@ impl<S: Source> Worker<S> {
 
     /// Makes all connections before the clock starts, so that no request pays for that. A failure
     /// here is not counted: the first request on the slot tries again.
+    ///
+    /// A few every millisecond, because a server's queue of connections it has yet to accept is
+    /// short, and one that finds it full is tried again only after a second.
     pub(crate) fn connect_all(&mut self) -> Result<()> {
-        for index in 0..self.connections.len() {
-            if self.connect(index, 0).is_err() {
-                self.connections[index].close();
-            }
-        }
-        let limit = self.orders.connect_timeout_nanos;
-        while self
-            .connections
-            .iter()
-            .any(|connection| connection.state == State::Connecting)
-            && !self.orders.stop.is_set()
-        {
+        let mut next = 0;
+        let mut burst_nanos = 0;
+        let mut give_up_nanos = u64::MAX;
+        while !self.orders.stop.is_set() {
             let now = self.now();
-            if now >= limit {
+            if next < self.connections.len() && now >= burst_nanos {
+                let end = (next + CONNECT_BURST).min(self.connections.len());
+                for index in next..end {
+                    if self.connect(index, now).is_err() {
+                        self.connections[index].close();
+                    }
+                }
+                next = end;
+                burst_nanos = now + CONNECT_BURST_EVERY_NANOS;
+                give_up_nanos = now.saturating_add(self.orders.connect_timeout_nanos);
+            }
+            let all_begun = next == self.connections.len();
+            let connecting = |connection: &Connection| connection.state == State::Connecting;
+            if all_begun && (now >= give_up_nanos || !self.connections.iter().any(connecting)) {
                 break;
             }
-            self.poll.wait((limit - now).min(TICK_NANOS))?;
+            let until = if all_begun { give_up_nanos } else { burst_nanos };
+            self.poll.wait(until.saturating_sub(now).min(TICK_NANOS))?;
             let events = std::mem::take(&mut self.poll.events);
             for event in &events {
                 self.ready(event.data.u64(), event.flags);
