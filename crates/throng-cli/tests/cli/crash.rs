@@ -1,0 +1,198 @@
+//! `kill -9` at random moments: every acknowledged request is there, none twice.
+
+use super::kit::{Client, PATIENCE, Random, Served};
+use rustix::process::Signal;
+use serde_json::json;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::mpsc,
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+const ROUNDS: u64 = 6;
+const CLIENTS: u64 = 8;
+const SECTIONS: u64 = 5;
+const SEATS: u32 = 400;
+const ACKNOWLEDGED_MAX: u64 = 1_500;
+
+/// One client: what it was told, and the request it has no answer to yet.
+struct Person {
+    name: u64,
+    random: Random,
+    next: u64,
+    /// Its students in each section, by the answers.
+    seated: BTreeMap<u64, BTreeSet<String>>,
+    /// How often the answers said that a student joined or left, by section.
+    changes: BTreeMap<u64, u64>,
+    open: Option<Asked>,
+}
+
+#[derive(Clone)]
+struct Asked {
+    key: String,
+    section: u64,
+    student: String,
+    command: &'static str,
+}
+
+impl Person {
+    fn new(name: u64, seed: u64) -> Self {
+        Self {
+            name,
+            random: Random(seed ^ name.wrapping_mul(0x1234_5678_9ABC_DEF1)),
+            next: 0,
+            seated: BTreeMap::new(),
+            changes: BTreeMap::new(),
+            open: None,
+        }
+    }
+
+    /// A new student, or one in three times the drop of one that sits.
+    fn choose(&mut self) -> Asked {
+        let section = self.random.below(SECTIONS);
+        let key = format!("{}-{}", self.name, self.next);
+        self.next += 1;
+        let seated = self.seated.entry(section).or_default();
+        if self.random.below(3) == 0 && !seated.is_empty() {
+            let place = self.random.below(seated.len() as u64) as usize;
+            let student = seated.iter().nth(place).unwrap().clone();
+            return Asked {
+                key,
+                section,
+                student,
+                command: "drop",
+            };
+        }
+        Asked {
+            student: format!("s{key}"),
+            key,
+            section,
+            command: "add",
+        }
+    }
+
+    /// Asks until the connection ends. A request without an answer is asked again, under its key, in the next life.
+    fn ask_on(&mut self, address: SocketAddr, acknowledged: &mpsc::Sender<()>, requests_max: u64) {
+        let Ok(mut client) = Client::connect(address) else {
+            return;
+        };
+        for _ in 0..requests_max {
+            let asked = self.open.take().unwrap_or_else(|| self.choose());
+            self.open = Some(asked.clone());
+            let path = format!("/api/section/S{}/{}", asked.section, asked.command);
+            let body = json!({ "student": asked.student }).to_string();
+            let Ok(answer) = client.post(&path, Some(&asked.key), &body) else {
+                return;
+            };
+            self.take(&asked, answer.status, &answer.body);
+            self.open = None;
+            let _ = acknowledged.send(());
+        }
+    }
+
+    fn take(&mut self, asked: &Asked, status: u16, body: &[u8]) {
+        let text = String::from_utf8_lossy(body);
+        let seated = self.seated.entry(asked.section).or_default();
+        match (asked.command, status) {
+            // Each student is asked for once under one key: `already-present` would be a request taken twice.
+            ("add", 200) => {
+                assert!(text.contains(r#""change":"added""#), "{text}");
+                assert!(seated.insert(asked.student.clone()));
+                *self.changes.entry(asked.section).or_default() += 1;
+            }
+            ("add", 409) => assert!(text.contains("section-full"), "{text}"),
+            ("drop", 200) => {
+                assert!(text.contains(r#""change":"dropped""#), "{text}");
+                assert!(seated.remove(&asked.student));
+                *self.changes.entry(asked.section).or_default() += 1;
+            }
+            _ => panic!("{} {}: {status} {text}", asked.command, asked.student),
+        }
+    }
+}
+
+#[test]
+fn every_acknowledged_request_survives_kill_9_and_none_is_taken_twice() {
+    let seed = std::env::var("THRONG_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64);
+    println!("THRONG_TEST_SEED={seed} chooses the same requests and moments again");
+    let mut random = Random(seed);
+    let directory = tempfile::tempdir().unwrap();
+    let mut people: Vec<Person> = (0..CLIENTS).map(|name| Person::new(name, seed)).collect();
+    for round in 0..ROUNDS {
+        let served = Served::start(directory.path(), &["--checkpoint", "1"]);
+        if round == 0 {
+            open_sections(&mut served.client());
+        }
+        let acknowledged_before_the_kill = random.below(ACKNOWLEDGED_MAX);
+        let (sender, receiver) = mpsc::channel();
+        thread::scope(|scope| {
+            for person in &mut people {
+                let (sender, address) = (sender.clone(), served.address);
+                scope.spawn(move || person.ask_on(address, &sender, u64::MAX));
+            }
+            for _ in 0..acknowledged_before_the_kill {
+                receiver.recv_timeout(PATIENCE).unwrap();
+            }
+            served.signal(Signal::KILL);
+        });
+        check_after_restart(directory.path(), &mut people);
+    }
+}
+
+fn open_sections(client: &mut Client) {
+    for section in 0..SECTIONS {
+        let answer = client.post(
+            &format!("/api/section/S{section}/open"),
+            None,
+            &json!({ "capacity": SEATS }).to_string(),
+        );
+        assert_eq!(answer.unwrap().status, 200);
+    }
+}
+
+/// Resolves what was in flight, then holds every roster and history against the answers.
+fn check_after_restart(data: &std::path::Path, people: &mut [Person]) {
+    let served = Served::start(data, &[]);
+    let (sender, _receiver) = mpsc::channel();
+    for person in people.iter_mut().filter(|person| person.open.is_some()) {
+        person.ask_on(served.address, &sender, 1);
+        assert!(
+            person.open.is_none(),
+            "the request in flight was not answered after the restart"
+        );
+    }
+    let mut client = served.client();
+    for section in 0..SECTIONS {
+        let of = |person: &Person| person.seated.get(&section).cloned().unwrap_or_default();
+        let expected: BTreeSet<String> = people.iter().flat_map(of).collect();
+        let page = client.get(&format!("/api/section/S{section}/roster")).unwrap().json();
+        let found: BTreeSet<String> = serde_json::from_value(page["students"].clone()).unwrap();
+        assert_eq!(found, expected, "section S{section}");
+        assert!(found.len() <= SEATS as usize);
+        let changes: u64 = people
+            .iter()
+            .map(|person| person.changes.get(&section).copied().unwrap_or(0))
+            .sum();
+        let history = client
+            .get(&format!("/api/section/S{section}/events?after={changes}&limit=10"))
+            .unwrap()
+            .json();
+        let last: Vec<u64> = history["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|event| event["seq"].as_u64().unwrap())
+            .collect();
+        assert_eq!(
+            last,
+            [changes + 1],
+            "section S{section}: one event for being opened, and one for each change"
+        );
+    }
+    served.signal(Signal::KILL);
+}

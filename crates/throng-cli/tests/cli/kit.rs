@@ -1,0 +1,208 @@
+//! What the tests need: the program as a process, and a client of plain sockets.
+
+use serde_json::Value;
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A process or a service that hangs is a failed test, not a hung one.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn throng() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_throng"));
+    command.env_remove("RUST_LOG").env("NO_COLOR", "1");
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    throng().args(arguments).output().unwrap()
+}
+
+/// It failed, and said one sentence with these parts.
+pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    let sentences: Vec<&str> = said.lines().filter(|line| line.starts_with("throng: ")).collect();
+    assert_eq!(sentences.len(), 1, "{said}");
+    for part in parts {
+        assert!(sentences[0].contains(part), "no {part:?} in {said}");
+    }
+    assert!(!said.contains("panicked") && !said.contains("backtrace"), "{said}");
+}
+
+/// `throng serve` as a process of its own.
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Served {
+    pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
+        let mut child = throng()
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let Some(address) = line.trim().strip_prefix("http://") else {
+            let output = child.wait_with_output().unwrap();
+            panic!("it did not start: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        Self {
+            address: address.parse().unwrap(),
+            child,
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
+    /// Waits for its end; what it said on standard error.
+    pub(crate) fn ended(mut self) -> (ExitStatus, String) {
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap(), said)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.address).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One keep-alive connection.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+        })
+    }
+
+    pub(crate) fn post(&mut self, path: &str, key: Option<&str>, body: &str) -> std::io::Result<Answer> {
+        self.send_post(path, key, body)?;
+        self.answer()
+    }
+
+    pub(crate) fn send_post(&mut self, path: &str, key: Option<&str>, body: &str) -> std::io::Result<()> {
+        let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n{key}content-length: {}\r\n\r\n",
+            body.len()
+        );
+        self.stream.get_mut().write_all((head + body).as_bytes())
+    }
+
+    pub(crate) fn get(&mut self, path: &str) -> std::io::Result<Answer> {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n");
+        self.stream.get_mut().write_all(head.as_bytes())?;
+        self.answer()
+    }
+
+    /// A whole answer with a `content-length`, or the error of a connection that ended.
+    pub(crate) fn answer(&mut self) -> std::io::Result<Answer> {
+        let ended = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(ended());
+        }
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .ok_or_else(ended)?;
+        let mut length = 0;
+        loop {
+            line.clear();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(ended());
+            }
+            if line == "\r\n" {
+                break;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok(Answer { status, body })
+    }
+}
+
+/// Asks until something holds; a condition, not a time.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// SplitMix64.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+/// A trace small enough for a test, as its two files.
+pub(crate) fn small_trace(directory: &Path) -> (String, String) {
+    let path = |name: &str| directory.join(name).display().to_string();
+    let (capacities, requests) = (path("capacities.txt"), path("requests.txt"));
+    let output = run(&[
+        "trace",
+        "generate",
+        "--one-in",
+        "60",
+        "--capacities",
+        &capacities,
+        "--requests",
+        &requests,
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    (capacities, requests)
+}

@@ -1,0 +1,9 @@
+//! The program `throng` from outside: processes, sockets, files, signals.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod crash;
+mod demo;
+mod kit;
+mod serve;
+mod trace;

@@ -1,0 +1,161 @@
+//! `throng serve`: refusals at the start, and a graceful end.
+
+use super::kit::{Served, assert_refused, run, throng, until};
+use rustix::process::Signal;
+use serde_json::json;
+use std::{fs, net::TcpListener};
+
+#[test]
+fn a_second_process_on_one_data_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().display().to_string();
+    let _first = Served::start(directory.path(), &[]);
+    let second = run(&["serve", "--listen", "127.0.0.1:0", "--data", &data]);
+    assert_eq!(second.status.code(), Some(1));
+    assert_refused(
+        &second,
+        &[&data, "in use by another process", "choose another directory"],
+    );
+}
+
+#[test]
+fn a_taken_port_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = holder.local_addr().unwrap().to_string();
+    let output = run(&[
+        "serve",
+        "--listen",
+        &address,
+        "--data",
+        &directory.path().display().to_string(),
+    ]);
+    assert_refused(&output, &[&address, "in use by another program", "choose another port"]);
+}
+
+#[test]
+fn a_data_directory_of_another_version_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path(), &[]);
+    assert_eq!(
+        served
+            .client()
+            .post("/sections", None, r#"{"section":"S","capacity":1}"#)
+            .unwrap()
+            .status,
+        201
+    );
+    served.signal(Signal::TERM);
+    assert!(served.ended().0.success());
+
+    // Byte 8 of a segment's header, and of its copy a sector on, begins the version of the format.
+    let segments: Vec<_> = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect();
+    assert!(!segments.is_empty());
+    for segment in &segments {
+        let mut bytes = fs::read(segment).unwrap();
+        for header in [0, 512] {
+            bytes[header + 8..header + 12].copy_from_slice(&9_u32.to_le_bytes());
+        }
+        fs::write(segment, bytes).unwrap();
+    }
+    let output = run(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        &directory.path().display().to_string(),
+    ]);
+    assert_refused(&output, &["version 9", "this program reads 1"]);
+    for segment in &segments {
+        assert_eq!(fs::read(segment).unwrap()[8], 9);
+    }
+}
+
+#[test]
+fn a_data_directory_that_is_a_file_is_refused() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display().to_string();
+    let output = run(&["serve", "--listen", "127.0.0.1:0", "--data", &path]);
+    assert_refused(&output, &["cannot open the data directory", &path]);
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_explained() {
+    for (arguments, part) in [
+        (&["serve", "--app", "weather"][..], "there are: registration"),
+        (&["serve", "--listen", "nowhere"], "--listen"),
+        (&["demo", "--pace", "0"], "above 0"),
+        (&["demo", "--capacities", "c.txt"], "--requests"),
+        (&["demo", "--clients", "0"], "--clients"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn on_sigterm_what_is_in_flight_is_answered_and_kept() {
+    const CLIENTS: usize = 8;
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path(), &["--sync-delay", "300ms"]);
+    let mut watcher = served.client();
+    assert_eq!(
+        watcher
+            .post("/sections", None, r#"{"section":"S","capacity":9}"#)
+            .unwrap()
+            .status,
+        201
+    );
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| served.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let body = json!({ "student": format!("s{number}") }).to_string();
+        client.send_post("/api/section/S/add", None, &body).unwrap();
+    }
+    // A read rests on what it shows, so the requests are seen where nothing waits: among the commands taken.
+    until("all requests are taken", || {
+        let metrics = String::from_utf8(watcher.get("/metrics").unwrap().body).unwrap();
+        let done = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("throng_commands_done_total ")?.parse().ok());
+        done.unwrap_or(0.0) >= (CLIENTS + 1) as f64
+    });
+    served.signal(Signal::TERM);
+    for client in &mut clients {
+        assert_eq!(client.answer().unwrap().status, 200);
+    }
+    let (status, said) = served.ended();
+    assert_eq!(status.code(), Some(0), "{said}");
+
+    let again = Served::start(directory.path(), &[]);
+    assert_eq!(again.client().get("/sections/S").unwrap().json()["taken"], CLIENTS);
+}
+
+#[test]
+fn what_is_less_than_fsync_is_said_loudly() {
+    for (durability, word) in [("os", "NOT POWER LOSS"), ("memory", "NOTHING IS WRITTEN")] {
+        let directory = tempfile::tempdir().unwrap();
+        let served = Served::start(directory.path(), &["--durability", durability]);
+        served.signal(Signal::TERM);
+        let (status, said) = served.ended();
+        assert!(status.success());
+        assert!(said.contains("WARN") && said.contains(word), "{said}");
+        let is_empty = fs::read_dir(directory.path()).unwrap().next().is_none();
+        assert_eq!(is_empty, durability == "memory");
+    }
+}
+
+#[test]
+fn help_names_every_command() {
+    let output = throng().arg("--help").output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    for command in ["demo", "serve", "load", "bench", "trace"] {
+        assert!(said.contains(&format!("\n  {command} ")), "{said}");
+    }
+    assert!(!said.contains("yardstick"), "{said}");
+}
