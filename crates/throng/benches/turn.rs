@@ -13,6 +13,10 @@ use std::{
 };
 use throng::{CommandJson, Engine};
 
+/// What the binary `throng` runs on.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const COMMANDS: usize = 256;
 
 /// Polls all commands, then the committer, then all commands again: what a gateway's loop does in one turn.

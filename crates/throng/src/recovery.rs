@@ -25,6 +25,8 @@ impl Inner {
     /// Opens a new writer and rebuilds what the engine needs in memory from the store and the commits after its last
     /// checkpoint.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<Arc<Life>, Error> {
+        // A checkpoint of the life before that is still under way ends first: the store is read as it stays.
+        let _no_checkpoint = self.checkpoint_lock.lock().await;
         let writer = self.journal.open(&self.options.node).await?.writer;
         let ids: Vec<ShardId> = (0..self.registry.shards()).map(ShardId).collect();
         let taken = self.journal.take(writer, &ids).await?;

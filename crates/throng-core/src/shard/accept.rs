@@ -3,7 +3,7 @@
 use super::{
     Asks, Call, Cause, Common, Delivery, Forward, Outcome, Output, Ran, Stage, Taking,
     entities::Entities,
-    execute::{Accepted, Reply},
+    execute::{Accepted, Reply, Shape},
     keys::{self, Kept, KeptAnswer},
     messages::{Envelope, HEARD, Heard, Parcel},
     outcome::put,
@@ -35,6 +35,9 @@ struct Written<E: Entity> {
     /// For a typed asker; a JSON one has it already.
     reply: Option<E::Reply>,
 }
+
+/// Room for a small reply, so that it is not moved while it is written.
+const REPLY_BYTES: usize = 128;
 
 /// An idempotency key: in one number, as it was given, and the fingerprint of the command.
 type Key = (u128, String, u64);
@@ -73,8 +76,8 @@ impl<E: Entity> Entities<E> {
             }
         };
         common.messages.keep();
-        let own = Address::new(E::KIND, call.id);
         for (name, set) in written.timers {
+            let own = Address::new(E::KIND, call.id);
             match set {
                 Some(set) => common.timers.set(&own, &name, set),
                 None => common.timers.clear(&own, &name),
@@ -84,8 +87,11 @@ impl<E: Entity> Entities<E> {
             common.keys.insert(key, kept);
         }
         self.record_family(common, call, (at, !events.is_empty()), &written.children);
-        close_cause(common, call, &own, "done", "");
+        if !matches!(call.cause, Cause::Asked { .. }) {
+            close_cause(common, call, &Address::new(E::KIND, call.id), "done", "");
+        }
         self.hand_over(common, call, at, &events, written.deliveries, stage);
+        self.shapes = events;
         let rests_on = self.slot(at).rests_on;
         match written.forward {
             None => {
@@ -117,7 +123,8 @@ impl<E: Entity> Entities<E> {
         (reply, key): (Reply<E>, Option<&Key>),
     ) -> Result<Written<E>, Error<E::Rejection>> {
         let recorded = !self.effects.is_empty();
-        let own = Address::new(E::KIND, call.id);
+        // Allocated only where something is recorded under it.
+        let own = || Address::new(E::KIND, call.id);
         let mut written = Written {
             deliveries: Vec::new(),
             children: Vec::new(),
@@ -142,7 +149,7 @@ impl<E: Entity> Entities<E> {
                     sent.kind
                 )));
             }
-            let taking = write_message(common, registry, &own, &sent, asks, None)?;
+            let taking = write_message(common, registry, &own(), &sent, asks, None)?;
             written.deliveries.push(Delivery {
                 to: sent.address(),
                 parcel: Parcel::typed(sent),
@@ -151,7 +158,7 @@ impl<E: Entity> Entities<E> {
             });
         }
         for timer in self.effects.timers.drain(..) {
-            written.timers.push(write_timer::<E>(common, &own, timer)?);
+            written.timers.push(write_timer::<E>(common, &own(), timer)?);
         }
         let asked = if let Cause::Message(taking) = call.cause {
             taking.asks.as_ref()
@@ -165,7 +172,7 @@ impl<E: Entity> Entities<E> {
                         serde_json::to_string(&Ok::<_, ()>(&reply)).map_err(|why| unwritable("reply", why))?;
                     written
                         .deliveries
-                        .push(write_heard(common, registry, &own, asks, outcome)?);
+                        .push(write_heard(common, registry, &own(), asks, outcome)?);
                 }
                 if let Some((key, name, print)) = key {
                     let json = serde_json::to_string(&reply).map_err(|why| unwritable("reply", why))?;
@@ -175,10 +182,11 @@ impl<E: Entity> Entities<E> {
                         limits::KEPT_REPLY_BYTES_MAX,
                     )?;
                     let answer = KeptAnswer::Reply(json);
-                    written.key = Some((*key, write_key(common, call, &own, name, *print, answer)?));
+                    written.key = Some((*key, write_key(common, call, &own(), name, *print, answer)?));
                 }
                 if let Output::Json(out) = &mut call.output {
                     out.body.clear();
+                    out.body.reserve(REPLY_BYTES);
                     serde_json::to_writer(&mut out.body, &reply).map_err(|why| unwritable("reply", why))?;
                 } else {
                     written.reply = Some(reply);
@@ -194,13 +202,13 @@ impl<E: Entity> Entities<E> {
                 let mut taking = None;
                 if durable {
                     let derived = key.map(|(_, name, _)| format!("{}/{}/{name}", E::KIND, call.id));
-                    taking = Some(write_message(common, registry, &own, &to, asked.cloned(), derived)?);
+                    taking = Some(write_message(common, registry, &own(), &to, asked.cloned(), derived)?);
                     if let Some((key, name, print)) = key {
                         let mut body = Vec::new();
                         let command = to.encoded(&mut body).map_err(|why| unwritable("command", why))?;
                         let body = String::from_utf8_lossy(&body).into_owned();
                         let answer = KeptAnswer::Forward(to.kind.into(), to.id.clone(), command.into(), body);
-                        written.key = Some((*key, write_key(common, call, &own, name, *print, answer)?));
+                        written.key = Some((*key, write_key(common, call, &own(), name, *print, answer)?));
                     }
                 }
                 written.forward = Some((to, taking));
@@ -222,6 +230,10 @@ impl<E: Entity> Entities<E> {
         (at, has_events): (u32, bool),
         children: &[(String, String)],
     ) {
+        let is_child = matches!(call.cause, Cause::Message(taking) if taking.child);
+        if children.is_empty() && !is_child {
+            return;
+        }
         let slot = self.slot(at);
         let Body::Here(here) = &mut slot.body else { return };
         let parent = match call.cause {
@@ -259,7 +271,7 @@ impl<E: Entity> Entities<E> {
         common: &mut Common,
         call: &Call<'_>,
         at: u32,
-        events: &[(&'static str, u16, u32)],
+        events: &[Shape],
         deliveries: Vec<Delivery>,
         stage: &mut dyn Stage,
     ) {

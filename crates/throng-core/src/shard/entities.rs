@@ -21,6 +21,8 @@ pub struct Entities<E: Entity> {
     traced: Vec<u64>,
     generation: u64,
     pub(super) effects: Effects<E>,
+    /// The events of the command at hand; the buffer is reused.
+    pub(super) shapes: Vec<super::execute::Shape>,
 }
 
 pub(super) struct Slots<E: Entity> {
@@ -41,6 +43,7 @@ impl<E: Entity> Default for Entities<E> {
             traced: Vec::new(),
             generation: 0,
             effects: Effects::default(),
+            shapes: Vec::new(),
         }
     }
 }

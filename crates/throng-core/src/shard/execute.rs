@@ -55,10 +55,13 @@ impl Common {
 }
 
 /// A command that was accepted, before it is staged.
+/// Name, version and length of an event.
+pub(super) type Shape = (&'static str, u16, u32);
+
 pub(super) struct Accepted<E: Entity> {
     pub(super) reply: Reply<E>,
     /// Name, version and length of each event.
-    pub(super) events: Vec<(&'static str, u16, u32)>,
+    pub(super) events: Vec<Shape>,
 }
 
 pub(super) enum Reply<E: Entity> {
@@ -180,6 +183,8 @@ impl<E: Entity> Entities<E> {
         at: u32,
         command: E::Command,
     ) -> Result<Accepted<E>, Error<E::Rejection>> {
+        let mut events = std::mem::take(&mut self.shapes);
+        events.clear();
         let (slot, effects) = self.slot_and_effects(at);
         let Body::Here(here) = &mut slot.body else {
             return Err(Error::OutcomeUnknown);
@@ -204,7 +209,6 @@ impl<E: Entity> Entities<E> {
                 .state
                 .decide(command, &mut Turn::new(moment, effects))
                 .map_err(Error::Rejected)?;
-            let mut events = Vec::with_capacity(effects.events.len());
             too_many(
                 "number of events of one command",
                 effects.events.len(),
