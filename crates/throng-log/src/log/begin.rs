@@ -40,6 +40,22 @@ impl Log {
         self.begin_writer(&mut writing, node, false)
     }
 
+    /// Begins the stream of a writer whose id comes from elsewhere; ids only grow.
+    pub(crate) fn begin_imported(&self, writer: WriterId, node: &str) -> Result<(), Error> {
+        let mut writing = self.writing();
+        if writer.0 < writing.next_writer || node.len() > NODE_BYTES_MAX {
+            return Err(Error::Backend {
+                doing: format!("importing writer {writer}"),
+                why: format!(
+                    "writer {} comes next, with a node's name of at most {NODE_BYTES_MAX} bytes",
+                    writing.next_writer
+                ),
+            });
+        }
+        writing.next_writer = writer.0;
+        self.begin_writer(&mut writing, node, false).map(drop)
+    }
+
     pub(super) fn seal_writer(&self, writer: WriterId) -> Result<CommitNo, Error> {
         let mut writing = self.writing();
         let node = {

@@ -28,6 +28,15 @@ pub(crate) struct Located {
     pub offset: u64,
 }
 
+/// What a copy of the durable history takes.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    /// Segments, and how many bytes of each; `None`: the whole file.
+    pub segments: Vec<(u64, Option<u64>)>,
+    /// The last commit in them.
+    pub upto: Position,
+}
+
 /// Segments open for reading.
 #[derive(Debug)]
 pub(super) struct Readers {
@@ -176,6 +185,47 @@ impl Log {
                 Err(self.damaged(damaged, segment.number, at, format!("after the commit there: {why}")))
             }
         }
+    }
+
+    /// The segments that hold durable history, and where that ends.
+    pub(crate) fn durable_pieces(&self) -> Result<Pieces, Error> {
+        let (segments, last) = {
+            let state = self.shared.state();
+            let last = state.history.streams.last_key_value();
+            let last = last.map(|(writer, stream)| Position {
+                writer: *writer,
+                commit: stream.last,
+            });
+            let numbers: Vec<u64> = state.history.segments.iter().map(|segment| segment.number).collect();
+            (numbers, last)
+        };
+        let Some(last) = last else {
+            return Ok(Pieces::default());
+        };
+        // Segments begun after the last durable commit's hold none of it.
+        let (ending, length) = match self.locate(last)? {
+            None => (self.beginning_of(last), crate::header::DATA_AT),
+            Some((found, offset)) => {
+                let number = found.segment.number;
+                let header = self.read_bytes(number, offset, throng_journal::HEADER_BYTES)?;
+                let bytes =
+                    Commit::length(&header).map_err(|damage| self.damaged(last, number, offset, damage.to_string()))?;
+                (Some(number), crate::header::align(offset + bytes as u64))
+            }
+        };
+        let counted = segments
+            .into_iter()
+            .filter(|number| ending.is_none_or(|ending| *number <= ending));
+        let pieces = counted.map(|number| (number, (Some(number) == ending).then_some(length)));
+        Ok(Pieces {
+            segments: pieces.collect(),
+            upto: last,
+        })
+    }
+
+    fn beginning_of(&self, position: Position) -> Option<u64> {
+        let state = self.shared.state();
+        state.history.beginning(position.writer).map(|segment| segment.number)
     }
 
     fn reading(&self, segment: u64) -> impl FnOnce(io::Error) -> Error {

@@ -56,22 +56,30 @@ impl Inner {
                 Ok(())
             }
             Err(error) => {
-                // After a failed call the database answers nothing more until it is opened again.
+                // After a failed call the database answers nothing more until it is opened again; whether its last
+                // step landed all the same shows then.
                 drop(database);
+                let before = self.snapshot().advances;
                 match Database::open(self.log.options(), &self.path) {
                     Ok(reopened) => {
-                        self.show(reopened.snapshot()?);
+                        let snapshot = reopened.snapshot()?;
+                        let landed = snapshot.advances > before;
+                        self.show(snapshot);
                         *slot = Some(reopened);
+                        if landed { Ok(()) } else { Err(error) }
                     }
-                    Err(again) => tracing::warn!(error = %again, "the store is closed until the next checkpoint"),
+                    Err(again) => {
+                        tracing::warn!(error = %again, "the store is closed until the next checkpoint");
+                        Err(error)
+                    }
                 }
-                Err(error)
             }
         }
     }
 
     fn advance_in(&self, database: &Database, checkpoint: &Checkpoint) -> Result<(), Error> {
-        let from = self.snapshot().covers.map(|covers| covers.position);
+        let now = self.snapshot();
+        let from = now.covers.map(|covers| covers.position);
         let Some(fingerprint) = self.log.fingerprint(checkpoint.upto)? else {
             return Err(Error::NoCommit(checkpoint.upto));
         };
@@ -104,6 +112,7 @@ impl Inner {
             }
             let numbers = [
                 ("entities", index.entities),
+                ("advances", now.advances + 1),
                 ("writer", checkpoint.upto.writer.0),
                 ("commit", checkpoint.upto.commit.0),
                 ("fingerprint", u64::from(fingerprint)),

@@ -23,7 +23,7 @@ pub(super) const CHUNKS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinitio
 pub(super) const STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("states");
 /// The engine's own rows.
 pub(super) const SYSTEM: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("system");
-/// One number each: `version`, `entities`, and what the store covers: `writer`, `commit`, `fingerprint`.
+/// One number each: `version`, `entities`, `advances`, and what the store covers: `writer`, `commit`, `fingerprint`.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// What the store covers, and how that commit is told from any other with its number.
@@ -140,6 +140,8 @@ impl Database {
             };
             Ok(Snapshot {
                 covers,
+                entities: number("entities")?.unwrap_or(0),
+                advances: number("advances")?.unwrap_or(0),
                 heads: transaction.open_table(HEADS).map_err(failed(doing))?,
                 chunks: transaction.open_table(CHUNKS).map_err(failed(doing))?,
                 states: transaction.open_table(STATES).map_err(failed(doing))?,
@@ -152,6 +154,10 @@ impl Database {
 /// The tables as the last completed advance left them.
 pub(super) struct Snapshot {
     pub covers: Option<Covers>,
+    /// Entities numbered so far.
+    pub entities: u64,
+    /// Advances completed so far.
+    pub advances: u64,
     pub heads: ReadOnlyTable<&'static [u8], (u64, u64)>,
     pub chunks: ReadOnlyTable<(u64, u64), &'static [u8]>,
     pub states: ReadOnlyTable<u64, &'static [u8]>,

@@ -5,11 +5,13 @@
 
 mod advance;
 mod backend;
+mod care;
 mod chunk;
 mod database;
 mod read;
 mod worker;
 
+pub(crate) use care::{check, compact};
 pub(crate) use database::STORE_NAME;
 
 use crate::{Log, Options};

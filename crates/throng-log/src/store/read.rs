@@ -32,6 +32,11 @@ fn state_checksum(row: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&row[..12]), &row[STATE_AT..])
 }
 
+/// Whether a state's row is as it was written.
+pub(super) fn check_state(row: &[u8]) -> bool {
+    row.len() >= STATE_AT && row[12..STATE_AT] == state_checksum(row).to_le_bytes()
+}
+
 fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, Error> {
     let damaged = |why: &str| Error::Row {
         address: address.clone(),
@@ -40,11 +45,11 @@ fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, Error> {
     if row.len() < STATE_AT {
         return Err(damaged("its state is cut short"));
     }
-    let number = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight bytes"));
-    let words = number(8);
-    if state_checksum(row) != (words >> 32) as u32 {
+    if !check_state(row) {
         return Err(damaged("the checksum of its state does not fit"));
     }
+    let number = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight bytes"));
+    let words = number(8);
     Ok(StoredState {
         address: address.clone(),
         shard: ShardId((words >> 16) as u16),

@@ -7,4 +7,5 @@ mod disk;
 mod errors;
 mod kit;
 mod process;
+mod store;
 mod torn;

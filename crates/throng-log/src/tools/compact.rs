@@ -1,0 +1,65 @@
+//! Giving back room nobody needs.
+
+use crate::{
+    Log, Options,
+    header::Fault,
+    recovery::{self, segment_path},
+    store,
+};
+use std::{fmt, path::Path, sync::Arc};
+use throng_journal::Error;
+
+/// What was given back.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Compacted {
+    /// The store's file before, in bytes.
+    pub store_bytes_before: u64,
+    /// And after.
+    pub store_bytes_after: u64,
+    /// Segments made ready ahead that were removed.
+    pub segments_removed: u64,
+    /// Their bytes.
+    pub segments_removed_bytes: u64,
+}
+
+impl fmt::Display for Compacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the store went from {} to {} bytes; {} unused segments of {} bytes were removed; history is as it was",
+            self.store_bytes_before, self.store_bytes_after, self.segments_removed, self.segments_removed_bytes
+        )
+    }
+}
+
+/// Rewrites the store's file without its free pages, and removes segments that were made ready ahead. No history is
+/// dropped: every commit stays.
+///
+/// # Errors
+/// [`Error::InUse`], damage, or the file system's.
+pub fn compact(options: &Options, dir: &Path) -> Result<Compacted, Error> {
+    let segments = super::require_log(options, dir)?;
+    let log = Arc::new(Log::open(dir, options.clone())?);
+    let mut compacted = Compacted::default();
+    for number in segments {
+        if recovery::open_segment(&*options.files, dir, number)?.err() != Some(Fault::Empty) {
+            continue;
+        }
+        let path = segment_path(dir, number);
+        let removing = || format!("removing {}", path.display());
+        let file = options.files.open(&path, false).map_err(Error::io(removing()))?;
+        compacted.segments_removed_bytes += file.length().map_err(Error::io(removing()))?;
+        options.files.remove(&path).map_err(Error::io(removing()))?;
+        compacted.segments_removed += 1;
+    }
+    let names = options.files.list(dir).unwrap_or_default();
+    if names.iter().any(|name| name == store::STORE_NAME) {
+        let (before, after) = store::compact(&log, &dir.join(store::STORE_NAME))?;
+        (compacted.store_bytes_before, compacted.store_bytes_after) = (before, after);
+    }
+    options
+        .files
+        .sync_dir(dir)
+        .map_err(Error::io(format!("syncing the directory {}", dir.display())))?;
+    Ok(compacted)
+}

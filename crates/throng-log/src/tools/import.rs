@@ -1,0 +1,212 @@
+//! Reading an export into an empty directory.
+
+use super::line::{EXPORT_VERSION, Line, kind_of};
+use crate::{Log, Options};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use std::{fmt, io::BufRead, path::Path};
+use throng_journal::{Address, Append, CommitBuilder, CommitNo, Durability, Error, Journal, ShardId, Stamp, WriterId};
+
+/// Longest line read, in bytes: a commit's largest record as base64, and its names.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// What was imported.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Imported {
+    /// Streams.
+    pub writers: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Records.
+    pub records: u64,
+}
+
+impl fmt::Display for Imported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            writers,
+            commits,
+            records,
+        } = self;
+        write!(
+            f,
+            "imported {records} records in {commits} commits by {writers} writers"
+        )
+    }
+}
+
+/// Reads what [`export`](super::export) wrote into a directory that holds no log yet: the same writers, commits, times,
+/// entities, sequence numbers and bodies. The store is rebuilt from it at the first start.
+///
+/// # Errors
+/// The line that cannot be taken and why; the file system's. The directory then holds what came before that line: remove
+/// it before another try.
+pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead) -> Result<Imported, Error> {
+    super::require_no_log(options, dir)?;
+    let log = Log::open(
+        dir,
+        Options {
+            durability: Durability::Os,
+            ..options.clone()
+        },
+    )?;
+    let mut importer = Importer {
+        log: &log,
+        open: CommitBuilder::default(),
+        pending: None,
+        writer: None,
+        begun: false,
+        imported: Imported::default(),
+    };
+    let (mut text, mut number) = (String::new(), 0u64);
+    loop {
+        text.clear();
+        number += 1;
+        let read = std::io::Read::take(&mut *input, LINE_BYTES_MAX as u64).read_line(&mut text);
+        if read.map_err(Error::io(format!("reading line {number} of the export")))? == 0 {
+            break;
+        }
+        let refused = |why: String| Error::Backend {
+            doing: format!("importing line {number}"),
+            why,
+        };
+        if text.len() >= LINE_BYTES_MAX {
+            return Err(refused(format!("it is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        let line: Line<'_> = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
+        importer.line(&line).map_err(|refusal| match refusal {
+            Refusal::Line(why) => refused(why),
+            Refusal::Log(error) => error,
+        })?;
+    }
+    importer.finish_commit().map_err(|refusal| match refusal {
+        Refusal::Line(why) => Error::Backend {
+            doing: "importing the last commit".into(),
+            why,
+        },
+        Refusal::Log(error) => error,
+    })?;
+    let imported = importer.imported;
+    log.sync()?;
+    Ok(imported)
+}
+
+enum Refusal {
+    Line(String),
+    Log(Error),
+}
+
+struct Importer<'a> {
+    log: &'a Log,
+    open: CommitBuilder,
+    /// The commit whose records are being read.
+    pending: Option<Stamp>,
+    writer: Option<(WriterId, CommitNo)>,
+    begun: bool,
+    imported: Imported,
+}
+
+impl Importer<'_> {
+    fn line(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        if !self.begun {
+            self.begun = true;
+            return match line.throng_export {
+                Some(EXPORT_VERSION) => Ok(()),
+                Some(other) => Err(Refusal::Line(format!(
+                    "the export has version {other}, this program reads {EXPORT_VERSION}"
+                ))),
+                None => Err(Refusal::Line("an export begins with {\"throng_export\":1}".into())),
+            };
+        }
+        if let Some(writer) = line.writer {
+            self.finish_commit()?;
+            let node = line.node.as_deref().unwrap_or("local");
+            self.log.begin_imported(WriterId(writer), node).map_err(Refusal::Log)?;
+            self.writer = Some((WriterId(writer), CommitNo(0)));
+            self.imported.writers += 1;
+            return Ok(());
+        }
+        self.commit_line(line)
+    }
+
+    fn commit_line(&mut self, line: &Line<'_>) -> Result<(), Refusal> {
+        let missing = |field: &str| Refusal::Line(format!("the field {field} is missing"));
+        let number = CommitNo(line.commit.ok_or_else(|| missing("commit"))?);
+        let at_micros = line.at_micros.ok_or_else(|| missing("at_micros"))?;
+        let (writer, last) = self
+            .writer
+            .ok_or_else(|| Refusal::Line("a commit before any writer".into()))?;
+        if self.pending.is_none_or(|pending| pending.number != number) {
+            self.finish_commit()?;
+            if number != last.next() {
+                return Err(Refusal::Line(format!(
+                    "commit {number} follows commit {last} of writer {writer}"
+                )));
+            }
+            self.writer = Some((writer, number));
+            self.pending = Some(Stamp {
+                writer,
+                number,
+                synced: CommitNo(0),
+                at_micros,
+            });
+        }
+        let Some(word) = line.record.as_deref() else {
+            return Ok(());
+        };
+        let record =
+            kind_of(word).ok_or_else(|| Refusal::Line(format!("there is no kind of record named {word:?}")))?;
+        let kind = line.kind.as_deref().ok_or_else(|| missing("kind"))?;
+        let id = line.id.as_deref().ok_or_else(|| missing("id"))?;
+        let name = line.name.as_deref().ok_or_else(|| missing("name"))?;
+        for (field, text, bytes_max) in [
+            ("kind", kind, Address::KIND_BYTES_MAX),
+            ("id", id, Address::ID_BYTES_MAX),
+            ("name", name, usize::from(u8::MAX)),
+        ] {
+            if text.len() > bytes_max {
+                let why = format!(
+                    "the field {field} has {} bytes, at most {bytes_max} are allowed",
+                    text.len()
+                );
+                return Err(Refusal::Line(why));
+            }
+        }
+        let decoded;
+        let body = match (line.body, line.base64.as_deref()) {
+            (Some(body), None) => body.get().as_bytes(),
+            (None, Some(text)) => {
+                decoded = BASE64_STANDARD
+                    .decode(text)
+                    .map_err(|error| Refusal::Line(format!("the field base64 cannot be read: {error}")))?;
+                &decoded
+            }
+            _ => return Err(Refusal::Line("a record has one of the fields body and base64".into())),
+        };
+        let shard = ShardId(line.shard.ok_or_else(|| missing("shard"))?);
+        let seq = line.seq.ok_or_else(|| missing("seq"))?;
+        let version = line.version.ok_or_else(|| missing("version"))?;
+        self.open
+            .push_parts(record, shard, (kind, id), seq, (name, version), body);
+        self.imported.records += 1;
+        Ok(())
+    }
+
+    fn finish_commit(&mut self) -> Result<(), Refusal> {
+        let Some(stamp) = self.pending.take() else {
+            return Ok(());
+        };
+        let commit = self.open.finish(stamp);
+        let Append::Done(appended) = self.log.append(commit) else {
+            return Err(Refusal::Line("the log did not take the commit at once".into()));
+        };
+        appended.result.map_err(|error| {
+            Refusal::Log(Error::Backend {
+                doing: format!("writing commit {}", stamp.position()),
+                why: error.to_string(),
+            })
+        })?;
+        self.open.recycle(appended.buffer);
+        self.imported.commits += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! Offline tools for a data directory: what `throng journal …` runs. Each is a function from options to a result that
+//! can be printed and serialised.
+//!
+//! [`inspect`], [`verify`] and [`export`] only read, and also work beside a running engine (they then see what has been
+//! written so far). [`import`] and [`compact`] take the directory's lock. [`backup`] copies a directory nobody uses,
+//! [`backup_live`] a log that is open in this process.
+
+mod backup;
+mod compact;
+mod export;
+mod import;
+mod inspect;
+mod line;
+mod verify;
+mod walk;
+
+pub use backup::{BackedUp, backup, backup_live};
+pub use compact::{Compacted, compact};
+pub use export::{ExportOptions, Exported, export};
+pub use import::{Imported, import};
+pub use inspect::{HistoryLine, InspectOptions, Inspection, SegmentLine, WriterLine, inspect};
+pub use verify::{Finding, Verification, verify};
+
+use crate::recovery;
+use std::path::Path;
+use throng_journal::Error;
+
+/// The directory holds a log; else a sentence that says so.
+fn require_log(options: &crate::Options, dir: &Path) -> Result<Vec<u64>, Error> {
+    let segments = recovery::list(&*options.files, dir)?;
+    if segments.is_empty() {
+        return Err(Error::Backend {
+            doing: format!("reading {}", dir.display()),
+            why: "there is no log in this directory (no file like 00000001.log)".into(),
+        });
+    }
+    Ok(segments)
+}
+
+/// The directory holds no log yet, or does not exist; else a sentence that says so.
+fn require_no_log(options: &crate::Options, dir: &Path) -> Result<(), Error> {
+    match recovery::list(&*options.files, dir) {
+        Ok(segments) if !segments.is_empty() => Err(Error::Backend {
+            doing: format!("writing to {}", dir.display()),
+            why: "there is a log in this directory already; choose an empty one".into(),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,268 @@
+//! Reading all of a directory's history, and going on behind what cannot be read.
+
+use crate::{
+    Options,
+    files::File,
+    header::{self, DATA_AT, Fault, Header, SECTOR_BYTES, align},
+    recovery::{self, segment_path},
+    scan::{self, Window},
+};
+use std::{path::Path, sync::Arc};
+use throng_journal::{Commit, CommitNo, Error, Position, WriterId};
+
+/// What is met on the way, in the order of history.
+pub(super) enum Seen<'a> {
+    /// A segment begins.
+    Segment {
+        header: &'a Header,
+        /// The file's length.
+        bytes: u64,
+    },
+    /// A whole commit.
+    Commit { commit: &'a Commit },
+    /// Bytes that were synced once are not what was written.
+    Damage {
+        position: Position,
+        place: String,
+        why: String,
+    },
+    /// Worth knowing, and no loss: an unfinished end, one of two headers, an unused file.
+    Note { place: String, why: String },
+}
+
+struct Piece {
+    header: Header,
+    file: Arc<dyn File>,
+    /// The last commit of it that counts; `None`: as far as it can be read.
+    last: Option<CommitNo>,
+}
+
+/// Reads everything.
+///
+/// # Errors
+/// The file system's, another format version, and whatever the visitor says. Damage is shown, not an error.
+pub(super) fn walk(
+    options: &Options,
+    dir: &Path,
+    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let pieces = pieces(options, dir, visit)?;
+    let mut due = (WriterId(0), CommitNo(1));
+    for piece in &pieces {
+        let header = &piece.header;
+        let path = segment_path(dir, header.segment);
+        let bytes = piece
+            .file
+            .length()
+            .map_err(Error::io(format!("reading {}", path.display())))?;
+        visit(Seen::Segment { header, bytes })?;
+        if header.writer != due.0 {
+            due = (header.writer, CommitNo(1));
+        }
+        if header.first != due.1 {
+            visit(Seen::Damage {
+                position: Position {
+                    writer: due.0,
+                    commit: due.1,
+                },
+                place: path.display().to_string(),
+                why: format!(
+                    "the segment begins with commit {}, commit {} was due",
+                    header.first, due.1
+                ),
+            })?;
+        }
+        due.1 = walk_piece(piece, &path, visit)?;
+    }
+    Ok(())
+}
+
+/// The segments that count, in order, with where each ends.
+fn pieces(
+    options: &Options,
+    dir: &Path,
+    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+) -> Result<Vec<Piece>, Error> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for number in super::require_log(options, dir)? {
+        let place = segment_path(dir, number).display().to_string();
+        let begun = match recovery::open_segment(&*options.files, dir, number)? {
+            Ok(begun) => begun,
+            Err(Fault::OtherVersion(found)) => {
+                return Err(Error::OtherVersion {
+                    what: place,
+                    found,
+                    expected: header::FORMAT_VERSION,
+                });
+            }
+            Err(fault) => {
+                lost_header(options, dir, number, &fault, visit)?;
+                continue;
+            }
+        };
+        if !begun.whole {
+            let why = "one of the segment's two headers cannot be read; the other one is whole".into();
+            visit(Seen::Damage {
+                position: Position {
+                    writer: begun.header.writer,
+                    commit: begun.header.first,
+                },
+                place: place.clone(),
+                why,
+            })?;
+        }
+        let header = begun.header;
+        let same = pieces.last().is_some_and(|last| last.header.writer == header.writer);
+        if same {
+            if let Some(last) = pieces.last_mut() {
+                last.last = Some(CommitNo(header.first.0 - 1));
+            }
+        } else {
+            end_before(&mut pieces, &header);
+        }
+        pieces.push(Piece {
+            header,
+            file: begun.file,
+            last: None,
+        });
+    }
+    Ok(pieces)
+}
+
+/// A new writer's header says where the one before ends; what stands between does not count.
+fn end_before(pieces: &mut Vec<Piece>, header: &Header) {
+    let Some(previous) = header.previous else { return };
+    while pieces
+        .pop_if(|piece| {
+            let begins_after = piece.header.first > previous.commit && piece.header.first > CommitNo(1);
+            piece.header.writer != previous.writer || begins_after
+        })
+        .is_some()
+    {}
+    if let Some(last) = pieces.last_mut() {
+        last.last = Some(previous.commit);
+    }
+}
+
+fn lost_header(
+    options: &Options,
+    dir: &Path,
+    number: u64,
+    fault: &Fault,
+    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let path = segment_path(dir, number);
+    let reading = || format!("reading {}", path.display());
+    let file = options.files.open(&path, false).map_err(Error::io(reading()))?;
+    let mut window = Window::new(&*file).map_err(Error::io(reading()))?;
+    let place = path.display().to_string();
+    let what = match fault {
+        Fault::Unreadable(why) => format!("neither of its headers can be read ({why})"),
+        _ => "it has no header".into(),
+    };
+    match scan::stray(&mut window, number).map_err(Error::io(reading()))? {
+        scan::Stray::Synced => visit(Seen::Damage {
+            position: Position::default(),
+            place,
+            why: format!("{what}, but synced commits stand behind it"),
+        }),
+        scan::Stray::Unsynced => visit(Seen::Note {
+            place,
+            why: format!("{what}; the commits behind it were never acknowledged"),
+        }),
+        scan::Stray::Nothing => visit(Seen::Note {
+            place,
+            why: "a segment made ready, or left, that holds nothing of the history".into(),
+        }),
+    }
+}
+
+/// Shows the commits of one segment; returns the number that is due after it.
+fn walk_piece(
+    piece: &Piece,
+    path: &Path,
+    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+) -> Result<CommitNo, Error> {
+    let reading = || format!("reading {}", path.display());
+    let (segment, writer) = (piece.header.segment, piece.header.writer);
+    let mut window = Window::with_piece(&*piece.file, 1 << 20).map_err(Error::io(reading()))?;
+    let (mut at, mut due) = (DATA_AT, piece.header.first);
+    while piece.last.is_none_or(|last| due <= last) {
+        let found = scan::commit_at(&mut window, segment, at).map_err(Error::io(reading()))?;
+        let why = match found {
+            Ok(commit) if commit.position() == (Position { writer, commit: due }) => {
+                visit(Seen::Commit { commit: &commit })?;
+                let end = at + commit.bytes().len() as u64;
+                at = align(end);
+                check_padding(&mut window, due, writer, path, (end, at), visit)?;
+                due = due.next();
+                continue;
+            }
+            Ok(commit) => format!("commit {} where {writer}.{due} was due", commit.position()),
+            Err(damage) => damage.to_string(),
+        };
+        let place = format!("{} at offset {at}", path.display());
+        let position = Position { writer, commit: due };
+        let synced = match piece.last {
+            Some(last) => Some(last),
+            None => scan::proof(&mut window, segment, writer, due, at).map_err(Error::io(reading()))?,
+        };
+        if synced.is_none() {
+            let head = window.get(at, SECTOR_BYTES as usize).map_err(Error::io(reading()))?;
+            if head.iter().any(|byte| *byte != 0) {
+                let why = format!("an unfinished end after commit {}: {why}", due.0 - 1);
+                visit(Seen::Note { place, why })?;
+            }
+            return Ok(due);
+        }
+        visit(Seen::Damage { position, place, why })?;
+        match next_whole(&mut window, segment, writer, due, at + SECTOR_BYTES).map_err(Error::io(reading()))? {
+            Some((number, offset)) => (due, at) = (number, offset),
+            None => return Ok(piece.last.map_or(due, CommitNo::next)),
+        }
+    }
+    Ok(due)
+}
+
+/// The room behind a commit up to the next sector holds zeros.
+fn check_padding(
+    window: &mut Window<'_>,
+    commit: CommitNo,
+    writer: WriterId,
+    path: &Path,
+    (from, to): (u64, u64),
+    visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let padding = window
+        .get(from, usize::try_from(to - from).unwrap_or(0))
+        .map_err(Error::io(format!("reading {}", path.display())))?;
+    match padding.iter().position(|byte| *byte != 0) {
+        None => Ok(()),
+        Some(at) => visit(Seen::Damage {
+            position: Position { writer, commit },
+            place: format!("{} at offset {}", path.display(), from + at as u64),
+            why: "the padding behind the commit is not zero; the commit itself is whole".into(),
+        }),
+    }
+}
+
+/// The next whole commit of the stream behind damage.
+fn next_whole(
+    window: &mut Window<'_>,
+    segment: u64,
+    writer: WriterId,
+    due: CommitNo,
+    from: u64,
+) -> std::io::Result<Option<(CommitNo, u64)>> {
+    let mut at = from;
+    while at < window.length() {
+        if let Ok(commit) = scan::commit_at(window, segment, at)? {
+            let stamp = commit.stamp();
+            if stamp.writer == writer && stamp.number > due {
+                return Ok(Some((stamp.number, at)));
+            }
+        }
+        at += SECTOR_BYTES;
+    }
+    Ok(None)
+}

@@ -1,0 +1,129 @@
+//! The store when the disk fails: a checkpoint happens whole or not at all, and works again afterwards.
+
+use crate::{
+    disk::{Call, Chance, Disk, Fault},
+    kit::{DIR, append, open_writer, options},
+};
+use std::io::ErrorKind;
+use throng_journal::{
+    Address, Checkpoint, CommitNo, Maybe, Position, ShardId, Store, StoredState, WriterId, conformance::block_on,
+};
+use throng_log::{EmbeddedStore, open_embedded};
+
+fn checkpoint(writer: WriterId, commit: u64) -> Checkpoint {
+    Checkpoint {
+        upto: Position {
+            writer,
+            commit: CommitNo(commit),
+        },
+        states: vec![StoredState {
+            address: Address::new("section", "s"),
+            shard: ShardId(0),
+            seq: commit,
+            version: 1,
+            bytes: vec![commit as u8; 3000],
+        }],
+        system: vec![(b"row".to_vec(), Some(commit.to_le_bytes().to_vec()))],
+        ..Checkpoint::default()
+    }
+}
+
+/// What the store holds, if all of it is of one checkpoint.
+fn whole(store: &EmbeddedStore) -> u64 {
+    let covers = block_on(store.covers()).unwrap().map_or(0, |covers| covers.commit.0);
+    let Maybe::Ready(row) = store.system(b"row") else {
+        panic!("a row is answered at once")
+    };
+    let row = row
+        .unwrap()
+        .map_or(0, |row| u64::from_le_bytes(row.try_into().unwrap()));
+    let Maybe::Ready(loaded) = store.load(&Address::new("section", "s"), 1) else {
+        panic!("a load is answered at once")
+    };
+    let state = loaded.unwrap().state.map_or(0, |state| state.seq);
+    let events = block_on(store.history(&Address::new("section", "s"), 0, 1000, 1 << 20))
+        .unwrap()
+        .len() as u64;
+    assert_eq!(
+        (row, state, events),
+        (covers, covers, covers),
+        "parts of two checkpoints"
+    );
+    covers
+}
+
+#[test]
+fn a_checkpoint_whose_write_or_sync_fails_leaves_the_one_before_and_may_be_tried_again() {
+    for call in [Call::Write, Call::Sync, Call::SetLength, Call::Read] {
+        let mut failures = 0;
+        for after in 0..60 {
+            let disk = Disk::new();
+            let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
+            let writer = open_writer(&log).unwrap();
+            for number in 1..=6 {
+                append(&log, writer, number, 200).unwrap();
+            }
+            block_on(store.advance(checkpoint(writer, 3))).unwrap();
+            disk.fail(Fault {
+                call,
+                after,
+                times: 1,
+                kind: ErrorKind::Other,
+            });
+            let before = disk.calls(call);
+            let advanced = block_on(store.advance(checkpoint(writer, 6)));
+            let reached = disk.calls(call) - before > after;
+            disk.heal();
+            if advanced.is_err() {
+                failures += 1;
+                assert_eq!(whole(&store), 3, "{call:?} number {after} failed");
+                block_on(store.advance(checkpoint(writer, 6))).unwrap();
+            }
+            assert_eq!(whole(&store), 6);
+            if !reached {
+                break;
+            }
+        }
+        assert!(
+            failures > 0 || call == Call::SetLength,
+            "no {call:?} made a checkpoint fail"
+        );
+    }
+}
+
+#[test]
+fn after_a_power_loss_the_store_holds_one_checkpoint_whole() {
+    for seed in 0..40 {
+        let disk = Disk::new();
+        let mut chance = Chance::new(seed);
+        let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
+        let writer = open_writer(&log).unwrap();
+        let mut covered = 0;
+        for number in 1..=8 {
+            append(&log, writer, number, 200).unwrap();
+            if chance.coin() {
+                block_on(store.advance(checkpoint(writer, number))).unwrap();
+                covered = number;
+            }
+        }
+        // Half way through one more.
+        disk.fail(Fault {
+            call: Call::Sync,
+            after: chance.next() % 3,
+            times: 10,
+            kind: ErrorKind::Other,
+        });
+        let begun = block_on(store.advance(checkpoint(writer, 8)));
+        if begun.is_ok() {
+            covered = 8;
+        }
+        disk.lose_power(&mut chance);
+        drop((log, store));
+        let (_log, store) = open_embedded(DIR, options(&disk)).unwrap();
+        let found = whole(&store);
+        assert!(
+            found == covered || found == 8,
+            "seed {seed}: {found} where {covered} was covered"
+        );
+    }
+}

@@ -1,0 +1,502 @@
+//! The offline tools on real directories.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tempfile::TempDir;
+use throng_journal::{
+    Address, Append, Checkpoint, CommitBuilder, CommitNo, Error, Journal, Loaded, Maybe, Position, RecordKind, ShardId,
+    Stamp, Store, StoredState, WriterId, conformance::block_on,
+};
+use throng_log::{
+    EmbeddedStore, Log, Options, open_embedded,
+    tools::{self, ExportOptions, InspectOptions},
+};
+
+/// Bodies of every sort: JSON, JSON with room in it, JSON over several lines, text, bytes, nothing.
+const BODIES: [&[u8]; 8] = [
+    br#"{"capacity":30,"name":"Caf\u00e9"}"#,
+    br#"{ "spaced" : [1, 2.50, -0, 1e3] }"#,
+    b"{\n  \"lines\": 2\n}",
+    b"null",
+    b" 1 ",
+    b"not json",
+    &[0, 159, 146, 150],
+    b"",
+];
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 16 << 10,
+        ..Options::default()
+    }
+}
+
+fn append(log: &Log, writer: WriterId, number: u64, open: &mut CommitBuilder) {
+    let commit = open.finish(Stamp {
+        writer,
+        number: CommitNo(number),
+        synced: CommitNo(number - 1),
+        at_micros: 1_000_000 + (writer.0 * 1000 + number).cast_signed(),
+    });
+    let appended = match log.append(commit) {
+        Append::Done(appended) => appended,
+        Append::Later(later) => block_on(later),
+    };
+    appended.result.unwrap();
+}
+
+/// Three lives of a node: events of seven entities, other records, a commit with none. Returns each one's last commit.
+fn live(dir: &Path) -> Vec<Position> {
+    let mut ends = Vec::new();
+    let mut seqs: BTreeMap<u64, u64> = BTreeMap::new();
+    for life in 1..=3u64 {
+        let log = Log::open(dir, options()).unwrap();
+        let writer = block_on(log.open("node-a")).unwrap().writer;
+        let mut open = CommitBuilder::default();
+        for number in 1..=30u64 {
+            for index in 0..(number % 4) {
+                let entity = (number * 3 + index) % 7;
+                let seq = seqs.entry(entity).or_default();
+                *seq += 1;
+                let body = BODIES[(number + index) as usize % BODIES.len()];
+                let address = Address::new("section", format!("C S {entity} ü"));
+                open.push(
+                    RecordKind::Event,
+                    ShardId(entity as u16),
+                    &address,
+                    *seq,
+                    "Added",
+                    3,
+                    body,
+                );
+            }
+            if number % 5 == 0 {
+                let address = Address::new("section", "sender");
+                open.push(
+                    RecordKind::Sent,
+                    ShardId(9),
+                    &address,
+                    number,
+                    "tell",
+                    1,
+                    BODIES[life as usize],
+                );
+            }
+            append(&log, writer, number, &mut open);
+        }
+        ends.push(Position {
+            writer,
+            commit: CommitNo(30),
+        });
+    }
+    ends
+}
+
+fn exported(dir: &Path) -> String {
+    let mut out = Vec::new();
+    tools::export(&options(), dir, &mut out, ExportOptions::default()).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn checkpointed(dir: &Path, ends: &[Position]) -> (Arc<Log>, Arc<EmbeddedStore>) {
+    let (log, store) = open_embedded(dir, options()).unwrap();
+    let state = StoredState {
+        address: Address::new("section", "C S 1 ü"),
+        shard: ShardId(1),
+        seq: 2,
+        version: 1,
+        bytes: b"two events in it".to_vec(),
+    };
+    let (upto, sealed) = ends.split_last().unwrap();
+    let checkpoint = Checkpoint {
+        upto: *upto,
+        sealed: sealed.to_vec(),
+        states: vec![state],
+        system: vec![(b"timer/1".to_vec(), Some(b"noon".to_vec()))],
+    };
+    block_on(store.advance(checkpoint)).unwrap();
+    (log, store)
+}
+
+fn load(store: &EmbeddedStore, id: &str) -> Loaded {
+    match store.load(&Address::new("section", id), 1) {
+        Maybe::Ready(loaded) => loaded.unwrap(),
+        Maybe::Later(later) => block_on(later).unwrap(),
+    }
+}
+
+fn all_loaded(store: &EmbeddedStore) -> Vec<Loaded> {
+    (0..7).map(|entity| load(store, &format!("C S {entity} ü"))).collect()
+}
+
+fn covers(store: &EmbeddedStore) -> Option<Position> {
+    block_on(store.covers()).unwrap()
+}
+
+#[test]
+fn an_export_imported_and_exported_again_is_the_same() {
+    let (dir, copy) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    live(dir.path());
+    let lines = exported(dir.path());
+    assert!(
+        lines.contains(r#""body":{"capacity":30,"name":"Caf\u00e9"}"#),
+        "JSON stands as it is"
+    );
+    assert!(
+        lines.contains(r#""body":{ "spaced" : [1, 2.50, -0, 1e3] }"#),
+        "JSON stands byte by byte"
+    );
+    let to = copy.path().join("new");
+    let imported = tools::import(&options(), &to, &mut lines.as_bytes()).unwrap();
+    assert_eq!(
+        (imported.writers, imported.commits),
+        (4, 90),
+        "three lives, and the end of the last"
+    );
+    assert_eq!(exported(&to), lines);
+    assert!(tools::verify(&options(), &to).unwrap().is_sound());
+}
+
+#[test]
+fn an_import_says_which_line_it_cannot_take_and_why() {
+    let dir = TempDir::new().unwrap();
+    let begin = "{\"throng_export\":1}\n{\"writer\":1,\"node\":\"n\"}\n";
+    let refusals = [
+        (
+            "{\"writer\":1}\n",
+            "importing line 1 failed: an export begins with {\"throng_export\":1}",
+        ),
+        (
+            "{\"throng_export\":7}\n",
+            "importing line 1 failed: the export has version 7, this program reads 1",
+        ),
+        (
+            "{\"throng_export\":1}\n{\"commit\":1,\"at_micros\":1}\n",
+            "importing line 2 failed: a commit before any writer",
+        ),
+        (
+            "nonsense\n",
+            "importing line 1 failed: expected ident at line 1 column 2",
+        ),
+    ];
+    let after_begin = [
+        (
+            "{\"commit\":2,\"at_micros\":1}\n",
+            "importing line 3 failed: commit 2 follows commit 0 of writer 1",
+        ),
+        (
+            "{\"commit\":1}\n",
+            "importing line 3 failed: the field at_micros is missing",
+        ),
+        (
+            "{\"commit\":1,\"at_micros\":1,\"record\":\"evnt\"}\n",
+            "importing line 3 failed: there is no kind of record named \"evnt\"",
+        ),
+        (
+            "{\"commit\":1,\"at_micros\":1,\"record\":\"event\",\"kind\":\"k\",\"id\":\"i\",\"name\":\"n\"}\n",
+            "importing line 3 failed: a record has one of the fields body and base64",
+        ),
+        (
+            "{\"writer\":1,\"node\":\"n\"}\n",
+            "importing writer 1 failed: writer 2 comes next, with a node's name of at most 256 bytes",
+        ),
+    ];
+    let after_begin = after_begin.map(|(line, why)| (format!("{begin}{line}"), why));
+    let all = refusals
+        .map(|(text, why)| (text.to_owned(), why))
+        .into_iter()
+        .chain(after_begin);
+    for (number, (text, why)) in all.enumerate() {
+        let to = dir.path().join(number.to_string());
+        let refused = tools::import(&options(), &to, &mut text.as_bytes()).unwrap_err();
+        assert_eq!(refused.to_string(), why, "of {text}");
+    }
+    live(&dir.path().join("full"));
+    let refused = tools::import(&options(), &dir.path().join("full"), &mut begin.as_bytes()).unwrap_err();
+    assert!(
+        refused.to_string().contains("there is a log in this directory already"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn tools_say_that_there_is_no_log() {
+    let dir = TempDir::new().unwrap();
+    let refused = tools::verify(&options(), dir.path()).unwrap_err();
+    assert!(
+        refused.to_string().contains("there is no log in this directory"),
+        "{refused}"
+    );
+    assert!(tools::compact(&options(), dir.path()).is_err());
+    assert!(
+        fs::read_dir(dir.path()).unwrap().next().is_none(),
+        "and leave nothing behind"
+    );
+}
+
+fn copied(from: &Path) -> TempDir {
+    let to = TempDir::new().unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+    }
+    to
+}
+
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments: Vec<PathBuf> = entries
+        .filter(|path| path.extension().is_some_and(|is| is == "log"))
+        .collect();
+    segments.sort();
+    segments
+}
+
+#[test]
+fn verify_finds_a_flipped_bit_anywhere_and_names_it() {
+    let dir = TempDir::new().unwrap();
+    live(dir.path());
+    let whole = tools::verify(&options(), dir.path()).unwrap();
+    assert!(whole.is_sound(), "{whole}");
+    assert_eq!((whole.writers, whole.commits, whole.entities), (4, 90, 7));
+    let segments = segments(dir.path());
+    for segment in &segments[..segments.len() - 1] {
+        let bytes = fs::read(segment).unwrap();
+        for at in (0..bytes.len()).step_by(41) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            fs::write(segment, &damaged).unwrap();
+            let found = tools::verify(&options(), dir.path()).unwrap();
+            assert!(!found.is_sound(), "byte {at} of {}", segment.display());
+            let named = found
+                .damages
+                .iter()
+                .any(|damage| damage.place.starts_with(&*segment.display().to_string()));
+            assert!(named, "byte {at}: {found}");
+        }
+        fs::write(segment, &bytes).unwrap();
+    }
+}
+
+#[test]
+fn verify_goes_on_behind_damage_and_export_can_leave_it_out() {
+    let dir = TempDir::new().unwrap();
+    live(dir.path());
+    let segment = &segments(dir.path())[0];
+    let mut bytes = fs::read(segment).unwrap();
+    bytes[1024 + 10] ^= 1;
+    fs::write(segment, &bytes).unwrap();
+    let found = tools::verify(&options(), dir.path()).unwrap();
+    assert_eq!(found.commits, 89, "{found}");
+    assert!(
+        found.damages[0].place.ends_with("00000001.log at offset 1024"),
+        "{found}"
+    );
+    let mut out = Vec::new();
+    let stopped = tools::export(&options(), dir.path(), &mut out, ExportOptions::default());
+    assert!(matches!(stopped, Err(Error::Damaged { .. })));
+    let skipped = tools::export(&options(), dir.path(), &mut out, ExportOptions { skip_damage: true }).unwrap();
+    assert_eq!((skipped.commits, skipped.skipped), (89, 1));
+}
+
+#[test]
+fn verify_finds_a_gap_in_an_entitys_events() {
+    let dir = TempDir::new().unwrap();
+    let log = Log::open(dir.path(), options()).unwrap();
+    let writer = block_on(log.open("n")).unwrap().writer;
+    for (number, seq) in [(1, 1), (2, 3)] {
+        let mut open = CommitBuilder::default();
+        open.push(
+            RecordKind::Event,
+            ShardId(0),
+            &Address::new("k", "i"),
+            seq,
+            "E",
+            1,
+            b"1",
+        );
+        append(&log, writer, number, &mut open);
+    }
+    let found = tools::verify(&options(), dir.path()).unwrap();
+    assert_eq!(found.damages.len(), 1, "{found}");
+    assert_eq!(
+        (&*found.damages[0].place, &*found.damages[0].why),
+        ("k/i", "event 3 follows event 1")
+    );
+}
+
+#[test]
+fn inspect_shows_writers_records_and_one_entitys_history() {
+    let dir = TempDir::new().unwrap();
+    live(dir.path());
+    let what = InspectOptions {
+        entity: Some(Address::new("section", "C S 1 ü")),
+        records_max: 5,
+        ..InspectOptions::default()
+    };
+    let found = tools::inspect(&options(), dir.path(), &what).unwrap();
+    assert_eq!(found.commits, 90);
+    assert_eq!(
+        found.writers.iter().map(|writer| writer.commits).collect::<Vec<_>>(),
+        [30, 30, 30, 0]
+    );
+    assert_eq!(found.records["sent section tell"], 18);
+    assert_eq!(
+        found.history.iter().map(|line| line.seq).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5]
+    );
+    assert!(found.history_cut);
+    let shown = found.to_string();
+    assert!(shown.contains("section/C S 1 ü event 1 Added"), "{shown}");
+}
+
+#[test]
+fn a_backup_holds_the_log_and_the_store() {
+    let (dir, to) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let ends = live(dir.path());
+    let (log, store) = checkpointed(dir.path(), &ends);
+    let writer = block_on(log.open("node-a")).unwrap().writer;
+    let mut open = CommitBuilder::default();
+    open.push(
+        RecordKind::Event,
+        ShardId(0),
+        &Address::new("section", "late"),
+        1,
+        "Added",
+        1,
+        b"{}",
+    );
+    append(&log, writer, 1, &mut open);
+    let expected = all_loaded(&store);
+    let live_copy = to.path().join("live");
+    let backed_up = tools::backup_live(&log, Some(&store), &live_copy).unwrap();
+    assert!(backed_up.verification.is_sound(), "{backed_up}");
+    assert_eq!(backed_up.verification.commits, 91);
+    open.push(
+        RecordKind::Event,
+        ShardId(0),
+        &Address::new("section", "late"),
+        2,
+        "Added",
+        1,
+        b"{}",
+    );
+    append(&log, writer, 2, &mut open);
+    let refused = tools::backup(&options(), dir.path(), &to.path().join("refused"));
+    assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+    drop((log, store));
+    let stopped_copy = to.path().join("stopped");
+    let backed_up = tools::backup(&options(), dir.path(), &stopped_copy).unwrap();
+    assert_eq!(backed_up.verification.commits, 92);
+    for copy in [live_copy, stopped_copy] {
+        let (_log, store) = open_embedded(&copy, options()).unwrap();
+        assert_eq!(covers(&store), ends.last().copied());
+        assert_eq!(all_loaded(&store), expected);
+    }
+}
+
+#[test]
+fn compacting_gives_back_room_and_keeps_everything() {
+    let dir = TempDir::new().unwrap();
+    let ends = live(dir.path());
+    let (log, store) = checkpointed(dir.path(), &ends);
+    let expected = all_loaded(&store);
+    drop((log, store));
+    let before = exported(dir.path());
+    fs::write(dir.path().join("00000099.log"), vec![0; 1 << 20]).unwrap();
+    let compacted = tools::compact(&options(), dir.path()).unwrap();
+    assert!(
+        compacted.store_bytes_after < compacted.store_bytes_before,
+        "{compacted}"
+    );
+    assert!(compacted.segments_removed_bytes >= 1 << 20, "{compacted}");
+    assert!(!dir.path().join("00000099.log").exists());
+    assert_eq!(exported(dir.path()), before);
+    let (_log, store) = open_embedded(dir.path(), options()).unwrap();
+    assert_eq!(all_loaded(&store), expected);
+}
+
+#[test]
+fn a_damaged_store_is_begun_anew_and_rebuilt() {
+    let dir = TempDir::new().unwrap();
+    let ends = live(dir.path());
+    drop(checkpointed(dir.path(), &ends));
+    let path = dir.path().join("store.redb");
+    let bytes = fs::read(&path).unwrap();
+    for damaged in [
+        Vec::new(),
+        b"not a database".to_vec(),
+        vec![0; bytes.len()],
+        bytes[..bytes.len() / 2].to_vec(),
+    ] {
+        fs::write(&path, damaged).unwrap();
+        let (_log, store) = open_embedded(dir.path(), options()).unwrap();
+        assert_eq!(covers(&store), None);
+        assert_eq!(load(&store, "C S 1 ü"), Loaded::default());
+    }
+    let (_log, store) = checkpointed(dir.path(), &ends);
+    assert_eq!(covers(&store), ends.last().copied());
+    assert_eq!(load(&store, "C S 1 ü").state.unwrap().seq, 2);
+}
+
+#[test]
+fn a_store_that_covers_what_the_log_does_not_hold_is_begun_anew() {
+    let dir = TempDir::new().unwrap();
+    let ends = live(dir.path());
+    let older = copied(dir.path());
+    // The log goes on, and the store with it; then an older log is restored beside the newer store.
+    let (log, store) = checkpointed(dir.path(), &ends);
+    let writer = block_on(log.open("node-a")).unwrap().writer;
+    let mut open = CommitBuilder::default();
+    open.push(
+        RecordKind::Event,
+        ShardId(0),
+        &Address::new("section", "late"),
+        1,
+        "Added",
+        1,
+        b"{}",
+    );
+    append(&log, writer, 1, &mut open);
+    let upto = Position {
+        writer,
+        commit: CommitNo(1),
+    };
+    block_on(store.advance(Checkpoint {
+        upto,
+        ..Checkpoint::default()
+    }))
+    .unwrap();
+    drop((log, store));
+    fs::copy(dir.path().join("store.redb"), older.path().join("store.redb")).unwrap();
+    {
+        let (_log, store) = open_embedded(older.path(), options()).unwrap();
+        assert_eq!(covers(&store), None, "its last commit is not in the log");
+    }
+    // Another history with commits of the same numbers.
+    let log = Log::open(older.path(), options()).unwrap();
+    assert_eq!(block_on(log.open("node-a")).unwrap().writer, writer);
+    open.push(
+        RecordKind::Event,
+        ShardId(0),
+        &Address::new("section", "other"),
+        1,
+        "Added",
+        1,
+        b"[]",
+    );
+    append(&log, writer, 1, &mut open);
+    drop(log);
+    fs::copy(dir.path().join("store.redb"), older.path().join("store.redb")).unwrap();
+    let (_log, store) = open_embedded(older.path(), options()).unwrap();
+    assert_eq!(
+        covers(&store),
+        None,
+        "a commit of that number is, but it is another one"
+    );
+}
