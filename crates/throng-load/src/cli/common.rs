@@ -150,7 +150,6 @@ impl Common {
 
     /// Prints the text and writes the JSON, as asked for.
     pub(crate) fn print(&self, json: impl FnOnce() -> String, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-        use std::io::Write as _;
         let shown = match self.json.as_deref() {
             Some(path) if path.as_os_str() == "-" => json() + "\n",
             Some(path) => {
@@ -159,14 +158,19 @@ impl Common {
             }
             None => text(),
         };
-        // A reader that went away (`| head`) is no error of ours.
-        let _ = std::io::stdout().write_all(shown.as_bytes());
+        show(&shown);
         Ok(())
     }
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes to standard output; a reader that went away (`| head`) is no error of ours.
+pub(crate) fn show(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 /// Ctrl-C ends the run with its report; a second one ends the program at once.

@@ -51,17 +51,14 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         let page = html::two("Comparison", [("A", &a), ("B", &b)], &sentences, None);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if args.json {
-        println!(
-            "{}",
-            serde_json::json!({ "format": 1, "kind": "comparison", "differences": found, "sentences": sentences })
-        );
+    let shown = if args.json {
+        serde_json::json!({ "format": 1, "kind": "comparison", "differences": found, "sentences": sentences })
+            .to_string()
+            + "\n"
     } else {
-        print!(
-            "{}",
-            super::head2head::text("Comparison", [("A", &a), ("B", &b)], &sentences)
-        );
-    }
+        super::head2head::text("Comparison", [("A", &a), ("B", &b)], &sentences)
+    };
+    super::common::show(&shown);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,12 +1,13 @@
 //! `throng load run` and `throng load plans`.
 
+use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::common::{Common, stop_on_signals};
+use super::common::{Common, show, stop_on_signals};
 use super::progress::{Display, Goal};
 use super::values;
 use crate::Options;
@@ -95,20 +96,22 @@ pub(crate) fn list(args: &PlansArgs) -> anyhow::Result<ExitCode> {
     if let Some(name) = &args.name {
         let text = shipped::text(name)
             .with_context(|| format!("no shipped plan `{name}`; there are: {}", shipped::names().join(", ")))?;
-        print!("{text}");
+        show(text);
         return Ok(ExitCode::SUCCESS);
     }
+    let mut lines = String::new();
     for name in shipped::names() {
         let plan = Plan::open(name)?;
-        println!("{name:18} {}", plan.name());
+        let _ = writeln!(lines, "{name:18} {}", plan.name());
         let variables: Vec<String> = plan
             .variables()
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         if !variables.is_empty() {
-            println!("{:18} --set {}", "", variables.join(" "));
+            let _ = writeln!(lines, "{:18} --set {}", "", variables.join(" "));
         }
     }
+    show(&lines);
     Ok(ExitCode::SUCCESS)
 }
