@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Above this a sync runs beside the caller, two in flight; inline again below half of it.
-const BESIDE_ABOVE: Duration = Duration::from_micros(200);
+const BESIDE_ABOVE: Duration = Duration::from_micros(400);
 /// Above this four may be in flight; two again below half of it.
 const FOUR_ABOVE: Duration = Duration::from_millis(1);
 /// Syncs above that before it happens: by then the average has settled, and can be compared with.
@@ -62,7 +62,7 @@ impl Pace {
         };
         self.depth = match self.depth {
             1 if self.average > BESIDE_ABOVE => 2,
-            2 if self.average < BESIDE_ABOVE / 2 => 1,
+            2 if self.average < BESIDE_ABOVE * 3 / 4 => 1,
             2 if self.settled > SETTLED_SYNCS && self.pause == 0 => {
                 self.before_four = self.average;
                 self.trial = 0;

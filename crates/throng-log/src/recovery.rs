@@ -27,6 +27,8 @@ pub(crate) struct Recovered {
     pub dead: Vec<u64>,
     /// The bytes of the last stream that may be in the page cache only: segment, from, to.
     pub unsynced: Vec<(u64, u64, u64)>,
+    /// Where the last stream ends: its last segment holds nothing that counts after this offset.
+    pub end: Option<(u64, u64)>,
     /// What was left out.
     pub cut: Option<Cut>,
     /// Headers of which only one copy can be read, and other oddities worth a warning.
@@ -280,6 +282,7 @@ fn find_end(dir: &Path, kept: &[Begun], recovered: &mut Recovered) -> Result<(),
                 found: run.stop,
             });
         }
+        recovered.end = Some((number, run.end));
         drop_later(recovered, later);
         recovered.history.set_active(run.sectors);
         finish_stream(recovered, writer, last);

@@ -82,8 +82,16 @@ impl Log {
     pub(super) fn end(&self) -> Result<(), Error> {
         let mut writing = self.writing();
         let node = match &self.shared.state().live {
-            Some(live) if !live.reserved && (live.written.0 > 0 || live.over.is_some()) => live.node.clone(),
+            Some(live) if !live.reserved && (live.written.0 > 0 || live.over.is_some()) => Some(live.node.clone()),
+            Some(live) if !live.reserved => None,
             _ => return Ok(()),
+        };
+        let Some(node) = node else {
+            // Nothing was committed: there is nothing to seal, only room to give back.
+            if let Some(active) = writing.segment.take() {
+                writing.keeper.finish(active.file, DATA_AT);
+            }
+            return Ok(());
         };
         self.begin_writer(&mut writing, &node, true)?;
         if let Some(active) = writing.segment.take() {
@@ -114,6 +122,7 @@ impl Log {
         let active = self.reopen_segment(number, writing.room_bytes)?;
         writing.segment = Some(active);
         writing.unsynced.clear();
+        writing.recovered_end = None;
         let mut state = self.shared.state();
         if let Some(stream) = state.history.streams.get_mut(&writer) {
             stream.reserved = false;
@@ -205,6 +214,12 @@ impl Log {
         }
         if let Some(finished) = finished {
             writing.keeper.finish(finished.file, finished.offset);
+        }
+        if let Some((number, end)) = writing.recovered_end.take() {
+            match self.options.files.open(&segment_path(&self.dir, number), false) {
+                Ok(file) => writing.keeper.finish(file, end),
+                Err(error) => tracing::warn!(%error, "a finished segment keeps its unused room"),
+            }
         }
         self.remove_dead(writing);
         Ok(header.writer)

@@ -55,6 +55,8 @@ struct Writing {
     room_bytes: u64,
     /// What recovery found unsynced at the end of the last stream: synced before it is sealed.
     unsynced: Vec<(u64, u64, u64)>,
+    /// Where recovery found the last stream's end: what its file holds beyond is given back once it is sealed.
+    recovered_end: Option<(u64, u64)>,
     /// Segments of the live stream that are finished but not synced, where the durability asks for none.
     behind: Vec<Arc<dyn File>>,
     /// Files that hold nothing of the history.
@@ -110,6 +112,7 @@ impl Log {
             next_writer,
             dead,
             unsynced,
+            end,
             ..
         } = recovered;
         let shared = Arc::new(Shared::default());
@@ -122,6 +125,7 @@ impl Log {
                 next_writer,
                 room_bytes: options.segment_bytes.min(begin::FIRST_BYTES),
                 unsynced,
+                recovered_end: end,
                 behind: Vec::new(),
                 dead,
                 commit_bytes_mean: 0,

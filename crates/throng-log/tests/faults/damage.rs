@@ -200,3 +200,24 @@ fn a_log_of_another_format_version_is_refused() {
                     export it there and import it here";
     assert_eq!(error.to_string(), expected);
 }
+
+#[test]
+fn room_that_a_life_did_not_use_is_given_back() {
+    let disk = Disk::new();
+    for life in 1..=4 {
+        let log = open(&disk).unwrap();
+        let writer = open_writer(&log).unwrap();
+        // Lives that commit nothing, lives that are killed, lives that end.
+        if life % 2 == 0 {
+            append(&log, writer, 1, 100).unwrap();
+        }
+        if life == 2 {
+            disk.kill_process();
+        }
+        drop(log);
+    }
+    let used: Vec<usize> = disk.segments().iter().map(|path| disk.bytes(path).len()).collect();
+    let (last, earlier) = used.split_last().unwrap();
+    assert!(earlier.iter().all(|bytes| *bytes <= 2048), "{used:?}");
+    assert!(*last <= 16 << 10, "{used:?}");
+}
