@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use super::common::{Common, stop_on_signals};
+use super::common::{Common, note, stop_on_signals};
 use super::plan::Planned;
 use super::values;
 use crate::capacity::{Promise, Search, Trial, best};
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     };
     let show = |trial: &Trial| {
         if !common.quiet {
-            eprintln!("{}", line(trial));
+            note(&line(trial));
         }
     };
     let (trials, kept) = run_search(search, &promise, attempt, show)?;

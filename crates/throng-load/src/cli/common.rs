@@ -173,6 +173,12 @@ pub(crate) fn show(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
+/// Writes a line to standard error, whether or not anybody reads it.
+pub(crate) fn note(line: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// Ctrl-C ends the run with its report; a second one ends the program at once.
 pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
     let stop = Stop::new();

@@ -54,7 +54,7 @@ pub fn run(args: LoadArgs) -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            common::note(&format!("error: {error:#}"));
             ExitCode::from(2)
         }
     }

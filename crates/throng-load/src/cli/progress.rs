@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::common::note;
 use crate::Progress;
 use crate::report::{count, nanos};
 
@@ -79,7 +80,7 @@ impl Display {
             bar.set_message(message);
         } else if progress.elapsed >= self.last_line + PIPE_LINE_EVERY {
             self.last_line = progress.elapsed;
-            eprintln!("{:>4} s  {message}", progress.elapsed.as_secs());
+            note(&format!("{:>4} s  {message}", progress.elapsed.as_secs()));
         }
     }
 
