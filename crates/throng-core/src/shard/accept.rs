@@ -83,9 +83,6 @@ impl<E: Entity> Entities<E> {
                 None => common.timers.clear(&own, &name),
             }
         }
-        if let Some((key, kept)) = written.key {
-            common.keys.insert(key, kept);
-        }
         self.record_family(common, call, (at, !events.is_empty()), &written.children);
         if !matches!(call.cause, Cause::Asked { .. }) {
             close_cause(common, call, &Address::new(E::KIND, call.id), "done", "");
@@ -93,6 +90,9 @@ impl<E: Entity> Entities<E> {
         self.hand_over(common, call, at, &events, written.deliveries, stage);
         self.shapes = events;
         let rests_on = self.slot(at).rests_on;
+        if let Some((key, kept)) = written.key {
+            common.keys.insert(key, Kept { rests_on, ..kept });
+        }
         match written.forward {
             None => {
                 if let Some(reply) = written.reply {
@@ -203,13 +203,14 @@ impl<E: Entity> Entities<E> {
                 if durable {
                     let derived = key.map(|(_, name, _)| format!("{}/{}/{name}", E::KIND, call.id));
                     taking = Some(write_message(common, registry, &own(), &to, asked.cloned(), derived)?);
-                    if let Some((key, name, print)) = key {
-                        let mut body = Vec::new();
-                        let command = to.encoded(&mut body).map_err(|why| unwritable("command", why))?;
-                        let body = String::from_utf8_lossy(&body).into_owned();
-                        let answer = KeptAnswer::Forward(to.kind.into(), to.id.clone(), command.into(), body);
-                        written.key = Some((*key, write_key(common, call, &own(), name, *print, answer)?));
-                    }
+                }
+                // Also of one that records nothing else: asked again, it may decide otherwise.
+                if let Some((key, name, print)) = key {
+                    let mut body = Vec::new();
+                    let command = to.encoded(&mut body).map_err(|why| unwritable("command", why))?;
+                    let body = String::from_utf8_lossy(&body).into_owned();
+                    let answer = KeptAnswer::Forward(to.kind.into(), to.id.clone(), command.into(), body);
+                    written.key = Some((*key, write_key(common, call, &own(), name, *print, answer)?));
                 }
                 written.forward = Some((to, taking));
             }
@@ -503,6 +504,7 @@ fn write_key<R>(
         print,
         until: keys::until(call.now),
         answer,
+        rests_on: 0,
     };
     let body = serde_json::to_vec(&kept).map_err(|why| unwritable("reply", why))?;
     // A derived key may be longer than a record's name: the body's fingerprint and the number find it again.

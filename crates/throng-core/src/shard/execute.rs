@@ -317,7 +317,7 @@ impl<E: Entity> Entities<E> {
             self.slot(at).rests_on = stage.stage(&mut common.records).commit;
             common.records.clear();
         }
-        let rests_on = self.slot(at).rests_on;
+        let rests_on = self.slot(at).rests_on.max(kept.rests_on);
         if kept.print != print {
             put::<E>(&mut call.output, Err(Error::KeyReused(key.to_owned())));
             return Ran::Done {

@@ -17,6 +17,9 @@ pub(super) struct Kept {
     /// Until when, microseconds.
     pub(super) until: i64,
     pub(super) answer: KeptAnswer,
+    /// The commit it stands in, of this writer; the slot of an entity without events does not remember it.
+    #[serde(skip)]
+    pub(super) rests_on: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +176,7 @@ mod tests {
             print,
             until,
             answer: KeptAnswer::Reply("1".into()),
+            rests_on: 0,
         }
     }
 
