@@ -70,7 +70,7 @@ impl Inner {
             rows.push(shard.wait(|shard| shard.checkpoint()));
         }
         // After the shards: what was sent before them is in the outbox, and what is taken since is in a commit waited for.
-        let outbox = life.outbox().oldest(life);
+        let outbox = life.outbox().oldest();
         let stored = self.store_rows(life, upto, outbox, &rows).await;
         for (shard, rows) in life.shards.iter().zip(&rows) {
             shard.wait(|shard| {

@@ -34,8 +34,21 @@ impl Asker {
 
 /// A message in memory.
 pub(crate) struct Outgoing {
-    pub(crate) delivery: Delivery,
-    pub(crate) asker: Option<Asker>,
+    delivery: Delivery,
+    asker: Option<Asker>,
+    /// The commit it was sent with: this writer's, or an earlier one's it was read from.
+    sent: Position,
+}
+
+impl Outgoing {
+    /// A message this life sends.
+    pub(crate) fn new(life: &Life, delivery: Delivery, asker: Option<Asker>) -> Self {
+        let sent = Position {
+            writer: life.writer,
+            commit: CommitNo(delivery.commit),
+        };
+        Self { delivery, asker, sent }
+    }
 }
 
 /// Messages on their way: a window over the log.
@@ -46,7 +59,7 @@ pub(crate) struct Outbox {
     parked: HashMap<Address, VecDeque<Outgoing>>,
     parked_len: usize,
     /// The commits of messages in somebody's hands, neither queued nor taken.
-    in_hand: Vec<u64>,
+    in_hand: Vec<Position>,
     /// Messages that are only in the log: to be read from here on.
     behind: Option<Behind>,
 }
@@ -73,22 +86,16 @@ impl Outbox {
         self.behind = Some(Behind { read, upto });
     }
 
-    /// The commit before the oldest message that was not taken, if there is one in this writer's stream.
-    pub(crate) fn oldest(&self, life: &Life) -> Option<Position> {
+    /// The commit before the oldest message that was not taken, if there is one.
+    pub(crate) fn oldest(&self) -> Option<Position> {
         let queued = self.queue.iter().chain(self.parked.values().flatten());
-        let queued = queued
-            .map(|outgoing| outgoing.delivery.commit)
-            .chain(self.in_hand.iter().copied());
-        let own = queued.min().map(|commit| Position {
-            writer: life.writer,
-            commit: CommitNo(commit.saturating_sub(1)),
-        });
-        own.into_iter().chain(self.behind.map(|behind| behind.read)).min()
+        let held = queued.map(|outgoing| outgoing.sent).chain(self.in_hand.iter().copied());
+        held.map(before).chain(self.behind.map(|behind| behind.read)).min()
     }
 
     fn take(&mut self) -> Option<Outgoing> {
         let outgoing = self.queue.pop_front()?;
-        self.in_hand.push(outgoing.delivery.commit);
+        self.in_hand.push(outgoing.sent);
         Some(outgoing)
     }
 
@@ -103,7 +110,7 @@ impl Outbox {
 
     /// Waits for its receiver, in the order of its sender. `true`: it is the first to.
     fn park(&mut self, outgoing: Outgoing) -> bool {
-        self.let_go(outgoing.delivery.commit);
+        self.let_go(outgoing.sent);
         self.parked_len += 1;
         let parked = self.parked.entry(outgoing.delivery.to.clone()).or_default();
         let is_first = parked.is_empty();
@@ -117,24 +124,18 @@ impl Outbox {
     }
 
     /// A message left the hands that held it: taken, or back in the outbox.
-    fn let_go(&mut self, commit: u64) {
-        if let Some(at) = self.in_hand.iter().position(|held| *held == commit) {
+    fn let_go(&mut self, sent: Position) {
+        if let Some(at) = self.in_hand.iter().position(|held| *held == sent) {
             self.in_hand.swap_remove(at);
         }
     }
 
-    fn push(&mut self, life: &Life, outgoing: Outgoing, max: usize) {
-        let at = Position {
-            writer: life.writer,
-            commit: CommitNo(outgoing.delivery.commit),
-        };
+    fn push(&mut self, outgoing: Outgoing, max: usize) {
+        let at = outgoing.sent;
         if let Some(behind) = &mut self.behind {
             behind.upto = behind.upto.max(at);
         } else if self.len() >= max {
-            let read = Position {
-                commit: CommitNo(at.commit.0.saturating_sub(1)),
-                ..at
-            };
+            let read = before(at);
             self.behind = Some(Behind { read, upto: at });
         } else {
             self.queue.push_back(outgoing);
@@ -142,11 +143,19 @@ impl Outbox {
     }
 }
 
+/// The commit before.
+fn before(at: Position) -> Position {
+    Position {
+        commit: CommitNo(at.commit.0.saturating_sub(1)),
+        ..at
+    }
+}
+
 /// What came of trying to deliver.
 #[allow(clippy::large_enum_variant, reason = "lives for one delivery")]
 enum Tried {
     Taken {
-        commit: u64,
+        sent: Position,
         dead: bool,
     },
     /// Behind others whose receiver is being loaded.
@@ -169,10 +178,10 @@ impl Inner {
         let mut outbox = life.outbox();
         let max = self.options.outbox_max;
         for delivery in deliveries {
-            outbox.push(life, Outgoing { delivery, asker: None }, max);
+            outbox.push(Outgoing::new(life, delivery, None), max);
         }
         if let Some(last) = last {
-            outbox.push(life, last, max);
+            outbox.push(last, max);
         }
         life.is_outbox_full
             .store(outbox.behind.is_some() || outbox.len() >= max, Ordering::Relaxed);
@@ -222,7 +231,7 @@ impl Inner {
             Entered::Queued => {}
             Entered::Full(outgoing) => {
                 let mut outbox = life.outbox();
-                outbox.let_go(outgoing.delivery.commit);
+                outbox.let_go(outgoing.sent);
                 outbox.queue.push_front(outgoing);
                 return false;
             }
@@ -237,9 +246,9 @@ impl Inner {
         outgoing: Outgoing,
         (kind, hash): (Option<usize>, u64),
     ) -> Tried {
-        let commit = outgoing.delivery.commit;
+        let sent = outgoing.sent;
         if life.is_over() || shard.is_taken(&outgoing.delivery.taking) {
-            return Tried::Taken { commit, dead: false };
+            return Tried::Taken { sent, dead: false };
         }
         let Some(mut outgoing) = life.outbox().unless_parked(outgoing) else {
             return Tried::Parked;
@@ -251,7 +260,7 @@ impl Inner {
             shard.bury(&delivery.to, &delivery.taking, &reason, &mut staging);
             let first = staging.first;
             self.after(life, shard, first);
-            return Tried::Taken { commit, dead: true };
+            return Tried::Taken { sent, dead: true };
         };
         let mut nobody = Reply::Nobody;
         let reply = outgoing.asker.as_mut().map_or(&mut nobody, |asker| &mut asker.reply);
@@ -271,7 +280,7 @@ impl Inner {
         // A forwarded message is a message of its own; the asker goes with it.
         if let Some(delivery) = forwarded(&mut ran) {
             let asker = outgoing.asker.take();
-            self.enqueue(life, Vec::new(), Some(Outgoing { delivery, asker }));
+            self.enqueue(life, Vec::new(), Some(Outgoing::new(life, delivery, asker)));
         }
         let tried = match ran {
             Ran::Load => Tried::Load {
@@ -291,12 +300,12 @@ impl Inner {
                     drop(asker.tell.send((asker.reply, rests_on)));
                 }
                 Tried::Taken {
-                    commit,
+                    sent,
                     dead: outcome == Outcome::Failed,
                 }
             }
             // Taken before under its key: the asker asks again.
-            Ran::Forward(_) | Ran::ForwardAgain(_) => Tried::Taken { commit, dead: false },
+            Ran::Forward(_) | Ran::ForwardAgain(_) => Tried::Taken { sent, dead: false },
         };
         self.after(life, shard, first);
         tried
@@ -305,8 +314,8 @@ impl Inner {
     fn tried(self: &Arc<Self>, life: &Arc<Life>, tried: Tried) {
         match tried {
             Tried::Parked => {}
-            Tried::Taken { commit, dead } => {
-                life.outbox().let_go(commit);
+            Tried::Taken { sent, dead } => {
+                life.outbox().let_go(sent);
                 self.metrics.messages.inc();
                 if dead {
                     self.metrics.dead.inc();
@@ -361,7 +370,7 @@ impl Inner {
         if behind.upto.writer == life.writer && life.open.wait(behind.upto.commit.0, u64::MAX).await.is_err() {
             return Ok(());
         }
-        let (commits, read) = self.next_commits(life, behind.read).await?;
+        let (commits, mut read) = self.next_commits(life, behind.read).await?;
         let mut outbox = life.outbox();
         for commit in &commits {
             for record in commit
@@ -370,9 +379,18 @@ impl Inner {
                 .filter(|record| record.record == RecordKind::Sent)
             {
                 match Delivery::read(&record) {
-                    Ok(delivery) => outbox.queue.push_back(Outgoing { delivery, asker: None }),
+                    Ok(delivery) => outbox.queue.push_back(Outgoing {
+                        delivery,
+                        asker: None,
+                        sent: commit.position(),
+                    }),
                     Err(why) => tracing::error!("a message of {} cannot be read: {why}", commit.position()),
                 }
+            }
+            // No more than memory may hold; a commit is read whole.
+            if outbox.queue.len() >= self.options.outbox_max {
+                read = commit.position();
+                break;
             }
         }
         if let Some(now) = &mut outbox.behind {

@@ -9,10 +9,12 @@ use bytes::Bytes;
 use std::convert::Infallible;
 use std::{
     any::Any,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 use throng_core::{
@@ -111,14 +113,7 @@ impl Ask {
             let (asker, answer) = Asker::new(std::mem::replace(&mut round.ask.reply, Reply::Nobody));
             round.answer = Some(answer);
             round.sent = true;
-            inner.enqueue(
-                life,
-                Vec::new(),
-                Some(Outgoing {
-                    delivery,
-                    asker: Some(asker),
-                }),
-            );
+            inner.enqueue(life, Vec::new(), Some(Outgoing::new(life, delivery, Some(asker))));
         }
         inner.after(life, shard, first);
         Some(round)
@@ -208,9 +203,12 @@ impl Inner {
                         self.pump(&life, self.options.deliveries_per_turn);
                     }
                     if let Some(answer) = round.answer {
-                        let (reply, on) = self.until(until, answer).await?.map_err(|_| Error::OutcomeUnknown)?;
+                        let (reply, on) = self.answered(&life, until, answer).await?;
                         ask.reply = reply;
-                        rests_on = rests_on.max(on);
+                        // The answer may be lost where the message it answers is not: that will be taken again.
+                        let durable = self.durable(&life, rests_on.max(on), until).await;
+                        durable.map_err(|_: Error<Infallible>| Error::OutcomeUnknown)?;
+                        return Ok(ask.reply);
                     }
                     self.durable(&life, rests_on, until).await?;
                     return Ok(ask.reply);
@@ -294,6 +292,33 @@ impl Inner {
                 })
             }
         }
+    }
+
+    /// Waits for what a command that was forwarded as a message is answered, until the deadline or the end of this life.
+    async fn answered(
+        &self,
+        life: &Life,
+        until: u64,
+        mut answer: oneshot::Receiver<(Reply, u64)>,
+    ) -> Result<(Reply, u64), Error<Infallible>> {
+        // Waiting for the open commit too, because its waiters are swept at their deadline and woken at the end.
+        let mut commit = life.open.wait(life.open.number(), until);
+        std::future::poll_fn(move |context| {
+            if let Poll::Ready(told) = Pin::new(&mut answer).poll(context) {
+                return Poll::Ready(told.map_err(|_| Error::OutcomeUnknown));
+            }
+            while let Poll::Ready(landed) = Pin::new(&mut commit).poll(context) {
+                if landed.is_err() {
+                    return Poll::Ready(Err(Error::OutcomeUnknown));
+                }
+                commit = life.open.wait(life.open.number(), until);
+            }
+            if self.host.elapsed_micros() >= until {
+                return Poll::Ready(Err(Error::OutcomeUnknown));
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Waits until a commit is durable, or says what is known at the deadline.

@@ -26,9 +26,14 @@ const DUE_MAX: usize = 256;
 
 /// Wakes waiters past their deadline.
 pub(crate) async fn sweep(inner: Weak<Inner>) {
+    // Also while the engine starts again: who waits for the life before it waits no longer than told.
+    let mut last = Weak::new();
     loop {
         let Some(strong) = inner.upgrade() else { return };
         if let Status::Running(life) = &*strong.status() {
+            last = Arc::downgrade(life);
+        }
+        if let Some(life) = last.upgrade() {
             life.open.sweep(strong.host.elapsed_micros());
         }
         let sleep = strong.host.sleep(SWEEP);
@@ -131,7 +136,7 @@ impl Inner {
                 let first = staging.first;
                 self.enqueue(life, shard.take_outbox(), None);
                 if let Some(delivery) = forwarded(&mut ran) {
-                    self.enqueue(life, Vec::new(), Some(Outgoing { delivery, asker: None }));
+                    self.enqueue(life, Vec::new(), Some(Outgoing::new(life, delivery, None)));
                 }
                 self.after(life, shard, first);
                 Some((ran, kind))
