@@ -8,6 +8,7 @@ mod apps;
 mod bench;
 mod client;
 mod demo;
+mod journal;
 mod logging;
 mod percent;
 mod progress;
@@ -39,6 +40,8 @@ enum Command {
     Load(Box<throng_load::cli::LoadArgs>),
     /// Measure the engine against what the machine can do.
     Bench(bench::BenchArguments),
+    /// Look at a data directory, check it, copy it.
+    Journal(journal::JournalArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
     /// What the benchmarks start as processes of their own.
@@ -54,6 +57,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Journal(arguments) => journal::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Yardstick(yardstick) => yardstick.run(),
     };

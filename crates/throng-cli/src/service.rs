@@ -5,7 +5,8 @@ use clap::ValueEnum;
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Weak},
+    thread,
     time::{Duration, Instant},
 };
 use throng::{
@@ -39,6 +40,9 @@ pub(crate) struct Settings {
     pub(crate) engine: Options,
 }
 
+/// How long a journal may take to be let go after its engine has stopped.
+const RELEASE: Duration = Duration::from_secs(10);
+
 /// A service that runs.
 pub(crate) struct Service {
     pub(crate) engine: Engine,
@@ -46,6 +50,7 @@ pub(crate) struct Service {
     /// From opening the journal to an engine that can be asked.
     pub(crate) recovery: Duration,
     running: Running,
+    journal: Weak<dyn Journal>,
 }
 
 impl Service {
@@ -57,6 +62,7 @@ impl Service {
             .context("cannot start a runtime")?;
         let begun = Instant::now();
         let (journal, store) = open(settings)?;
+        let released = Arc::downgrade(&journal);
         let builder = (settings.app.kinds)(Engine::builder()).options(settings.engine.clone());
         let engine = runtime.block_on(builder.start_shared(journal, store))?;
         let recovery = begun.elapsed();
@@ -78,6 +84,7 @@ impl Service {
             engine,
             recovery,
             running,
+            journal: released,
         })
     }
 
@@ -86,9 +93,19 @@ impl Service {
         format!("http://{}", self.address)
     }
 
-    /// Finishes what is in flight, makes a last checkpoint, and ends.
+    /// Finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.
     pub(crate) fn stop(self) {
         self.running.stop_blocking();
+        drop(self.engine);
+        released(&self.journal);
+    }
+}
+
+/// Waits until a stopped engine's last task has let its journal go, and with it the directory's lock.
+pub(crate) fn released(journal: &Weak<dyn Journal>) {
+    let begun = Instant::now();
+    while journal.strong_count() > 0 && begun.elapsed() < RELEASE {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use throng::Options;
 
 use super::{Common, fill, table::Table};
-use crate::units::count;
+use crate::{service, units::count};
 
 /// Entities that are brought back and timed.
 const ACTIVATED: usize = 20_000;
@@ -60,7 +60,7 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
         checkpoint_every: Duration::from_secs(2),
         ..Options::default()
     };
-    let engine = fill::engine(data, options.clone()).await?;
+    let (engine, journal) = fill::engine(data, options.clone()).await?;
     let before = resident_bytes()?;
     let begun = Instant::now();
     fill::ask(&engine, entities, |section| {
@@ -72,10 +72,11 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
     let bytes_each = (resident_bytes()?.saturating_sub(before)) as f64 / entities as f64;
     engine.stop().await;
     drop(engine);
+    service::released(&journal);
 
     let before = resident_bytes()?;
     let begun = Instant::now();
-    let engine = fill::engine(data, options).await?;
+    let (engine, _) = fill::engine(data, options).await?;
     let start_s = begun.elapsed().as_secs_f64();
     let bytes_each_passivated = (resident_bytes()?.saturating_sub(before)) as f64 / entities as f64;
     let mut times = Vec::with_capacity(ACTIVATED);

@@ -7,10 +7,13 @@ use std::{
     io::{Read as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
-use throng::{Engine, Options, journal};
+use throng::{
+    Engine, Options,
+    journal::{self, Journal},
+};
 
 /// Tasks that ask at the same time.
 const TASKS: usize = 512;
@@ -18,17 +21,20 @@ const TASKS: usize = 512;
 const SECTIONS: usize = 1_000;
 
 /// An engine of registration on an embedded journal that is not synced, with hardly a cache.
-pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<Engine> {
+pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<(Engine, Weak<dyn Journal>)> {
     let log_options = throng_log::Options {
         durability: journal::Durability::Os,
         store_cache_bytes: 8 << 20,
         ..throng_log::Options::default()
     };
     let (log, store) = throng_log::open_embedded(data, log_options)?;
-    Ok(registration::kinds(Engine::builder())
+    let log: Arc<dyn Journal> = log;
+    let released = Arc::downgrade(&log);
+    let engine = registration::kinds(Engine::builder())
         .options(options)
         .start_shared(log, store)
-        .await?)
+        .await?;
+    Ok((engine, released))
 }
 
 /// Asks so many commands, the `n`-th being what `command` says, from many tasks at once.
@@ -79,7 +85,7 @@ pub(crate) fn run(arguments: &FillArguments) -> anyhow::Result<ExitCode> {
             memory_bytes_max: 4 << 30,
             ..Options::default()
         };
-        let engine = engine(&arguments.data, options).await?;
+        let (engine, _) = engine(&arguments.data, options).await?;
         ask(&engine, SECTIONS, |section| {
             (format!("S{section}"), SectionCommand::Open { capacity: u32::MAX })
         })

@@ -61,7 +61,7 @@ pub(super) fn run(arguments: &RecoveryArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let figures = runtime.block_on(async {
         let begun = Instant::now();
-        let engine = fill::engine(&data, Options::default()).await?;
+        let (engine, _) = fill::engine(&data, Options::default()).await?;
         let recovery_s = begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         engine.entity::<Section>("S0").read(Look {}).await?;

@@ -4,6 +4,7 @@
 
 mod crash;
 mod demo;
+mod journal;
 mod kit;
 mod serve;
 mod trace;

@@ -154,7 +154,7 @@ fn what_is_less_than_fsync_is_said_loudly() {
 fn help_names_every_command() {
     let output = throng().arg("--help").output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    for command in ["demo", "serve", "load", "bench", "trace"] {
+    for command in ["demo", "serve", "load", "bench", "journal", "trace"] {
         assert!(said.contains(&format!("\n  {command} ")), "{said}");
     }
     assert!(!said.contains("yardstick"), "{said}");

@@ -1,0 +1,111 @@
+//! `throng journal`, on what a service left behind.
+
+use super::kit::{Served, assert_refused, run};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{fs, path::Path};
+
+/// A data directory with one section and one student, and nobody using it.
+fn data(directory: &Path) -> String {
+    let data = directory.join("data");
+    let served = Served::start(&data, &[]);
+    let mut client = served.client();
+    assert_eq!(
+        client
+            .post("/sections", None, r#"{"section":"A 1","capacity":3}"#)
+            .unwrap()
+            .status,
+        201
+    );
+    assert_eq!(
+        client
+            .post("/sections/A%201/add", None, r#"{"student":"ann"}"#)
+            .unwrap()
+            .status,
+        200
+    );
+    served.signal(Signal::TERM);
+    assert!(served.ended().0.success());
+    data.display().to_string()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_directory_is_inspected_and_verified() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = data(directory.path());
+    let shown = run(&["journal", "inspect", &data, "--entity", "section/A 1"]);
+    let said = String::from_utf8(shown.stdout).unwrap();
+    assert!(said.contains("Opened") && said.contains("ann"), "{said}");
+    let verified = json(&["journal", "verify", &data, "--json"]);
+    assert_eq!(
+        (&verified["entities"], &verified["damages"]),
+        (&2.into(), &serde_json::json!([]))
+    );
+}
+
+#[test]
+fn an_export_imported_elsewhere_serves_the_same_rosters() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = data(directory.path());
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (lines, copy, backup) = (path("history.jsonl"), path("copy"), path("backup"));
+    let exported = json(&["journal", "export", &data, "--output", &lines, "--json"]);
+    let imported = json(&["journal", "import", &copy, "--input", &lines, "--json"]);
+    assert_eq!(exported["records"], imported["records"]);
+    assert!(run(&["journal", "backup", &data, &backup]).status.success());
+    assert!(run(&["journal", "compact", &data]).status.success());
+    for place in [&data, &copy, &backup] {
+        let served = Served::start(Path::new(place), &[]);
+        let roster = served.client().get("/sections/A%201/roster").unwrap().json();
+        assert_eq!(roster["students"], serde_json::json!(["ann"]), "{place}");
+    }
+}
+
+#[test]
+fn damage_is_named_and_ends_with_an_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = data(directory.path());
+    let mut hit = 0;
+    for entry in fs::read_dir(&data).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        if path.extension().is_some_and(|extension| extension == "log")
+            && let Some(place) = bytes.windows(5).position(|window| window == b"\"ann\"")
+        {
+            bytes[place + 1] ^= 1;
+            fs::write(&path, bytes).unwrap();
+            hit += 1;
+        }
+    }
+    assert_eq!(hit, 1, "the student stands in one place");
+    let output = run(&["journal", "verify", &data]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(".log"), "{said}");
+}
+
+#[test]
+fn what_is_no_data_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let empty = directory.path().display().to_string();
+    assert_refused(
+        &run(&["journal", "verify", &empty]),
+        &[&empty, "there is no log in this directory"],
+    );
+    let served = Served::start(&directory.path().join("used"), &[]);
+    let used = directory.path().join("used").display().to_string();
+    assert_refused(&run(&["journal", "compact", &used]), &["in use by another process"]);
+    drop(served);
+    let wrong = run(&["journal", "inspect", &empty, "--commit", "last"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
