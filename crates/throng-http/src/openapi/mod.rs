@@ -54,7 +54,12 @@ pub(crate) fn describe(registry: &Registry, about: &About) -> Described {
     let mut kinds = Kinds::default();
     for (kind, schemas) in registry.kinds().iter().zip(&schemas) {
         let commands = commands::of(&schemas.command, &definitions);
-        all.extend(paths::of(kind, schemas, &commands));
+        all.extend(paths::of(
+            kind,
+            schemas,
+            &commands,
+            &commands::of(&schemas.event, &definitions),
+        ));
         kinds.0.push(Names {
             kind: kind.name,
             commands: commands.into_iter().map(|command| command.name).collect(),

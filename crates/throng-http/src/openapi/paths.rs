@@ -13,7 +13,7 @@ use throng::{Kind, Registry, model::View};
 /// The schemas of a kind, as references into the components.
 pub(super) struct KindSchemas {
     pub(super) command: Schema,
-    event: Schema,
+    pub(super) event: Schema,
     reply: Schema,
     rejection: Schema,
     /// Fields and answer of each query.
@@ -50,7 +50,7 @@ const WRITE_PROBLEMS: &[&str] = &[
 ];
 
 /// All paths of a kind.
-pub(super) fn of(kind: &Kind, schemas: &KindSchemas, commands: &[Command]) -> Map<String, Value> {
+pub(super) fn of(kind: &Kind, schemas: &KindSchemas, commands: &[Command], events: &[Command]) -> Map<String, Value> {
     let mut paths = Map::new();
     let name = kind.name;
     paths.insert(format!("/api/{name}"), json!({ "get": list(name) }));
@@ -70,7 +70,7 @@ pub(super) fn of(kind: &Kind, schemas: &KindSchemas, commands: &[Command]) -> Ma
         &mut paths,
         format!("/api/{name}/{{id}}/events"),
         "get",
-        events(name, schemas),
+        history(name, events),
     );
     paths
 }
@@ -130,14 +130,16 @@ fn get(kind: &str, query: &str, schemas: &KindSchemas, fields: &Schema, answer: 
     })
 }
 
-fn events(kind: &str, schemas: &KindSchemas) -> Value {
+fn history(kind: &str, events: &[Command]) -> Value {
+    let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+    let payloads: Vec<Value> = events.iter().map(payload).collect();
     let event = json!({
         "type": "object", "required": ["seq", "name", "version", "at", "position", "payload"],
         "properties": {
             "seq": { "type": "integer", "description": "1, 2, 3, … without a gap" },
-            "name": { "type": "string" }, "version": { "type": "integer" }, "at": { "type": "string", "format": "date-time" },
+            "name": { "enum": names }, "version": { "type": "integer" }, "at": { "type": "string", "format": "date-time" },
             "position": { "type": "string", "description": "The commit that made it true, writer.commit" },
-            "payload": { "description": "The content of the event of this name", "$ref": reference(&schemas.event) },
+            "payload": { "anyOf": payloads, "description": "The content of the event of this name" },
         },
     });
     let page = json!({
@@ -185,12 +187,13 @@ fn limit() -> Value {
     json!({ "name": "limit", "in": "query", "schema": { "type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": PAGE_DEFAULT }, "description": "At most so many" })
 }
 
-fn reference(schema: &Schema) -> Value {
-    schema
-        .as_value()
-        .get("$ref")
-        .cloned()
-        .unwrap_or_else(|| json!("#/components/schemas/Problem"))
+/// The content of an event, under its name.
+fn payload(event: &Command) -> Value {
+    let mut body = event.body.clone();
+    if let Value::Object(body) = &mut body {
+        body.insert("title".into(), json!(event.name));
+    }
+    body
 }
 
 fn content(description: &str, schema: &Schema) -> Value {
@@ -232,7 +235,7 @@ pub(super) fn problem_responses() -> Map<String, Value> {
         let problem = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
         (
             name.to_owned(),
-            json!({ "description": types.join("\n\n"), "x-status": status.to_string(), "content": { "application/problem+json": problem } }),
+            json!({ "description": types.join("\n"), "x-status": status.to_string(), "content": { "application/problem+json": problem } }),
         )
     };
     groups.into_iter().map(response).collect()

@@ -37,13 +37,14 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
 ) -> Response<Answer> {
     let _in_flight = connection.begin(request.version());
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     if parts.method == Method::POST
         && let Some(Place::Member(kind, id, name)) = path::place(parts.uri.path())
     {
         let mut arrived = None;
         let reply = command::run(local, connection, &parts, body, (kind, id, name), &mut arrived).await;
-        return finish(local, &parts, Route::Command, arrived, reply.map(crate::answer::json));
+        let answered = reply.map(|body| crate::answer::reply(std::mem::take(&mut parts.headers), body));
+        return finish(local, &parts, Route::Command, arrived, answered);
     }
     Box::pin(other(local, connection, parts, body)).await
 }

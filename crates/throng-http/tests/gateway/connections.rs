@@ -102,7 +102,7 @@ fn an_idle_connection_is_closed() {
 #[test]
 fn a_client_that_takes_nothing_of_its_answers_is_cut_off() {
     let gateway = short(|limits| limits.write_wait = Duration::from_millis(40));
-    let mut client = Client::new(&gateway);
+    let client = Client::new(&gateway);
     client.stream().set_nonblocking(true).unwrap();
     // Asks for more than the buffers of both ends hold, and reads nothing.
     let ask = request("GET", "/openapi.json", &[], "");
