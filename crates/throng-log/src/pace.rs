@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Above this a sync runs beside the caller, two in flight; inline again below three quarters of it: at half, a disk whose sync
-/// settles between the two stayed beside for good after one slow spell.
-const BESIDE_ABOVE: Duration = Duration::from_micros(400);
+/// Above this a sync runs beside the caller, two in flight; inline again below three quarters of it. At half, a disk
+/// whose sync settles between the two stayed beside for good after one slow spell.
+const BESIDE_ABOVE: Duration = Duration::from_micros(250);
 /// Above this four may be in flight; two again below half of it.
 const FOUR_ABOVE: Duration = Duration::from_millis(1);
 /// Syncs above that before it happens: by then the average has settled, and can be compared with.
