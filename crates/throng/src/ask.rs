@@ -107,7 +107,11 @@ impl<E: Entity> Handle<E> {
             }
             match looked {
                 None => return Err(unknown_kind(E::KIND)),
-                Some(Err(None)) => inner.load(&life, kind, hash, &self.id).await?,
+                Some(Err(None)) => {
+                    inner
+                        .before(&life, until, inner.load(&life, kind, hash, &self.id))
+                        .await?
+                }
                 Some(Ok((answer, rests_on))) => {
                     inner.metrics.queries.inc();
                     inner.durable(&life, rests_on, until).await?;

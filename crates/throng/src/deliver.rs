@@ -81,6 +81,11 @@ impl Outbox {
         self.len() == 0 && self.in_hand.is_empty() && self.behind.is_none()
     }
 
+    /// So much waits that no more is let in from outside.
+    fn is_full(&self, max: usize) -> bool {
+        self.behind.is_some() || self.len() >= max
+    }
+
     /// Some messages up to here are only in the log, after that position.
     pub(crate) fn fall_behind(&mut self, read: Position, upto: Position) {
         self.behind = Some(Behind { read, upto });
@@ -183,8 +188,7 @@ impl Inner {
         if let Some(last) = last {
             outbox.push(last, max);
         }
-        life.is_outbox_full
-            .store(outbox.behind.is_some() || outbox.len() >= max, Ordering::Relaxed);
+        life.is_outbox_full.store(outbox.is_full(max), Ordering::Relaxed);
     }
 
     /// Delivers up to this many; whoever else is at it is asked to go on.
@@ -202,6 +206,8 @@ impl Inner {
         });
         let more = {
             let outbox = life.outbox();
+            let is_full = outbox.is_full(self.options.outbox_max);
+            life.is_outbox_full.store(is_full, Ordering::Relaxed);
             !outbox.queue.is_empty() || (outbox.behind.is_some() && outbox.parked.is_empty())
         };
         if more {
@@ -399,7 +405,8 @@ impl Inner {
                 outbox.behind = None;
             }
         }
-        life.is_outbox_full.store(outbox.behind.is_some(), Ordering::Relaxed);
+        life.is_outbox_full
+            .store(outbox.is_full(self.options.outbox_max), Ordering::Relaxed);
         Ok(())
     }
 }

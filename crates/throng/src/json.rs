@@ -119,7 +119,10 @@ impl Engine {
                     inner.durable(&life, rests_on, until).await?;
                     return reply.error.map_or(Ok(reply.body), Err);
                 }
-                _ => inner.load(&life, query.kind, hash, &query.id).await?,
+                _ => {
+                    let load = inner.load(&life, query.kind, hash, &query.id);
+                    inner.before(&life, until, load).await?;
+                }
             }
         }
     }

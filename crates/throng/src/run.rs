@@ -203,7 +203,8 @@ impl Inner {
                         self.pump(&life, self.options.deliveries_per_turn);
                     }
                     if let Some(answer) = round.answer {
-                        let (reply, on) = self.answered(&life, until, answer).await?;
+                        let told = self.in_time(&life, until, answer).await.and_then(Result::ok);
+                        let (reply, on) = told.ok_or(Error::OutcomeUnknown)?;
                         ask.reply = reply;
                         // The answer may be lost where the message it answers is not: that will be taken again.
                         let durable = self.durable(&life, rests_on.max(on), until).await;
@@ -215,12 +216,14 @@ impl Inner {
                 }
                 Ran::Load => {
                     waited = true;
-                    Box::pin(self.load(&life, ask.kind, ask.hash, &ask.id)).await?;
+                    let load = Box::pin(self.load(&life, ask.kind, ask.hash, &ask.id));
+                    self.before(&life, until, load).await?;
                 }
                 Ran::LoadKey => {
                     waited = true;
                     let key = ask.key.as_deref().unwrap_or_default();
-                    Box::pin(self.load_key(&life, ask.hash, &ask.id, key)).await?;
+                    let load = Box::pin(self.load_key(&life, ask.hash, &ask.id, key));
+                    self.before(&life, until, load).await?;
                 }
                 Ran::Forward(forward) => {
                     let Forward {
@@ -294,27 +297,38 @@ impl Inner {
         }
     }
 
-    /// Waits for what a command that was forwarded as a message is answered, until the deadline or the end of this life.
-    async fn answered(
+    /// Brings what a command or query needs back, before its deadline: so far nothing was done.
+    pub(crate) async fn before<R>(
         &self,
         life: &Life,
         until: u64,
-        mut answer: oneshot::Receiver<(Reply, u64)>,
-    ) -> Result<(Reply, u64), Error<Infallible>> {
+        load: impl Future<Output = Result<(), Error<R>>>,
+    ) -> Result<(), Error<R>> {
+        match self.in_time(life, until, load).await {
+            Some(loaded) => loaded,
+            None if life.is_over() => Err(recovering()),
+            None => Err(Error::Expired),
+        }
+    }
+
+    /// Waits, but not past the deadline, nor for a life that is over.
+    async fn in_time<T>(&self, life: &Life, until: u64, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
         // Waiting for the open commit too, because its waiters are swept at their deadline and woken at the end.
         let mut commit = life.open.wait(life.open.number(), until);
+        let mut polled = false;
         std::future::poll_fn(move |context| {
-            if let Poll::Ready(told) = Pin::new(&mut answer).poll(context) {
-                return Poll::Ready(told.map_err(|_| Error::OutcomeUnknown));
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
             }
             while let Poll::Ready(landed) = Pin::new(&mut commit).poll(context) {
                 if landed.is_err() {
-                    return Poll::Ready(Err(Error::OutcomeUnknown));
+                    return Poll::Ready(None);
                 }
                 commit = life.open.wait(life.open.number(), until);
             }
-            if self.host.elapsed_micros() >= until {
-                return Poll::Ready(Err(Error::OutcomeUnknown));
+            if std::mem::replace(&mut polled, true) && self.host.elapsed_micros() >= until {
+                return Poll::Ready(None);
             }
             Poll::Pending
         })
