@@ -34,8 +34,6 @@ struct Figures {
     bytes_each: f64,
     /// The state itself.
     state_bytes: usize,
-    /// Growth of a fresh process by an entity that is only in the store.
-    bytes_each_passivated: f64,
     start_s: f64,
     activation_p50_us: f64,
     activation_p99_us: f64,
@@ -74,11 +72,9 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
     drop(engine);
     service::released(&journal);
 
-    let before = resident_bytes()?;
     let begun = Instant::now();
     let (engine, _) = fill::engine(data, options).await?;
     let start_s = begun.elapsed().as_secs_f64();
-    let bytes_each_passivated = (resident_bytes()?.saturating_sub(before)) as f64 / entities as f64;
     let mut times = Vec::with_capacity(ACTIVATED);
     for number in 0..ACTIVATED.min(entities) {
         // Far apart, in no order of the store: a multiplication by an odd prime visits each once.
@@ -96,7 +92,6 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
         open_per_s,
         bytes_each: bytes_each - state_bytes as f64,
         state_bytes,
-        bytes_each_passivated,
         start_s,
         activation_p50_us: at(50),
         activation_p99_us: at(99),
@@ -125,7 +120,6 @@ fn text(figures: &Figures) -> String {
         "opened/s",
         "bytes each idle",
         "state",
-        "bytes each away",
         "start s",
         "activation p50 µs",
         "p99",
@@ -136,7 +130,6 @@ fn text(figures: &Figures) -> String {
         count(figures.open_per_s as u64),
         format!("{:.0}", figures.bytes_each),
         figures.state_bytes.to_string(),
-        format!("{:.0}", figures.bytes_each_passivated),
         format!("{:.2}", figures.start_s),
         format!("{:.0}", figures.activation_p50_us),
         format!("{:.0}", figures.activation_p99_us),
