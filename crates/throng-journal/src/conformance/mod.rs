@@ -1,6 +1,6 @@
 //! What every journal and every store must do: one suite for each trait, run by every backend on itself.
 //!
-//! A suite takes a [`Factory`]-like harness that opens the backend, reopens it on what it holds, and runs its futures;
+//! A suite takes a harness that opens the backend, reopens it on what it holds, and runs its futures;
 //! each check panics with a sentence when a rule is broken. The checks are plain functions, so that a backend's tests
 //! call `journal::check_all(&harness)`, or one of them alone.
 //!
