@@ -46,6 +46,21 @@ pub(crate) async fn task(inner: Weak<Inner>) {
     }
 }
 
+/// What the shards gave for a checkpoint. Dropped before it is done, also because a load failed or nobody waits for it any
+/// more, it goes back: nothing of it counts.
+struct TakenRows<'a> {
+    life: &'a Life,
+    rows: Vec<Rows>,
+}
+
+impl Drop for TakenRows<'_> {
+    fn drop(&mut self) {
+        for (shard, rows) in self.life.shards.iter().zip(&self.rows) {
+            shard.wait(|shard| shard.checkpoint_failed(rows));
+        }
+    }
+}
+
 impl Inner {
     /// Makes one checkpoint.
     pub(crate) async fn make_checkpoint(self: &Arc<Self>, life: &Arc<Life>) -> Result<(), Error> {
@@ -57,7 +72,10 @@ impl Inner {
         life.appended_bytes.store(0, Ordering::Relaxed);
         // Everything up to here is covered. What the shards give may be newer: replaying on top of it changes nothing.
         let upto = life.durable();
-        let mut rows = Vec::with_capacity(life.shards.len());
+        let mut taken = TakenRows {
+            life,
+            rows: Vec::with_capacity(life.shards.len()),
+        };
         for shard in &life.shards {
             for (kind, hash, id) in shard.wait(|shard| shard.unsettled()) {
                 if let Err(error) = self.load::<std::convert::Infallible>(life, kind, hash, &id).await {
@@ -67,19 +85,18 @@ impl Inner {
                     });
                 }
             }
-            rows.push(shard.wait(|shard| shard.checkpoint()));
+            taken.rows.push(shard.wait(|shard| shard.checkpoint()));
         }
         // After the shards: what was sent before them is in the outbox, and what is taken since is in a commit waited for.
         let outbox = life.outbox().oldest();
-        let stored = self.store_rows(life, upto, outbox, &rows).await;
-        for (shard, rows) in life.shards.iter().zip(&rows) {
-            shard.wait(|shard| {
-                match &stored {
-                    Ok(true) => shard.checkpointed(upto, rows),
-                    _ => shard.checkpoint_failed(rows),
-                }
-                self.balance(life, shard);
-            });
+        let stored = self.store_rows(life, upto, outbox, &taken.rows).await;
+        if matches!(stored, Ok(true)) {
+            for (shard, rows) in life.shards.iter().zip(std::mem::take(&mut taken.rows)) {
+                shard.wait(|shard| {
+                    shard.checkpointed(upto, &rows);
+                    self.balance(life, shard);
+                });
+            }
         }
         if stored? {
             self.journal.forget(upto);
