@@ -304,6 +304,10 @@ impl<E: Entity> Entities<E> {
         };
         let mut offset = HEADER_BYTES as u32 + staged.shift;
         let trace = self.trace(at);
+        if trace.tail.is_empty() {
+            // Most entities have few events between two checkpoints; a vector's own first step is to four.
+            trace.tail.reserve_exact(events.len());
+        }
         for (seq, (name, version, len)) in (first..).zip(events) {
             let place = Place {
                 position,

@@ -4,7 +4,7 @@
 use super::{
     Inner,
     chunk::{Packer, Told},
-    database::{self, CHUNKS, Database, HEADS, META, STATES, SYSTEM, address_of, backend_error, failed, head_key},
+    database::{self, CHUNKS, Database, HEADS, META, STATES, SYSTEM, backend_error, failed, head_key},
     read::encode_state,
 };
 use crate::log::Located;
@@ -267,26 +267,19 @@ impl Index {
             .get(&*self.key)
             .map_err(failed(DOING))?
             .map(|head| head.value());
-        let (number, seq) = match head {
-            Some(head) => head,
+        // It may be newer than the events indexed so far: the engine gives only what is durable, and recovery replays
+        // the commits after the checkpoint on top of it.
+        let number = match head {
+            Some((number, _)) => number,
             None => {
                 self.entities += 1;
                 tables
                     .heads
                     .insert(&*self.key, (self.entities, 0))
                     .map_err(failed(DOING))?;
-                (self.entities, 0)
+                self.entities
             }
         };
-        if state.seq > seq {
-            return Err(Error::Row {
-                address: address_of(&self.key),
-                why: format!(
-                    "a state of event {} is newer than the checkpoint's last event {seq}",
-                    state.seq
-                ),
-            });
-        }
         let row = encode_state(state);
         tables.states.insert(number, &*row).map_err(failed(DOING))?;
         Ok(())

@@ -178,8 +178,3 @@ pub(super) fn head_of(key: &[u8]) -> Option<(&str, &str)> {
     let (kind, id) = rest.split_at_checked(usize::from(*length))?;
     Some((std::str::from_utf8(kind).ok()?, std::str::from_utf8(id).ok()?))
 }
-
-pub(super) fn address_of(key: &[u8]) -> Address {
-    let (kind, id) = head_of(key).unwrap_or_default();
-    Address::new(kind, id)
-}
