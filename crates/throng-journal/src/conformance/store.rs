@@ -46,6 +46,7 @@ pub fn check_all<H: Harness>(harness: &H) {
     a_state_is_loaded_with_the_events_after_it(harness);
     a_state_of_another_version_is_as_none(harness);
     a_later_state_replaces_an_earlier_one(harness);
+    a_state_may_be_newer_than_what_its_checkpoint_covers(harness);
     history_pages_by_count_and_bytes(harness);
     entities_are_listed_in_the_order_of_their_ids(harness);
     every_known_entity_is_shown_once(harness);
@@ -408,6 +409,31 @@ pub fn a_later_state_replaces_an_earlier_one<H: Harness>(harness: &H) {
             }
         );
     }
+}
+
+/// The engine takes a checkpoint without a pause: states are durable, but may be newer than the position covered.
+pub fn a_state_may_be_newer_than_what_its_checkpoint_covers<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a"]);
+    let upto = bench.upto_here();
+    bench.append(&["a", "fresh"]);
+    let newer = [state("a", 2, 1, b"two"), state("fresh", 1, 1, b"one")];
+    bench.advance(Checkpoint {
+        states: newer.to_vec(),
+        ..upto
+    });
+    for kept in &newer {
+        let loaded = Loaded {
+            state: Some(kept.clone()),
+            events: Vec::new(),
+        };
+        assert_eq!(bench.load(&kept.address.id, 1), loaded);
+    }
+    bench.append(&["a"]);
+    bench.checkpoint();
+    assert_eq!(bench.load("a", 1).events, bench.expected["a"][2..]);
+    assert_eq!(bench.load("fresh", 1).events, []);
+    bench.assert_all_histories();
 }
 
 /// At most `limit` events, and after the first at most `bytes_max` bytes.

@@ -8,7 +8,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use throng_journal::{Address, CommitNo, Error, Position, WriterId};
+use throng_journal::{CommitNo, Error, Position, WriterId};
 
 /// The store's file.
 pub(crate) const STORE_NAME: &str = "store.redb";
