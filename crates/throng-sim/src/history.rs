@@ -26,6 +26,8 @@ pub struct SentMessage {
     pub note: Option<String>,
     /// What came of it: done, refused, dead; `None` while it is on its way.
     pub outcome: Option<String>,
+    /// Why it was refused or is dead.
+    pub reason: String,
 }
 
 impl History {
@@ -97,6 +99,7 @@ impl History {
                         name: record.name.to_owned(),
                         note: envelope.asks.map(|asks| asks.note),
                         outcome: None,
+                        reason: String::new(),
                     });
                 } else if record.record == RecordKind::Taken {
                     let Some(at) = numbers.get(&(record.version, record.shard.0, record.seq)) else {
@@ -110,6 +113,7 @@ impl History {
                     if message.to != own {
                         wrong.push(format!("promise 6: {own} took a message for {}", message.to));
                     }
+                    message.reason = serde_json::from_slice(record.body).unwrap_or_default();
                     if message.outcome.replace(record.name.to_owned()).is_some() {
                         wrong.push(format!(
                             "promise 6: {own} took message {} of {} twice",
@@ -130,6 +134,29 @@ impl History {
             }
         }
         (messages, wrong)
+    }
+
+    /// Every record in a line, to look at.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for commit in &self.commits {
+            for record in commit.records().flatten() {
+                lines.push(format!(
+                    "{} {:?} shard {} {}/{} {} {} v{} {}",
+                    commit.position(),
+                    record.record,
+                    record.shard,
+                    record.kind,
+                    record.id,
+                    record.seq,
+                    record.name,
+                    record.version,
+                    String::from_utf8_lossy(record.body),
+                ));
+            }
+        }
+        lines
     }
 
     /// Promise 5: sequence numbers without a gap for each entity, commits without a gap for each writer.

@@ -21,6 +21,8 @@ pub(crate) struct SimJournal {
     pub(crate) medium: Medium,
     pub(crate) faults: Arc<Mutex<Faults>>,
     pub(crate) state: Arc<State>,
+    /// Whose it is.
+    pub(crate) process: u32,
 }
 
 /// What this process knows of it.
@@ -173,6 +175,7 @@ impl Journal for SimJournal {
                 journal.seal_one(writer);
             }
             let mut medium = journal.medium.lock();
+            medium.owner = journal.process;
             let writer = WriterId(medium.streams.last_key_value().map_or(1, |(last, _)| last.0 + 1));
             medium.streams.insert(
                 writer,
@@ -280,13 +283,27 @@ impl Journal for SimJournal {
 
     fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
         self.slowly(("sealing the writer", "seal failed"), move |journal| {
+            if !journal.medium.lock().streams.contains_key(&writer) {
+                let commit = CommitNo(0);
+                return Err(Error::NoCommit(Position { writer, commit }));
+            }
             Ok(journal.seal_one(writer))
         })
     }
 
     fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
         self.slowly(("reading commits", "read failed"), move |journal| {
-            Ok(journal.medium.lock().after(after, bytes_max))
+            let medium = journal.medium.lock();
+            let commits = medium.after(after, bytes_max);
+            let damaged = commits.iter().find(|commit| Some(commit.position()) == medium.damaged);
+            match damaged.map(Commit::position) {
+                Some(position) => Err(Error::Damaged {
+                    position,
+                    place: "the simulated medium".into(),
+                    why: "checksum 00000000 where ffffffff was expected".into(),
+                }),
+                None => Ok(commits),
+            }
         })
     }
 

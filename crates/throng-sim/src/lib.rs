@@ -1,15 +1,101 @@
-//! The test kit: seeded, virtual time, faulty journal, crash points.
+//! The test kit: a whole service in a simulated world.
+//!
+//! A [`Simulation`] runs the real engine, with your entities, on one thread in virtual time: which task runs next, how long the
+//! journal takes, what fails and when the process dies all follow from one **seed**. A failing seed is printed and replays
+//! exactly, so a bug that needs a crash between two commits and a late answer of the store is as easy to look at as any
+//! other.
+//!
+//! ```
+//! use std::time::Duration;
+//! use throng_sim::{Faults, Simulation, for_each_seed};
+//! # use schemars::JsonSchema;
+//! # use serde::{Deserialize, Serialize};
+//! # use throng::model::*;
+//! # #[derive(Default, Serialize, Deserialize)] struct Till { coins: u64 }
+//! # #[derive(Clone, Serialize, Deserialize, JsonSchema)] enum Command { Insert }
+//! # #[derive(Serialize, Deserialize, JsonSchema)] enum Happened { Inserted }
+//! # impl Event for Happened {}
+//! # #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)] #[error("never")] struct Never;
+//! # impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
+//! # impl Entity for Till {
+//! #     const KIND: &'static str = "till";
+//! #     type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
+//! #     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+//! #         turn.emit(Happened::Inserted);
+//! #         Ok(Answer::after(|till: &Till| till.coins))
+//! #     }
+//! #     fn evolve(&mut self, _: &Happened) { self.coins += 1 }
+//! # }
+//! // `cargo test` runs 20 worlds; THRONG_SIM_SEEDS=1000 more of them, THRONG_SIM_SEED=7 one alone, with its trace.
+//! for_each_seed("shop", "a_coin_counts_once", 20, |seed, keep_trace| {
+//!     let world = Simulation::new(seed).with::<Till>().faults(Faults::random(seed)).keep_trace(keep_trace);
+//!     let outcome = world.try_run(|sim| async move {
+//!         sim.restart().await;
+//!         for coin in 0..10 {
+//!             // A client that does not know what came of its command asks again under the same key.
+//!             while !matches!(insert(&sim, coin).await, Ok(Ok(_))) {
+//!                 if sim.engine().is_none() {
+//!                     sim.restart().await;
+//!                 }
+//!                 sim.sleep(Duration::from_millis(50)).await;
+//!             }
+//!             if sim.chance(0.3) {
+//!                 sim.kill();
+//!             }
+//!         }
+//!         assert_eq!(sim.history().events("till", "front").len(), 10, "each coin counts once");
+//!     });
+//!     outcome.map(drop).map_err(|failure| failure.to_string())
+//! });
+//!
+//! async fn insert(sim: &throng_sim::Sim, coin: u32) -> Result<Result<u64, Error<Never>>, throng_sim::Gone> {
+//!     sim.call(move |engine| async move {
+//!         engine.entity::<Till>("front").once(format!("coin {coin}")).ask(Command::Insert).await
+//!     })
+//!     .await
+//! }
+//! ```
+//!
+//! # What is simulated
+//!
+//! - **Time and tasks.** Everything the engine does beside its callers runs on the simulation's executor. A poll takes a
+//!   microsecond; when nothing can run, time jumps to the next timer. A run in which nothing can happen any more, or that goes on
+//!   for too long, is reported ([`Hang`]).
+//! - **The journal** answers at once or later, in order or not, stalls, fails in doubt (then only a seal decides what landed),
+//!   takes one, two or four appends at a time, and is opened, sealed and read with errors that pass ([`Faults`]).
+//! - **The store** answers at once or later, and fails; a checkpoint is true whole or not at all.
+//! - **Processes** are killed ([`Sim::kill`]), lose their power ([`Sim::power_loss`]), stop gracefully, are upgraded
+//!   ([`Sim::upgrade`]) or taken over from ([`Sim::start`] beside one that runs). Calls run inside a process and die with it
+//!   ([`Sim::call`]); the test itself and what it [`spawn`](Sim::spawn)s are outside and live on.
+//!
+//! # What is checked
+//!
+//! Every run ends with what must hold of any journal ([`History::check`]): numbers without a gap, messages taken once and in
+//! order; and with what the engine may not do to a journal or store: append out of order or above the depth, store
+//! what is not durable, go back. What your service promises is yours to assert.
+//!
+//! Entities alone, without an engine, are tested with [`throng::Subject`].
+//!
+//! # What it cannot see
+//!
+//! Races between threads: those are the model checker's, in `throng-turn`. Files and disks: those are the conformance suites' of
+//! `throng-journal` and the fault tests of each backend.
 
 mod faults;
 mod history;
 mod host;
 mod journal;
 mod medium;
+mod seeds;
 mod simulation;
 mod store;
 mod world;
 
+#[cfg(test)]
+mod conformance;
+
 pub use faults::{Faults, Lie};
 pub use history::{History, SentMessage};
-pub use simulation::{Failure, Gone, Run, Sim, Simulation, for_each_seed};
+pub use seeds::for_each_seed;
+pub use simulation::{Failure, Gone, Run, Sim, Simulation};
 pub use world::Hang;

@@ -28,6 +28,10 @@ pub(crate) struct Inner {
     /// Commits lost with the power, at less than `fsync`.
     pub(crate) lost: Vec<Commit>,
     pub(crate) lie: Option<Lie>,
+    /// The process that opened a writer last: only its checkpoints count.
+    pub(crate) owner: u32,
+    /// This commit cannot be read.
+    pub(crate) damaged: Option<Position>,
 }
 
 #[derive(Default)]
@@ -75,6 +79,8 @@ impl Medium {
                 violations: Vec::new(),
                 lost: Vec::new(),
                 lie,
+                owner: 0,
+                damaged: None,
             })),
         }
     }

@@ -5,7 +5,7 @@ use crate::{
     history::History,
     host::SimHost,
     journal::SimJournal,
-    medium::Medium,
+    medium::{Medium, Rows},
     store::SimStore,
     world::{Group, OUTSIDE, World},
 };
@@ -22,7 +22,7 @@ use throng::{
     Builder, Engine, Options, StartError,
     model::{Entity, Hears, Query},
 };
-use throng_journal::Durability;
+use throng_journal::{Durability, Position};
 
 type Configure = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 
@@ -204,12 +204,17 @@ impl Simulation {
         sim.kill();
         world.kill(OUTSIDE);
         let mut wrong = sim.violations();
+        let mut trace = world.take_lines();
+        if self.keep_trace {
+            trace.push("the journal:".into());
+            trace.extend(sim.history().lines());
+        }
         let run = Run {
             trace_hash: world.trace_hash(),
             counts: world.counts(),
             steps: world.steps(),
             elapsed: Duration::from_micros(world.elapsed_micros()),
-            trace: world.take_lines(),
+            trace,
         };
         match outcome {
             Ok(value) if wrong.is_empty() => Ok((value, run)),
@@ -304,6 +309,7 @@ impl Sim {
             medium: self.shared.medium.clone(),
             faults: self.shared.faults.clone(),
             state: Arc::default(),
+            process: group,
         };
         self.state().processes.push(Process {
             group,
@@ -358,6 +364,14 @@ impl Sim {
     #[must_use]
     pub fn engine(&self) -> Option<Engine> {
         self.state().processes.last()?.engine.clone()
+    }
+
+    /// Processes that run: more than one, if some were taken over from.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        let state = self.state();
+        let running = state.processes.iter().filter(|process| process.engine.is_some());
+        running.count()
     }
 
     /// Runs something in the process that is asked now, and waits for what it says.
@@ -497,6 +511,18 @@ impl Sim {
         self.shared.medium.lock().lie
     }
 
+    /// The store is gone, with all checkpoints: what is in it can be rebuilt from the journal. Between two processes.
+    pub fn lose_store(&self) {
+        self.shared.medium.lock().rows = Rows::default();
+        self.shared.world.note(format_args!("the store is lost"));
+        self.shared.world.count("store lost");
+    }
+
+    /// From now on this commit cannot be read: its checksum is wrong.
+    pub fn damage(&self, position: Position) {
+        self.shared.medium.lock().damaged = Some(position);
+    }
+
     /// What is durable now.
     #[must_use]
     pub fn history(&self) -> History {
@@ -524,28 +550,5 @@ impl Sim {
         wrong.append(&mut self.state().wrong);
         wrong.extend(self.history().check(self.shards(), false));
         wrong
-    }
-}
-
-/// Runs a test for each of so many seeds, from `THRONG_SIM_SEEDS` if that is set; with `THRONG_SIM_SEED=n` for that one
-/// alone. The test is told whether to keep its trace, and says what was wrong.
-///
-/// # Panics
-/// With the first seed that fails, and the command that replays it.
-pub fn for_each_seed(package: &str, test: &str, seeds: u64, mut run: impl FnMut(u64, bool) -> Result<(), String>) {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text: String| text.parse::<u64>().ok())
-    };
-    let (first, count) = match number("THRONG_SIM_SEED") {
-        Some(seed) => (seed, 1),
-        None => (0, number("THRONG_SIM_SEEDS").unwrap_or(seeds)),
-    };
-    let replays = number("THRONG_SIM_SEED").is_some();
-    for seed in first..first + count {
-        if let Err(wrong) = run(seed, replays) {
-            panic!("{wrong}\nreplay it with: THRONG_SIM_SEED={seed} cargo test -p {package} {test} -- --nocapture");
-        }
     }
 }

@@ -202,6 +202,10 @@ impl Store for SimStore {
             if fails || self.journal.state.dead.load(Ordering::Relaxed) {
                 return Err(io("making a checkpoint"));
             }
+            if self.journal.medium.lock().owner != self.journal.process {
+                world.count("checkpoint of a process that was taken over from refused");
+                return Err(io("making a checkpoint on a store others have taken over"));
+            }
             world.note(format_args!(
                 "checkpoint up to {}: {} states, {} rows",
                 checkpoint.upto,

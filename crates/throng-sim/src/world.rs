@@ -428,3 +428,94 @@ impl Drop for Sleep {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    fn world() -> Arc<World> {
+        World::new(7, true)
+    }
+
+    #[test]
+    fn time_passes_only_when_somebody_sleeps() {
+        let world = world();
+        let slept = world.run(world.sleep(Duration::from_secs(3_600)), u64::MAX, 100);
+        assert_eq!(slept, Ok(()));
+        assert!((3_600_000_000..3_600_000_100).contains(&world.elapsed_micros()));
+    }
+
+    #[test]
+    fn waiting_for_nobody_is_a_deadlock() {
+        let hang = world().run(std::future::pending::<()>(), u64::MAX, 100);
+        assert!(matches!(hang, Err(Hang::Deadlock { .. })));
+    }
+
+    #[test]
+    fn waiting_for_ever_and_running_in_circles_are_found() {
+        let idle = world();
+        let ticking = idle.clone();
+        let tick = async move {
+            loop {
+                ticking.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        idle.spawn(1, Box::pin(tick));
+        let hang = idle.run(std::future::pending::<()>(), 60_000_000, u64::MAX);
+        assert_eq!(
+            hang,
+            Err(Hang::Time {
+                elapsed_micros: 60_000_000
+            })
+        );
+        let busy = std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        let hang = world().run(busy, u64::MAX, 1_000);
+        assert!(matches!(hang, Err(Hang::Steps { steps: 1_000, .. })));
+    }
+
+    #[test]
+    fn a_group_dies_whole_and_alone() {
+        let world = world();
+        let alive = Arc::new(AtomicU64::new(0));
+        for group in [1, 1, 2] {
+            let (world_in, alive) = (world.clone(), alive.clone());
+            let task = async move {
+                world_in.sleep(Duration::from_millis(10)).await;
+                alive.fetch_add(u64::from(group), Ordering::Relaxed);
+            };
+            world.spawn(group, Box::pin(task));
+        }
+        let (killer, sleeper) = (world.clone(), world.clone());
+        let main = async move {
+            sleeper.sleep(Duration::from_millis(1)).await;
+            killer.kill(1);
+            sleeper.sleep(Duration::from_millis(100)).await;
+        };
+        assert_eq!(world.run(main, u64::MAX, 1_000), Ok(()));
+        assert_eq!(alive.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn tasks_run_in_an_order_of_the_seed() {
+        let order = |seed| {
+            let world = World::new(seed, false);
+            let order = Arc::new(Mutex::new(Vec::new()));
+            for number in 0..20 {
+                let order = order.clone();
+                world.spawn(1, Box::pin(async move { order.lock().unwrap().push(number) }));
+            }
+            assert_eq!(
+                world.run(world.sleep(Duration::from_millis(1)), u64::MAX, 1_000),
+                Ok(())
+            );
+            let order = order.lock().unwrap().clone();
+            (order, world.trace_hash())
+        };
+        assert_eq!(order(3), order(3));
+        assert!((0..50).any(|seed| order(seed).0 != order(3).0));
+    }
+}

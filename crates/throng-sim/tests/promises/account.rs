@@ -208,6 +208,13 @@ pub(crate) enum Command {
     Spawn {
         op: u64,
         child: u64,
+        /// The child answers.
+        answers: bool,
+    },
+    /// Forwards to an account that depends on the state.
+    Route {
+        op: u64,
+        amount: i64,
     },
     Plan {
         op: u64,
@@ -346,7 +353,7 @@ impl<const G: u8> Entity for Account<G> {
                     return Ok(Answer::forward::<Self>(next, accept));
                 }
             },
-            Command::Heard { op, amount, ok: true } => turn.emit(Happened::Settled(fact(op, 0, 0 * amount))),
+            Command::Heard { op, ok: true, .. } => turn.emit(Happened::Settled(fact(op, 0, 0))),
             Command::Heard { op, amount, ok: false } => turn.emit(Happened::Refunded(fact(op, 0, amount))),
             Command::Forward { op, to, amount, trace } => {
                 if trace {
@@ -362,9 +369,17 @@ impl<const G: u8> Entity for Account<G> {
                     turn.send::<Self>(next, Command::Chain { op, hops: hops - 1, to });
                 }
             }
-            Command::Spawn { op, child } => {
+            Command::Spawn { op, child, answers } => {
                 turn.emit(Happened::Spawned(fact(op, 0, 0)));
-                turn.create::<Self>(child, Command::Open { op, amount: 0 });
+                let open = Command::Open { op, amount: 0 };
+                if answers {
+                    return Ok(Answer::create::<Self>(child, open));
+                }
+                turn.create::<Self>(child, open);
+            }
+            Command::Route { op, amount } => {
+                let add = Command::Add { op, amount, parts: 1 };
+                return Ok(Answer::forward::<Self>(self.count % crate::client::ACCOUNTS, add));
             }
             Command::Plan {
                 op,

@@ -6,8 +6,10 @@ mod account;
 mod book;
 mod checker;
 mod client;
+mod proofs;
 mod relay;
 mod run;
+mod worlds;
 
 use run::{CALM, Scenario};
 use throng_sim::for_each_seed;
@@ -52,7 +54,7 @@ fn everything_at_once_keeps_its_promises() {
         rivals: true,
         ..CALM
     };
-    all("everything_at_once_keeps_its_promises", 1_000, scenario);
+    all("everything_at_once_keeps_its_promises", 2_000, scenario);
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn power_loss_at_os_durability_takes_the_end_and_nothing_else() {
     };
     all(
         "power_loss_at_os_durability_takes_the_end_and_nothing_else",
-        500,
+        1_000,
         scenario,
     );
 }

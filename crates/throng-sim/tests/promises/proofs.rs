@@ -1,0 +1,63 @@
+//! The checker can fail: each promise a journal or store breaks is noticed.
+
+use crate::run::{self, CALM, Scenario};
+use throng_sim::Lie;
+
+/// The first of so many seeds in which the lie is noticed, with what is said of it.
+fn noticed(lie: Lie, seeds: u64, words: &[&str]) -> Option<(u64, String)> {
+    let scenario = Scenario {
+        faults: true,
+        crashes: true,
+        rivals: lie == Lie::IgnoresSeals,
+        lie: Some(lie),
+        ..CALM
+    };
+    (0..seeds).find_map(|seed| {
+        let failure = run::seed(seed, scenario, false).err()?;
+        let is_it = |wrong: &String| words.iter().any(|word| wrong.contains(word));
+        let wrong = failure.wrong.into_iter().find(is_it)?;
+        Some((seed, wrong))
+    })
+}
+
+fn is_noticed(lie: Lie, words: &[&str]) {
+    match noticed(lie, 200, words) {
+        Some((seed, wrong)) => println!("{lie:?} is noticed with seed {seed}: {wrong}"),
+        None => panic!("nobody noticed {lie:?} as one of {words:?}"),
+    }
+}
+
+#[test]
+fn a_journal_that_loses_what_it_acknowledged_is_noticed() {
+    is_noticed(Lie::LosesAcknowledged, &["promise 2", "promise 3"]);
+}
+
+#[test]
+fn a_commit_that_lands_twice_is_noticed() {
+    is_noticed(Lie::LandsTwice, &["promise 5", "promise 4", "promise 6"]);
+}
+
+#[test]
+fn a_message_whose_taking_is_lost_is_noticed() {
+    is_noticed(Lie::DropsTaken, &["promise 6"]);
+}
+
+#[test]
+fn a_stale_state_is_noticed() {
+    is_noticed(Lie::StaleState, &["promise 5", "promise 3", "ends as"]);
+}
+
+#[test]
+fn a_seal_that_is_ignored_is_noticed() {
+    is_noticed(Lie::IgnoresSeals, &["promise 2", "promise 3"]);
+}
+
+#[test]
+fn a_commit_that_lands_in_part_is_noticed() {
+    is_noticed(Lie::TearsCommit, &["promise 2", "promise 3", "in part", "promise 5"]);
+}
+
+#[test]
+fn a_store_that_forgets_keys_is_noticed() {
+    is_noticed(Lie::ForgetsKeys, &["promise 4"]);
+}

@@ -1,0 +1,241 @@
+//! The simulation itself: the same seed gives the same history, and everything it can do does happen.
+
+use crate::{
+    account::{Account, Command},
+    run::{self, CALM, Scenario},
+};
+use std::{collections::BTreeMap, time::Duration};
+use throng::StartError;
+use throng_journal::{CommitNo, Error, Position, WriterId};
+use throng_sim::{Faults, Simulation};
+
+const EVERYTHING: Scenario = Scenario {
+    faults: true,
+    crashes: true,
+    upgrades: true,
+    rivals: true,
+    ..CALM
+};
+
+#[test]
+fn the_same_seed_gives_the_same_history_twice() {
+    for seed in 0..30 {
+        let hash = || match run::seed(seed, EVERYTHING, false) {
+            Ok(run) => (run.trace_hash, run.steps, run.counts),
+            Err(failure) => (failure.run.trace_hash, failure.run.steps, failure.run.counts),
+        };
+        assert_eq!(hash(), hash(), "seed {seed}");
+    }
+}
+
+/// What must have happened at least once in the seeds of this test.
+const EXPECTED: [&str; 52] = [
+    "append at once",
+    "append later",
+    "append in doubt",
+    "append resolved before its predecessor",
+    "append resolved after a seal",
+    "append to a sealed stream",
+    "appends in flight together",
+    "depth changed",
+    "commit in doubt, landed",
+    "commit in doubt, lost",
+    "commit lost with the power",
+    "writer opened",
+    "writer sealed",
+    "open failed",
+    "take failed",
+    "seal failed",
+    "read failed",
+    "record read failed",
+    "sync failed",
+    "checkpoint",
+    "checkpoint failed",
+    "load at once",
+    "load later",
+    "load failed",
+    "history failed",
+    "row read at once",
+    "row read later",
+    "row read failed",
+    "store read failed",
+    "store lost",
+    "engine started",
+    "start failed",
+    "killed",
+    "killed while it starts",
+    "power lost",
+    "stopped gracefully",
+    "taken over by a rival",
+    "upgraded",
+    "time of day jumped",
+    "done",
+    "refused",
+    "unknown entity",
+    "overloaded",
+    "unavailable",
+    "expired",
+    "outcome unknown",
+    "crashed",
+    "quarantined",
+    "client lost its process",
+    "asked again with the key",
+    "same answer again",
+    "other command under a used key refused",
+];
+
+#[test]
+fn everything_that_can_happen_happens() {
+    let power = Scenario {
+        faults: true,
+        crashes: true,
+        power_loss: true,
+        ..CALM
+    };
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let (mut steps, mut elapsed, mut runs) = (0, Duration::ZERO, 0);
+    for seed in 10_000..10_150 {
+        for scenario in [EVERYTHING, power] {
+            let run = match run::seed(seed, scenario, false) {
+                Ok(run) => run,
+                Err(failure) => panic!("seed {seed}:\n{failure}"),
+            };
+            for (what, count) in run.counts {
+                *counts.entry(what).or_default() += count;
+            }
+            steps += run.steps;
+            elapsed += run.elapsed;
+            runs += 1;
+        }
+    }
+    println!("{runs} worlds, {} of virtual time, {steps} polls", humane(elapsed));
+    for (what, count) in &counts {
+        println!("{count:>10}  {what}");
+    }
+    let never: Vec<&str> = EXPECTED.into_iter().filter(|what| !counts.contains_key(what)).collect();
+    assert!(never.is_empty(), "never happened: {never:?}");
+}
+
+fn humane(elapsed: Duration) -> String {
+    format!("{} min", elapsed.as_secs() / 60)
+}
+
+#[test]
+fn damage_in_the_journal_is_named_when_the_engine_starts() {
+    Simulation::new(1)
+        .with::<Account<1>>()
+        .hears::<Account<1>, Account<1>>()
+        .try_run(|sim| async move {
+            sim.restart().await;
+            for op in 0..5 {
+                let added = sim.call(move |engine| async move {
+                    engine
+                        .entity::<Account<1>>(1u64)
+                        .ask(Command::Add {
+                            op,
+                            amount: 1,
+                            parts: 1,
+                        })
+                        .await
+                });
+                added.await.unwrap().unwrap();
+            }
+            sim.kill();
+            sim.damage(Position {
+                writer: WriterId(1),
+                commit: CommitNo(3),
+            });
+            let refused = sim.start().await.unwrap().unwrap_err();
+            assert!(matches!(refused, StartError::Journal(Error::Damaged { .. })));
+            assert_eq!(
+                refused.to_string(),
+                "damage at 1.3 (the simulated medium): checksum 00000000 where ffffffff was expected; \
+                 run `throng journal verify` on it, then restore a backup"
+            );
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_process_that_was_taken_over_from_acknowledges_nothing_more() {
+    let builder = || {
+        Simulation::new(2)
+            .with::<Account<1>>()
+            .hears::<Account<1>, Account<1>>()
+    };
+    builder().run(|sim| async move {
+        let add = |op, back| {
+            sim.call_at(back, move |engine| async move {
+                engine
+                    .entity::<Account<1>>(1u64)
+                    .ask(Command::Add {
+                        op,
+                        amount: 1,
+                        parts: 1,
+                    })
+                    .await
+            })
+        };
+        assert_eq!(add(1, 0).await.unwrap().unwrap().count, 1);
+        sim.start().await.unwrap().unwrap();
+        let told = add(2, 1).await.unwrap().unwrap_err().to_string();
+        assert!(told.starts_with("unavailable; nothing was done"), "{told}");
+        assert_eq!(add(3, 0).await.unwrap().unwrap().count, 2);
+        assert!(add(4, 1).await.unwrap().is_err());
+        assert_eq!(sim.history().events("account", "1").len(), 2);
+    });
+}
+
+#[test]
+fn a_key_is_kept_for_an_hour_over_restarts_and_checkpoints() {
+    for seed in 0..20 {
+        let faults = Faults {
+            later: 0.5,
+            delay_micros: 1..5_000,
+            ..Faults::none()
+        };
+        let builder = Simulation::new(seed)
+            .with::<Account<1>>()
+            .hears::<Account<1>, Account<1>>();
+        builder.faults(faults).run(|sim| async move {
+            let add = |op| {
+                sim.call(move |engine| async move {
+                    let account = engine.entity::<Account<1>>(1u64).once("the key");
+                    account
+                        .ask(Command::Add {
+                            op,
+                            amount: 1,
+                            parts: 1,
+                        })
+                        .await
+                })
+            };
+            let first = add(1).await.unwrap().unwrap();
+            for _ in 0..59 {
+                sim.jump(Duration::from_secs(60));
+                if sim.chance(0.2) {
+                    sim.restart().await;
+                }
+                if sim.chance(0.2) {
+                    let made = sim.call(|engine| async move { engine.checkpoint().await });
+                    made.await.unwrap().unwrap();
+                }
+                assert_eq!(add(1).await.unwrap().unwrap(), first);
+                assert!(matches!(add(2).await.unwrap(), Err(throng::model::Error::KeyReused(_))));
+            }
+            sim.jump(Duration::from_secs(120));
+            assert_eq!(add(2).await.unwrap().unwrap().count, 2);
+        });
+    }
+}
+
+#[test]
+fn a_panic_of_the_test_itself_names_what_it_says() {
+    let outcome = Simulation::new(3)
+        .faults(Faults::none())
+        .try_run(|_| async { panic!("planned panic: a test") });
+    let Err::<((), _), _>(failure) = outcome else {
+        panic!("it ran");
+    };
+    assert_eq!(failure.wrong, ["panicked: planned panic: a test"]);
+}
