@@ -136,7 +136,7 @@ impl Log {
     fn sync_written(&self, writing: &mut Writing, number: CommitNo, buffer: Vec<u8>) -> Append {
         if self.shared.depth() > 1 && self.syncers_run(writing) {
             let flight = self.shared.state().await_sync(number, buffer);
-            self.shared.changed.notify_all();
+            self.shared.wanted.notify_one();
             return Append::Later(Box::pin(flight));
         }
         match self.sync_active(writing) {

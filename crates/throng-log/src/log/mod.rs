@@ -211,6 +211,7 @@ impl Drop for Log {
             tracing::warn!(%error, dir = %self.dir.display(), "the log was left unsealed; the next start finds its end");
         }
         self.shared.state().stop = true;
+        self.shared.wanted.notify_all();
         self.shared.changed.notify_all();
     }
 }

@@ -60,7 +60,9 @@ pub(super) struct State {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// A sync is wanted, has ended, or everything stops.
+    /// A sync is wanted, or everything stops: one thread that syncs wakes for each.
+    pub wanted: Condvar,
+    /// A sync has ended.
     pub changed: Condvar,
     depth: AtomicUsize,
 }
@@ -84,6 +86,10 @@ impl Shared {
 
     pub(super) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wait_for_work<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn depth(&self) -> usize {

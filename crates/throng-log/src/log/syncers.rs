@@ -78,7 +78,7 @@ impl Syncer {
         let mut state = shared.state();
         loop {
             while state.wanted == 0 && !state.stop {
-                state = shared.wait(state);
+                state = shared.wait_for_work(state);
             }
             if state.stop {
                 return;
