@@ -156,7 +156,7 @@ fn records_staged_by_two_threads_are_all_taken_once() {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        threads.into_iter().for_each(|thread| assert!(thread.join().is_ok()));
         let taken = taken.lock().unwrap();
         let numbers: Vec<u64> = taken.iter().map(|(number, _)| *number).collect();
         assert_eq!(
