@@ -6,7 +6,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
 };
-use throng_core::{limits, model::Error};
+use throng_core::{
+    limits,
+    model::Error,
+    shard::{Recalled, family_row},
+};
 use throng_journal::{Address, Maybe};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
@@ -95,9 +99,15 @@ impl Inner {
                 .map_err(unavailable)?;
             tail.push((event, payload));
         }
+        let mut family = None;
+        if stored.state.is_none() {
+            family = now_or_later(self.store.system(&family_row(&address)))
+                .await
+                .map_err(unavailable)?;
+        }
         self.metrics.loads.inc();
         life.shard_of(hash).wait(|shard| {
-            shard.loaded(kind, hash, id, stored, tail);
+            shard.loaded(kind, hash, id, Recalled { stored, tail, family });
             self.balance(life, shard);
         });
         Ok(())

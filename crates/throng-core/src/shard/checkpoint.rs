@@ -1,9 +1,9 @@
 //! What a checkpoint takes from a shard.
 
-use super::{Shard, keys, replay::NumbersRow};
+use super::{Shard, keys, replay::NumbersRow, slot::family_of};
 use crate::model::Timestamp;
 use std::collections::HashSet;
-use throng_journal::{Position, StoredState};
+use throng_journal::{Address, Position, StoredState};
 
 /// What a checkpoint takes from a shard, to be given back when it is done ([`Shard::checkpointed`]) or has failed.
 #[derive(Default)]
@@ -30,12 +30,19 @@ impl Shard {
     /// store gets this.
     pub fn checkpoint(&mut self) -> Rows {
         let mut rows = Rows::default();
-        let mut states = Vec::new();
+        let (mut states, mut families) = (Vec::new(), Vec::new());
         let shard = self.common.id;
         for table in &mut self.tables {
-            table.pending(&mut self.common, &mut states, shard);
+            table.pending(&mut self.common, &mut states, &mut families, shard);
+        }
+        for (address, family) in families {
+            rows.system.push((family_row(&address), Some(family)));
         }
         for (state, token) in states {
+            // States of another version are rebuilt from events, and a family has none: so it has a row of its own.
+            if let Some(family) = family_of(&state.bytes) {
+                rows.system.push((family_row(&state.address), Some(family.to_vec())));
+            }
             rows.states.push(state);
             rows.tokens.insert(token);
         }
@@ -69,6 +76,12 @@ impl Shard {
     pub fn checkpoint_failed(&mut self, rows: &Rows) {
         self.common.timers.rows_failed(&rows.system);
     }
+}
+
+/// The system row of an entity's family.
+#[must_use]
+pub fn family_row(address: &Address) -> Vec<u8> {
+    [b"f", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }
 
 /// Is this system row an idempotency key whose hour is over?

@@ -1,15 +1,15 @@
 //! The entities of one kind in one shard.
 
 use super::{
-    Common, LoadRequest, TailEvent,
+    Common, LoadRequest, Recalled, TailEvent,
     filter::Filter,
     recency::{Linked, Links, Recency},
-    slot::{Body, Broken, Here, Pending, Slot, Trace, apply, covered, decode_state, encode_state},
+    slot::{Body, Broken, Here, Pending, Slot, Trace, apply, covered, decode_state, encode_state, family_of},
 };
 use crate::model::{Effects, Entity, Family};
 use hashbrown::HashTable;
 use std::collections::{BTreeMap, HashSet};
-use throng_journal::{Loaded, Position, ShardId, StoredState};
+use throng_journal::{Address, Loaded, Position, ShardId, StoredState};
 
 /// The entities of one kind in one shard.
 pub struct Entities<E: Entity> {
@@ -204,7 +204,7 @@ impl<E: Entity> Entities<E> {
         let Some(at) = self.recency.victim() else { return false };
         let slot = self.slots.at(at);
         match &slot.body {
-            Body::Here(here) if here.seq > 0 => {
+            Body::Here(here) if here.seq > 0 || slot.family.is_some() => {
                 let (seq, changed) = (here.seq, here.seq != here.stored_seq);
                 if changed {
                     self.store_state(common, at);
@@ -278,8 +278,11 @@ impl<E: Entity> Entities<E> {
         &mut self,
         common: &mut Common,
         (hash, text): (u64, &str),
-        loaded: Loaded,
-        tail: Vec<(TailEvent, Vec<u8>)>,
+        Recalled {
+            stored,
+            tail,
+            family: row,
+        }: Recalled,
     ) {
         let at = match self.find(hash, text) {
             Some(at) if !matches!(self.slots.at(at).body, Body::Away(_)) => return,
@@ -288,9 +291,11 @@ impl<E: Entity> Entities<E> {
         };
         let pending = self.slots.at(at).trace.as_ref().and_then(|trace| trace.pending.clone());
         let tail_family = self.slots.at(at).family.take();
-        let (body, family) = rebuild::<E>(text, loaded, pending, tail);
+        let family = family_of_newest(stored.state.as_ref(), pending.as_ref());
+        let body = rebuild::<E>(text, stored, pending, tail);
         let slot = self.slots.at(at);
-        slot.family = merged(family, tail_family);
+        let row = row.and_then(|row| serde_json::from_slice(&row).ok());
+        slot.family = merged(merged(family, row), tail_family);
         slot.body = body;
         self.used(common, at);
     }
@@ -326,7 +331,19 @@ impl<E: Entity> Entities<E> {
             .collect()
     }
 
-    pub(super) fn pending(&mut self, common: &mut Common, states: &mut Vec<(StoredState, (u64, u64))>, shard: ShardId) {
+    pub(super) fn pending(
+        &mut self,
+        common: &mut Common,
+        states: &mut Vec<(StoredState, (u64, u64))>,
+        families: &mut Vec<(Address, Vec<u8>)>,
+        shard: ShardId,
+    ) {
+        // One that cannot be applied has no state to keep its family with.
+        for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Quarantined { .. })) {
+            let slot = self.peek(at);
+            let family = slot.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
+            families.extend(family.map(|family| (Address::new(E::KIND, slot.text.clone()), family)));
+        }
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Here(_))) {
             self.store_state(common, at);
         }
@@ -341,7 +358,7 @@ impl<E: Entity> Entities<E> {
                 let pending = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref());
                 states.extend(pending.map(|pending| {
                     let state = StoredState {
-                        address: throng_journal::Address::new(E::KIND, slot.text.clone()),
+                        address: Address::new(E::KIND, slot.text.clone()),
                         shard,
                         seq: pending.seq,
                         version: E::STATE_VERSION,
@@ -396,15 +413,10 @@ fn rebuild<E: Entity>(
     loaded: Loaded,
     pending: Option<Pending>,
     tail: Vec<(TailEvent, Vec<u8>)>,
-) -> (Body<E>, Option<Box<Family>>) {
-    let quarantined = |broken: Broken| {
-        (
-            Body::Quarantined {
-                seq: broken.seq,
-                reason: broken.reason.into(),
-            },
-            None,
-        )
+) -> Body<E> {
+    let quarantined = |broken: Broken| Body::Quarantined {
+        seq: broken.seq,
+        reason: broken.reason.into(),
     };
     let id = match text.parse::<E::Id>() {
         Ok(id) => id,
@@ -421,10 +433,10 @@ fn rebuild<E: Entity>(
         bytes: state.bytes,
     });
     let newest = stored.into_iter().chain(pending).max_by_key(|state| state.seq);
-    let (mut state, mut seq, mut family) = (E::default(), 0, None);
+    let (mut state, mut seq) = (E::default(), 0);
     if let Some(newest) = newest {
         match decode_state::<E>(&newest.bytes) {
-            Ok((decoded, with)) => (state, seq, family) = (decoded, newest.seq, with),
+            Ok((decoded, _)) => (state, seq) = (decoded, newest.seq),
             Err(why) => {
                 let reason = format!("its stored state cannot be read: {why}; raise STATE_VERSION to rebuild it");
                 return quarantined(Broken {
@@ -456,15 +468,20 @@ fn rebuild<E: Entity>(
         }
         seq = event.seq;
     }
-    (
-        Body::Here(Here {
-            id,
-            state,
-            seq,
-            stored_seq,
-        }),
-        family,
-    )
+    Body::Here(Here {
+        id,
+        state,
+        seq,
+        stored_seq,
+    })
+}
+
+/// The family kept with the newest state.
+fn family_of_newest(stored: Option<&StoredState>, pending: Option<&Pending>) -> Option<Box<Family>> {
+    let stored = stored.map(|state| (state.seq, &state.bytes));
+    let pending = pending.map(|state| (state.seq, &state.bytes));
+    let (_, bytes) = stored.into_iter().chain(pending).max_by_key(|(seq, _)| *seq)?;
+    serde_json::from_slice(family_of(bytes)?).ok()
 }
 
 /// A family as stored and what the tail adds to it.

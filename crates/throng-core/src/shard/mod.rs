@@ -25,14 +25,14 @@ mod timers;
 mod tests;
 
 pub use call::{Call, Cause, Forward, ForwardAgain, Input, Output, QueryCall, Ran, Stage, Staged};
-pub use checkpoint::{Rows, is_expired};
+pub use checkpoint::{Rows, family_row, is_expired};
 pub use entities::Entities;
 pub use messages::{Asks, Delivery, Envelope, Heard, Parcel, Taking};
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::shard_of_row;
 pub use slot::TailEvent;
-pub use table::{LoadRequest, Table};
+pub use table::{LoadRequest, Recalled, Table};
 pub use timers::Due;
 
 use crate::model::Timestamp;

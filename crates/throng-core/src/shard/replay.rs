@@ -1,7 +1,7 @@
 //! What was recorded and stored before this engine started.
 
 use super::{
-    LoadRequest, Shard, TailEvent,
+    LoadRequest, Recalled, Shard, TailEvent,
     entities::Entities,
     keys::{self, Kept},
     messages::Watermark,
@@ -17,7 +17,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, PoisonError},
 };
-use throng_journal::{Address, Loaded, Position, Record, RecordKind, ShardId};
+use throng_journal::{Address, Position, Record, RecordKind, ShardId};
 
 impl Shard {
     /// A record of a commit after the last checkpoint, in order.
@@ -68,8 +68,8 @@ impl Shard {
     }
 
     /// Brings an entity back from what was read.
-    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, loaded: Loaded, tail: Vec<(TailEvent, Vec<u8>)>) {
-        self.tables[kind].loaded(&mut self.common, hash, id, loaded, tail);
+    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, read: Recalled) {
+        self.tables[kind].loaded(&mut self.common, hash, id, read);
     }
 
     /// An entity's events the store may not have indexed.

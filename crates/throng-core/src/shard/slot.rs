@@ -119,6 +119,13 @@ pub(super) fn encode_state<E: Entity>(state: &E, family: Option<&Family>) -> Res
     Ok(bytes)
 }
 
+/// The family's part of an encoded state, if it has one.
+pub(super) fn family_of(bytes: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    let family = rest.get(..u32::from_le_bytes(*length) as usize)?;
+    (!family.is_empty()).then_some(family)
+}
+
 pub(super) fn decode_state<E: Entity>(bytes: &[u8]) -> Result<(E, Option<Box<Family>>), String> {
     let (length, rest) = bytes.split_first_chunk::<4>().ok_or("it is shorter than its header")?;
     let length = u32::from_le_bytes(*length) as usize;

@@ -15,6 +15,17 @@ pub struct LoadRequest {
     pub rests_on: u64,
 }
 
+/// What was read to bring an entity back.
+#[derive(Debug, Default)]
+pub struct Recalled {
+    /// The store's part.
+    pub stored: Loaded,
+    /// The events of the tail, with their payloads.
+    pub tail: Vec<(TailEvent, Vec<u8>)>,
+    /// The row of its family ([`super::family_row`]); needed only where the store has no state.
+    pub family: Option<Vec<u8>>,
+}
+
 /// The entities of one kind in one shard.
 pub trait Table: Any + Send {
     /// Runs a command.
@@ -26,8 +37,8 @@ pub trait Table: Any + Send {
     /// What has to be read to bring this entity back; `None` if it is in memory.
     fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest>;
 
-    /// Brings an entity back from what was read: the store's part and the payloads of the tail.
-    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, loaded: Loaded, tail: Vec<(TailEvent, Vec<u8>)>);
+    /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row.
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled);
 
     /// The store, or an event of the tail, has this id.
     fn known(&mut self, hash: u64);
@@ -46,6 +57,7 @@ pub trait Table: Any + Send {
         &mut self,
         common: &mut Common,
         states: &mut Vec<(StoredState, (u64, u64))>,
+        families: &mut Vec<(throng_journal::Address, Vec<u8>)>,
         shard: throng_journal::ShardId,
     );
 
@@ -72,8 +84,8 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         Self::load_request(self, hash, id)
     }
 
-    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, loaded: Loaded, tail: Vec<(TailEvent, Vec<u8>)>) {
-        self.bring_back(common, (hash, id), loaded, tail);
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) {
+        self.bring_back(common, (hash, id), read);
     }
 
     fn known(&mut self, hash: u64) {
@@ -96,9 +108,10 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         &mut self,
         common: &mut Common,
         states: &mut Vec<(StoredState, (u64, u64))>,
+        families: &mut Vec<(throng_journal::Address, Vec<u8>)>,
         shard: throng_journal::ShardId,
     ) {
-        Self::pending(self, common, states, shard);
+        Self::pending(self, common, states, families, shard);
     }
 
     fn unsettled(&self) -> Vec<(u64, Box<str>)> {

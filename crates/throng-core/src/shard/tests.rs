@@ -238,7 +238,15 @@ fn a_state_left_half_way_is_forgotten_and_comes_back_from_its_events() {
         .into_iter()
         .map(|event| (event, br#"{"amount":5}"#.to_vec()))
         .collect();
-    bench.shard.loaded(0, hash, "a", Loaded::default(), tail);
+    bench.shard.loaded(
+        0,
+        hash,
+        "a",
+        Recalled {
+            tail,
+            ..Recalled::default()
+        },
+    );
     assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(6));
 }
 
@@ -367,11 +375,13 @@ fn passivated_entities_come_back_as_they_were() {
         0,
         limits::hash("account", "a"),
         "a",
-        Loaded {
-            state,
-            events: Vec::new(),
+        Recalled {
+            stored: Loaded {
+                state,
+                events: Vec::new(),
+            },
+            ..Recalled::default()
         },
-        Vec::new(),
     );
     assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(6));
 }
@@ -392,11 +402,13 @@ fn an_event_nobody_understands_quarantines_its_entity_alone() {
         0,
         hash,
         "a",
-        Loaded {
-            state: None,
-            events: vec![event],
+        Recalled {
+            stored: Loaded {
+                state: None,
+                events: vec![event],
+            },
+            ..Recalled::default()
         },
-        Vec::new(),
     );
     let answer = bench.ask("a", Command::Deposit { amount: 1 });
     let Err(Error::Quarantined { seq: 1, reason, .. }) = answer else {

@@ -37,8 +37,6 @@ pub(crate) struct Checker<'a> {
     power_lost: Option<Duration>,
     /// A generation that cannot apply bombs was at work.
     bombs: bool,
-    /// Several generations were at work.
-    pub(crate) upgraded: bool,
     wrong: Vec<String>,
 }
 
@@ -116,7 +114,6 @@ impl<'a> Checker<'a> {
             messages: history.messages(shards).0,
             power_lost,
             bombs,
-            upgraded: false,
             wrong: Vec::new(),
         }
     }
@@ -465,10 +462,6 @@ impl<'a> Checker<'a> {
                 self.wrong.push(format!(
                     "account {id} ends as {view:?}, its events as {expected:?}, replayed as {plain:?}"
                 ));
-            }
-            // A family is kept with its state: one of another version is not read.
-            if self.upgraded {
-                continue;
             }
             let spawned = self.accounts[id].iter().filter(|entry| entry.name == "Spawned");
             let children: BTreeSet<String> = spawned.map(|entry| (1_000 + entry.fact.op).to_string()).collect();

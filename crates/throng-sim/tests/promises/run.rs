@@ -274,7 +274,6 @@ async fn live(sim: Sim, scenario: Scenario) {
     }
     let entries = book.lock();
     let mut checker = Checker::new(&history, sim.shards(), &entries, driver.power_lost, driver.used[2]);
-    checker.upgraded = driver.generation.load(Ordering::Relaxed) > 1;
     checker.final_states(&shown);
     checker.check_told();
     for wrong in checker.check(scenario.rivals) {

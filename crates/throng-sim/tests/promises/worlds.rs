@@ -94,7 +94,7 @@ fn everything_that_can_happen_happens() {
     };
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let (mut steps, mut elapsed, mut runs) = (0, Duration::ZERO, 0);
-    for seed in 10_000..10_150 {
+    for seed in 10_000..10_300 {
         for scenario in [EVERYTHING, power] {
             let run = match run::seed(seed, scenario, false) {
                 Ok(run) => run,
