@@ -62,7 +62,37 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Yardstick(yardstick) => yardstick.run(),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("throng: {error:#}");
+        eprintln!("throng: {}", sentence(&error));
         ExitCode::FAILURE
     })
+}
+
+/// What went wrong and why, each cause once: some errors say their cause themselves.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn every_cause_is_said_once() {
+        let inner = std::io::Error::other("no such file");
+        let error = Err::<(), _>(inner)
+            .context("cannot read x: no such file; check it")
+            .context("no demo");
+        assert_eq!(
+            sentence(&error.unwrap_err()),
+            "no demo: cannot read x: no such file; check it"
+        );
+    }
 }

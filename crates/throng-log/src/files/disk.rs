@@ -7,11 +7,20 @@ use std::{
     os::unix::fs::FileExt as _,
     path::Path,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 /// The real file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
+
+/// How long a log of this very process may take to end before its directory counts as in use.
+const OWN_END: Duration = Duration::from_millis(500);
+
+/// Does this process hold the lock?
+fn is_own(path: &Path) -> bool {
+    fs::read_to_string(path).is_ok_and(|holder| holder.trim() == std::process::id().to_string())
+}
 
 impl Files for Disk {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
@@ -25,10 +34,17 @@ impl Files for Disk {
             .create(true)
             .truncate(false)
             .open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error),
+        // Our own earlier log may still be writing its clean end: its last owner let it go, its drop has not returned.
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if is_own(path) && begun.elapsed() < OWN_END => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(TryLockError::WouldBlock) => return Ok(None),
+            }
         }
         // For the person who wonders who holds the directory; the lock itself is the kernel's.
         file.set_len(0)?;
