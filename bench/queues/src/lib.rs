@@ -1,0 +1,77 @@
+//! The batching queue and its rivals under the same load, each way counted honestly: every item is received, every thread is
+//! joined, the sum is checked, and the clock stops after the last item.
+//!
+//! - [`surge`]: rounds of threads that send as fast as they can to one receiver, the classic "100 million messages" test; and
+//!   the [ceiling](surge::ceiling), the same work without a hand-off.
+//! - [`level`]: senders with a timetable, from a quiet moment to more than the machine can do: the rate that was kept, the time
+//!   from hand to hand, the CPU it took.
+//!
+//! Only ratios taken in one run mean something. [`Task`] is one measurement; a benchmark program runs each in a process of its
+//! own, so that the peak of memory is this way's and nobody else's.
+
+mod candidate;
+mod channels;
+pub mod level;
+mod ours;
+mod process;
+pub mod surge;
+mod way;
+
+pub use candidate::{Candidate, Rival};
+pub use level::Level;
+pub use surge::Surge;
+
+use serde::{Deserialize, Serialize};
+
+/// What is sent: a name and an amount, 16 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trade {
+    /// Whose shares.
+    pub name: [u8; 8],
+    /// How many; in a [`Level`] the time it was sent, in nanoseconds since the beginning.
+    pub amount: u64,
+}
+
+impl Trade {
+    /// A trade of so many shares.
+    #[must_use]
+    #[inline]
+    pub fn of(amount: u64) -> Self {
+        Self {
+            name: *b"ibm\0\0\0\0\0",
+            amount,
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Task {
+    /// The work without a hand-off.
+    Ceiling(Surge),
+    /// A surge through one of the queues.
+    Surge(Candidate, Surge),
+    /// Senders with a timetable into one of the queues.
+    Level(Candidate, Level),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Of the ceiling and of a surge.
+    Surge(surge::Figures),
+    /// Of a level.
+    Level(level::Figures),
+}
+
+impl Task {
+    /// Measures, in this process.
+    #[must_use]
+    pub fn run(&self) -> Outcome {
+        match self {
+            Self::Ceiling(surge) => Outcome::Surge(surge::ceiling(surge)),
+            Self::Surge(candidate, surge) => Outcome::Surge(candidate.surge(surge)),
+            Self::Level(candidate, level) => Outcome::Level(candidate.level(level)),
+        }
+    }
+}

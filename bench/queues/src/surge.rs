@@ -1,0 +1,204 @@
+//! As fast as they can.
+
+use crate::{
+    Trade,
+    process::{cpu, peak_bytes},
+    way::{Receiving, Sending, Way},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    hint::black_box,
+    iter::repeat_with,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How much is sent by how many. The default is the classic test: 76 rounds of 6 threads with 220,000 trades each.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Surge {
+    /// Rounds; each starts its threads anew and joins them.
+    pub rounds: u32,
+    /// Senders a round.
+    pub threads: u32,
+    /// Trades a sender.
+    pub trades: u32,
+    /// Whether a sender gives its trades in one call, as an iterator, rather than with a call each.
+    pub at_once: bool,
+    /// No round begins after so long.
+    pub limit: Duration,
+}
+
+impl Default for Surge {
+    fn default() -> Self {
+        Self {
+            rounds: 76,
+            threads: 6,
+            trades: 220_000,
+            at_once: false,
+            limit: Duration::from_secs(3),
+        }
+    }
+}
+
+/// What was reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Trades received, all that were sent.
+    pub items: u64,
+    /// From the first thread's start to the end of the last, the receiver's.
+    pub elapsed: Duration,
+    /// CPU time of the process meanwhile.
+    pub cpu: Duration,
+    /// Peak of resident memory, in bytes, program included.
+    pub peak_bytes: u64,
+}
+
+impl Figures {
+    /// Trades a second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.items as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// CPU time a trade, in nanoseconds.
+    #[must_use]
+    pub fn cpu_nanos(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.items as f64
+    }
+}
+
+/// Shares in every trade.
+const AMOUNT: u64 = 100;
+
+/// The receiver's work: count the trades, add up the amounts.
+#[derive(Default)]
+struct Sums {
+    trades: u64,
+    amount: u64,
+}
+
+impl Sums {
+    #[inline]
+    fn add(&mut self, trades: &[Trade]) {
+        self.trades += trades.len() as u64;
+        self.amount += trades.iter().map(|trade| trade.amount).sum::<u64>();
+    }
+
+    fn check(&self, sent: u64) {
+        assert_eq!(
+            (self.trades, self.amount),
+            (sent, sent * AMOUNT),
+            "trades and their sum"
+        );
+    }
+}
+
+/// The rounds through a queue.
+///
+/// # Panics
+/// Panics if anything sent was not received exactly once.
+pub(crate) fn surge(way: &impl Way, surge: &Surge) -> Figures {
+    let (sender, mut receiver) = way.open();
+    let (cpu_before, begun) = (cpu(), Instant::now());
+    let receiving = thread::spawn(move || {
+        let mut sums = Sums::default();
+        while receiver.receive(|trades| sums.add(trades)) {}
+        sums
+    });
+    let mut sent = 0;
+    for _ in 0..surge.rounds {
+        if begun.elapsed() > surge.limit {
+            break;
+        }
+        let threads: Vec<_> = (0..surge.threads)
+            .map(|_| {
+                let (mut sender, trades) = (sender.clone(), surge.trades as usize);
+                let at_once = surge.at_once;
+                thread::spawn(move || match at_once {
+                    true => sender.send_all(repeat_with(|| Trade::of(AMOUNT)).take(trades)),
+                    false => {
+                        for _ in 0..trades {
+                            sender.send(Trade::of(AMOUNT));
+                        }
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().expect("a sender panics only if the receiver did");
+            sent += u64::from(surge.trades);
+        }
+    }
+    drop(sender);
+    let sums = receiving.join().expect("the receiver only adds");
+    let (elapsed, cpu) = (begun.elapsed(), cpu() - cpu_before);
+    sums.check(sent);
+    Figures {
+        items: sent,
+        elapsed,
+        cpu,
+        peak_bytes: peak_bytes(),
+    }
+}
+
+/// Items the ceiling's thread writes before it reads them.
+const CEILING_ITEMS: usize = 1_000;
+
+/// The same work without a hand-off: one thread writes trades into an array of 1,000, as a sender does, adds them up from
+/// there, as the receiver does, and begins anew. It shares nothing, waits for nobody and stays in its core's cache. A queue
+/// has a second core for the receiver's half, and may in principle be faster; what it pays is what the cores tell each other.
+#[must_use]
+pub fn ceiling(surge: &Surge) -> Figures {
+    let wanted = u64::from(surge.rounds) * u64::from(surge.threads) * u64::from(surge.trades);
+    let (cpu_before, begun) = (cpu(), Instant::now());
+    let mut sums = Sums::default();
+    let mut items = Vec::with_capacity(CEILING_ITEMS);
+    while sums.trades < wanted {
+        let count = (wanted - sums.trades).min(CEILING_ITEMS as u64);
+        match surge.at_once {
+            true => items.extend(repeat_with(|| Trade::of(AMOUNT)).take(count as usize)),
+            false => {
+                for _ in 0..count {
+                    items.push(Trade::of(AMOUNT));
+                }
+            }
+        }
+        sums.add(black_box(&items));
+        items.clear();
+    }
+    let (elapsed, cpu) = (begun.elapsed(), cpu() - cpu_before);
+    sums.check(wanted);
+    Figures {
+        items: wanted,
+        elapsed,
+        cpu,
+        peak_bytes: peak_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Candidate;
+
+    #[test]
+    fn every_way_delivers_every_trade() {
+        let small = Surge {
+            rounds: 2,
+            threads: 3,
+            trades: 2_500,
+            at_once: false,
+            limit: Duration::from_secs(60),
+        };
+        for at_once in [false, true] {
+            let small = Surge {
+                at_once,
+                ..small.clone()
+            };
+            for candidate in Candidate::all() {
+                assert_eq!(candidate.surge(&small).items, 15_000, "{candidate}");
+            }
+            assert_eq!(ceiling(&small).items, 15_000);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The receiving side: whole batches.
+
+use crate::{
+    Batch, Closed, ReceiveTimeoutError, TryReceiveError,
+    later::Receive,
+    park::{linger, wait, wait_until},
+    shared::{RESERVED_BATCHES_MAX, Shared, Taken},
+};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+/// After so many items at once a receiver gives senders a moment for the next before it looks into their open batches and
+/// sleeps.
+const FLOW_ITEMS: usize = 64;
+
+/// Receives from a queue, a batch at a time. Belongs to one thread or task at a time; a clone shares the work.
+///
+/// A receiver takes all there is at once (with several receivers, its share) and gives it out batch by batch. What it
+/// has not given out when it is dropped goes to the other receivers; with the last receiver the queue closes, and what is
+/// in it is dropped.
+///
+/// Each batch goes to one receiver. The items of one sender come in the order they were sent; with several receivers that
+/// holds for what each of them sees.
+pub struct Receiver<T> {
+    shared: Arc<Shared<T>>,
+    handle: u64,
+    stash: VecDeque<Vec<T>>,
+    /// Items that came with the last look: whether more are likely to be on their way.
+    taken_items: usize,
+    /// Room to work in.
+    woken: Vec<Waker>,
+}
+
+impl<T> Receiver<T> {
+    pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
+        let handle = shared.join_receivers();
+        let reserved = shared.options().batches.min(RESERVED_BATCHES_MAX);
+        Self {
+            shared,
+            handle,
+            stash: VecDeque::with_capacity(reserved + 1),
+            taken_items: 0,
+            woken: Vec::new(),
+        }
+    }
+
+    /// The next batch, never empty; while there is none, the thread waits.
+    ///
+    /// # Errors
+    /// Every sender is gone and everything they sent has been received.
+    pub fn receive(&mut self) -> Result<Batch<T>, Closed> {
+        if self.stash.is_empty() && self.taken_items >= FLOW_ITEMS {
+            linger(|| self.shared.is_filled());
+        }
+        match self.next(None)? {
+            Some(batch) => Ok(batch),
+            None => wait(|context| self.poll_receive(context)),
+        }
+    }
+
+    /// The next batch, if there is one.
+    ///
+    /// # Errors
+    /// There is none now, or there will never be one again.
+    pub fn try_receive(&mut self) -> Result<Batch<T>, TryReceiveError> {
+        match self.next(None) {
+            Ok(Some(batch)) => Ok(batch),
+            Ok(None) => Err(TryReceiveError::Empty),
+            Err(Closed) => Err(TryReceiveError::Closed),
+        }
+    }
+
+    /// The next batch; while there is none, the thread waits, but no longer than this.
+    ///
+    /// # Errors
+    /// Nothing was sent in that time, or there will never be anything again.
+    pub fn receive_timeout(&mut self, limit: Duration) -> Result<Batch<T>, ReceiveTimeoutError> {
+        let Some(until) = Instant::now().checked_add(limit) else {
+            return self.receive().map_err(|Closed| ReceiveTimeoutError::Closed);
+        };
+        match wait_until(until, |context| self.poll_receive(context)) {
+            Some(received) => received.map_err(|Closed| ReceiveTimeoutError::Closed),
+            None => {
+                self.stop_waiting();
+                Err(ReceiveTimeoutError::TimedOut)
+            }
+        }
+    }
+
+    /// The next batch; while there is none, the task waits. Loses nothing when dropped.
+    ///
+    /// # Errors
+    /// Every sender is gone and everything they sent has been received.
+    pub fn receive_async(&mut self) -> Receive<'_, T> {
+        Receive::new(self)
+    }
+
+    /// The next batch; if there is none, the task is woken when it is time to ask again.
+    ///
+    /// # Errors
+    /// Every sender is gone and everything they sent has been received.
+    pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<Batch<T>, Closed>> {
+        match self.next(Some(context.waker())) {
+            Ok(Some(batch)) => Poll::Ready(Ok(batch)),
+            Ok(None) => Poll::Pending,
+            Err(closed) => Poll::Ready(Err(closed)),
+        }
+    }
+
+    /// Batches as they come, until every sender is gone and everything has been received; between them the thread waits.
+    pub fn batches(&mut self) -> Batches<'_, T> {
+        Batches(self)
+    }
+
+    /// Batches and items that have been sent and that no receiver has taken yet. Not counted is what senders still gather.
+    pub fn backlog(&self) -> Backlog {
+        let (batches, items) = self.shared.waiting();
+        Backlog { batches, items }
+    }
+
+    pub(crate) fn stop_waiting(&self) {
+        self.shared.stop_waiting_for_items(self.handle);
+    }
+
+    fn next(&mut self, wait: Option<&Waker>) -> Result<Option<Batch<T>>, Closed> {
+        if self.stash.is_empty() {
+            match self.shared.take(self.handle, &mut self.stash, wait, &mut self.woken) {
+                Taken::Some => self.taken_items = self.stash.iter().map(Vec::len).sum(),
+                Taken::Nothing => return Ok(None),
+                Taken::Closed => return Err(Closed),
+            }
+        }
+        let items = self.stash.pop_front();
+        Ok(items.map(|items| Batch::new(items, Arc::clone(&self.shared))))
+    }
+}
+
+/// What waits in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backlog {
+    /// Batches, full or not.
+    pub batches: usize,
+    /// Items in them.
+    pub items: usize,
+}
+
+/// The iterator of [`Receiver::batches`].
+#[derive(Debug)]
+pub struct Batches<'a, T>(&'a mut Receiver<T>);
+
+impl<T> Iterator for Batches<'_, T> {
+    type Item = Batch<T>;
+
+    fn next(&mut self) -> Option<Batch<T>> {
+        self.0.receive().ok()
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    /// Another receiver of the same queue, to share the work.
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.shared))
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.shared.leave_receivers(self.handle, &mut self.stash);
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Receiver")
+            .field("backlog", &self.backlog())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,424 @@
+//! What both sides share: the batches that wait, who waits for them, and a word that senders read without a lock.
+
+use crate::{
+    Options,
+    barrier::Barrier,
+    lane::{Filling, Lane},
+    open::Open,
+    options::HandOver,
+    sync::{AtomicBool, AtomicU8, Mutex, Ordering, Padded, lock},
+    waiters::{Waiters, wake},
+};
+use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
+
+/// A receiver waits.
+pub(crate) const WAITING: u8 = 1;
+/// Every receiver is gone.
+pub(crate) const CLOSED: u8 = 2;
+/// No further batch may be begun.
+pub(crate) const FULL: u8 = 4;
+
+/// So often a receiver that finds batches looks into the senders' open ones too, so that a slow sender's items do not wait
+/// for ever behind a fast one's.
+const VISITS_PER_COLLECTION: u32 = 16;
+
+/// Up to so many items are copied into the batch before rather than handed over with their buffer.
+const COPIED_ITEMS_MIN: usize = 16;
+
+/// Places for batches that are allocated at the start.
+pub(crate) const RESERVED_BATCHES_MAX: usize = 1_024;
+
+pub(crate) struct Shared<T> {
+    /// [`WAITING`], [`CLOSED`], [`FULL`]; written under the lock of `state`.
+    signal: Padded<AtomicU8>,
+    /// There are batches in the ring, or there will never be any again; a hint for receivers, apart from what senders read.
+    filled: Padded<AtomicBool>,
+    barrier: Barrier,
+    state: Mutex<State<T>>,
+    /// Empty buffers.
+    spare: Mutex<Vec<Vec<T>>>,
+    options: Options,
+}
+
+struct State<T> {
+    /// Batches that wait; no more than the bound, but for what senders leave at their end.
+    ring: VecDeque<Vec<T>>,
+    /// The open batches of adaptive senders.
+    lanes: Vec<(u64, Arc<Lane<T>>)>,
+    /// Where the next collection begins.
+    lane_next: usize,
+    visits: u32,
+    receiving: Waiters,
+    sending: Waiters,
+    senders: usize,
+    receivers: usize,
+    handle_next: u64,
+}
+
+/// What a sender's attempt came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handed {
+    Over,
+    Full,
+    Closed,
+}
+
+/// What a receiver's attempt came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// There are batches in the stash.
+    Some,
+    Nothing,
+    Closed,
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(options: Options) -> Self {
+        let reserved = options.batches.min(RESERVED_BATCHES_MAX);
+        Self {
+            signal: Padded(AtomicU8::new(0)),
+            filled: Padded(AtomicBool::new(false)),
+            barrier: Barrier::here(),
+            state: Mutex::new(State {
+                ring: VecDeque::with_capacity(reserved + 1),
+                lanes: Vec::new(),
+                lane_next: 0,
+                visits: 0,
+                receiving: Waiters::default(),
+                sending: Waiters::default(),
+                senders: 0,
+                receivers: 0,
+                handle_next: 0,
+            }),
+            spare: Mutex::new(Vec::with_capacity(2 * reserved)),
+            options,
+        }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    #[inline]
+    pub(crate) fn signal(&self) -> u8 {
+        self.signal.load(Ordering::Relaxed)
+    }
+
+    /// The signal as it is after what this thread wrote before can be seen by others.
+    #[inline]
+    pub(crate) fn signal_after_write(&self) -> u8 {
+        self.barrier.sender();
+        self.signal.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is worth a receiver's while to look.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Relaxed)
+    }
+
+    /// Writes the signal anew from the state it stands for.
+    fn tell(&self, state: &State<T>) {
+        let mut signal = 0;
+        if !state.receiving.is_empty() {
+            signal |= WAITING;
+        }
+        if state.receivers == 0 {
+            signal |= CLOSED;
+        }
+        if !state.has_room(self) {
+            signal |= FULL;
+        }
+        if self.signal.load(Ordering::Relaxed) != signal {
+            self.signal.store(signal, Ordering::SeqCst);
+        }
+        let filled = !state.ring.is_empty() || state.senders == 0;
+        if self.filled.load(Ordering::Relaxed) != filled {
+            self.filled.store(filled, Ordering::Relaxed);
+        }
+    }
+
+    // --- buffers ---------------------------------------------------------------------------------------------------
+
+    pub(crate) fn buffer(&self) -> Vec<T> {
+        let spare = lock(&self.spare).pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(self.options.batch_items))
+    }
+
+    pub(crate) fn recycle(&self, mut buffer: Vec<T>) {
+        buffer.clear();
+        let mut spare = lock(&self.spare);
+        if buffer.capacity() >= self.options.batch_items && spare.len() < 2 * self.options.batches {
+            spare.push(buffer);
+        }
+    }
+
+    // --- senders ---------------------------------------------------------------------------------------------------
+
+    /// A new sender's handle and open batch.
+    pub(crate) fn join_senders(&self) -> (u64, Open<T>) {
+        let buffer = self.buffer();
+        let mut state = lock(&self.state);
+        state.senders += 1;
+        let handle = state.handle();
+        let open = match self.options.hand_over {
+            HandOver::Every(_) => Open::Private(buffer),
+            HandOver::Adaptive => {
+                let filling = Filling::new(buffer, self.options.batch_items);
+                state.lanes.push((handle, Arc::clone(filling.lane())));
+                Open::Visible(filling)
+            }
+        };
+        (handle, open)
+    }
+
+    /// Ends a sender; what it still has goes into the queue, also a full one.
+    pub(crate) fn leave_senders(&self, handle: u64, open: &mut Open<T>) {
+        let mut state = lock(&self.state);
+        if state.receivers > 0 && !open.is_empty() {
+            state.put(self, open);
+        }
+        let waker = state.sending.leave(handle);
+        let lane = state.lanes.iter().position(|(of, _)| *of == handle);
+        let lane = lane.map(|place| state.lanes.swap_remove(place));
+        state.senders -= 1;
+        let mut woken = Vec::new();
+        if state.senders == 0 {
+            state.receiving.all(&mut woken);
+        } else if !state.ring.is_empty() {
+            woken.extend(state.receiving.first());
+        }
+        self.tell(&state);
+        drop(state);
+        drop((waker, lane));
+        wake(&mut woken);
+    }
+
+    /// Puts a sender's items where receivers look, and wakes one that waits. `wait` is told when there is room again.
+    pub(crate) fn hand_over(&self, handle: u64, open: &mut Open<T>, wait: Option<&Waker>) -> Handed {
+        let mut state = lock(&self.state);
+        if state.receivers == 0 {
+            return Handed::Closed;
+        }
+        if state.ring.len() >= self.options.batches && !state.fits_last(self, open.len()) {
+            if let Some(waker) = wait {
+                state.sending.enter(handle, waker);
+            }
+            return Handed::Full;
+        }
+        state.put(self, open);
+        let woken = match state.ring.is_empty() {
+            true => None,
+            false => state.receiving.first(),
+        };
+        self.tell(&state);
+        drop(state);
+        if let Some(woken) = woken {
+            woken.wake();
+        }
+        Handed::Over
+    }
+
+    /// Whether a further batch may be begun.
+    pub(crate) fn room(&self, handle: u64, wait: &Waker) -> Handed {
+        let mut state = lock(&self.state);
+        if state.receivers == 0 {
+            Handed::Closed
+        } else if state.has_room(self) {
+            Handed::Over
+        } else {
+            state.sending.enter(handle, wait);
+            Handed::Full
+        }
+    }
+
+    /// What a sender has and nobody will receive.
+    #[allow(unsafe_code)]
+    pub(crate) fn unsent(&self, open: &mut Open<T>) -> Vec<T> {
+        let state = lock(&self.state);
+        // SAFETY: the lock is held.
+        let unsent = unsafe { open.replace(|| self.buffer()) };
+        drop(state);
+        unsent.unwrap_or_default()
+    }
+
+    /// A wait for room was given up.
+    pub(crate) fn stop_waiting_for_room(&self, handle: u64) {
+        let waker = lock(&self.state).sending.leave(handle);
+        drop(waker);
+    }
+
+    // --- receivers -------------------------------------------------------------------------------------------------
+
+    pub(crate) fn join_receivers(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.receivers += 1;
+        state.handle()
+    }
+
+    /// Ends a receiver; what it has not given out goes to the others, and is dropped with the last.
+    pub(crate) fn leave_receivers(&self, handle: u64, stash: &mut VecDeque<Vec<T>>) {
+        let mut state = lock(&self.state);
+        state.receivers -= 1;
+        let waker = state.receiving.leave(handle);
+        let (mut woken, mut lost) = (Vec::new(), VecDeque::new());
+        if state.receivers == 0 {
+            mem::swap(&mut state.ring, &mut lost);
+            state.sending.all(&mut woken);
+        } else {
+            while let Some(batch) = stash.pop_back() {
+                state.ring.push_front(batch);
+            }
+            if !state.ring.is_empty() {
+                woken.extend(state.receiving.first());
+            }
+        }
+        self.tell(&state);
+        drop(state);
+        wake(&mut woken);
+        drop((waker, lost));
+    }
+
+    /// Moves what is there into an empty stash, all of it or this receiver's share; `wait` is told when there is
+    /// something. `woken` is room to work in, empty before and after.
+    pub(crate) fn take(
+        &self,
+        handle: u64,
+        stash: &mut VecDeque<Vec<T>>,
+        wait: Option<&Waker>,
+        woken: &mut Vec<Waker>,
+    ) -> Taken {
+        let mut state = lock(&self.state);
+        let left = state.receiving.leave(handle);
+        state.visits = state.visits.wrapping_add(1);
+        if state.ring.is_empty() || state.visits.is_multiple_of(VISITS_PER_COLLECTION) {
+            state.collect(self);
+        }
+        let mut taken = match state.ring.is_empty() {
+            false => Taken::Some,
+            true if state.senders == 0 => Taken::Closed,
+            true => Taken::Nothing,
+        };
+        if let (Taken::Nothing, Some(waker)) = (taken, wait) {
+            state.receiving.enter(handle, waker);
+            self.tell(&state);
+            if !state.lanes.is_empty() {
+                // Either a sender sees now that somebody waits, or its item is seen here.
+                self.barrier.receiver();
+                state.collect(self);
+            }
+            if !state.ring.is_empty() {
+                woken.extend(state.receiving.leave(handle));
+                taken = Taken::Some;
+            }
+        }
+        let own = woken.len();
+        if taken == Taken::Some {
+            state.share(stash);
+            state.sending.all(woken);
+            if !state.ring.is_empty() {
+                woken.extend(state.receiving.first());
+            }
+        }
+        self.tell(&state);
+        drop(state);
+        drop(left);
+        woken.drain(..own).for_each(drop);
+        wake(woken);
+        taken
+    }
+
+    /// A wait for items was given up; if this one had been woken for some, another is.
+    pub(crate) fn stop_waiting_for_items(&self, handle: u64) {
+        let mut state = lock(&self.state);
+        let waker = state.receiving.leave(handle);
+        let woken = match waker {
+            None if !state.ring.is_empty() => state.receiving.first(),
+            _ => None,
+        };
+        self.tell(&state);
+        drop(state);
+        drop(waker);
+        if let Some(woken) = woken {
+            woken.wake();
+        }
+    }
+
+    /// Batches that wait, and the items in them.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        (state.ring.len(), state.ring.iter().map(Vec::len).sum())
+    }
+}
+
+impl<T> State<T> {
+    fn handle(&mut self) -> u64 {
+        self.handle_next += 1;
+        self.handle_next
+    }
+
+    /// Whether a sender may begin a batch. What senders leave at their end can pass the bound; then it must go first.
+    fn has_room(&self, shared: &Shared<T>) -> bool {
+        let last_has_room = || {
+            let items = self.ring.back().map_or(0, Vec::len);
+            items < shared.options.batch_items
+        };
+        match self.ring.len().cmp(&shared.options.batches) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => last_has_room(),
+            std::cmp::Ordering::Greater => false,
+        }
+    }
+
+    /// Whether so many items can go into the last batch.
+    fn fits_last(&self, shared: &Shared<T>, items: usize) -> bool {
+        let items_max = shared.options.batch_items;
+        let copied_max = (items_max / 4).max(COPIED_ITEMS_MIN);
+        items <= copied_max && self.ring.back().is_some_and(|last| last.len() + items <= items_max)
+    }
+
+    /// Puts a sender's items into the ring: a few into the last batch, many with their buffer.
+    #[allow(unsafe_code)]
+    fn put(&mut self, shared: &Shared<T>, open: &mut Open<T>) {
+        if self.fits_last(shared, open.len())
+            && let Some(last) = self.ring.back_mut()
+        {
+            // SAFETY: the state is only to be had under its lock.
+            unsafe { open.move_into(last, shared.options.batch_items) };
+        }
+        // SAFETY: as above.
+        let left = unsafe { open.replace(|| shared.buffer()) };
+        self.ring.extend(left);
+    }
+
+    /// Moves what is in the senders' open batches into the ring, as far as there is room.
+    #[allow(unsafe_code)]
+    fn collect(&mut self, shared: &Shared<T>) {
+        let (items_max, batches) = (shared.options.batch_items, shared.options.batches);
+        for _ in 0..self.lanes.len() {
+            self.lane_next = (self.lane_next + 1) % self.lanes.len();
+            let Some((_, lane)) = self.lanes.get(self.lane_next) else {
+                return;
+            };
+            while lane.len() > 0 {
+                if let Some(last) = self.ring.back_mut().filter(|last| last.len() < items_max) {
+                    // SAFETY: the state is only to be had under its lock.
+                    unsafe { lane.move_into(last, items_max) };
+                } else if self.ring.len() < batches {
+                    self.ring.push_back(shared.buffer());
+                } else {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Everything to the only receiver; to one of several its share, so that the others have work too.
+    fn share(&mut self, stash: &mut VecDeque<Vec<T>>) {
+        if self.receivers == 1 {
+            mem::swap(&mut self.ring, stash);
+        } else {
+            let share = self.ring.len().div_ceil(self.receivers);
+            stash.extend(self.ring.drain(..share));
+        }
+    }
+}
