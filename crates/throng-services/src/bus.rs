@@ -1,0 +1,378 @@
+//! An event bus: typed topics, each with many subscribers and groups whose members share the events.
+//!
+//! ```
+//! use throng_services::bus::{Bus, Heard};
+//!
+//! let bus = Bus::new();
+//! let prices = bus.topic::<u32>("prices")?;
+//! let mut all = prices.subscribe();
+//! let mut one = prices.join("billing");
+//! let mut other = prices.join("billing");
+//! prices.publish(7);
+//! prices.publish(8);
+//! assert_eq!(all.try_next(), Some(Heard::Event(7)));
+//! assert_eq!((one.try_next(), other.try_next()), (Some(Heard::Event(7)), Some(Heard::Event(8))));
+//! # Ok::<(), throng_services::bus::AnotherType>(())
+//! ```
+//!
+//! Publishing never waits. Each subscriber and each group has a bounded backlog; who is too slow loses the oldest events (a
+//! group: the newest) and is told how many ([`Heard::Lost`]).
+//!
+//! Topics are local. A bus of another node joins as a [`Topic::remote`]: it publishes here what it heard there under its own
+//! name, and forwards what was published here with [`Topic::subscribe_but`], which leaves out its own.
+
+use std::{
+    any::{Any, type_name},
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use throng_queue::{Options, Receiver, Sender};
+use tokio::sync::broadcast::{
+    self,
+    error::{RecvError, TryRecvError},
+};
+
+use crate::Address;
+
+/// Events a subscriber or a group may be behind, unless told.
+pub const BACKLOG_DEFAULT: usize = 1_024;
+
+/// What a subscriber hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard<T> {
+    /// An event.
+    Event(T),
+    /// So many events were lost here, because too many waited.
+    Lost(u64),
+}
+
+/// A topic of this name is there, with events of another type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the topic {name:?} is there with events of another type than {wanted}; use another name, or that type")]
+pub struct AnotherType {
+    name: String,
+    wanted: &'static str,
+}
+
+/// Topics by their names; a clone is the same bus.
+#[derive(Clone, Default)]
+pub struct Bus {
+    topics: Arc<Mutex<HashMap<String, Box<dyn Any + Send>>>>,
+}
+
+impl Bus {
+    /// A bus without topics.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The topic of this name, made at first use.
+    ///
+    /// # Errors
+    /// It is there with another type.
+    pub fn topic<T: Clone + Send + Sync + 'static>(&self, name: &str) -> Result<Topic<T>, AnotherType> {
+        self.topic_with(name, BACKLOG_DEFAULT)
+    }
+
+    /// As [`topic`](Self::topic), with so many events that each subscriber and group may be behind, if it is made here.
+    ///
+    /// # Errors
+    /// It is there with another type.
+    pub fn topic_with<T: Clone + Send + Sync + 'static>(
+        &self,
+        name: &str,
+        backlog: usize,
+    ) -> Result<Topic<T>, AnotherType> {
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(topic) = topics.get(name) {
+            let topic = topic.downcast_ref::<Topic<T>>().cloned();
+            return topic.ok_or_else(|| AnotherType {
+                name: name.to_owned(),
+                wanted: type_name::<T>(),
+            });
+        }
+        let topic = Topic::new(backlog.max(1));
+        topics.insert(name.to_owned(), Box::new(topic.clone()));
+        Ok(topic)
+    }
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        out.debug_struct("Bus").field("topics", &topics.keys()).finish()
+    }
+}
+
+/// Where an event was published first.
+type Origin = Option<Arc<str>>;
+
+/// Events of one type; a clone is the same topic.
+pub struct Topic<T> {
+    all: broadcast::Sender<(Origin, T)>,
+    groups: Arc<Mutex<Groups<T>>>,
+    backlog: usize,
+    origin: Origin,
+}
+
+/// By their names; a vector, because they are few and looked through at every event.
+type Groups<T> = Vec<(String, Group<T>)>;
+
+struct Group<T> {
+    sender: Sender<T>,
+    receiver: Receiver<T>,
+    members: Arc<()>,
+    lost: Arc<AtomicU64>,
+}
+
+impl<T: Clone + Send + Sync + 'static> Topic<T> {
+    fn new(backlog: usize) -> Self {
+        Self {
+            all: broadcast::Sender::new(backlog),
+            groups: Arc::default(),
+            backlog,
+            origin: None,
+        }
+    }
+
+    /// The topic, for what comes from elsewhere: what is published with it is known as from there.
+    #[must_use]
+    pub fn remote(&self, origin: &str) -> Self {
+        Self {
+            origin: Some(Arc::from(origin)),
+            ..self.clone()
+        }
+    }
+
+    /// Publishes an event to all subscribers, and to one member of each group.
+    pub fn publish(&self, event: T) {
+        {
+            let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+            groups.retain_mut(|(_, group)| {
+                if Arc::strong_count(&group.members) == 1 {
+                    return false;
+                }
+                if group.sender.try_send(event.clone()).is_err() {
+                    group.lost.fetch_add(1, Ordering::Relaxed);
+                }
+                true
+            });
+        }
+        // That nobody listens is no error.
+        drop(self.all.send((self.origin.clone(), event)));
+    }
+
+    /// Hears every event from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription<T> {
+        Subscription {
+            all: self.all.subscribe(),
+            but: None,
+        }
+    }
+
+    /// Hears every event from now on but those from there: for whoever forwards them there.
+    #[must_use]
+    pub fn subscribe_but(&self, origin: &str) -> Subscription<T> {
+        Subscription {
+            all: self.all.subscribe(),
+            but: Some(Arc::from(origin)),
+        }
+    }
+
+    /// Joins a group: each event from now on goes to one of its members, whoever takes it first.
+    #[must_use]
+    pub fn join(&self, group: &str) -> Member<T> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        // One whose members have all left begins anew.
+        groups.retain(|(_, group)| Arc::strong_count(&group.members) > 1);
+        if let Some((_, group)) = groups.iter().find(|(name, _)| name == group) {
+            return group.member();
+        }
+        // One event a batch: a member takes no more than it is about to work on.
+        let (sender, receiver) = throng_queue::bounded(Options::default().batch_items(1).batches(self.backlog));
+        let begun = Group {
+            sender,
+            receiver,
+            members: Arc::default(),
+            lost: Arc::default(),
+        };
+        let member = begun.member();
+        groups.push((group.to_owned(), begun));
+        member
+    }
+
+    /// Gives every event from now on to a service, as a message, on the service's own thread. What its queue has no room for is
+    /// too long is lost, and told. Ends with the topic, or at the first event after the service's end.
+    ///
+    /// # Errors
+    /// The system gives no thread: one carries the events over.
+    pub fn deliver<M: Send + 'static>(
+        &self,
+        mut address: Address<M>,
+        mut message: impl FnMut(Heard<T>) -> M + Send + 'static,
+    ) -> std::io::Result<()> {
+        let mut subscription = self.subscribe();
+        let carry = move || {
+            while let Some(heard) = subscription.next_blocking() {
+                // Waits for room: the backlog is the subscription's, which tells what was lost.
+                if address.send(message(heard)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("bus".into()).spawn(carry).map(drop)
+    }
+}
+
+impl<T> Clone for Topic<T> {
+    fn clone(&self) -> Self {
+        Self {
+            all: self.all.clone(),
+            groups: Arc::clone(&self.groups),
+            backlog: self.backlog,
+            origin: self.origin.clone(),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Topic<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Topic")
+            .field("origin", &self.origin)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Group<T> {
+    fn member(&self) -> Member<T> {
+        Member {
+            receiver: self.receiver.clone(),
+            lost: Arc::clone(&self.lost),
+            _is_member: Arc::clone(&self.members),
+        }
+    }
+}
+
+/// Hears every event of a topic.
+pub struct Subscription<T> {
+    all: broadcast::Receiver<(Origin, T)>,
+    but: Origin,
+}
+
+impl<T: Clone> Subscription<T> {
+    /// The next; the task waits. `None` when the topic has gone.
+    pub async fn next(&mut self) -> Option<Heard<T>> {
+        loop {
+            match self.all.recv().await {
+                Ok(event) => match self.heard(event) {
+                    None => {}
+                    heard => return heard,
+                },
+                Err(RecvError::Lagged(lost)) => return Some(Heard::Lost(lost)),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// The next; the thread waits. `None` when the topic has gone.
+    ///
+    /// # Panics
+    /// In a task of a tokio runtime.
+    pub fn next_blocking(&mut self) -> Option<Heard<T>> {
+        loop {
+            match self.all.blocking_recv() {
+                Ok(event) => match self.heard(event) {
+                    None => {}
+                    heard => return heard,
+                },
+                Err(RecvError::Lagged(lost)) => return Some(Heard::Lost(lost)),
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// The next, if there is one.
+    pub fn try_next(&mut self) -> Option<Heard<T>> {
+        loop {
+            match self.all.try_recv() {
+                Ok(event) => match self.heard(event) {
+                    None => {}
+                    heard => return heard,
+                },
+                Err(TryRecvError::Lagged(lost)) => return Some(Heard::Lost(lost)),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return None,
+            }
+        }
+    }
+
+    fn heard(&self, (origin, event): (Origin, T)) -> Option<Heard<T>> {
+        (origin.is_none() || origin != self.but).then_some(Heard::Event(event))
+    }
+}
+
+impl<T> fmt::Debug for Subscription<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Subscription").finish_non_exhaustive()
+    }
+}
+
+/// A member of a group.
+pub struct Member<T> {
+    receiver: Receiver<T>,
+    lost: Arc<AtomicU64>,
+    _is_member: Arc<()>,
+}
+
+impl<T> Member<T> {
+    /// The next; the task waits. `None` when the topic has gone. Loses nothing when dropped.
+    pub async fn next(&mut self) -> Option<Heard<T>> {
+        match self.lost() {
+            None => self.receiver.receive_async().await.ok().and_then(first),
+            lost => lost,
+        }
+    }
+
+    /// The next; the thread waits, but no longer than this.
+    pub fn next_within(&mut self, limit: Duration) -> Option<Heard<T>> {
+        match self.lost() {
+            None => self.receiver.receive_timeout(limit).ok().and_then(first),
+            lost => lost,
+        }
+    }
+
+    /// The next, if there is one.
+    pub fn try_next(&mut self) -> Option<Heard<T>> {
+        match self.lost() {
+            None => self.receiver.try_receive().ok().and_then(first),
+            lost => lost,
+        }
+    }
+
+    /// What the group has lost since it was told last: one of its members is.
+    fn lost(&self) -> Option<Heard<T>> {
+        match self.lost.load(Ordering::Relaxed) {
+            0 => None,
+            _ => match self.lost.swap(0, Ordering::Relaxed) {
+                0 => None,
+                lost => Some(Heard::Lost(lost)),
+            },
+        }
+    }
+}
+
+fn first<T>(batch: throng_queue::Batch<T>) -> Option<Heard<T>> {
+    batch.into_iter().next().map(Heard::Event)
+}
+
+impl<T> fmt::Debug for Member<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Member").finish_non_exhaustive()
+    }
+}

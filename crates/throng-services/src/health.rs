@@ -1,0 +1,289 @@
+//! Who is well: checks with a time to live, that check in, or fail with a reason.
+//!
+//! ```
+//! use std::time::Duration;
+//! use throng_services::health::{Health, Status};
+//!
+//! let health = Health::new();
+//! let billing = health.register("billing", Some(Duration::from_secs(30)));
+//! assert_eq!(health.status(), Status::Unknown, "it has not said anything yet");
+//! billing.pass();
+//! assert_eq!(health.status(), Status::Pass);
+//! billing.fail("the bank does not answer");
+//! assert_eq!(health.status(), Status::Fail);
+//! ```
+//!
+//! A check whose time to live is over without a check-in fails. That is seen whenever somebody looks: nothing has to recheck.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How something is; later ones are worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// It works.
+    Pass,
+    /// It works, but somebody should look.
+    Warn,
+    /// It has not said anything yet.
+    Unknown,
+    /// It does not work.
+    Fail,
+}
+
+impl Status {
+    /// `PASS`, `WARN`, `UNKNOWN` or `FAIL`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::Warn => "WARN",
+            Self::Unknown => "UNKNOWN",
+            Self::Fail => "FAIL",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// Why it is so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// There is nothing to say.
+    #[default]
+    None,
+    /// It has not checked in within its time to live.
+    TtlElapsed,
+    /// What it asked has not answered in time.
+    TimedOut,
+    /// An error, in its own words.
+    Error(String),
+    /// Something else, in its own words.
+    Other(String),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::TtlElapsed => out.write_str("it has not checked in within its time to live"),
+            Self::TimedOut => out.write_str("what it asked has not answered in time"),
+            Self::Error(why) | Self::Other(why) => out.write_str(why),
+        }
+    }
+}
+
+impl From<&str> for Reason {
+    fn from(why: &str) -> Self {
+        Self::Other(why.to_owned())
+    }
+}
+
+/// A check, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Whose.
+    pub name: String,
+    /// How it is.
+    pub status: Status,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Checks by their names; a clone is the same.
+#[derive(Clone)]
+pub struct Health {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    checks: Mutex<BTreeMap<String, State>>,
+    clock: Box<dyn Fn() -> Instant + Send + Sync>,
+}
+
+struct State {
+    status: Status,
+    reason: Reason,
+    ttl: Option<Duration>,
+    said: Instant,
+    /// Of registrations under one name, the newest counts.
+    generation: Arc<()>,
+}
+
+impl State {
+    fn now(&self, name: &str, now: Instant) -> Check {
+        let is_late = self
+            .ttl
+            .is_some_and(|ttl| now.saturating_duration_since(self.said) > ttl);
+        // Who has failed has said so: its own reason says more.
+        let (status, reason) = match is_late && self.status != Status::Fail {
+            true => (Status::Fail, Reason::TtlElapsed),
+            false => (self.status, self.reason.clone()),
+        };
+        Check {
+            name: name.to_owned(),
+            status,
+            reason,
+        }
+    }
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Health {
+    /// No checks yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Instant::now)
+    }
+
+    /// With another clock.
+    #[must_use]
+    pub fn with_clock(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                checks: Mutex::default(),
+                clock: Box::new(clock),
+            }),
+        }
+    }
+
+    /// Registers a check, that fails when it has not checked in for longer than its time to live, if it has one. One of the same name is
+    /// replaced.
+    #[must_use]
+    pub fn register(&self, name: impl Into<String>, ttl: Option<Duration>) -> Registered {
+        let (name, generation) = (name.into(), Arc::default());
+        let state = State {
+            status: Status::Unknown,
+            reason: Reason::None,
+            ttl,
+            said: (self.inner.clock)(),
+            generation: Arc::clone(&generation),
+        };
+        self.lock().insert(name.clone(), state);
+        Registered {
+            health: self.clone(),
+            name,
+            generation,
+        }
+    }
+
+    /// All checks as they are now, by their names.
+    #[must_use]
+    pub fn checks(&self) -> Vec<Check> {
+        let now = (self.inner.clock)();
+        self.lock().iter().map(|(name, state)| state.now(name, now)).collect()
+    }
+
+    /// Those that pass or warn.
+    #[must_use]
+    pub fn healthy(&self) -> Vec<Check> {
+        let mut checks = self.checks();
+        checks.retain(|check| check.status <= Status::Warn);
+        checks
+    }
+
+    /// Those that fail, or have not said anything.
+    #[must_use]
+    pub fn not_healthy(&self) -> Vec<Check> {
+        let mut checks = self.checks();
+        checks.retain(|check| check.status > Status::Warn);
+        checks
+    }
+
+    /// The worst of all; [`Status::Pass`] without any.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.checks()
+            .iter()
+            .map(|check| check.status)
+            .max()
+            .unwrap_or(Status::Pass)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, State>> {
+        self.inner.checks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Health").field("checks", &self.checks()).finish()
+    }
+}
+
+/// A check that is registered, for whoever checks in. A clone is the same check.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    health: Health,
+    name: String,
+    generation: Arc<()>,
+}
+
+impl Registered {
+    /// It works.
+    pub fn pass(&self) {
+        self.check_in(Status::Pass, Reason::None);
+    }
+
+    /// It works, but somebody should look.
+    pub fn warn(&self, reason: impl Into<Reason>) {
+        self.check_in(Status::Warn, reason.into());
+    }
+
+    /// It does not work.
+    pub fn fail(&self, reason: impl Into<Reason>) {
+        self.check_in(Status::Fail, reason.into());
+    }
+
+    /// It does not work, because of this.
+    pub fn fail_with(&self, error: &dyn std::error::Error) {
+        self.check_in(Status::Fail, Reason::Error(error.to_string()));
+    }
+
+    /// By what came of a look.
+    pub fn check_in_with<E: std::error::Error>(&self, looked: Result<(), E>) {
+        match looked {
+            Ok(()) => self.pass(),
+            Err(error) => self.fail_with(&error),
+        }
+    }
+
+    /// How it is. After another was registered under the same name, this says nothing any more.
+    pub fn check_in(&self, status: Status, reason: Reason) {
+        let said = (self.health.inner.clock)();
+        self.mine(|state| (state.status, state.reason, state.said) = (status, reason, said));
+    }
+
+    /// Takes the check away.
+    pub fn unregister(self) {
+        let mut checks = self.health.lock();
+        if checks
+            .get(&self.name)
+            .is_some_and(|state| Arc::ptr_eq(&state.generation, &self.generation))
+        {
+            checks.remove(&self.name);
+        }
+    }
+
+    fn mine(&self, change: impl FnOnce(&mut State)) {
+        let mut checks = self.health.lock();
+        if let Some(state) = checks.get_mut(&self.name)
+            && Arc::ptr_eq(&state.generation, &self.generation)
+        {
+            change(state);
+        }
+    }
+}

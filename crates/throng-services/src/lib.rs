@@ -1,0 +1,86 @@
+//! Services on micro-batching queues, for what keeps its state in memory.
+//!
+//! A [`Service`] is a plain object with `&mut self`: no locks, no `async`. It is [started](Setup::start) on a thread of its
+//! own, takes whole batches from a [`throng_queue`], and is told when a batch begins, when it has done so many messages, when
+//! there is nothing left, and when nothing has come for a while. What costs the same for one message as for a thousand (a write, a
+//! lock, a wake-up) it does there.
+//!
+//! ```
+//! use std::time::Duration;
+//! use throng_services::{Context, Reply, Service, service};
+//!
+//! #[derive(Default)]
+//! struct Counter { count: u64 }
+//!
+//! enum Message { Add(u64), Get(Reply<u64>) }
+//!
+//! impl Service for Counter {
+//!     type Message = Message;
+//!     fn receive(&mut self, message: Message, _: &mut Context<Message>) {
+//!         match message {
+//!             Message::Add(n) => self.count += n,
+//!             Message::Get(reply) => reply.send(self.count),
+//!         }
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let running = service("counter", Counter::default).start()?;
+//! let mut counter = running.address();
+//! for n in 1..=100 {
+//!     counter.send(Message::Add(n))?;
+//! }
+//! let count = counter.ask(Message::Get).wait(Duration::from_secs(5))?;
+//! assert_eq!(count, 5_050);
+//! running.stop();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is here
+//!
+//! - [`service()`]: one service, on its own thread or [in place](Setup::in_place); [`Address`]es send and ask.
+//! - [`pool()`]: several of a kind, round robin or sharded by a key.
+//! - [`Context`]: timers, periodic jobs, and asking other services without waiting for them.
+//! - [`coordinate`]: all, some or the first of several answers by a deadline, for threads; tasks have `futures` for it.
+//! - [`bus`]: typed topics with subscribers and groups of consumers.
+//! - [`stats`]: counts, levels and timings of the last two minutes, second by second; to Prometheus and StatsD.
+//! - [`health`]: who is well, by check-ins with a time to live.
+//!
+//! # What it promises
+//!
+//! - One message at a time, in the order its sender sent them.
+//! - **A panic costs its message**: it is counted, whoever asked is told ([`AskError::Gone`]), and the service goes on with
+//!   the next one, as it is or made anew ([`OnPanic`]).
+//! - **Everything is bounded**: queues, timers, asks, subscribers' backlogs, keys of statistics.
+//! - **Stopping drains**: what was sent before [`Running::stop`] is received first.
+//! - Nobody spins, and an idle service costs nothing: its thread sleeps until a message or a timer.
+
+mod address;
+pub mod bus;
+pub mod coordinate;
+pub mod health;
+mod in_place;
+mod key;
+mod park;
+mod pool;
+mod reply;
+mod service;
+pub mod stats;
+
+pub use address::{Address, SharedAddress};
+pub use key::key_of;
+pub use pool::{Pool, PoolAddress, PoolSetup, pool};
+pub use reply::{AskError, Pending, Reply};
+pub use service::{ASKS_AND_TIMERS_MAX, Context, Counts, OnPanic, Running, Service, Setup, TimerId, TooMany, service};
+pub use throng_queue::{HandOver, SendError, TrySendError};
+
+/// The README's examples are run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// And those of the page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/services.md")]
+struct Page;
