@@ -113,6 +113,12 @@ pub trait Journal: Send + Sync {
     /// What an acknowledged commit survives here.
     fn durability(&self) -> Durability;
 
+    /// Whether the writer's engine may answer from memory now: no other engine has taken over, nor can one have answered
+    /// since. A journal that only one process can use says yes for ever.
+    fn holds(&self, _writer: WriterId) -> bool {
+        true
+    }
+
     /// Bytes of history, where the journal knows them.
     fn bytes(&self) -> Option<u64> {
         None

@@ -1,4 +1,4 @@
-//! What a Throng engine rests on: the [`Journal`] (the truth) and the [`Store`] (what can be rebuilt from it).
+//! What a Throng engine rests on: the [`Journal`] (the truth), the [`Store`] and the [`Views`] (what can be rebuilt from it).
 //!
 //! A journal holds, for every **writer** (one life of one node), one ordered, gapless stream of **commits**. A
 //! [`Commit`] is a micro-batch: all that one turn of the engine decided, in one buffer, written with one write and made
@@ -31,11 +31,13 @@ mod journal;
 mod memory;
 mod place;
 mod store;
+mod views;
 
 pub use commit::{Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Stamp};
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use journal::{Append, Appended, Durability, Journal, Later, Maybe, Opened, Taken};
-pub use memory::{MemoryJournal, MemoryStore};
+pub use memory::{MemoryJournal, MemoryStore, MemoryViews};
 pub use place::Place;
 pub use store::{Checkpoint, EntityHead, Loaded, Store, StoredEvent, StoredState};
+pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

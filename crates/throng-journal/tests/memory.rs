@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use throng_journal::{
-    MemoryJournal, MemoryStore,
+    MemoryJournal, MemoryStore, MemoryViews,
     conformance::{
         journal,
         store::{self, Pair},
+        views,
     },
 };
 
@@ -42,6 +43,23 @@ impl store::Harness for Memory {
     fn reopen(&self, pair: Pair<MemoryJournal, MemoryStore>) -> Pair<MemoryJournal, MemoryStore> {
         pair
     }
+}
+
+impl views::Harness for Memory {
+    type Views = MemoryViews;
+
+    fn create(&self) -> MemoryViews {
+        MemoryViews::new()
+    }
+
+    fn reopen(&self, views: MemoryViews) -> MemoryViews {
+        views
+    }
+}
+
+#[test]
+fn the_memory_views_are_views() {
+    views::check_all(&Memory);
 }
 
 #[test]

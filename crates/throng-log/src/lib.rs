@@ -2,6 +2,7 @@
 //!
 //! [`Log`] is the [`Journal`](throng_journal::Journal): one buffer, one write, one sync a commit. [`EmbeddedStore`] is the
 //! [`Store`](throng_journal::Store): states and an index of where events stand in the log, rebuilt from it when lost.
+//! [`EmbeddedViews`] are the [`Views`](throng_journal::Views): read models in a database file of their own.
 //!
 //! ```
 //! use throng_journal::{Address, Append, CommitBuilder, CommitNo, Journal, RecordKind, ShardId, Stamp, conformance::block_on};
@@ -29,6 +30,7 @@
 //! 00000001.log   segments, numbered from 1
 //! 00000002.log   …
 //! store.redb     the store (can be removed while nothing runs: it is rebuilt)
+//! views.redb     read models (can be removed while nothing runs: projections rebuild them)
 //! ```
 //!
 //! # A segment, byte by byte
@@ -91,7 +93,10 @@ mod recovery;
 mod scan;
 mod store;
 pub mod tools;
+mod views;
+mod worker;
 
 pub use log::Log;
 pub use options::Options;
 pub use store::{EmbeddedStore, open_embedded};
+pub use views::EmbeddedViews;

@@ -1,16 +1,17 @@
 //! The embedded log and store pass the suites.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use std::{cell::RefCell, path::PathBuf, time::Duration};
+use std::{cell::RefCell, path::PathBuf, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use throng_journal::{
     Durability,
     conformance::{
         journal,
         store::{self, Pair},
+        views,
     },
 };
-use throng_log::{EmbeddedStore, Log, Options, open_embedded};
+use throng_log::{EmbeddedStore, EmbeddedViews, Log, Options, open_embedded};
 
 struct OnDisk {
     options: Options,
@@ -64,6 +65,27 @@ impl store::Harness for OnDisk {
         let (journal, store) = open_embedded(dir, self.options.clone()).unwrap();
         Pair { journal, store }
     }
+}
+
+impl views::Harness for OnDisk {
+    type Views = EmbeddedViews;
+
+    fn create(&self) -> EmbeddedViews {
+        let log = Log::open(self.dir(), self.options.clone()).unwrap();
+        EmbeddedViews::open(Arc::new(log)).unwrap()
+    }
+
+    fn reopen(&self, views: EmbeddedViews) -> EmbeddedViews {
+        drop(views);
+        let dir = self.dirs.borrow().last().unwrap().path().to_owned();
+        let log = Log::open(dir, self.options.clone()).unwrap();
+        EmbeddedViews::open(Arc::new(log)).unwrap()
+    }
+}
+
+#[test]
+fn the_embedded_views_are_views() {
+    views::check_all(&OnDisk::new(Options::default()));
 }
 
 #[test]

@@ -72,6 +72,21 @@ pub enum RecordKind {
 }
 
 impl RecordKind {
+    /// The word people read, in an export and in tools.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Sent => "sent",
+            Self::Taken => "taken",
+            Self::Key => "key",
+            Self::TimerSet => "timer-set",
+            Self::TimerCleared => "timer-cleared",
+            Self::Family => "family",
+            Self::Released => "released",
+        }
+    }
+
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Self::Event,

@@ -155,6 +155,12 @@ impl Commit {
         self.stamp().position()
     }
 
+    /// The checksum it was sealed with: tells it from another commit of the same number.
+    #[must_use]
+    pub fn checksum_sealed(&self) -> u32 {
+        u32_at(&self.bytes, CRC_AT)
+    }
+
     /// How many records it holds.
     #[must_use]
     pub fn record_count(&self) -> usize {

@@ -1,4 +1,4 @@
-//! What every journal and every store must do: one suite for each trait, run by every backend on itself.
+//! What every journal, every store and every place for read models must do: one suite for each trait, run by every backend on itself.
 //!
 //! A suite takes a harness that opens the backend, reopens it on what it holds, and runs its futures;
 //! each check panics with a sentence when a rule is broken. The checks are plain functions, so that a backend's tests
@@ -19,5 +19,6 @@
 pub mod journal;
 mod kit;
 pub mod store;
+pub mod views;
 
 pub use kit::block_on;

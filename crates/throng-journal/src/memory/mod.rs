@@ -1,7 +1,9 @@
-//! A journal and a store that live and die with the process: for tests, and for `--journal memory:`.
+//! A journal, a store and read models that live and die with the process: for tests, and for `--journal memory:`.
 
 mod journal;
 mod store;
+mod views;
 
 pub use journal::MemoryJournal;
 pub use store::MemoryStore;
+pub use views::MemoryViews;

@@ -127,12 +127,12 @@ impl Keeper {
             desk.hurry = true;
             desk = self.shared.wait(desk);
         }
-        let fits = |ready: &mut (u64, Room)| ready.0 == want.segment && ready.1.bytes >= want.bytes_min;
-        if let Some((_, room)) = desk.ready.take_if(fits) {
-            return Ok(room);
-        }
+        let ready = desk.ready.take_if(|(number, _)| *number == want.segment);
         drop(desk);
-        self.shared.make(want, &|| false)
+        match ready {
+            Some((_, room)) if room.bytes >= want.bytes_min => Ok(room),
+            _ => self.shared.make(want, &|| false),
+        }
     }
 }
 
@@ -168,6 +168,10 @@ impl Shared {
             } else if desk.stop {
                 return;
             } else if let Some(want) = desk.wanted.take() {
+                // What was postponed has this number by now. Made again, it would lose its name if that failed.
+                if desk.ready.as_ref().is_some_and(|(number, _)| *number == want.segment) {
+                    continue;
+                }
                 desk.busy = Some(want.segment);
                 desk.hurry = false;
                 drop(desk);
@@ -225,5 +229,123 @@ impl Shared {
             }
         }
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use super::*;
+    use crate::files::Disk;
+    use std::{
+        path::Path,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    const ROOM_BYTES: u64 = 64 << 10;
+
+    /// A disk whose directories cannot be synced while it is told so.
+    #[derive(Debug, Default)]
+    struct Failing {
+        sync_dir: AtomicBool,
+    }
+
+    impl Files for Failing {
+        fn create_dir(&self, dir: &Path) -> io::Result<()> {
+            Disk.create_dir(dir)
+        }
+
+        fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
+            Disk.lock(path)
+        }
+
+        fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>> {
+            Disk.open(path, create)
+        }
+
+        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+            Disk.list(dir)
+        }
+
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            Disk.rename(from, to)
+        }
+
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            Disk.remove(path)
+        }
+
+        fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+            if self.sync_dir.load(Ordering::SeqCst) {
+                return Err(io::Error::other("told to fail"));
+            }
+            Disk.sync_dir(dir)
+        }
+    }
+
+    fn room(segment: u64, bytes_min: u64) -> Want {
+        Want {
+            segment,
+            bytes: ROOM_BYTES,
+            bytes_min,
+            zeros: false,
+        }
+    }
+
+    fn settle(keeper: &Keeper) {
+        let mut desk = keeper.shared.desk();
+        while desk.wanted.is_some() || desk.busy.is_some() {
+            let (next, _) = keeper
+                .shared
+                .changed
+                .wait_timeout(desk, std::time::Duration::from_millis(1))
+                .unwrap_or_else(PoisonError::into_inner);
+            desk = next;
+        }
+    }
+
+    /// The room has its name: what is written into it is found under the segment's path.
+    fn assert_named(keeper: &Keeper, segment: u64, room: &Room) {
+        room.file.write_at(b"found", 0).unwrap();
+        let there = std::fs::read(segment_path(&keeper.shared.dir, segment)).unwrap();
+        assert_eq!(&there[..5], b"found");
+        assert!(room.bytes >= ROOM_BYTES && there.len() as u64 >= room.bytes);
+    }
+
+    #[test]
+    fn postponed_room_keeps_its_name_when_it_is_wanted_again_and_no_other_can_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Arc::new(Failing::default());
+        let keeper = Keeper::start(Arc::clone(&files) as Arc<dyn Files>, dir.path().into()).unwrap();
+        keeper.want(room(4, 0));
+        settle(&keeper);
+        keeper.postpone(4);
+        files.sync_dir.store(true, Ordering::SeqCst);
+        keeper.want(room(5, 0));
+        settle(&keeper);
+        let taken = keeper.take(room(5, 0)).unwrap();
+        assert_named(&keeper, 5, &taken);
+    }
+
+    #[test]
+    fn room_too_small_is_made_larger_under_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Arc::new(Failing::default());
+        let keeper = Keeper::start(Arc::clone(&files) as Arc<dyn Files>, dir.path().into()).unwrap();
+        let small = Want {
+            bytes: 4 << 10,
+            ..room(4, 0)
+        };
+        keeper.want(small);
+        settle(&keeper);
+        let taken = keeper.take(room(4, ROOM_BYTES)).unwrap();
+        assert_named(&keeper, 4, &taken);
+        assert!(keeper.shared.desk().ready.is_none());
+        keeper.want(small);
+        settle(&keeper);
+        files.sync_dir.store(true, Ordering::SeqCst);
+        assert!(keeper.take(room(4, ROOM_BYTES * 2)).is_err());
+        assert!(keeper.shared.desk().ready.is_none(), "what has lost its name is not handed out");
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Covers {
     pub fingerprint: u32,
 }
 
-pub(super) fn backend_error(doing: impl Into<String>, why: impl ToString) -> Error {
+pub(crate) fn backend_error(doing: impl Into<String>, why: impl ToString) -> Error {
     Error::Backend {
         doing: doing.into(),
         why: why.to_string(),
@@ -41,18 +41,33 @@ pub(super) fn backend_error(doing: impl Into<String>, why: impl ToString) -> Err
 }
 
 /// For `map_err` on anything the database says.
-pub(super) fn failed<E: ToString>(doing: &'static str) -> impl FnOnce(E) -> Error {
+pub(crate) fn failed<E: ToString>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| backend_error(doing, error.to_string())
 }
 
 /// A database that refuses damaged bytes may do so with a panic: that is an error of this call, not the engine's end.
-pub(super) fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+pub(crate) fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    guarded_in("the store's file", doing, work)
+}
+
+/// The same for another file than the store's.
+pub(crate) fn guarded_in<T>(
+    file: &'static str,
+    doing: &'static str,
+    work: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        Err(backend_error(
-            doing,
-            "the store's file is damaged; stop, remove it, and start: it is rebuilt from the journal",
-        ))
+        let why = format!("{file} is damaged; stop, remove it, and start: it is rebuilt from the journal");
+        Err(backend_error(doing, why))
     })
+}
+
+/// Opens a database in a file.
+pub(crate) fn open(file: Arc<dyn File>, cache_bytes: usize, doing: &'static str) -> Result<redb::Database, Error> {
+    redb::Builder::new()
+        .set_cache_size(cache_bytes)
+        .create_with_backend(Backend(file))
+        .map_err(failed(doing))
 }
 
 /// The open database.
@@ -66,11 +81,7 @@ impl Database {
             .open(path, true)
             .map_err(Error::io(format!("opening {}", path.display())))?;
         guarded(doing, move || {
-            let database = redb::Builder::new()
-                .set_cache_size(options.store_cache_bytes)
-                .create_with_backend(Backend(file))
-                .map_err(failed(doing))?;
-            let database = Self(database);
+            let database = Self(open(file, options.store_cache_bytes, doing)?);
             database.prepare()?;
             Ok(database)
         })

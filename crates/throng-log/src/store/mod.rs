@@ -7,21 +7,19 @@ mod advance;
 mod backend;
 mod care;
 mod chunk;
-mod database;
+pub(crate) mod database;
 mod read;
-mod worker;
 
 pub(crate) use care::{check, compact};
 pub(crate) use database::STORE_NAME;
 
-use crate::{Log, Options};
+use crate::{Log, Options, worker::Worker};
 use database::{Covers, Database, Snapshot, backend_error};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 use throng_journal::{Address, Checkpoint, EntityHead, Error, Later, Loaded, Maybe, Position, Store, StoredEvent};
-use worker::Worker;
 
 /// The embedded store beside an embedded [`Log`].
 ///
@@ -74,7 +72,7 @@ impl EmbeddedStore {
             database: Mutex::new(Some(database)),
             snapshot: RwLock::new(Arc::new(snapshot)),
         });
-        let worker = Worker::start().map_err(Error::io("starting a thread"))?;
+        let worker = Worker::start("throng-store").map_err(Error::io("starting a thread"))?;
         Ok(Self { inner, worker })
     }
 

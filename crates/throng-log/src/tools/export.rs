@@ -56,42 +56,93 @@ impl fmt::Display for Exported {
 /// # Errors
 /// Damage (unless it is to be skipped), the file system's, or the output's.
 pub fn export(options: &Options, dir: &Path, out: &mut dyn Write, how: ExportOptions) -> Result<Exported, Error> {
-    let mut exported = Exported::default();
+    let mut lines = ExportLines::begin(out, how)?;
     let mut last_writer = WriterId(0);
-    write_line(
-        out,
-        &Line {
-            throng_export: Some(EXPORT_VERSION),
-            ..Line::default()
-        },
-    )?;
     walk(options, dir, &mut |seen| match seen {
         Seen::Segment { header, .. } if header.writer != last_writer => {
             last_writer = header.writer;
-            exported.writers += 1;
-            write_line(
-                out,
-                &Line {
-                    writer: Some(header.writer.0),
-                    node: Some(header.node.as_str().into()),
-                    ..Line::default()
-                },
-            )
+            lines.writer(header.writer, &header.node)
         }
         Seen::Segment { .. } | Seen::Note { .. } => Ok(()),
-        Seen::Commit { commit } => {
-            exported.commits += 1;
-            exported.records += commit.record_count() as u64;
-            write_commit(out, commit)
-        }
-        Seen::Damage { .. } if how.skip_damage => {
-            exported.skipped += 1;
-            Ok(())
-        }
-        Seen::Damage { position, place, why } => Err(Error::Damaged { position, place, why }),
+        Seen::Commit { commit } => lines.commit(commit),
+        Seen::Damage { position, place, why } => lines.damage(Error::Damaged { position, place, why }),
     })?;
-    out.flush().map_err(Error::io("writing the export"))?;
-    Ok(exported)
+    lines.finish()
+}
+
+/// The lines of an export, of whatever journal.
+pub struct ExportLines<'a> {
+    out: &'a mut dyn Write,
+    how: ExportOptions,
+    exported: Exported,
+}
+
+impl<'a> ExportLines<'a> {
+    /// Begins an export.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn begin(out: &'a mut dyn Write, how: ExportOptions) -> Result<Self, Error> {
+        write_line(
+            out,
+            &Line {
+                throng_export: Some(EXPORT_VERSION),
+                ..Line::default()
+            },
+        )?;
+        Ok(Self {
+            out,
+            how,
+            exported: Exported::default(),
+        })
+    }
+
+    /// A writer's stream begins.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn writer(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
+        self.exported.writers += 1;
+        write_line(
+            self.out,
+            &Line {
+                writer: Some(writer.0),
+                node: Some(node.into()),
+                ..Line::default()
+            },
+        )
+    }
+
+    /// The stream's next commit.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn commit(&mut self, commit: &Commit) -> Result<(), Error> {
+        self.exported.commits += 1;
+        self.exported.records += commit.record_count() as u64;
+        write_commit(self.out, commit)
+    }
+
+    /// Something cannot be read: left out, or the end of the export, as the options say.
+    ///
+    /// # Errors
+    /// The damage itself, unless it is to be skipped.
+    pub fn damage(&mut self, damage: Error) -> Result<(), Error> {
+        if !self.how.skip_damage {
+            return Err(damage);
+        }
+        self.exported.skipped += 1;
+        Ok(())
+    }
+
+    /// The end: everything is handed to the output.
+    ///
+    /// # Errors
+    /// The output's.
+    pub fn finish(self) -> Result<Exported, Error> {
+        self.out.flush().map_err(Error::io("writing the export"))?;
+        Ok(self.exported)
+    }
 }
 
 fn write_commit(out: &mut dyn Write, commit: &Commit) -> Result<(), Error> {

@@ -4,7 +4,9 @@ use super::line::{EXPORT_VERSION, Line, kind_of};
 use crate::{Log, Options};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{fmt, io::BufRead, path::Path};
-use throng_journal::{Address, Append, CommitBuilder, CommitNo, Durability, Error, Journal, ShardId, Stamp, WriterId};
+use throng_journal::{
+    Address, Append, Commit, CommitBuilder, CommitNo, Durability, Error, Journal, ShardId, Stamp, WriterId,
+};
 
 /// Longest line read, in bytes: a commit's largest record as base64, and its names.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -49,8 +51,51 @@ pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead) -> Result<
             ..options.clone()
         },
     )?;
+    let imported = import_into(&mut &log, input)?;
+    log.sync()?;
+    Ok(imported)
+}
+
+/// A journal that takes an export in.
+pub trait ImportTarget {
+    /// A writer's stream begins; the commits that follow are its, from number 1.
+    ///
+    /// # Errors
+    /// A writer that does not follow the one before, or the journal's.
+    fn begin(&mut self, writer: WriterId, node: &str) -> Result<(), Error>;
+
+    /// The stream's next commit. Returns its buffer, to be used again.
+    ///
+    /// # Errors
+    /// The journal's.
+    fn append(&mut self, commit: Commit) -> Result<Vec<u8>, Error>;
+}
+
+impl ImportTarget for &Log {
+    fn begin(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
+        self.begin_imported(writer, node)
+    }
+
+    fn append(&mut self, commit: Commit) -> Result<Vec<u8>, Error> {
+        let refused = |why: String| Error::Backend {
+            doing: "writing a commit".into(),
+            why,
+        };
+        let Append::Done(appended) = Journal::append(*self, commit) else {
+            return Err(refused("the log did not take it at once".into()));
+        };
+        appended.result.map_err(|error| refused(error.to_string()))?;
+        Ok(appended.buffer)
+    }
+}
+
+/// Reads an export into a journal of whatever kind that holds nothing yet.
+///
+/// # Errors
+/// The line that cannot be taken and why; the journal's.
+pub fn import_into(target: &mut dyn ImportTarget, input: &mut dyn BufRead) -> Result<Imported, Error> {
     let mut importer = Importer {
-        log: &log,
+        target,
         open: CommitBuilder::default(),
         pending: None,
         writer: None,
@@ -85,9 +130,7 @@ pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead) -> Result<
         },
         Refusal::Log(error) => error,
     })?;
-    let imported = importer.imported;
-    log.sync()?;
-    Ok(imported)
+    Ok(importer.imported)
 }
 
 enum Refusal {
@@ -96,7 +139,7 @@ enum Refusal {
 }
 
 struct Importer<'a> {
-    log: &'a Log,
+    target: &'a mut dyn ImportTarget,
     open: CommitBuilder,
     /// The commit whose records are being read.
     pending: Option<Stamp>,
@@ -120,7 +163,7 @@ impl Importer<'_> {
         if let Some(writer) = line.writer {
             self.finish_commit()?;
             let node = line.node.as_deref().unwrap_or("local");
-            self.log.begin_imported(WriterId(writer), node).map_err(Refusal::Log)?;
+            self.target.begin(WriterId(writer), node).map_err(Refusal::Log)?;
             self.writer = Some((WriterId(writer), CommitNo(0)));
             self.imported.writers += 1;
             return Ok(());
@@ -196,16 +239,8 @@ impl Importer<'_> {
             return Ok(());
         };
         let commit = self.open.finish(stamp);
-        let Append::Done(appended) = self.log.append(commit) else {
-            return Err(Refusal::Line("the log did not take the commit at once".into()));
-        };
-        appended.result.map_err(|error| {
-            Refusal::Log(Error::Backend {
-                doing: format!("writing commit {}", stamp.position()),
-                why: error.to_string(),
-            })
-        })?;
-        self.open.recycle(appended.buffer);
+        let buffer = self.target.append(commit).map_err(Refusal::Log)?;
+        self.open.recycle(buffer);
         self.imported.commits += 1;
         Ok(())
     }

@@ -98,16 +98,7 @@ pub struct Inspection {
 
 /// The word for a record's kind, here and in an export.
 pub(super) fn word(kind: RecordKind) -> &'static str {
-    match kind {
-        RecordKind::Event => "event",
-        RecordKind::Sent => "sent",
-        RecordKind::Taken => "taken",
-        RecordKind::Key => "key",
-        RecordKind::TimerSet => "timer-set",
-        RecordKind::TimerCleared => "timer-cleared",
-        RecordKind::Family => "family",
-        RecordKind::Released => "released",
-    }
+    kind.word()
 }
 
 /// Looks through a directory's history. Reads all of it, changes nothing.

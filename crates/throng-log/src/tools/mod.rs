@@ -16,8 +16,8 @@ mod walk;
 
 pub use backup::{BackedUp, backup, backup_live};
 pub use compact::{Compacted, compact};
-pub use export::{ExportOptions, Exported, export};
-pub use import::{Imported, import};
+pub use export::{ExportLines, ExportOptions, Exported, export};
+pub use import::{ImportTarget, Imported, import, import_into};
 pub use inspect::{HistoryLine, InspectOptions, Inspection, SegmentLine, WriterLine, inspect};
 pub use verify::{Finding, Verification, verify};
 

@@ -9,3 +9,4 @@ mod kit;
 mod process;
 mod store;
 mod torn;
+mod views;

@@ -1,4 +1,4 @@
-//! The store's own thread: a checkpoint takes long enough that no loop may stand still for it.
+//! A thread of the store's or the views' own: a checkpoint takes long enough that no loop may stand still for it.
 
 use std::{
     future::Future,
@@ -15,17 +15,17 @@ use std::{
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Jobs that may wait.
-const JOBS_MAX: usize = 4;
+const JOBS_MAX: usize = 64;
 
-pub(super) struct Worker {
+pub(crate) struct Worker {
     jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    pub(super) fn start() -> io::Result<Self> {
+    pub(crate) fn start(name: &str) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel::<Job>(JOBS_MAX);
-        let thread = std::thread::Builder::new().name("throng-store".into()).spawn(move || {
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             for job in waiting {
                 job();
             }
@@ -37,7 +37,7 @@ impl Worker {
     }
 
     /// Runs a job on the thread; `Err` if it cannot take any, or ended without an answer.
-    pub(super) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
         let slot = Arc::new(Mutex::new(Slot {
             state: State::Waiting,
             waker: None,
@@ -102,7 +102,7 @@ impl<T> Drop for Reply<T> {
 }
 
 /// A job's answer.
-pub(super) struct Answer<T>(Arc<Mutex<Slot<T>>>);
+pub(crate) struct Answer<T>(Arc<Mutex<Slot<T>>>);
 
 impl<T> Future for Answer<T> {
     type Output = Result<T, &'static str>;
@@ -115,7 +115,7 @@ impl<T> Future for Answer<T> {
                 Poll::Pending
             }
             State::Done(answer) => Poll::Ready(Ok(answer)),
-            State::Lost => Poll::Ready(Err("the store's thread is busy or gone")),
+            State::Lost => Poll::Ready(Err("its thread is busy or gone")),
         }
     }
 }

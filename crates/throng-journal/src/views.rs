@@ -1,0 +1,169 @@
+//! Read models: rows that projections write together with how far they have come.
+
+use crate::{Error, Later, Position};
+use std::ops::Bound;
+
+/// How far a read model has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ViewOffset {
+    /// Everything up to and including this commit is in its rows.
+    pub position: Position,
+    /// The checksum of that commit: tells it from another of the same number, after a restore or a loss of history. 0
+    /// before the first commit of a stream.
+    pub checksum: u32,
+    /// The version of the projection that wrote the rows.
+    pub version: u32,
+}
+
+/// What is to become true of a read model, all at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ViewBatch {
+    /// The offset it must have now; `None` for one that was never written, or was cleared. With another one nothing is
+    /// done: somebody else has written.
+    pub expected: Option<ViewOffset>,
+    /// The offset it then has.
+    pub offset: ViewOffset,
+    /// Rows: key and value, or key and `None` to remove it. Of several for one key, the last counts.
+    pub changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+/// What came of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is true.
+    Done,
+    /// Nothing was done: the read model has this offset, not the expected one.
+    Moved(Option<ViewOffset>),
+}
+
+/// A part of a read model's rows, in the order of their keys' bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewRange {
+    /// Where it begins.
+    pub from: Bound<Vec<u8>>,
+    /// Where it ends.
+    pub to: Bound<Vec<u8>>,
+    /// Most rows.
+    pub rows_max: usize,
+    /// Most bytes of keys and values; the first row comes whatever its size.
+    pub bytes_max: usize,
+}
+
+impl Default for ViewRange {
+    /// Everything.
+    fn default() -> Self {
+        Self {
+            from: Bound::Unbounded,
+            to: Bound::Unbounded,
+            rows_max: usize::MAX,
+            bytes_max: usize::MAX,
+        }
+    }
+}
+
+impl ViewRange {
+    /// The rows whose key begins so.
+    #[must_use]
+    pub fn prefix(prefix: &[u8]) -> Self {
+        // The first key behind them: the prefix with its last byte that is not the greatest raised by one.
+        let kept = prefix.iter().rposition(|byte| *byte != u8::MAX);
+        let to = kept.map_or(Bound::Unbounded, |last| {
+            let mut end = prefix[..=last].to_vec();
+            end[last] += 1;
+            Bound::Excluded(end)
+        });
+        Self {
+            from: Bound::Included(prefix.to_vec()),
+            to,
+            ..Self::default()
+        }
+    }
+
+    /// Whether no key can be in it: it ends before it begins.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match (&self.from, &self.to) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(from), Bound::Included(to)) => from > to,
+            (Bound::Excluded(from), Bound::Excluded(to))
+            | (Bound::Included(from), Bound::Excluded(to))
+            | (Bound::Excluded(from), Bound::Included(to)) => from >= to,
+        }
+    }
+}
+
+/// One row of a read model.
+pub type ViewRow = (Vec<u8>, Vec<u8>);
+
+/// Where read models live: per name (1 to 64 of `[a-z0-9-]`) an offset and rows, bytes to bytes. Keys have at most 1 KiB,
+/// values at most 16 MiB. Everything in it can be rebuilt from the journal.
+///
+/// A batch is atomic: after a crash the offset and all rows are those of one batch. It may be an earlier one than the last
+/// applied, where the backend makes batches durable behind; the projection then goes on from there.
+pub trait Views: Send + Sync {
+    /// How far a read model has come; `None` if it was never written, or was cleared.
+    ///
+    /// # Errors
+    /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.
+    fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>>;
+
+    /// Makes a batch true, rows and offset in one transaction, if the offset is still the expected one. Of several that
+    /// expect the same, one is done.
+    ///
+    /// # Errors
+    /// Nothing of it is visible then, unless the answer was lost on its way: a second attempt is told `Moved`.
+    fn apply(&self, view: &str, batch: ViewBatch) -> Later<'_, Result<Applied, Error>>;
+
+    /// The values of these keys, in the order asked; `None` where there is no row.
+    ///
+    /// # Errors
+    /// Not reachable, or damaged.
+    fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>>;
+
+    /// The rows of a range, in the order of their keys' bytes.
+    ///
+    /// # Errors
+    /// Not reachable, or damaged.
+    fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>>;
+
+    /// Removes a read model, rows and offset: whoever writes it next begins anew.
+    ///
+    /// # Errors
+    /// Not reachable, or damaged; it is then as it was.
+    fn clear(&self, view: &str) -> Later<'_, Result<(), Error>>;
+
+    /// The read models that have an offset, in the order of their names.
+    ///
+    /// # Errors
+    /// Not reachable, or damaged.
+    fn names(&self) -> Later<'_, Result<Vec<String>, Error>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_first_key_that_does_not_begin_so() {
+        assert_eq!(ViewRange::prefix(b"ab").to, Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(ViewRange::prefix(b"a\xff\xff").to, Bound::Excluded(b"b".to_vec()));
+        assert_eq!(ViewRange::prefix(b"\xff").to, Bound::Unbounded);
+        assert_eq!(ViewRange::prefix(b"").to, Bound::Unbounded);
+    }
+
+    #[test]
+    fn a_range_that_ends_before_it_begins_is_empty() {
+        let range = |from, to| ViewRange {
+            from,
+            to,
+            ..ViewRange::default()
+        };
+        let key = |key: &[u8]| key.to_vec();
+        assert!(!ViewRange::default().is_empty());
+        assert!(!range(Bound::Included(key(b"a")), Bound::Included(key(b"a"))).is_empty());
+        assert!(range(Bound::Included(key(b"a")), Bound::Excluded(key(b"a"))).is_empty());
+        assert!(range(Bound::Excluded(key(b"a")), Bound::Excluded(key(b"a"))).is_empty());
+        assert!(range(Bound::Included(key(b"b")), Bound::Included(key(b"a"))).is_empty());
+        assert!(!range(Bound::Excluded(key(b"a")), Bound::Unbounded).is_empty());
+    }
+}

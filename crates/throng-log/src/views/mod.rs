@@ -1,0 +1,321 @@
+//! Read models in a database file of their own beside the log, `views.redb`.
+//!
+//! Reads are answered at once, from the last batch applied. Batches are worked off by a thread of the views' own. Everything
+//! in the file can be rebuilt from the log, so batches are atomic but not synced one by one: they become durable together,
+//! every [`SYNC_EVERY`] or [`SYNC_BYTES`] and when the views are closed. After a crash the file holds an earlier batch whole,
+//! and the projection goes on from there.
+
+mod tables;
+
+use crate::{
+    Log,
+    store::database::{self, backend_error, failed, guarded_in},
+    worker::Worker,
+};
+use redb::{ReadableDatabase as _, ReadableTable as _};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use tables::{OFFSETS, decode_offset, encode_offset, rows, rows_name};
+use throng_journal::{Applied, Error, Later, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};
+
+/// The file with the read models.
+pub(crate) const VIEWS_NAME: &str = "views.redb";
+/// Batches of so long become durable together.
+pub(crate) const SYNC_EVERY: Duration = Duration::from_secs(2);
+/// Or of so many bytes.
+pub(crate) const SYNC_BYTES: usize = 16 << 20;
+/// Memory for pages; a scan reads from the file.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// Read models beside an embedded [`Log`].
+pub struct EmbeddedViews {
+    inner: Arc<Inner>,
+    worker: Worker,
+}
+
+struct Inner {
+    /// The directory stays locked as long as the views are used.
+    _log: Arc<Log>,
+    path: PathBuf,
+    database: redb::Database,
+    /// What was applied and is not synced.
+    unsynced: Mutex<Unsynced>,
+}
+
+struct Unsynced {
+    bytes: usize,
+    since: Option<Instant>,
+}
+
+impl std::fmt::Debug for EmbeddedViews {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EmbeddedViews")
+            .field("path", &self.inner.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedViews {
+    /// Opens the read models beside a log. A file that is damaged or of another version is begun anew with a warning: the
+    /// projections then rebuild it from the journal.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn open(log: Arc<Log>) -> Result<Self, Error> {
+        let path = log.dir().join(VIEWS_NAME);
+        let database = match open(&log, &path) {
+            Ok(database) => database,
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(why) => {
+                tracing::warn!(file = %path.display(), %why, "the read models cannot be read; they are rebuilt from the journal");
+                let removing = format!("removing {}", path.display());
+                log.options().files.remove(&path).map_err(Error::io(removing))?;
+                open(&log, &path)?
+            }
+        };
+        let inner = Arc::new(Inner {
+            _log: log,
+            path,
+            database,
+            unsynced: Mutex::new(Unsynced { bytes: 0, since: None }),
+        });
+        let worker = Worker::start("throng-views").map_err(Error::io("starting a thread"))?;
+        Ok(Self { inner, worker })
+    }
+
+    /// Makes all that was applied durable now.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.inner.sync()
+    }
+
+    fn on_worker<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        job: impl FnOnce(&Inner) -> Result<T, Error> + Send + 'static,
+    ) -> Later<'static, Result<T, Error>> {
+        let inner = Arc::clone(&self.inner);
+        let answer = self.worker.run(move || guarded(doing, || job(&inner)));
+        Box::pin(async move { answer.await.unwrap_or_else(|why| Err(backend_error(doing, why))) })
+    }
+}
+
+impl Drop for EmbeddedViews {
+    fn drop(&mut self) {
+        if let Err(error) = self.inner.sync() {
+            tracing::warn!(file = %self.inner.path.display(), %error, "the newest part of the read models is rebuilt at the next start");
+        }
+    }
+}
+
+/// As every call on the database: refused bytes are an error of this call, not the engine's end.
+fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    guarded_in("the file of the read models", doing, work)
+}
+
+fn open(log: &Log, path: &Path) -> Result<redb::Database, Error> {
+    let doing = "opening the read models";
+    let files = &log.options().files;
+    let file = files
+        .open(path, true)
+        .map_err(Error::io(format!("opening {}", path.display())))?;
+    let database = guarded(doing, move || {
+        let database = database::open(file, CACHE_BYTES, doing)?;
+        tables::prepare(&database)?;
+        Ok(database)
+    })?;
+    // A file that was just made has to be found again after a power loss.
+    files
+        .sync_dir(log.dir())
+        .map_err(Error::io(format!("syncing {}", log.dir().display())))?;
+    Ok(database)
+}
+
+impl Inner {
+    fn unsynced(&self) -> MutexGuard<'_, Unsynced> {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn offset(&self, view: &str) -> Result<Option<ViewOffset>, Error> {
+        let doing = "reading a read model's offset";
+        let transaction = self.database.begin_read().map_err(failed(doing))?;
+        let offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
+        let offset = offsets.get(view).map_err(failed(doing))?;
+        offset.map(|row| decode_offset(row.value())).transpose()
+    }
+
+    fn apply(&self, view: &str, batch: &ViewBatch) -> Result<Applied, Error> {
+        let doing = "writing a read model";
+        let bytes: usize = batch
+            .changes
+            .iter()
+            .map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len))
+            .sum();
+        let is_durable = {
+            let unsynced = self.unsynced();
+            unsynced.bytes + bytes >= SYNC_BYTES || unsynced.since.is_some_and(|since| since.elapsed() >= SYNC_EVERY)
+        };
+        let mut transaction = self.database.begin_write().map_err(failed(doing))?;
+        if is_durable {
+            transaction.set_quick_repair(true);
+        } else {
+            transaction
+                .set_durability(redb::Durability::None)
+                .map_err(failed(doing))?;
+        }
+        {
+            let mut offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
+            let found = match offsets.get(view).map_err(failed(doing))? {
+                Some(row) => Some(decode_offset(row.value())?),
+                None => None,
+            };
+            if found != batch.expected {
+                // Dropped without a commit, the transaction leaves nothing.
+                return Ok(Applied::Moved(found));
+            }
+            offsets
+                .insert(view, &encode_offset(batch.offset)[..])
+                .map_err(failed(doing))?;
+            let name = rows_name(view);
+            let mut rows = transaction.open_table(rows(&name)).map_err(failed(doing))?;
+            for (key, value) in &batch.changes {
+                match value {
+                    Some(value) => rows.insert(&**key, &**value).map(drop),
+                    None => rows.remove(&**key).map(drop),
+                }
+                .map_err(failed(doing))?;
+            }
+        }
+        transaction.commit().map_err(failed(doing))?;
+        let mut unsynced = self.unsynced();
+        if is_durable {
+            *unsynced = Unsynced { bytes: 0, since: None };
+        } else {
+            unsynced.bytes += bytes;
+            unsynced.since.get_or_insert_with(Instant::now);
+        }
+        Ok(Applied::Done)
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        let doing = "syncing the read models";
+        if self.unsynced().since.is_none() {
+            return Ok(());
+        }
+        guarded(doing, || {
+            let mut transaction = self.database.begin_write().map_err(failed(doing))?;
+            transaction.set_quick_repair(true);
+            transaction.commit().map_err(failed(doing))?;
+            *self.unsynced() = Unsynced { bytes: 0, since: None };
+            Ok(())
+        })
+    }
+
+    fn get(&self, view: &str, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let doing = "reading a read model";
+        let transaction = self.database.begin_read().map_err(failed(doing))?;
+        let name = rows_name(view);
+        let rows = match transaction.open_table(rows(&name)) {
+            Ok(rows) => rows,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
+            Err(error) => return Err(failed(doing)(error)),
+        };
+        keys.iter()
+            .map(|key| {
+                let row = rows.get(&**key).map_err(failed(doing))?;
+                Ok(row.map(|row| row.value().to_vec()))
+            })
+            .collect()
+    }
+
+    fn scan(&self, view: &str, range: &ViewRange) -> Result<Vec<ViewRow>, Error> {
+        let doing = "reading a read model";
+        let transaction = self.database.begin_read().map_err(failed(doing))?;
+        let name = rows_name(view);
+        let rows = match transaction.open_table(rows(&name)) {
+            Ok(rows) => rows,
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+            Err(error) => return Err(failed(doing)(error)),
+        };
+        let mut found = Vec::new();
+        if range.is_empty() {
+            return Ok(found);
+        }
+        let bounds = (
+            range.from.as_ref().map(Vec::as_slice),
+            range.to.as_ref().map(Vec::as_slice),
+        );
+        let mut bytes = 0;
+        for row in rows.range::<&[u8]>(bounds).map_err(failed(doing))?.take(range.rows_max) {
+            let (key, value) = row.map_err(failed(doing))?;
+            bytes += key.value().len() + value.value().len();
+            if bytes > range.bytes_max && !found.is_empty() {
+                break;
+            }
+            found.push((key.value().to_vec(), value.value().to_vec()));
+        }
+        Ok(found)
+    }
+
+    fn clear(&self, view: &str) -> Result<(), Error> {
+        let doing = "clearing a read model";
+        let mut transaction = self.database.begin_write().map_err(failed(doing))?;
+        transaction.set_quick_repair(true);
+        {
+            let mut offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
+            offsets.remove(view).map_err(failed(doing))?;
+        }
+        let name = rows_name(view);
+        transaction.delete_table(rows(&name)).map_err(failed(doing))?;
+        transaction.commit().map_err(failed(doing))
+    }
+
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let doing = "listing the read models";
+        let transaction = self.database.begin_read().map_err(failed(doing))?;
+        let offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
+        let rows = offsets.iter().map_err(failed(doing))?;
+        rows.map(|row| {
+            let (name, _) = row.map_err(failed(doing))?;
+            Ok(name.value().to_owned())
+        })
+        .collect()
+    }
+}
+
+fn ready<'a, T: Send + 'a>(result: Result<T, Error>) -> Later<'a, Result<T, Error>> {
+    Box::pin(std::future::ready(result))
+}
+
+impl Views for EmbeddedViews {
+    fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>> {
+        ready(guarded("reading a read model's offset", || self.inner.offset(view)))
+    }
+
+    fn apply(&self, view: &str, batch: ViewBatch) -> Later<'_, Result<Applied, Error>> {
+        let view = view.to_owned();
+        self.on_worker("writing a read model", move |inner| inner.apply(&view, &batch))
+    }
+
+    fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>> {
+        ready(guarded("reading a read model", || self.inner.get(view, &keys)))
+    }
+
+    fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>> {
+        ready(guarded("reading a read model", || self.inner.scan(view, &range)))
+    }
+
+    fn clear(&self, view: &str) -> Later<'_, Result<(), Error>> {
+        let view = view.to_owned();
+        self.on_worker("clearing a read model", move |inner| inner.clear(&view))
+    }
+
+    fn names(&self) -> Later<'_, Result<Vec<String>, Error>> {
+        ready(guarded("listing the read models", || self.inner.names()))
+    }
+}
