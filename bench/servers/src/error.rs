@@ -1,0 +1,52 @@
+//! Why a server cannot be had.
+
+use std::io;
+
+/// Why a server cannot be had, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server's programs are not on this machine.
+    #[error("there is no {program} here (looked in {looked}); install it: {install}")]
+    Missing {
+        /// The program looked for.
+        program: &'static str,
+        /// Where.
+        looked: String,
+        /// How to get it.
+        install: &'static str,
+    },
+    /// A file or a process.
+    #[error("{doing} failed: {source}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// What the system answered.
+        source: io::Error,
+    },
+    /// A program of the server ended with an error.
+    #[error("{program} failed: {said}")]
+    Failed {
+        /// Which program.
+        program: &'static str,
+        /// What it said.
+        said: String,
+    },
+    /// The server was started and takes no connections.
+    #[error("{program} does not answer after {seconds} s; its log ends: {said}")]
+    Silent {
+        /// Which program.
+        program: &'static str,
+        /// How long was waited.
+        seconds: u64,
+        /// The end of its log.
+        said: String,
+    },
+}
+
+impl Error {
+    /// For `map_err`.
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+}

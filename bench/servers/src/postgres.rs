@@ -1,0 +1,261 @@
+//! A private PostgreSQL.
+
+use crate::{
+    Error,
+    keeper::{Directory, Keeper},
+    programs::{self, User},
+};
+use std::{
+    fmt::Write as _,
+    fs,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const INSTALL: &str = "the package postgresql of the distribution (./test does so)";
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How a private PostgreSQL is set up.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// Commits survive power loss. Default on, as in production.
+    pub fsync: bool,
+    /// More lines of `postgresql.conf`: name and value as it is written there.
+    pub settings: Vec<(String, String)>,
+    /// Serve TLS with this certificate and key, both PEM.
+    pub tls: Option<(String, String)>,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            fsync: true,
+            settings: Vec::new(),
+            tls: None,
+        }
+    }
+}
+
+/// How to end it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Connections are cut, what is committed is written out.
+    Fast,
+    /// As in a crash: it recovers at the next start.
+    Immediate,
+}
+
+/// A PostgreSQL of one's own on a free port of the loopback: superuser [`USER`](Self::USER) with the password
+/// [`PASSWORD`](Self::PASSWORD), database `postgres`. Dropped, it is gone with all it held.
+#[derive(Debug)]
+pub struct Postgres {
+    // Before the directory: dropped first.
+    keeper: Option<Keeper>,
+    directory: Directory,
+    programs: PathBuf,
+    port: u16,
+}
+
+impl Postgres {
+    /// The superuser.
+    pub const USER: &str = "throng";
+    /// The superuser's password.
+    pub const PASSWORD: &str = "a secret of the tests";
+    const PASSWORD_IN_URL: &str = "a%20secret%20of%20the%20tests";
+
+    /// Sets one up and waits until it takes connections.
+    ///
+    /// # Errors
+    /// The programs are not there, or something they said.
+    pub fn start(options: PostgresOptions) -> Result<Self, Error> {
+        let directories = programs::versions("/usr/lib/postgresql");
+        let programs = programs::find(&["postgres", "initdb"], &directories, INSTALL)?;
+        let user = User::unprivileged(&["postgres"]);
+        let directory = Directory::create("throng-postgres-", user)?;
+        initialise(&programs, &directory)?;
+        let mut server = Self {
+            keeper: None,
+            port: free_port()?,
+            directory,
+            programs,
+        };
+        server.configure(&options)?;
+        server.resume()?;
+        Ok(server)
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The directory of its Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A URL of a database of it, with user and password, over TCP.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        let (user, password, port) = (Self::USER, Self::PASSWORD_IN_URL, self.port);
+        format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}")
+    }
+
+    /// Ends it; what it holds stays for [`resume`](Self::resume). Nothing if it was stopped already.
+    pub fn stop(&mut self, how: Stop) {
+        if let Some(keeper) = self.keeper.take() {
+            keeper.stop(match how {
+                Stop::Fast => "INT",
+                Stop::Immediate => "QUIT",
+            });
+        }
+    }
+
+    /// Starts it again on what it holds, on the same port, and waits until it takes connections.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn resume(&mut self) -> Result<(), Error> {
+        let program = self.programs.join("postgres").display().to_string();
+        let data = self.data().display().to_string();
+        let keeper = Keeper::start(&self.directory, "QUIT", &[program, "-D".into(), data])?;
+        let keeper = self.keeper.insert(keeper);
+        let begun = Instant::now();
+        while !is_ready(self.directory.path()) || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+            if keeper.has_ended(&self.directory) || begun.elapsed() > PATIENCE {
+                return Err(Error::Silent {
+                    program: "postgres",
+                    seconds: begun.elapsed().as_secs(),
+                    said: self.directory.log(),
+                });
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// [`stop`](Self::stop), then [`resume`](Self::resume).
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn restart(&mut self, how: Stop) -> Result<(), Error> {
+        self.stop(how);
+        self.resume()
+    }
+
+    /// The id of its first process, for measuring what it and its children use.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        let file = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
+        file.lines().next()?.trim().parse().ok()
+    }
+
+    /// The end of its log, for a failed test.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.directory.log()
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn configure(&self, options: &PostgresOptions) -> Result<(), Error> {
+        let path = self.data().join("postgresql.conf");
+        let mut text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;
+        let fsync = if options.fsync { "on" } else { "off" };
+        let mut line = |name: &str, value: &str| {
+            writeln!(text, "{name} = {value}").expect("a string takes any text");
+        };
+        line("listen_addresses", "'127.0.0.1'");
+        line("port", &self.port.to_string());
+        line(
+            "unix_socket_directories",
+            &format!("'{}'", self.directory.path().display()),
+        );
+        line("fsync", fsync);
+        line("max_connections", "100");
+        for (name, value) in &options.settings {
+            line(name, value);
+        }
+        if let Some((certificate, key)) = &options.tls {
+            line("ssl", "on");
+            // Where the server looks for them.
+            self.secret("server.crt", certificate)?;
+            self.secret("server.key", key)?;
+        }
+        fs::write(&path, text).map_err(Error::io(format!("writing {}", path.display())))
+    }
+}
+
+impl Postgres {
+    /// A file of the data directory that only the server reads.
+    fn secret(&self, name: &str, text: &str) -> Result<(), Error> {
+        use std::os::unix::fs::{PermissionsExt as _, chown};
+        let path = self.data().join(name);
+        let failed = || Error::io(format!("writing {}", path.display()));
+        fs::write(&path, text).map_err(failed())?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed())?;
+        match self.directory.user {
+            Some(user) => chown(&path, Some(user.id), Some(user.group)).map_err(failed()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // The shell ends the server and removes the directory; the directory's own drop takes what is left.
+        self.keeper = None;
+    }
+}
+
+fn initialise(programs: &Path, directory: &Directory) -> Result<(), Error> {
+    let password = directory.path().join("password");
+    fs::write(&password, Postgres::PASSWORD).map_err(Error::io(format!("writing {}", password.display())))?;
+    if let Some(user) = directory.user {
+        std::os::unix::fs::chown(&password, Some(user.id), Some(user.group))
+            .map_err(Error::io(format!("giving {} to another user", password.display())))?;
+    }
+    let mut initdb = Command::new(programs.join("initdb"));
+    initdb
+        .args([
+            "--no-sync",
+            "--auth=scram-sha-256",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+        ])
+        .arg(format!("--username={}", Postgres::USER))
+        .arg(format!("--pwfile={}", password.display()))
+        .arg(directory.path().join("data"))
+        .current_dir(directory.path())
+        .stdin(Stdio::null());
+    let done = User::of(directory.user, &mut initdb)
+        .output()
+        .map_err(Error::io("starting initdb"))?;
+    if !done.status.success() {
+        return Err(Error::Failed {
+            program: "initdb",
+            said: String::from_utf8_lossy(&done.stderr).trim().replace('\n', " | "),
+        });
+    }
+    Ok(())
+}
+
+/// The server writes the word when it takes connections.
+fn is_ready(directory: &Path) -> bool {
+    let pid = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap_or_default();
+    pid.lines().nth(7).is_some_and(|status| status.trim() == "ready")
+}
+
+fn free_port() -> Result<u16, Error> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("looking for a free port"))?;
+    let address = listener.local_addr().map_err(Error::io("looking for a free port"))?;
+    Ok(address.port())
+}

@@ -1,0 +1,63 @@
+//! A private server comes and goes.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use servers::{Postgres, PostgresOptions, Stop};
+use std::{net::TcpStream, path::Path, process::Command, time::Instant};
+
+#[test]
+fn a_server_is_restarted_on_what_it_holds_and_leaves_nothing() {
+    let mut server = Postgres::start(PostgresOptions::default()).unwrap();
+    let (port, directory) = (server.port(), server.socket().to_owned());
+    let first = server.process_id().unwrap();
+    server.restart(Stop::Fast).unwrap();
+    assert_ne!(server.process_id(), Some(first));
+    server.restart(Stop::Immediate).unwrap();
+    assert_eq!(server.port(), port);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+    drop(server);
+    assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+    assert!(!directory.exists(), "{}", directory.display());
+}
+
+#[test]
+fn a_setting_the_server_refuses_is_said() {
+    let options = PostgresOptions {
+        settings: vec![("shared_buffers".into(), "'a lot'".into())],
+        ..PostgresOptions::default()
+    };
+    let said = Postgres::start(options).unwrap_err().to_string();
+    assert!(said.contains("shared_buffers"), "{said}");
+}
+
+/// Runs in a process of its own, see below.
+#[test]
+#[ignore = "the process that the test below kills"]
+fn a_process_with_a_server() {
+    let server = Postgres::start(PostgresOptions::default()).unwrap();
+    println!("directory:{}", server.socket().display());
+    std::io::Read::read(&mut std::io::stdin(), &mut [0]).unwrap();
+}
+
+#[test]
+fn a_server_goes_with_the_process_that_wanted_it_even_if_that_is_killed() {
+    use std::io::BufRead as _;
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["a_process_with_a_server", "--exact", "--ignored", "--nocapture"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let directory = lines
+        .map_while(Result::ok)
+        .find_map(|line| line.split_once("directory:").map(|(_, path)| path.to_owned()))
+        .unwrap();
+    assert!(Path::new(&directory).join("data").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let begun = Instant::now();
+    while Path::new(&directory).exists() {
+        assert!(begun.elapsed().as_secs() < 60, "{directory} is still there");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,281 @@
+//! Connections, and the threads they live on.
+
+use crate::{
+    error::{failed, no_connection},
+    migrations,
+    options::PostgresOptions,
+    tls::MakeTls,
+};
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+use throng_journal::{Durability, Error, Later};
+use tokio::runtime::Runtime;
+use tokio_postgres::Client;
+
+/// How long a read waits for a free connection.
+const CONNECTION_WAIT: Duration = Duration::from_secs(10);
+const STORE_THREADS: usize = 2;
+
+/// A runtime on threads of its own, so that no loop of a gateway stands still for the database.
+pub(crate) struct Threads(Option<Runtime>);
+
+impl Threads {
+    pub(crate) fn start(name: &str, count: usize) -> Result<Self, Error> {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(count)
+            .max_blocking_threads(2)
+            .thread_name(name)
+            .enable_all()
+            .build()
+            .map(|runtime| Self(Some(runtime)))
+            .map_err(Error::io("starting threads for PostgreSQL"))
+    }
+
+    /// Runs it there; whoever waits may be on any executor, and may go away.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Later<'static, Result<T, Error>> {
+        let Some(runtime) = &self.0 else {
+            return Box::pin(std::future::ready(Err(gone())));
+        };
+        let task = runtime.spawn(future);
+        Box::pin(async move { task.await.unwrap_or_else(|_| Err(gone())) })
+    }
+
+    /// Runs it there and blocks until it is done.
+    pub(crate) fn block<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, Error>> + Send + 'static,
+        patience: Duration,
+    ) -> Result<T, Error> {
+        let (tell, told) = mpsc::sync_channel(1);
+        self.spawn(async move {
+            // Nobody waits any more: then nobody wants to know.
+            let _ = tell.send(future.await);
+        });
+        told.recv_timeout(patience).unwrap_or_else(|_| Err(gone()))
+    }
+
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.0 {
+            runtime.spawn(future);
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn gone() -> Error {
+    Error::Backend {
+        doing: "asking PostgreSQL".into(),
+        why: "it took too long, or the journal is being closed".into(),
+    }
+}
+
+/// One database, one schema of it, and the connections to it.
+pub(crate) struct Database {
+    pub(crate) options: PostgresOptions,
+    tls: MakeTls,
+    /// The `application_name` of all connections of this engine.
+    pub(crate) session: String,
+    pool: Pool,
+    pub(crate) threads: Threads,
+}
+
+impl Database {
+    /// Connects, and brings the tables to this program's version.
+    pub(crate) fn open(options: PostgresOptions) -> Result<Arc<Self>, Error> {
+        Self::begin(options, true)
+    }
+
+    /// Connects to look: there must be tables of this program's version.
+    pub(crate) fn look(options: PostgresOptions) -> Result<Arc<Self>, Error> {
+        Self::begin(options, false)
+    }
+
+    fn begin(mut options: PostgresOptions, may_write: bool) -> Result<Arc<Self>, Error> {
+        let session = session(&options);
+        options.config.application_name(&session);
+        let tls = MakeTls::new(&options)?;
+        let threads = Threads::start("throng-store", STORE_THREADS)?;
+        let pool = pool(&options, &tls)?;
+        let database = Arc::new(Self {
+            options,
+            tls,
+            session,
+            pool,
+            threads,
+        });
+        let task = Arc::clone(&database);
+        // Connecting and waiting for locks have bounds of their own.
+        database.threads.block(
+            async move {
+                let mut client = task.connect("connecting", Durability::Fsync).await?;
+                task.check(&client).await?;
+                if may_write {
+                    return migrations::migrate(&mut client, &task.options).await;
+                }
+                migrations::require(&client, &task.options).await
+            },
+            Duration::from_secs(300),
+        )?;
+        Ok(database)
+    }
+
+    /// A connection that is nobody else's. Runs on the runtime it is called on.
+    pub(crate) async fn connect(&self, doing: &str, durability: Durability) -> Result<Client, Error> {
+        let said = |error| failed(doing, &self.options)(error);
+        let (client, connection) = self.options.config.connect(self.tls.clone()).await.map_err(said)?;
+        tokio::spawn(async move {
+            // Whoever uses it is told by what they ask.
+            if let Err(error) = connection.await {
+                tracing::debug!("a connection to PostgreSQL ended: {error}");
+            }
+        });
+        client
+            .batch_execute(&set_up(&self.options, durability))
+            .await
+            .map_err(said)?;
+        Ok(client)
+    }
+
+    /// A connection of the pool.
+    pub(crate) async fn client(&self, doing: &str) -> Result<Object, Error> {
+        self.pool.get().await.map_err(no_connection(doing, &self.options))
+    }
+
+    pub(crate) fn failed(&self, doing: &str) -> impl FnOnce(tokio_postgres::Error) -> Error {
+        failed(doing, &self.options)
+    }
+
+    async fn check(&self, client: &Client) -> Result<(), Error> {
+        let row = client
+            .query_one(
+                "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
+                 current_setting('fsync')::bool, current_setting('server_encoding')",
+                &[],
+            )
+            .await
+            .map_err(self.failed("connecting"))?;
+        let (number, version, encoding): (i32, &str, &str) = (row.get(0), row.get(1), row.get(3));
+        let refused = |why: String| Error::Backend {
+            doing: format!("connecting ({})", self.options.place()),
+            why,
+        };
+        if number < 150_000 {
+            return Err(refused(format!(
+                "the server is PostgreSQL {version}; 15 or later is needed"
+            )));
+        }
+        if encoding != "UTF8" {
+            return Err(refused(format!(
+                "the database's encoding is {encoding}; create it with ENCODING 'UTF8'"
+            )));
+        }
+        if !row.get::<_, bool>(2) {
+            tracing::warn!("the server's setting fsync is off: acknowledged commands do NOT survive power loss there");
+        }
+        Ok(())
+    }
+}
+
+/// Drops a schema with this mark, and makes it anew.
+pub(crate) fn begin_anew(options: PostgresOptions, mark: String) -> Result<(), Error> {
+    let threads = Threads::start("throng-store", 1)?;
+    let tls = MakeTls::new(&options)?;
+    let doing = "beginning a schema anew";
+    let work = async move {
+        let failed = || failed(doing, &options);
+        let (client, connection) = options.config.connect(tls).await.map_err(failed())?;
+        tokio::spawn(connection);
+        let row = client
+            .query_opt(
+                "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1",
+                &[&options.schema],
+            )
+            .await
+            .map_err(failed())?;
+        if row.is_some_and(|row| row.get::<_, Option<String>>(0) != Some(mark.clone())) {
+            return Err(Error::Backend {
+                doing: format!("{doing} ({})", options.place()),
+                why: "there is a schema of this name that is not of an earlier one; choose another with schema=NAME in the URL"
+                    .into(),
+            });
+        }
+        let schema = &options.schema;
+        let mark = mark.replace('\'', "''");
+        client
+            .batch_execute(&format!(
+                "BEGIN; DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}; COMMENT ON SCHEMA {schema} IS \
+                 '{mark}'; COMMIT"
+            ))
+            .await
+            .map_err(failed())
+    };
+    threads.block(work, Duration::from_secs(60))
+}
+
+/// A name of its own among the sessions of a server, so that one that takes over can end what is left of one before.
+fn session(options: &PostgresOptions) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_micros() as u64;
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let schema: String = options.schema.chars().take(24).collect();
+    format!("throng {schema} {}.{now:x}.{count}", std::process::id())
+}
+
+fn set_up(options: &PostgresOptions, durability: Durability) -> String {
+    let synchronous = match durability {
+        Durability::Fsync => {
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        }
+        Durability::Os | Durability::Memory => "SET synchronous_commit TO off",
+    };
+    format!(
+        "SET search_path TO {}, pg_catalog; SET default_transaction_isolation TO 'read committed'; \
+         SET idle_in_transaction_session_timeout TO '60s'; SET jit TO off; {synchronous}",
+        options.schema
+    )
+}
+
+fn pool(options: &PostgresOptions, tls: &MakeTls) -> Result<Pool, Error> {
+    let manager = Manager::from_config(
+        options.config.clone(),
+        tls.clone(),
+        ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        },
+    );
+    let set_up: Arc<str> = set_up(options, Durability::Fsync).into();
+    Pool::builder(manager)
+        .max_size(options.pool)
+        .runtime(deadpool_postgres::Runtime::Tokio1)
+        .wait_timeout(Some(CONNECTION_WAIT))
+        .post_create(Hook::async_fn(move |client, _| {
+            let set_up = Arc::clone(&set_up);
+            Box::pin(async move { client.batch_execute(&set_up).await.map_err(HookError::Backend) })
+        }))
+        .build()
+        .map_err(|error| Error::Backend {
+            doing: "setting up connections".into(),
+            why: error.to_string(),
+        })
+}

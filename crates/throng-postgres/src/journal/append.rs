@@ -1,0 +1,217 @@
+//! Appends: one connection, one statement a commit, in order.
+
+use crate::database::{Database, Threads};
+use futures_util::{StreamExt as _, stream::FuturesOrdered};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
+use throng_journal::{Append, AppendError, Appended, Commit, Error, WriterId};
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::{Client, Statement};
+
+/// Appends that may wait: more than any depth.
+const WAITING_MAX: usize = 64;
+
+/// Lands if the writer is not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and its predecessor is
+/// there.
+const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND sealed_at IS NULL FOR SHARE) \
+    INSERT INTO commits (writer, number, shards, body) SELECT $1, $2::bigint, $3, $4 FROM open \
+    WHERE $2::bigint = 1 OR EXISTS (SELECT FROM commits WHERE writer = $1 AND number = $2::bigint - 1)";
+
+/// The task that owns the connection.
+pub(super) struct Appender {
+    jobs: mpsc::Sender<Job>,
+}
+
+enum Job {
+    Append {
+        commit: Commit,
+        tell: oneshot::Sender<Appended>,
+    },
+    /// Connect ahead of the first append.
+    Connect { tell: oneshot::Sender<Result<(), Error>> },
+}
+
+/// A connection with the statement prepared.
+struct Connected {
+    client: Client,
+    append: Statement,
+}
+
+type Flight = Pin<Box<dyn Future<Output = Landing> + Send>>;
+
+struct Landing {
+    commit: Commit,
+    tell: oneshot::Sender<Appended>,
+    result: Result<(), AppendError>,
+}
+
+impl Appender {
+    pub(super) fn start(threads: &Threads, database: Arc<Database>) -> Self {
+        let (jobs, waiting) = mpsc::channel(WAITING_MAX);
+        threads.spawn(work(database, waiting));
+        Self { jobs }
+    }
+
+    /// Makes sure that the next append finds a connection.
+    pub(super) async fn connect(&self) -> Result<(), Error> {
+        let (tell, told) = oneshot::channel();
+        let gone = || Error::Backend {
+            doing: "connecting for appends".into(),
+            why: "the journal is being closed".into(),
+        };
+        self.jobs.send(Job::Connect { tell }).await.map_err(|_| gone())?;
+        told.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    pub(super) fn append(&self, commit: Commit) -> Append {
+        let (tell, told) = oneshot::channel();
+        match self.jobs.try_send(Job::Append { commit, tell }) {
+            Ok(()) => Append::Later(Box::pin(async {
+                told.await.unwrap_or_else(|_| in_doubt("the journal was closed".into()))
+            })),
+            Err(_) => Append::Done(in_doubt("more appends are in flight than the journal's depth".into())),
+        }
+    }
+}
+
+fn in_doubt(why: String) -> Appended {
+    Appended {
+        result: Err(AppendError::InDoubt(why)),
+        buffer: Vec::new(),
+    }
+}
+
+async fn work(database: Arc<Database>, mut jobs: mpsc::Receiver<Job>) {
+    let mut connected: Option<Arc<Connected>> = None;
+    let mut flights: FuturesOrdered<Flight> = FuturesOrdered::new();
+    loop {
+        let job = tokio::select! {
+            biased;
+            Some(landing) = flights.next(), if !flights.is_empty() => {
+                if landing.result.is_err() {
+                    // The next writer gets a connection that knows nothing of this.
+                    connected = None;
+                }
+                land(landing);
+                continue;
+            }
+            job = jobs.recv() => job,
+        };
+        let Some(job) = job else { break };
+        if connected.as_ref().is_none_or(|connected| connected.client.is_closed()) {
+            connected = match Connected::new(&database).await {
+                Ok(new) => Some(Arc::new(new)),
+                Err(error) => {
+                    refuse(job, error);
+                    continue;
+                }
+            };
+        }
+        let Some(connected) = &connected else { continue };
+        match job {
+            Job::Connect { tell } => {
+                // Who asked may have gone.
+                let _ = tell.send(Ok(()));
+            }
+            Job::Append { commit, tell } => {
+                let mut flight: Flight = Box::pin(fly(Arc::clone(&database), Arc::clone(connected), commit, tell));
+                // The first poll sends it: so they go out in the order they came in.
+                match poll_fn(|context| Poll::Ready(flight.as_mut().poll(context))).await {
+                    Poll::Ready(landing) => land(landing),
+                    Poll::Pending => flights.push_back(flight),
+                }
+            }
+        }
+    }
+    while let Some(landing) = flights.next().await {
+        land(landing);
+    }
+}
+
+fn refuse(job: Job, error: Error) {
+    match job {
+        Job::Connect { tell } => drop(tell.send(Err(error))),
+        Job::Append { tell, .. } => drop(tell.send(in_doubt(error.to_string()))),
+    }
+}
+
+fn land(landing: Landing) {
+    // An engine that does not wait any more reads what landed after the seal.
+    let _ = landing.tell.send(Appended {
+        result: landing.result,
+        buffer: landing.commit.into_bytes(),
+    });
+}
+
+impl Connected {
+    async fn new(database: &Database) -> Result<Self, Error> {
+        let doing = "connecting for appends";
+        let client = database.connect(doing, database.options.durability).await?;
+        let append = client.prepare(APPEND).await.map_err(database.failed(doing))?;
+        Ok(Self { client, append })
+    }
+}
+
+async fn fly(
+    database: Arc<Database>,
+    connected: Arc<Connected>,
+    mut commit: Commit,
+    tell: oneshot::Sender<Appended>,
+) -> Landing {
+    commit.seal(&[]);
+    let result = append(&database, &connected, &commit).await;
+    Landing { commit, tell, result }
+}
+
+async fn append(database: &Database, connected: &Connected, commit: &Commit) -> Result<(), AppendError> {
+    let stamp = commit.stamp();
+    let (writer, number) = (stamp.writer.0.cast_signed(), stamp.number.0.cast_signed());
+    let doing = "appending a commit";
+    let in_doubt = |error: Error| AppendError::InDoubt(error.to_string());
+    let landed = connected
+        .client
+        .execute(&connected.append, &[&writer, &number, &shards(commit), &commit.bytes()])
+        .await
+        .map_err(|error| in_doubt(database.failed(doing)(error)))?;
+    if landed == 1 {
+        return Ok(());
+    }
+    if is_sealed(database, &connected.client, stamp.writer)
+        .await
+        .map_err(in_doubt)?
+    {
+        return Err(AppendError::Sealed);
+    }
+    Err(AppendError::InDoubt(format!(
+        "commit {number} of writer {writer} does not follow its last one"
+    )))
+}
+
+/// A writer nobody has opened counts as sealed.
+async fn is_sealed(database: &Database, client: &Client, writer: WriterId) -> Result<bool, Error> {
+    let row = client
+        .query_opt(
+            "SELECT sealed_at IS NULL FROM writers WHERE writer = $1",
+            &[&writer.0.cast_signed()],
+        )
+        .await
+        .map_err(database.failed("looking at a writer"))?;
+    Ok(!row.is_some_and(|row| row.get(0)))
+}
+
+/// The shards of a commit's records, as bits: `get_bit(shards, n)`.
+pub(crate) fn shards(commit: &Commit) -> Vec<u8> {
+    let mut bits = Vec::new();
+    for record in commit.records().flatten() {
+        let (byte, bit) = (usize::from(record.shard.0 / 8), record.shard.0 % 8);
+        if byte >= bits.len() {
+            bits.resize(byte + 1, 0u8);
+        }
+        bits[byte] |= 1 << bit;
+    }
+    bits
+}

@@ -1,0 +1,182 @@
+//! The journal: one row a commit.
+
+mod append;
+mod lease;
+mod read;
+mod writers;
+
+use crate::{
+    database::{Database, Threads},
+    options::PostgresOptions,
+};
+use append::Appender;
+use lease::Lease;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use throng_journal::{
+    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position, ShardId, Taken,
+    WriterId,
+};
+
+pub(crate) use append::shards;
+pub(crate) use read::{damaged, read_commits};
+
+/// How long a journal that is dropped waits until its writer is sealed.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The journal on PostgreSQL.
+///
+/// Appends go over one connection, one after the other; everything else over a pool. Dropped, it seals its writer.
+pub struct PostgresJournal {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) database: Arc<Database>,
+    /// Where appends and the lease live.
+    threads: Threads,
+    appender: Appender,
+    lease: Lease,
+    /// The newest writer this journal has opened; 0: none.
+    own: AtomicU64,
+    depth: AtomicUsize,
+    /// Bytes of history, as far as is known.
+    bytes: AtomicU64,
+}
+
+impl std::fmt::Debug for PostgresJournal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresJournal")
+            .field("at", &self.options().place())
+            .finish_non_exhaustive()
+    }
+}
+
+impl PostgresJournal {
+    pub(crate) fn new(database: Arc<Database>) -> Result<Self, Error> {
+        let threads = Threads::start("throng-append", 1)?;
+        let appender = Appender::start(&threads, Arc::clone(&database));
+        let depth = database.options.depth.unwrap_or(1);
+        let lease = Lease::new(database.options.lease);
+        Ok(Self {
+            shared: Arc::new(Shared {
+                database,
+                threads,
+                appender,
+                lease,
+                own: AtomicU64::new(0),
+                depth: AtomicUsize::new(depth),
+                bytes: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    /// How it is reached and used.
+    #[must_use]
+    pub fn options(&self) -> &PostgresOptions {
+        &self.shared.database.options
+    }
+}
+
+impl Drop for PostgresJournal {
+    fn drop(&mut self) {
+        let own = WriterId(self.shared.own.load(Ordering::Acquire));
+        if own == WriterId(0) {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let sealed = self
+            .shared
+            .database
+            .threads
+            .block(async move { shared.seal(own).await }, FAREWELL);
+        if let Err(error) = sealed {
+            tracing::warn!("writer {own} could not be sealed at the end; the next start does it: {error}");
+        }
+    }
+}
+
+impl Journal for PostgresJournal {
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
+        let (shared, node) = (Arc::clone(&self.shared), node.to_owned());
+        self.shared
+            .database
+            .threads
+            .run(async move { shared.open(&node).await })
+    }
+
+    fn take<'a>(&'a self, by: WriterId, _shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        let shared = Arc::clone(&self.shared);
+        self.shared.database.threads.run(async move { shared.take(by).await })
+    }
+
+    fn append(&self, commit: Commit) -> Append {
+        self.shared
+            .bytes
+            .fetch_add(commit.bytes().len() as u64, Ordering::Relaxed);
+        self.shared.appender.append(commit)
+    }
+
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
+        let shared = Arc::clone(&self.shared);
+        self.shared
+            .database
+            .threads
+            .run(async move { shared.seal(writer).await })
+    }
+
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
+        let database = Arc::clone(&self.shared.database);
+        self.shared.database.threads.run(async move {
+            let client = database.client("reading the journal").await?;
+            read_commits(&database, &client, after, bytes_max).await
+        })
+    }
+
+    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>> {
+        let database = Arc::clone(&self.shared.database);
+        Maybe::Later(
+            self.shared
+                .database
+                .threads
+                .run(async move { read::read_at(&database, place).await }),
+        )
+    }
+
+    fn sync(&self) -> Later<'_, Result<(), Error>> {
+        if self.durability() == Durability::Fsync {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let database = Arc::clone(&self.shared.database);
+        self.shared
+            .database
+            .threads
+            .run(async move { read::sync(&database).await })
+    }
+
+    fn forget(&self, _upto: Position) {}
+
+    fn depth(&self) -> usize {
+        self.shared.depth.load(Ordering::Relaxed)
+    }
+
+    fn durability(&self) -> Durability {
+        match self.options().durability {
+            Durability::Fsync => Durability::Fsync,
+            Durability::Os | Durability::Memory => Durability::Os,
+        }
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(self.shared.bytes.load(Ordering::Relaxed))
+    }
+
+    fn holds(&self, writer: WriterId) -> bool {
+        self.shared.lease.holds(writer)
+    }
+}

@@ -1,0 +1,274 @@
+//! Writers: opened, sealed, taken.
+
+use super::Shared;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+use throng_journal::{CommitNo, Error, Opened, Position, Taken, WriterId};
+use tokio_postgres::{Client, Transaction, error::SqlState};
+
+/// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
+const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
+/// A round trip above which several appends are kept in flight.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(1);
+const DEPTH_FAR: usize = 4;
+
+/// A writer that was sealed: the name of its engine's sessions.
+struct Sealed {
+    writer: WriterId,
+    session: String,
+}
+
+impl Shared {
+    /// Seals the node's earlier writers, waits until their engines answer nothing any more, and opens a new one.
+    pub(super) async fn open(self: &Arc<Self>, node: &str) -> Result<Opened, Error> {
+        let doing = "opening a writer";
+        let failed = || self.database.failed(doing);
+        self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
+        let mut client = self.database.client(doing).await?;
+        self.give_way(&client, node).await?;
+        let sealed = match self.seal_node(&mut client, node).await {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                self.end_sessions_of(&client, node).await.map_err(failed())?;
+                self.seal_node(&mut client, node).await
+            }
+            sealed => sealed,
+        };
+        let sealed = sealed.map_err(failed())?;
+        for before in sealed.iter().filter(|before| before.session != self.database.session) {
+            self.outlive(&client, before.writer).await?;
+        }
+        // What is left of them, such as a checkpoint that was begun, holds locks.
+        for before in sealed.iter().filter(|before| before.session != self.database.session) {
+            end_sessions(&client, &before.session).await.map_err(failed())?;
+        }
+        let asked = Instant::now();
+        let writer = self.begin(&mut client, node).await.map_err(failed())?;
+        self.own.store(writer.0, Ordering::Release);
+        self.appender.connect().await?;
+        self.hold(writer, asked).await?;
+        if self.database.options.depth.is_none() {
+            let depth = if round_trip(&client).await.map_err(failed())? > LONG_ROUND_TRIP {
+                DEPTH_FAR
+            } else {
+                1
+            };
+            self.depth.store(depth, Ordering::Relaxed);
+        }
+        let bytes: i64 = client
+            .query_one("SELECT pg_total_relation_size('commits')", &[])
+            .await
+            .map_err(failed())?
+            .get(0);
+        self.bytes.store(bytes.cast_unsigned(), Ordering::Relaxed);
+        Ok(Opened { writer })
+    }
+
+    /// An engine that was taken over does not take back: only one that starts takes over from one that lives.
+    async fn give_way(&self, client: &Client, node: &str) -> Result<(), Error> {
+        let own = self.own.load(Ordering::Acquire);
+        if own == 0 {
+            return Ok(());
+        }
+        let row = client
+            .query_one(
+                "SELECT EXISTS (SELECT FROM writers w JOIN leases l USING (writer) WHERE w.node = $1 AND w.session <> $2 AND \
+                 w.writer > $3 AND w.sealed_at IS NULL AND (l.until > clock_timestamp() OR $4))",
+                &[&node, &self.database.session, &own.cast_signed(), &(self.lease_micros() == 0)],
+            )
+            .await
+            .map_err(self.database.failed("looking for another engine"))?;
+        if row.get(0) {
+            Err(Error::Sealed(WriterId(own)))
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn seal_node(&self, client: &mut Client, node: &str) -> Result<Vec<Sealed>, tokio_postgres::Error> {
+        let transaction = client.transaction().await?;
+        transaction.batch_execute(PATIENCE).await?;
+        let rows = transaction
+            .query(
+                "UPDATE writers SET sealed_at = now() WHERE node = $1 AND sealed_at IS NULL RETURNING writer, session",
+                &[&node],
+            )
+            .await?;
+        let sealed: Vec<Sealed> = rows
+            .iter()
+            .map(|row| Sealed {
+                writer: WriterId(row.get::<_, i64>(0).cast_unsigned()),
+                session: row.get(1),
+            })
+            .collect();
+        let writers: Vec<i64> = sealed.iter().map(|sealed| sealed.writer.0.cast_signed()).collect();
+        close(&transaction, &writers).await?;
+        transaction.commit().await?;
+        Ok(sealed)
+    }
+
+    /// Ends the sessions of the engines whose writers this node has open: one of them holds a lock and does not go on.
+    async fn end_sessions_of(&self, client: &Client, node: &str) -> Result<(), tokio_postgres::Error> {
+        let rows = client
+            .query(
+                "SELECT DISTINCT session FROM writers WHERE node = $1 AND sealed_at IS NULL AND session <> $2",
+                &[&node, &self.database.session],
+            )
+            .await?;
+        for row in rows {
+            end_sessions(client, row.get(0)).await?;
+        }
+        Ok(())
+    }
+
+    async fn begin(&self, client: &mut Client, node: &str) -> Result<WriterId, tokio_postgres::Error> {
+        let transaction = client.transaction().await?;
+        // Not against appends: those lock a row only.
+        transaction
+            .batch_execute("LOCK TABLE writers IN SHARE ROW EXCLUSIVE MODE")
+            .await?;
+        // Another engine of this node that began meanwhile is sealed by the next look of this one or that one.
+        let writer: i64 = transaction
+            .query_one(
+                "INSERT INTO writers (writer, node, session) SELECT coalesce(max(writer), 0) + 1, $1, $2 FROM writers \
+                 RETURNING writer",
+                &[&node, &self.database.session],
+            )
+            .await?
+            .get(0);
+        let rows = transaction
+            .query(
+                "UPDATE writers SET sealed_at = now() WHERE node = $1 AND sealed_at IS NULL AND writer < $2 RETURNING writer",
+                &[&node, &writer],
+            )
+            .await?;
+        let between: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        close(&transaction, &between).await?;
+        transaction
+            .execute(
+                "INSERT INTO leases (writer, until) VALUES ($1, clock_timestamp() + $2 * interval '1 microsecond')",
+                &[&writer, &(self.lease_micros() as f64)],
+            )
+            .await?;
+        transaction.commit().await?;
+        Ok(WriterId(writer.cast_unsigned()))
+    }
+
+    pub(super) async fn take(&self, by: WriterId) -> Result<Vec<Taken>, Error> {
+        let doing = "taking the streams before";
+        let client = self.database.client(doing).await?;
+        let rows = client
+            .query(
+                "SELECT writer, last FROM writers WHERE writer < $1 AND last IS NOT NULL AND EXISTS (SELECT FROM writers \
+                 WHERE writer = $1 AND sealed_at IS NULL) UNION ALL SELECT writer, NULL FROM writers WHERE writer = $1 AND \
+                 sealed_at IS NULL ORDER BY 1",
+                &[&by.0.cast_signed()],
+            )
+            .await
+            .map_err(self.database.failed(doing))?;
+        // The last row is the taker's own.
+        let Some((_, before)) = rows.split_last() else {
+            return Err(Error::Sealed(by));
+        };
+        let taken = before.iter().map(|row| Taken {
+            writer: WriterId(row.get::<_, i64>(0).cast_unsigned()),
+            last: CommitNo(row.get::<_, Option<i64>>(1).unwrap_or_default().cast_unsigned()),
+        });
+        Ok(taken.collect())
+    }
+
+    /// The update waits for the statement in doubt, if there is one; after it, nothing lands.
+    pub(super) async fn seal(&self, writer: WriterId) -> Result<CommitNo, Error> {
+        let doing = "sealing a writer";
+        let failed = || self.database.failed(doing);
+        self.lease.end(writer);
+        let mut client = self.database.client(doing).await?;
+        let sealed = match self.seal_writer(&mut client, writer).await {
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                let row = client
+                    .query_opt(
+                        "SELECT session FROM writers WHERE writer = $1",
+                        &[&writer.0.cast_signed()],
+                    )
+                    .await
+                    .map_err(failed())?;
+                if let Some(session) = row
+                    .map(|row| row.get::<_, String>(0))
+                    .filter(|found| *found != self.database.session)
+                {
+                    end_sessions(&client, &session).await.map_err(failed())?;
+                }
+                self.seal_writer(&mut client, writer).await
+            }
+            sealed => sealed,
+        };
+        sealed.map_err(failed())?.ok_or(Error::NoCommit(Position {
+            writer,
+            commit: CommitNo(0),
+        }))
+    }
+
+    async fn seal_writer(
+        &self,
+        client: &mut Client,
+        writer: WriterId,
+    ) -> Result<Option<CommitNo>, tokio_postgres::Error> {
+        let writer = writer.0.cast_signed();
+        let transaction = client.transaction().await?;
+        transaction.batch_execute(PATIENCE).await?;
+        transaction
+            .execute(
+                "UPDATE writers SET sealed_at = now() WHERE writer = $1 AND sealed_at IS NULL",
+                &[&writer],
+            )
+            .await?;
+        close(&transaction, &[writer]).await?;
+        let row = transaction
+            .query_opt("SELECT last FROM writers WHERE writer = $1", &[&writer])
+            .await?;
+        transaction.commit().await?;
+        Ok(row.map(|row| CommitNo(row.get::<_, i64>(0).cast_unsigned())))
+    }
+}
+
+/// Notes where sealed streams end, and that their leases are not renewed any more. A statement of its own, so that it sees
+/// what the seal has waited for.
+async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
+    transaction
+        .execute(
+            "UPDATE writers w SET last = coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0) \
+             WHERE w.writer = ANY($1) AND w.last IS NULL",
+            &[&writers],
+        )
+        .await?;
+    transaction
+        .execute(
+            "UPDATE leases SET over = true WHERE writer = ANY($1) AND NOT over",
+            &[&writers],
+        )
+        .await?;
+    Ok(())
+}
+
+/// Ends an engine's sessions, as far as this user may.
+async fn end_sessions(client: &Client, session: &str) -> Result<(), tokio_postgres::Error> {
+    client
+        .query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND usename = current_user \
+             AND datname = current_database()",
+            &[&session],
+        )
+        .await
+        .map(drop)
+}
+
+async fn round_trip(client: &Client) -> Result<Duration, tokio_postgres::Error> {
+    let mut shortest = Duration::MAX;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        client.batch_execute("").await?;
+        shortest = shortest.min(begun.elapsed());
+    }
+    Ok(shortest)
+}

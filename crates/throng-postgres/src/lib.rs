@@ -1,0 +1,140 @@
+//! Journal, store and read models of a Throng engine on PostgreSQL 15 and later.
+//!
+//! ```no_run
+//! let options = "postgres://throng@127.0.0.1/shows?schema=box_office".parse()?;
+//! let opened = throng_postgres::open_postgres(options)?;
+//! // Engine::builder()….start_shared(opened.journal, opened.store)
+//! # drop(opened);
+//! # Ok::<(), throng_journal::Error>(())
+//! ```
+//!
+//! For operators there is a page of its own, `docs/postgresql.md`: set-up, the tables with example queries, moving, backup,
+//! taking over, tuning.
+//!
+//! # The tables
+//!
+//! ```text
+//! writers     one row a life of a node                    ┐
+//! commits     one row a commit                            ├ the truth
+//! leases      until when a writer's engine may answer     ┘
+//!
+//! checkpoint  one row: what the store covers              ┐
+//! entities    number, kind, id, last sequence number      │
+//! states      an entity's last stored state               ├ written at checkpoints, can be rebuilt
+//! places      where an entity's events stand in commits   │
+//! system      timers, idempotency keys, messages          │
+//! events      every event, for people                     ┘
+//!
+//! views, view_rows                                          read models; shown by the view read_models
+//! migrations                                                numbered steps, each applied once
+//! ```
+//!
+//! The statements that make them are `src/migrations/0001.sql`. They are applied at the start, under an advisory lock; tables of a
+//! newer program are refused, unchanged.
+//!
+//! # An append
+//!
+//! One prepared statement, one round trip, one transaction:
+//!
+//! ```sql
+//! WITH open AS (SELECT FROM writers WHERE writer = $1 AND sealed_at IS NULL FOR SHARE)
+//! INSERT INTO commits (writer, number, shards, body) SELECT $1, $2, $3, $4 FROM open
+//! WHERE $2 = 1 OR EXISTS (SELECT FROM commits WHERE writer = $1 AND number = $2 - 1)
+//! ```
+//!
+//! `FOR SHARE` makes the order certain: a **seal** updates the writer's row, so it waits for the append that is under way, and
+//! an append that comes after it sees it. (A plain `SELECT` would be a race: its snapshot may be older than the seal.) The body is
+//! `STORAGE EXTERNAL`: not compressed, and a record of a large commit is read without the rest.
+//!
+//! Appends have a connection of their own, one in flight, four where a round trip takes over a millisecond; statements of one
+//! connection run in order, so the predecessor is there or the commit is refused. Whatever goes wrong is reported as *in doubt*.
+//! The engine then seals and reads: nobody guesses. Connections live on threads of this crate, never on a gateway's loop.
+//!
+//! # Taking over
+//!
+//! [`open`](throng_journal::Journal::open) seals the node's earlier writers. What holds a lock for over three seconds, such as the
+//! session of a process that was stopped in the middle of a statement, is ended (`pg_terminate_backend`, by the name of its
+//! sessions), and so is what is left of the other engine's sessions afterwards. Before the new writer begins, the earlier one's
+//! **lease** must be over, or the session gone that holds its advisory lock: an engine answers from memory only within its lease
+//! ([`holds`](throng_journal::Journal::holds)), renewed five times in its length. Both clocks only measure lengths of time. A
+//! connection that is cut while its process lives on lets the next engine begin at once; that process notices the cut, and answers
+//! for as long as its lease at most. An engine that was taken over does not take back while the other one lives.
+//!
+//! # A checkpoint
+//!
+//! One transaction: the commits up to its position are read, their events' places gathered by entity and written with `COPY`, rows
+//! of `events` likewise, states and system rows in batches; last, on condition of the unsealed writer (`FOR SHARE` again), the row
+//! that says what is covered. A checkpoint of a writer that was taken over is refused, whole.
+//!
+//! A payload that `jsonb` does not take never stops a checkpoint: it stands in `metadata` as `base64`.
+//!
+//! # The URL
+//!
+//! `postgres://user:password@host:port/database?…` as libpq takes it, and: `schema` (default `throng`), `events` (`on`, `off`),
+//! `durability` (`fsync`, `os`), `lease` (`5s`), `depth` (by the round trip; at most 16), `pool` (4; at most 64), `sslmode`
+//! (`disable`, `prefer`, `require`, `verify-full`), `sslrootcert`. A password may come from `PGPASSWORD`.
+//!
+//! # Limits
+//!
+//! A commit has at most 1 GB, as any value (the engine's are 8 MiB); 2^63 commits; a schema's name has 63 of `a-z0-9_`. A
+//! checkpoint holds places of up to 64 MiB and 8 MiB of commits in memory. Poolers that hand a session on by transaction do not
+//! work.
+//!
+//! # Errors
+//!
+//! Each says what was tried and where (never with the password), what the server or the network said, and what to do: see
+//! [`throng_journal::Error`].
+
+mod copy;
+mod database;
+mod error;
+mod journal;
+mod migrations;
+mod options;
+mod store;
+mod tls;
+pub mod tools;
+mod views;
+
+pub use journal::PostgresJournal;
+pub use options::{PostgresOptions, Tls, is_url};
+pub use store::PostgresStore;
+pub use views::PostgresViews;
+
+use database::Database;
+use std::sync::Arc;
+use throng_journal::Error;
+
+/// What stands in one schema of a database.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The truth.
+    pub journal: Arc<PostgresJournal>,
+    /// What is built from it.
+    pub store: Arc<PostgresStore>,
+    /// The read models.
+    pub views: Arc<PostgresViews>,
+}
+
+/// Opens the journal, the store and the read models of a schema, which is made ready first if it is not there. Blocks while
+/// it connects.
+///
+/// # Errors
+/// Not reachable, not let in, of a newer program; each says what was found and what to do.
+pub fn open_postgres(options: PostgresOptions) -> Result<Opened, Error> {
+    let database = Database::open(options)?;
+    let journal = PostgresJournal::new(Arc::clone(&database))?;
+    Ok(Opened {
+        journal: Arc::new(journal),
+        store: Arc::new(PostgresStore::new(Arc::clone(&database))),
+        views: Arc::new(PostgresViews::new(database)),
+    })
+}
+
+/// Makes a schema empty again that bears a mark (its comment), or makes one with the mark.
+///
+/// # Errors
+/// There is a schema of that name without the mark: it is somebody's. Not reachable, or not let in.
+pub fn begin_anew(options: &PostgresOptions, mark: &str) -> Result<(), Error> {
+    database::begin_anew(options.clone(), mark.to_owned())
+}

@@ -1,0 +1,290 @@
+//! Places of events gathered by entity, so that the tables are written in few statements and in the order of their keys.
+
+use super::places::pack;
+use crate::{
+    copy::{self, CopyRows},
+    database::Database,
+};
+use deadpool_postgres::Transaction;
+use std::collections::HashMap;
+use throng_journal::{Address, Commit, Error, Position, RecordKind, StoredState, WriterId};
+
+const DOING: &str = "making a checkpoint";
+/// Gathered in memory before it is written to the transaction.
+const GATHERED_BYTES_MAX: usize = 64 << 20;
+/// Counted for an entity's entry beside its packed places.
+const ENTITY_BYTES: usize = 200;
+/// States written with one statement.
+const STATES_BYTES: usize = 8 << 20;
+
+/// Nested loops over the indexes, whatever the statistics say of tables that have just been filled.
+pub(super) const PLAN: &str =
+    "SET LOCAL enable_seqscan TO off; SET LOCAL enable_hashjoin TO off; SET LOCAL enable_mergejoin TO off";
+const FIND: &str = "SELECT u.n, e.entity, e.seq FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY u(kind, id, n) CROSS \
+    JOIN LATERAL (SELECT entity, seq FROM entities WHERE kind = u.kind COLLATE \"C\" AND id = u.id LIMIT 1) e";
+const ADD: &str = "COPY entities (entity, kind, id, seq) FROM STDIN (FORMAT binary)";
+const MOVE: &str = "UPDATE entities e SET seq = u.seq FROM unnest($1::bigint[], $2::bigint[]) u(entity, seq) WHERE e.entity = \
+    u.entity";
+const PLACES: &str = "COPY places (entity, last, writer, places) FROM STDIN (FORMAT binary)";
+const STATES: &str = "INSERT INTO states (entity, seq, version, shard, state) SELECT * FROM unnest($1::bigint[], \
+    $2::bigint[], $3::int[], $4::int[], $5::bytea[]) ON CONFLICT (entity) DO UPDATE SET seq = excluded.seq, version = \
+    excluded.version, shard = excluded.shard, state = excluded.state";
+
+/// What was gathered of one entity.
+struct Gathered {
+    /// The sequence numbers of the first event gathered and of the last.
+    first: u64,
+    seq: u64,
+    /// Where the first one stands.
+    at: Position,
+    /// One row for each writer: its last event's number, and its places.
+    rows: Vec<(u64, WriterId, Vec<u8>)>,
+}
+
+/// Its number in the table, and its last event there.
+type Head = (u64, u64);
+
+pub(super) struct Index {
+    gathered: HashMap<Box<[u8]>, Gathered>,
+    bytes: usize,
+    key: Vec<u8>,
+    /// Entities numbered so far.
+    pub(super) entities: u64,
+}
+
+/// The kind has no 0 in it.
+fn set_key(key: &mut Vec<u8>, kind: &str, id: &str) {
+    key.clear();
+    key.extend_from_slice(kind.as_bytes());
+    key.push(0);
+    key.extend_from_slice(id.as_bytes());
+}
+
+fn parts(key: &[u8]) -> (&str, &[u8]) {
+    let at = key.iter().position(|byte| *byte == 0).unwrap_or(key.len());
+    let kind = std::str::from_utf8(&key[..at]).unwrap_or_default();
+    (kind, key.get(at + 1..).unwrap_or_default())
+}
+
+impl Index {
+    pub(super) fn new(entities: u64) -> Self {
+        Self {
+            gathered: HashMap::new(),
+            bytes: 0,
+            key: Vec::new(),
+            entities,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= GATHERED_BYTES_MAX
+    }
+
+    pub(super) fn commit(&mut self, commit: &Commit) -> Result<(), Error> {
+        let stamp = commit.stamp();
+        for record in commit.records() {
+            let record = record.map_err(|damage| crate::journal::damaged(stamp.position(), damage.to_string()))?;
+            if record.record != RecordKind::Event {
+                continue;
+            }
+            set_key(&mut self.key, record.kind, record.id);
+            if !self.gathered.contains_key(&*self.key) {
+                self.bytes += ENTITY_BYTES + self.key.len();
+                let entry = Gathered {
+                    first: record.seq,
+                    seq: record.seq.wrapping_sub(1),
+                    at: stamp.position(),
+                    rows: Vec::new(),
+                };
+                self.gathered.insert(self.key.as_slice().into(), entry);
+            }
+            let Some(entity) = self.gathered.get_mut(&*self.key) else {
+                continue;
+            };
+            if record.seq != entity.seq.wrapping_add(1) {
+                return Err(gap(stamp.position(), &self.key, record.seq, entity.seq));
+            }
+            if entity.rows.last().is_none_or(|(_, writer, _)| *writer != stamp.writer) {
+                entity.rows.push((record.seq, stamp.writer, Vec::new()));
+            }
+            if let Some((last, _, row)) = entity.rows.last_mut() {
+                let before = row.len();
+                pack(row, &record, stamp.at_micros);
+                *last = record.seq;
+                self.bytes += row.len() - before;
+            }
+            entity.seq = record.seq;
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered.
+    pub(super) async fn flush(&mut self, database: &Database, transaction: &Transaction<'_>) -> Result<(), Error> {
+        let mut gathered: Vec<(Box<[u8]>, Gathered)> = self.gathered.drain().collect();
+        self.bytes = 0;
+        if gathered.is_empty() {
+            return Ok(());
+        }
+        gathered.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        let heads = find(database, transaction, gathered.iter().map(|(key, _)| &**key)).await?;
+        let (mut moved, mut seqs) = (Vec::new(), Vec::new());
+        let (mut added, mut places) = (CopyRows::new(4), CopyRows::new(4));
+        let mut numbered = Vec::with_capacity(gathered.len());
+        for ((key, entity), head) in gathered.iter().zip(heads) {
+            let before = head.map_or(0, |(_, seq)| seq);
+            if entity.first != before + 1 {
+                return Err(gap(entity.at, key, entity.first, before));
+            }
+            let number = match head {
+                Some((number, _)) => {
+                    moved.push(number.cast_signed());
+                    seqs.push(entity.seq.cast_signed());
+                    number
+                }
+                None => {
+                    self.entities += 1;
+                    let (kind, id) = parts(key);
+                    added
+                        .row()
+                        .bigint(self.entities)
+                        .text(kind)
+                        .value(id)
+                        .bigint(entity.seq);
+                    self.entities
+                }
+            };
+            numbered.push((number, entity));
+        }
+        numbered.sort_unstable_by_key(|(number, _)| *number);
+        for (number, entity) in numbered {
+            for (last, writer, row) in &entity.rows {
+                places.row().bigint(number).bigint(*last).bigint(writer.0).value(row);
+            }
+        }
+        let failed = || database.failed(DOING);
+        if !added.is_empty() {
+            send(database, transaction, ADD, added).await?;
+        }
+        if !moved.is_empty() {
+            let statement = transaction.prepare_cached(MOVE).await.map_err(failed())?;
+            transaction
+                .execute(&statement, &[&moved, &seqs])
+                .await
+                .map_err(failed())?;
+        }
+        send(database, transaction, PLACES, places).await
+    }
+
+    /// Stores states; of entities without events indexed so far too.
+    pub(super) async fn states(
+        &mut self,
+        database: &Database,
+        transaction: &Transaction<'_>,
+        states: &[StoredState],
+    ) -> Result<(), Error> {
+        // Of several of one entity the last counts, and one statement may not touch a row twice.
+        let last: HashMap<&Address, &StoredState> = states.iter().map(|state| (&state.address, state)).collect();
+        let mut states: Vec<&StoredState> = last.into_values().collect();
+        states.sort_unstable_by(|one, other| one.address.cmp(&other.address));
+        let mut rest = &states[..];
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = rest.iter().take_while(|state| {
+                let first = bytes == 0;
+                bytes += state.bytes.len() + ENTITY_BYTES;
+                first || bytes <= STATES_BYTES
+            });
+            let (part, others) = rest.split_at(fits.count());
+            self.put(database, transaction, part).await?;
+            rest = others;
+        }
+        Ok(())
+    }
+
+    async fn put(
+        &mut self,
+        database: &Database,
+        transaction: &Transaction<'_>,
+        states: &[&StoredState],
+    ) -> Result<(), Error> {
+        let failed = || database.failed(DOING);
+        let keys: Vec<Vec<u8>> = states
+            .iter()
+            .map(|state| {
+                let mut key = Vec::new();
+                set_key(&mut key, &state.address.kind, &state.address.id);
+                key
+            })
+            .collect();
+        let heads = find(database, transaction, keys.iter().map(Vec::as_slice)).await?;
+        let mut added = CopyRows::new(4);
+        let mut numbers = Vec::with_capacity(states.len());
+        for (head, key) in heads.into_iter().zip(&keys) {
+            let number = match head {
+                Some((number, _)) => number,
+                None => {
+                    self.entities += 1;
+                    let (kind, id) = parts(key);
+                    added.row().bigint(self.entities).text(kind).value(id).bigint(0);
+                    self.entities
+                }
+            };
+            numbers.push(number.cast_signed());
+        }
+        if !added.is_empty() {
+            send(database, transaction, ADD, added).await?;
+        }
+        let seqs: Vec<i64> = states.iter().map(|state| state.seq.cast_signed()).collect();
+        let versions: Vec<i32> = states.iter().map(|state| i32::from(state.version)).collect();
+        let shards: Vec<i32> = states.iter().map(|state| i32::from(state.shard.0)).collect();
+        let bytes: Vec<&[u8]> = states.iter().map(|state| &*state.bytes).collect();
+        let statement = transaction.prepare_cached(STATES).await.map_err(failed())?;
+        transaction
+            .execute(&statement, &[&numbers, &seqs, &versions, &shards, &bytes])
+            .await
+            .map(drop)
+            .map_err(failed())
+    }
+}
+
+async fn send(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    statement: &str,
+    rows: CopyRows,
+) -> Result<(), Error> {
+    let sink = transaction.copy_in(statement).await.map_err(database.failed(DOING))?;
+    copy::send(sink, rows.finish()).await.map_err(database.failed(DOING))
+}
+
+/// The entities' rows, in the order asked.
+async fn find<'a>(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    keys: impl Iterator<Item = &'a [u8]>,
+) -> Result<Vec<Option<Head>>, Error> {
+    let (kinds, ids): (Vec<&str>, Vec<&[u8]>) = keys.map(parts).unzip();
+    let mut heads = vec![None; kinds.len()];
+    let statement = transaction.prepare_cached(FIND).await.map_err(database.failed(DOING))?;
+    let rows = transaction
+        .query(&statement, &[&kinds, &ids])
+        .await
+        .map_err(database.failed(DOING))?;
+    for row in rows {
+        let [number, entity, seq] = [0, 1, 2].map(|index| row.get::<_, i64>(index).cast_unsigned());
+        let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
+        if let Some(head) = heads.get_mut(index) {
+            *head = Some((entity, seq));
+        }
+    }
+    Ok(heads)
+}
+
+fn gap(position: Position, key: &[u8], found: u64, before: u64) -> Error {
+    let (kind, id) = parts(key);
+    Error::Damaged {
+        position,
+        place: format!("{kind}/{}", String::from_utf8_lossy(id)),
+        why: format!("event {found} follows event {before}"),
+    }
+}

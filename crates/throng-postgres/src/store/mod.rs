@@ -1,0 +1,228 @@
+//! The store: what can be rebuilt from the journal, written at checkpoints.
+
+mod advance;
+mod events;
+mod index;
+mod known;
+mod places;
+mod read;
+
+use crate::database::Database;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use std::{pin::pin, sync::Arc};
+use throng_journal::{
+    Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, Position, Store, StoredEvent, WriterId,
+};
+use tokio::sync::mpsc;
+use tokio_postgres::{Row, types::ToSql};
+
+/// Rows handed over at once from the connection to whoever asked.
+const BATCH_ROWS: usize = 1_024;
+const BATCHES_WAITING: usize = 4;
+
+/// The store on PostgreSQL, beside the journal in the same schema.
+pub struct PostgresStore {
+    database: Arc<Database>,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("at", &self.database.options.place())
+            .finish_non_exhaustive()
+    }
+}
+
+type Parameter = Box<dyn ToSql + Send + Sync>;
+
+impl PostgresStore {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        Self { database }
+    }
+
+    /// Asks on the store's own threads.
+    fn run<T, R>(&self, ask: impl FnOnce(Arc<Database>) -> R) -> Later<'static, Result<T, Error>>
+    where
+        T: Send + 'static,
+        R: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        self.database.threads.run(ask(Arc::clone(&self.database)))
+    }
+
+    /// The rows of a statement, batch by batch, never all in memory.
+    fn rows(
+        &self,
+        doing: &'static str,
+        statement: &'static str,
+        parameters: Vec<Parameter>,
+    ) -> mpsc::Receiver<Result<Vec<Row>, Error>> {
+        let (give, take) = mpsc::channel(BATCHES_WAITING);
+        let database = Arc::clone(&self.database);
+        self.database.threads.spawn(async move {
+            if let Err(error) = give_rows(&database, doing, statement, &parameters, &give).await {
+                // Whoever asked may have gone.
+                let _ = give.send(Err(error)).await;
+            }
+        });
+        take
+    }
+}
+
+async fn give_rows(
+    database: &Database,
+    doing: &str,
+    statement: &str,
+    parameters: &[Parameter],
+    give: &mpsc::Sender<Result<Vec<Row>, Error>>,
+) -> Result<(), Error> {
+    let client = database.client(doing).await?;
+    let statement = client.prepare_cached(statement).await.map_err(database.failed(doing))?;
+    let parameters = parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync));
+    let rows = client
+        .query_raw(&statement, parameters)
+        .await
+        .map_err(database.failed(doing))?;
+    let mut batches = pin!(rows.try_chunks(BATCH_ROWS));
+    while let Some(batch) = batches.next().await {
+        let batch = batch.map_err(|error| database.failed(doing)(error.1))?;
+        if give.send(Ok(batch)).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The position in two columns, both null before the first.
+fn position_of(row: &Row, writer: usize, commit: usize) -> Option<Position> {
+    let number = |index| row.get::<_, Option<i64>>(index).map(i64::cast_unsigned);
+    Some(Position {
+        writer: WriterId(number(writer)?),
+        commit: CommitNo(number(commit)?),
+    })
+}
+
+impl Store for PostgresStore {
+    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
+        self.run(|database| async move {
+            let doing = "reading the last checkpoint";
+            let client = database.client(doing).await?;
+            let row = client
+                .query_one("SELECT writer, commit FROM checkpoint", &[])
+                .await
+                .map_err(database.failed(doing))?;
+            Ok(position_of(&row, 0, 1))
+        })
+    }
+
+    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
+        self.run(|database| async move { advance::advance(&database, checkpoint).await })
+    }
+
+    fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
+        let address = address.clone();
+        Maybe::Later(self.run(move |database| async move { read::load(&database, &address, state_version).await }))
+    }
+
+    fn history(
+        &self,
+        address: &Address,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
+        let address = address.clone();
+        self.run(move |database| async move { read::history(&database, &address, after, limit, bytes_max).await })
+    }
+
+    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
+        let (kind, after) = (kind.to_owned(), after.map(|id| id.as_bytes().to_vec()));
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.run(move |database| async move {
+            let doing = "listing entities";
+            let client = database.client(doing).await?;
+            let statement = client
+                .prepare_cached(
+                    "SELECT id, seq FROM entities WHERE kind = $1 AND id > coalesce($2, ''::bytea) AND seq > 0 ORDER BY id \
+                     LIMIT $3",
+                )
+                .await
+                .map_err(database.failed(doing))?;
+            let rows = client
+                .query(&statement, &[&kind, &after, &limit])
+                .await
+                .map_err(database.failed(doing))?;
+            rows.iter()
+                .map(|row| {
+                    Ok(EntityHead {
+                        id: text(row.get(0))?.into(),
+                        seq: row.get::<_, i64>(1).cast_unsigned(),
+                    })
+                })
+                .collect()
+        })
+    }
+
+    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>> {
+        let mut rows = known::rows(&self.database);
+        Box::pin(async move {
+            while let Some(rows) = rows.recv().await {
+                for row in rows? {
+                    known::show(&row, visit)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
+        let key = key.to_vec();
+        Maybe::Later(self.run(move |database| async move {
+            let doing = "reading a system row";
+            let client = database.client(doing).await?;
+            let statement = client
+                .prepare_cached("SELECT value FROM system WHERE key = $1")
+                .await
+                .map_err(database.failed(doing))?;
+            let row = client
+                .query_opt(&statement, &[&key])
+                .await
+                .map_err(database.failed(doing))?;
+            Ok(row.map(|row| row.get(0)))
+        }))
+    }
+
+    fn system_scan<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Later<'a, Result<(), Error>> {
+        let mut batches = self.rows(
+            "reading system rows",
+            "SELECT key, value FROM system WHERE key >= $1 AND ($2::bytea IS NULL OR key < $2) ORDER BY key",
+            vec![Box::new(prefix.to_vec()), Box::new(behind(prefix))],
+        );
+        Box::pin(async move {
+            while let Some(batch) = batches.recv().await {
+                for row in batch? {
+                    visit(row.get(0), row.get(1));
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The first key behind all that begin with a prefix; `None`: there is none.
+fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| Error::Backend {
+        doing: "reading an entity's id".into(),
+        why: "it is not UTF-8; was the table entities changed by hand?".into(),
+    })
+}

@@ -1,0 +1,168 @@
+//! Entities and their events.
+
+use super::places::{self, Entry};
+use crate::{database::Database, journal::damaged};
+use deadpool_postgres::Object;
+use throng_journal::{Address, Error, Loaded, Position, ShardId, StoredEvent, StoredState, WriterId};
+use tokio_postgres::Row;
+
+const DOING: &str = "loading an entity";
+/// Rows of places read at once, and events whose bodies are.
+const ROWS: i64 = 64;
+const BODIES: usize = 1_024;
+
+const LOAD: &str = "SELECT e.entity, e.seq, s.seq, s.version, s.shard, s.state FROM entities e LEFT JOIN states s USING (entity) \
+    WHERE e.kind = $1 AND e.id = $2";
+const HEAD: &str = "SELECT entity, seq FROM entities WHERE kind = $1 AND id = $2";
+const PLACES: &str = "SELECT last, writer, places FROM places WHERE entity = $1 AND last > $2 ORDER BY last LIMIT $3";
+const BODY: &str = "SELECT substring(c.body FROM u.at FOR u.length) FROM unnest($1::bigint[], $2::bigint[], $3::int[], \
+    $4::int[]) WITH ORDINALITY u(writer, number, at, length, n) LEFT JOIN commits c ON c.writer = u.writer AND c.number = \
+    u.number ORDER BY u.n";
+
+async fn ask(
+    database: &Database,
+    client: &Object,
+    statement: &str,
+    parameters: &[&(dyn tokio_postgres::types::ToSql + Sync)],
+) -> Result<Vec<Row>, Error> {
+    let statement = client.prepare_cached(statement).await.map_err(database.failed(DOING))?;
+    client
+        .query(&statement, parameters)
+        .await
+        .map_err(database.failed(DOING))
+}
+
+pub(super) async fn load(database: &Database, address: &Address, state_version: u16) -> Result<Loaded, Error> {
+    let client = database.client(DOING).await?;
+    let rows = ask(database, &client, LOAD, &[&&*address.kind, &address.id.as_bytes()]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Loaded::default());
+    };
+    let state = row
+        .get::<_, Option<i32>>(3)
+        .filter(|version| *version == i32::from(state_version))
+        .map(|_| StoredState {
+            address: address.clone(),
+            shard: ShardId(u16::try_from(row.get::<_, i32>(4)).unwrap_or_default()),
+            seq: row.get::<_, i64>(2).cast_unsigned(),
+            version: state_version,
+            bytes: row.get(5),
+        });
+    let after = state.as_ref().map_or(0, |state| state.seq);
+    let head = (row.get(0), row.get::<_, i64>(1).cast_unsigned());
+    let events = events(database, &client, (address, head), after, (usize::MAX, usize::MAX)).await?;
+    Ok(Loaded { state, events })
+}
+
+pub(super) async fn history(
+    database: &Database,
+    address: &Address,
+    after: u64,
+    limit: usize,
+    bytes_max: usize,
+) -> Result<Vec<StoredEvent>, Error> {
+    let client = database.client(DOING).await?;
+    let rows = ask(database, &client, HEAD, &[&&*address.kind, &address.id.as_bytes()]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Vec::new());
+    };
+    let head = (row.get(0), row.get::<_, i64>(1).cast_unsigned());
+    events(database, &client, (address, head), after, (limit, bytes_max)).await
+}
+
+/// An entity's events after a sequence number, up to its last one at the checkpoint.
+async fn events(
+    database: &Database,
+    client: &Object,
+    (address, (entity, seq)): (&Address, (i64, u64)),
+    after: u64,
+    (limit, bytes_max): (usize, usize),
+) -> Result<Vec<StoredEvent>, Error> {
+    let mut found: Vec<StoredEvent> = Vec::new();
+    let (mut due, mut bytes, mut whole) = (after + 1, 0usize, false);
+    while due <= seq && found.len() < limit && !whole {
+        let rows = ask(database, client, PLACES, &[&entity, &(due - 1).cast_signed(), &ROWS]).await?;
+        let before = due;
+        let mut wanted: Vec<(WriterId, Entry)> = Vec::new();
+        'rows: for row in &rows {
+            let writer = WriterId(row.get::<_, i64>(1).cast_unsigned());
+            let last = row.get::<_, i64>(0).cast_unsigned();
+            let entries = places::unpack(row.get(2)).ok_or_else(|| unreadable(address))?;
+            let first = (last + 1)
+                .checked_sub(entries.len() as u64)
+                .ok_or_else(|| unreadable(address))?;
+            for (number, entry) in (first..).zip(entries) {
+                if number < due {
+                    continue;
+                }
+                if number != due {
+                    return Err(unreadable(address));
+                }
+                bytes = bytes.saturating_add(entry.length as usize);
+                let count = found.len() + wanted.len();
+                if count == limit || number > seq || (bytes > bytes_max && count > 0) {
+                    whole = true;
+                    break 'rows;
+                }
+                wanted.push((writer, entry));
+                due += 1;
+            }
+        }
+        if due == before && !whole {
+            return Err(unreadable(address));
+        }
+        let mut number = before;
+        for part in wanted.chunks(BODIES) {
+            bodies(database, client, part, &mut number, &mut found).await?;
+        }
+    }
+    Ok(found)
+}
+
+async fn bodies(
+    database: &Database,
+    client: &Object,
+    wanted: &[(WriterId, Entry)],
+    number: &mut u64,
+    found: &mut Vec<StoredEvent>,
+) -> Result<(), Error> {
+    let writers: Vec<i64> = wanted.iter().map(|(writer, _)| writer.0.cast_signed()).collect();
+    let commits: Vec<i64> = wanted.iter().map(|(_, entry)| entry.commit.0.cast_signed()).collect();
+    let offsets: Vec<i32> = wanted
+        .iter()
+        .map(|(_, entry)| entry.offset.cast_signed().saturating_add(1))
+        .collect();
+    let lengths: Vec<i32> = wanted.iter().map(|(_, entry)| entry.length.cast_signed()).collect();
+    let rows = ask(database, client, BODY, &[&writers, &commits, &offsets, &lengths]).await?;
+    for ((writer, entry), row) in wanted.iter().zip(&rows) {
+        let position = Position {
+            writer: *writer,
+            commit: entry.commit,
+        };
+        let payload: Option<Vec<u8>> = row.get(0);
+        let payload = payload.ok_or(Error::NoCommit(position))?;
+        let crc = crc32c::crc32c(&payload);
+        if crc != entry.crc {
+            let why = format!("an event's checksum is {crc:08x} where {:08x} was expected", entry.crc);
+            return Err(damaged(position, why));
+        }
+        found.push(StoredEvent {
+            seq: *number,
+            position,
+            at_micros: entry.at_micros,
+            name: entry.name.clone(),
+            version: entry.version,
+            payload,
+        });
+        *number += 1;
+    }
+    Ok(())
+}
+
+fn unreadable(address: &Address) -> Error {
+    Error::Row {
+        address: address.clone(),
+        why: "the index of its events (table places) cannot be read; it can be rebuilt: see `docs/postgresql.md`"
+            .into(),
+    }
+}

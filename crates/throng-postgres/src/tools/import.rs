@@ -1,0 +1,155 @@
+//! Taking a history in: one transaction, so that it is there whole or not at all.
+
+use super::walk::PATIENCE;
+use crate::{
+    PostgresOptions,
+    copy::{self, CopyRows},
+    database::Database,
+    journal::shards,
+};
+use std::sync::Arc;
+use throng_journal::{Commit, Durability, Error, WriterId};
+use tokio_postgres::Client;
+
+const DOING: &str = "importing into PostgreSQL";
+const COPY: &str = "COPY commits (writer, number, shards, body) FROM STDIN (FORMAT binary)";
+const BATCH_BYTES: usize = 8 << 20;
+
+/// An import under way: begun, given writers and their commits in order, and [finished](Self::finish). Dropped before, it
+/// leaves nothing.
+pub struct Import {
+    database: Arc<Database>,
+    client: Arc<Client>,
+    rows: CopyRows,
+    writer: Option<(WriterId, u64)>,
+}
+
+impl Import {
+    /// Makes the schema ready.
+    ///
+    /// # Errors
+    /// It holds a journal already; not reachable, not let in.
+    pub fn begin(options: &PostgresOptions) -> Result<Self, Error> {
+        let database = Database::open(options.clone())?;
+        let task = Arc::clone(&database);
+        let begin = async move {
+            let client = task.connect(DOING, Durability::Fsync).await?;
+            client
+                .batch_execute("BEGIN; LOCK TABLE writers IN EXCLUSIVE MODE")
+                .await
+                .map_err(task.failed(DOING))?;
+            let row = client
+                .query_one("SELECT EXISTS (SELECT FROM writers)", &[])
+                .await
+                .map_err(task.failed(DOING))?;
+            if row.get(0) {
+                return Err(Error::Backend {
+                    doing: format!("{DOING} ({})", task.options.place()),
+                    why: "there is a journal in this schema already; choose another with schema=NAME in the URL".into(),
+                });
+            }
+            Ok(client)
+        };
+        let client = database.threads.block(begin, PATIENCE)?;
+        Ok(Self {
+            database,
+            client: Arc::new(client),
+            rows: CopyRows::new(4),
+            writer: None,
+        })
+    }
+
+    /// A writer's stream begins.
+    ///
+    /// # Errors
+    /// It does not follow the one before; the server's.
+    pub fn writer(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
+        if let Some((before, _)) = self.writer.filter(|(before, _)| *before >= writer) {
+            return Err(Error::Backend {
+                doing: DOING.into(),
+                why: format!("writer {writer} stands behind writer {before}"),
+            });
+        }
+        self.end_writer()?;
+        self.writer = Some((writer, 0));
+        let (writer, node) = (writer.0.cast_signed(), node.to_owned());
+        self.run(|client| async move {
+            client
+                .execute(
+                    "INSERT INTO writers (writer, node, session, sealed_at, last) VALUES ($1, $2, 'import', now(), 0)",
+                    &[&writer, &node],
+                )
+                .await
+                .map(drop)
+        })
+    }
+
+    /// The stream's next commit. Returns its buffer.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn commit(&mut self, mut commit: Commit) -> Result<Vec<u8>, Error> {
+        commit.seal(&[]);
+        let stamp = commit.stamp();
+        self.writer = Some((stamp.writer, stamp.number.0));
+        self.rows
+            .row()
+            .bigint(stamp.writer.0)
+            .bigint(stamp.number.0)
+            .value(&shards(&commit))
+            .value(commit.bytes());
+        if self.rows.bytes() >= BATCH_BYTES {
+            self.send()?;
+        }
+        Ok(commit.into_bytes())
+    }
+
+    /// Makes it true.
+    ///
+    /// # Errors
+    /// The server's; nothing of it is there then.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.end_writer()?;
+        self.run(|client| async move { client.batch_execute("COMMIT; ANALYZE commits").await })
+    }
+
+    fn end_writer(&mut self) -> Result<(), Error> {
+        self.send()?;
+        let Some((writer, last)) = self.writer else {
+            return Ok(());
+        };
+        let (writer, last) = (writer.0.cast_signed(), last.cast_signed());
+        self.run(|client| async move {
+            client
+                .execute("UPDATE writers SET last = $2 WHERE writer = $1", &[&writer, &last])
+                .await
+                .map(drop)
+        })
+    }
+
+    fn send(&mut self) -> Result<(), Error> {
+        let rows = std::mem::replace(&mut self.rows, CopyRows::new(4));
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.run(|client| async move { copy::send(client.copy_in(COPY).await?, rows.finish()).await })
+    }
+
+    fn run<R>(&self, ask: impl FnOnce(Arc<Client>) -> R) -> Result<(), Error>
+    where
+        R: Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
+    {
+        let (database, asked) = (Arc::clone(&self.database), ask(Arc::clone(&self.client)));
+        self.database
+            .threads
+            .block(async move { asked.await.map_err(database.failed(DOING)) }, PATIENCE)
+    }
+}
+
+impl std::fmt::Debug for Import {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Import")
+            .field("to", &self.database.options.place())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! Reading all of a schema's history, and going on behind what cannot be read.
+
+use crate::{PostgresOptions, database::Database, journal::damaged};
+use std::{sync::Arc, time::Duration};
+use throng_journal::{Commit, CommitNo, Error, Position, WriterId};
+use tokio::sync::mpsc;
+
+const DOING: &str = "reading the journal";
+/// Bytes of commits read at once; at least one commit.
+const PAGE_BYTES: i64 = 8 << 20;
+const PAGE_COMMITS: i64 = 1_024;
+const PAGES_WAITING: usize = 2;
+const PAGE: &str = "WITH page AS MATERIALIZED (SELECT number, sum(octet_length(body)) OVER (ORDER BY number) AS bytes, \
+    row_number() OVER (ORDER BY number) AS n FROM commits WHERE writer = $1 AND number > $2::bigint ORDER BY number LIMIT \
+    $4) SELECT c.number, c.body FROM page p JOIN commits c ON c.writer = $1 AND c.number = p.number WHERE p.bytes <= \
+    $3::bigint OR p.n = 1 ORDER BY c.number";
+
+/// What is met on the way, in the order of history.
+#[derive(Debug)]
+pub enum Seen<'a> {
+    /// A writer's stream begins.
+    Writer {
+        /// Whose.
+        writer: WriterId,
+        /// The node it is a life of.
+        node: &'a str,
+        /// Where it ends; `None`: it may commit.
+        last: Option<CommitNo>,
+    },
+    /// A whole commit.
+    Commit(&'a Commit),
+    /// A row that is not what was written, or is missing.
+    Damage(Error),
+}
+
+enum Found {
+    Writer(WriterId, String, Option<CommitNo>),
+    Commit(Commit),
+    Damage(Error),
+}
+
+/// Reads everything that was committed when each stream was reached.
+///
+/// # Errors
+/// Not reachable, no journal there, and whatever the visitor says. Damage is shown, not an error.
+pub fn walk(options: &PostgresOptions, visit: &mut dyn FnMut(Seen<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    let database = Database::look(options.clone())?;
+    let (give, mut take) = mpsc::channel(PAGES_WAITING);
+    let task = Arc::clone(&database);
+    database.threads.spawn(async move {
+        if let Err(error) = read(&task, &give).await {
+            // Whoever reads may have had enough.
+            let _ = give.send(Err(error)).await;
+        }
+    });
+    while let Some(found) = take.blocking_recv() {
+        for found in found? {
+            match found {
+                Found::Writer(writer, node, last) => visit(Seen::Writer {
+                    writer,
+                    node: &node,
+                    last,
+                })?,
+                Found::Commit(commit) => visit(Seen::Commit(&commit))?,
+                Found::Damage(damage) => visit(Seen::Damage(damage))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+type Give = mpsc::Sender<Result<Vec<Found>, Error>>;
+
+async fn read(database: &Database, give: &Give) -> Result<(), Error> {
+    let failed = || database.failed(DOING);
+    let client = database.client(DOING).await?;
+    let writers = client
+        .query("SELECT writer, node, last FROM writers ORDER BY writer", &[])
+        .await
+        .map_err(failed())?;
+    let page = client.prepare_cached(PAGE).await.map_err(failed())?;
+    for row in writers {
+        let writer = WriterId(row.get::<_, i64>(0).cast_unsigned());
+        let last = row.get::<_, Option<i64>>(2).map(|last| CommitNo(last.cast_unsigned()));
+        let mut found = vec![Found::Writer(writer, row.get(1), last)];
+        let mut due = CommitNo(1);
+        loop {
+            let after = due.0.cast_signed() - 1;
+            let rows = client
+                .query(&page, &[&writer.0.cast_signed(), &after, &PAGE_BYTES, &PAGE_COMMITS])
+                .await
+                .map_err(failed())?;
+            if rows.is_empty() {
+                break;
+            }
+            for row in rows {
+                let number = CommitNo(row.get::<_, i64>(0).cast_unsigned());
+                look(&mut found, Position { writer, commit: due }, number, row.get(1));
+                due = number.next();
+            }
+            if give.send(Ok(std::mem::take(&mut found))).await.is_err() {
+                return Ok(());
+            }
+        }
+        if let Some(last) = last.filter(|last| due <= *last) {
+            let position = Position { writer, commit: due };
+            found.push(Found::Damage(damaged(
+                position,
+                format!("the stream ends before its last commit, {last}"),
+            )));
+        }
+        if give.send(Ok(found)).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn look(found: &mut Vec<Found>, due: Position, number: CommitNo, body: Vec<u8>) {
+    if number != due.commit {
+        let why = format!("the next row is commit {number}: rows are missing");
+        found.push(Found::Damage(damaged(due, why)));
+    }
+    let position = Position { commit: number, ..due };
+    found.push(match Commit::parse(body, &[]) {
+        Ok(commit) if commit.position() == position => Found::Commit(commit),
+        Ok(commit) => Found::Damage(damaged(position, format!("the row holds commit {}", commit.position()))),
+        Err(damage) => Found::Damage(damaged(position, damage.to_string())),
+    });
+}
+
+/// How long a tool waits for one answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(600);

@@ -1,0 +1,111 @@
+//! The journal and the store on a real server pass the suites.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+#[path = "kit/mod.rs"]
+mod kit;
+
+use std::sync::Arc;
+use throng_journal::conformance::{
+    journal,
+    store::{self, Pair},
+    views,
+};
+use throng_postgres::{Opened, PostgresJournal, PostgresStore, PostgresViews, open_postgres};
+
+/// Every journal in a schema of its own.
+struct OnServer {
+    /// More options of the URL.
+    more: &'static str,
+}
+
+impl OnServer {
+    fn open(&self, schema: &str) -> Pair<PostgresJournal, PostgresStore> {
+        let Opened { journal, store, .. } = open_postgres(kit::options(schema, self.more)).unwrap();
+        Pair { journal, store }
+    }
+
+    fn alone(&self, schema: &str) -> PostgresJournal {
+        Arc::into_inner(self.open(schema).journal).unwrap()
+    }
+}
+
+impl journal::Harness for OnServer {
+    type Journal = PostgresJournal;
+
+    fn create(&self) -> PostgresJournal {
+        self.alone(&kit::schema())
+    }
+
+    fn reopen(&self, journal: PostgresJournal) -> PostgresJournal {
+        let schema = journal.options().schema.clone();
+        drop(journal);
+        self.alone(&schema)
+    }
+
+    fn several_nodes(&self) -> bool {
+        true
+    }
+}
+
+impl store::Harness for OnServer {
+    type Journal = PostgresJournal;
+    type Store = PostgresStore;
+
+    fn create(&self) -> Pair<PostgresJournal, PostgresStore> {
+        self.open(&kit::schema())
+    }
+
+    fn reopen(&self, pair: Pair<PostgresJournal, PostgresStore>) -> Pair<PostgresJournal, PostgresStore> {
+        let schema = pair.journal.options().schema.clone();
+        drop(pair);
+        self.open(&schema)
+    }
+}
+
+impl views::Harness for OnServer {
+    type Views = PostgresViews;
+
+    fn create(&self) -> PostgresViews {
+        let opened = open_postgres(kit::options(&kit::schema(), self.more)).unwrap();
+        Arc::into_inner(opened.views).unwrap()
+    }
+
+    fn reopen(&self, views: PostgresViews) -> PostgresViews {
+        let schema = views.options().schema.clone();
+        drop(views);
+        let opened = open_postgres(kit::options(&schema, self.more)).unwrap();
+        Arc::into_inner(opened.views).unwrap()
+    }
+}
+
+#[test]
+fn the_read_models_are_views() {
+    views::check_all(&OnServer { more: "" });
+}
+
+#[test]
+fn the_journal_is_a_journal() {
+    journal::check_all(&OnServer { more: "" });
+}
+
+#[test]
+fn the_journal_is_a_journal_with_four_appends_in_flight() {
+    journal::check_all(&OnServer { more: "depth=4" });
+}
+
+#[test]
+fn the_journal_is_a_journal_that_leaves_syncs_to_the_server() {
+    journal::check_all(&OnServer {
+        more: "durability=os&lease=0",
+    });
+}
+
+#[test]
+fn the_store_is_a_store() {
+    store::check_all(&OnServer { more: "" });
+}
+
+#[test]
+fn the_store_is_a_store_without_the_table_events() {
+    store::check_all(&OnServer { more: "events=off" });
+}

@@ -1,0 +1,177 @@
+//! A small entity, and load on it whose outcome can be counted.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use throng::{Engine, Options, model::*};
+use throng_postgres::{PostgresOptions, open_postgres};
+use tokio::task::JoinSet;
+
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Counter {
+    hits: u64,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Command {
+    Hit,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Happened {
+    Hit { by: u64 },
+}
+impl Event for Happened {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("a counter never says no")]
+pub(crate) struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+impl Entity for Counter {
+    const KIND: &'static str = "counter";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = u64;
+    type Rejection = Never;
+
+    fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        turn.emit(Happened::Hit { by: 1 });
+        Ok(Answer::after(|counter: &Counter| counter.hits))
+    }
+
+    fn evolve(&mut self, Happened::Hit { by }: &Happened) {
+        self.hits += by;
+    }
+}
+
+/// How many.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Hits;
+
+impl Query<Counter> for Hits {
+    const NAME: &'static str = "Hits";
+    type Answer = u64;
+
+    fn answer(self, counter: &Counter, _: &Moment<'_, Counter>) -> Result<u64, Never> {
+        Ok(counter.hits)
+    }
+}
+
+pub(crate) async fn engine(options: PostgresOptions) -> Engine {
+    let opened = open_postgres(options).unwrap();
+    let options = Options {
+        // So that checkpoints happen in the middle of everything.
+        checkpoint_every: Duration::from_millis(200),
+        ..Options::default()
+    };
+    Engine::builder()
+        .with::<Counter>()
+        .query::<Counter, Hits>()
+        .options(options)
+        .start_shared(opened.journal, opened.store)
+        .await
+        .unwrap()
+}
+
+pub(crate) const COUNTERS: u64 = 7;
+
+/// Hits counters, each hit under a key until it is acknowledged, until it is told to end.
+pub(crate) struct Load {
+    end: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicU64>,
+    workers: JoinSet<u64>,
+}
+
+impl Load {
+    pub(crate) fn begin(engine: &Engine) -> Self {
+        let (end, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut workers = JoinSet::new();
+        for worker in 0..16u64 {
+            let (engine, end, acknowledged) = (engine.clone(), end.clone(), acknowledged.clone());
+            workers.spawn(async move {
+                let mut hits = 0u64;
+                while !end.load(Ordering::Acquire) {
+                    let (counter, key) = ((worker + hits) % COUNTERS, format!("{worker}-{hits}"));
+                    let asked = || {
+                        let handle = engine.entity::<Counter>(counter.to_string()).once(key.clone());
+                        handle.within(Duration::from_secs(2)).ask(Command::Hit)
+                    };
+                    // Whatever befell it, it is asked again under its key.
+                    while asked().await.is_err() {
+                        tokio::task::yield_now().await;
+                    }
+                    hits += 1;
+                    acknowledged.fetch_add(1, Ordering::AcqRel);
+                }
+                hits
+            });
+        }
+        Self {
+            end,
+            acknowledged,
+            workers,
+        }
+    }
+
+    /// Waits until so many more hits were acknowledged.
+    pub(crate) async fn more(&self, hits: u64) {
+        let wanted = self.acknowledged.load(Ordering::Acquire) + hits;
+        until("more hits are acknowledged", || {
+            self.acknowledged.load(Ordering::Acquire) >= wanted
+        })
+        .await;
+    }
+
+    /// Ends it, and holds the engine, and one started anew, to every hit having counted once.
+    pub(crate) async fn end(mut self, engine: Engine, options: PostgresOptions) {
+        self.end.store(true, Ordering::Release);
+        let mut expected = 0;
+        while let Some(hits) = self.workers.join_next().await {
+            expected += hits.unwrap();
+        }
+        assert_eq!(total(&engine).await, expected, "each hit counts once");
+        engine.stop().await;
+        drop(engine);
+        let again = crate::counter::engine(options).await;
+        assert_eq!(total(&again).await, expected, "also after a restart");
+        again.stop().await;
+    }
+}
+
+pub(crate) async fn total(engine: &Engine) -> u64 {
+    let mut total = 0;
+    for counter in 0..COUNTERS {
+        total += engine
+            .entity::<Counter>(counter.to_string())
+            .read(Hits)
+            .await
+            .unwrap_or(0);
+    }
+    total
+}
+
+/// Waits for a condition, for a minute at most.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = Duration::from_secs(60);
+    assert!(
+        tokio::time::timeout(patience, waiting).await.is_ok(),
+        "never came true: {what}"
+    );
+}

@@ -1,0 +1,109 @@
+//! The table `events`, which people query.
+
+use crate::{
+    counter::{Command, Counter, engine},
+    kit,
+};
+use throng_journal::{
+    Address, Append, Checkpoint, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, Stamp, Store,
+};
+use throng_postgres::open_postgres;
+
+/// Bodies of every sort, and what becomes of each: payload, and the rest as base64.
+const BODIES: [(&[u8], Option<&str>); 7] = [
+    (br#"{"seats":50}"#, Some(r#"{"seats": 50}"#)),
+    (b"null", Some("null")),
+    (b"not json", None),
+    (&[0, 159, 146, 150], None),
+    (b"", None),
+    (br#"{"a":"\u0000"}"#, None),
+    (br#""\ud800""#, None),
+];
+
+async fn append(journal: &dyn Journal, number: u64, writer: throng_journal::WriterId, bodies: &[&[u8]], from: u64) {
+    let mut open = CommitBuilder::default();
+    for (seq, body) in (from..).zip(bodies) {
+        let address = Address::new("thing", "a \u{0} ü");
+        open.push(RecordKind::Event, ShardId(9), &address, seq, "Was", 3, body);
+    }
+    let stamp = Stamp {
+        writer,
+        number: CommitNo(number),
+        synced: CommitNo(number - 1),
+        at_micros: 1_700_000_000_123_456,
+    };
+    let Append::Later(later) = journal.append(open.finish(stamp)) else {
+        panic!("it goes over the network");
+    };
+    later.await.result.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_event_stands_in_it_also_what_jsonb_does_not_take() {
+    let schema = kit::schema();
+    let opened = open_postgres(kit::options(&schema, "")).unwrap();
+    let writer = opened.journal.open("node").await.unwrap().writer;
+    let bodies: Vec<&[u8]> = BODIES.iter().map(|(body, _)| *body).collect();
+    append(&*opened.journal, 1, writer, &bodies, 1).await;
+    let upto = Position {
+        writer,
+        commit: CommitNo(1),
+    };
+    let checkpoint = Checkpoint {
+        upto,
+        ..Checkpoint::default()
+    };
+    opened.store.advance(checkpoint).await.unwrap();
+    let psql = kit::psql(&kit::SERVER).await;
+    let rows = psql
+        .query(
+            &format!(
+                "SELECT payload::text, decode(metadata->>'base64', 'base64'), id, recorded_at::text, shard, version, type \
+                 FROM {schema}.events WHERE kind = 'thing' ORDER BY seq"
+            ),
+            &[],
+        )
+        .await
+        .unwrap();
+    assert_eq!(rows.len(), BODIES.len());
+    for (row, (body, json)) in rows.iter().zip(BODIES) {
+        assert_eq!(row.get::<_, Option<&str>>(0), json);
+        assert_eq!(row.get::<_, Option<&[u8]>>(1), json.is_none().then_some(body));
+        assert_eq!(row.get::<_, &str>(2), "a ␀ ü");
+        assert!(
+            row.get::<_, &str>(3).contains(":13:20.123456"),
+            "{}",
+            row.get::<_, &str>(3)
+        );
+        assert_eq!(
+            (row.get::<_, i32>(4), row.get::<_, i32>(5), row.get::<_, &str>(6)),
+            (9, 3, "Was")
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn switched_on_again_it_catches_up() {
+    let schema = kit::schema();
+    let hit = |engine: throng::Engine| async move {
+        for _ in 0..10 {
+            engine.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+        }
+        engine.stop().await;
+    };
+    hit(engine(kit::options(&schema, "events=off")).await).await;
+    let psql = kit::psql(&kit::SERVER).await;
+    let count = || async {
+        let counted = format!(
+            "SELECT count(*), coalesce(max(seq), 0) FROM {schema}.events WHERE kind = 'counter' AND id = 'one'"
+        );
+        let row = psql.query_one(&counted, &[]).await.unwrap();
+        (row.get::<_, i64>(0), row.get::<_, i64>(1))
+    };
+    assert_eq!(count().await, (0, 0));
+    hit(engine(kit::options(&schema, "")).await).await;
+    assert_eq!(count().await, (20, 20));
+    hit(engine(kit::options(&schema, "events=off")).await).await;
+    hit(engine(kit::options(&schema, "events=on")).await).await;
+    assert_eq!(count().await, (40, 40));
+}

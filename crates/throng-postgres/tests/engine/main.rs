@@ -1,0 +1,11 @@
+//! Whole engines on a real server, and what befalls both.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod counter;
+mod events;
+#[path = "../kit/mod.rs"]
+mod kit;
+mod outages;
+mod refusals;
+mod takeover;
+mod tls;

@@ -1,0 +1,97 @@
+//! The server goes away, or says no, in the middle of load: nothing acknowledged is lost, nothing counts twice.
+
+use crate::{
+    counter::{Load, engine, until},
+    kit,
+};
+use servers::{Postgres, PostgresOptions as ServerOptions, Stop};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_restarted_in_the_middle_of_load_loses_nothing() {
+    let mut server = Postgres::start(ServerOptions::default()).unwrap();
+    let options = || kit::url(&server, "restarted", "").parse().unwrap();
+    let engine = engine(options()).await;
+    let load = Load::begin(&engine);
+    let options = options();
+    for stop in [Stop::Immediate, Stop::Fast] {
+        load.more(500).await;
+        server.restart(stop).unwrap();
+    }
+    load.more(500).await;
+    load.end(engine, options).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_ended_by_an_operator_lose_nothing() {
+    let schema = kit::schema();
+    let engine = engine(kit::options(&schema, "")).await;
+    let load = Load::begin(&engine);
+    let psql = kit::psql(&kit::SERVER).await;
+    for _ in 0..5 {
+        load.more(200).await;
+        let pattern = format!("throng {schema} %");
+        let ended = psql
+            .query(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE $1",
+                &[&pattern],
+            )
+            .await
+            .unwrap();
+        assert!(!ended.is_empty(), "there were connections");
+    }
+    load.more(200).await;
+    load.end(engine, kit::options(&schema, "")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_runs_into_its_timeout_ends_the_writer_and_not_the_service() {
+    let schema = kit::schema();
+    let options = || kit::options(&schema, "options=-c%20statement_timeout%3D500ms");
+    let engine = engine(options()).await;
+    let load = Load::begin(&engine);
+    load.more(100).await;
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!("BEGIN; LOCK TABLE {schema}.commits IN EXCLUSIVE MODE"))
+        .await
+        .unwrap();
+    until("the engine is down for it", || !engine.health().ready).await;
+    let reason = engine.health().reason.unwrap();
+    assert!(
+        reason.contains("statement_timeout") || reason.contains("journal"),
+        "{reason}"
+    );
+    psql.batch_execute("ROLLBACK").await.unwrap();
+    load.more(100).await;
+    load.end(engine, options()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_said_and_the_service_goes_on_once_there_is_room() {
+    let schema = kit::schema();
+    let engine = engine(kit::options(&schema, "")).await;
+    let load = Load::begin(&engine);
+    load.more(100).await;
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!(
+        "CREATE FUNCTION {schema}.no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'could not extend \
+         file: No space left on device' USING ERRCODE = '53100'; END $$; CREATE TRIGGER no_room BEFORE INSERT ON \
+         {schema}.commits EXECUTE FUNCTION {schema}.no_room()"
+    ))
+    .await
+    .unwrap();
+    let mut said = String::new();
+    until("the engine says so", || {
+        said = engine.health().reason.unwrap_or_default();
+        said.contains("make room")
+    })
+    .await;
+    assert!(
+        said.contains("No space left on device") && said.contains("53100"),
+        "{said}"
+    );
+    psql.batch_execute(&format!("DROP TRIGGER no_room ON {schema}.commits"))
+        .await
+        .unwrap();
+    load.more(100).await;
+    load.end(engine, kit::options(&schema, "")).await;
+}

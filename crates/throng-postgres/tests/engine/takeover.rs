@@ -1,0 +1,155 @@
+//! A second engine takes over: the first commits nothing more, makes no checkpoint, and answers nothing.
+
+use crate::{
+    counter::{Command, Counter, Hits, engine, until},
+    kit,
+};
+use throng_journal::{
+    Address, Append, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind,
+    ShardId, Stamp, Store, WriterId,
+};
+use throng_postgres::open_postgres;
+
+fn commit(writer: WriterId, number: u64) -> Commit {
+    let mut open = CommitBuilder::default();
+    let address = Address::new("counter", "one");
+    open.push(RecordKind::Event, ShardId(300), &address, number, "Hit", 1, b"{}");
+    open.finish(Stamp {
+        writer,
+        number: CommitNo(number),
+        synced: CommitNo(number - 1),
+        at_micros: 0,
+    })
+}
+
+async fn append(journal: &dyn Journal, commit: Commit) -> Result<(), AppendError> {
+    match journal.append(commit) {
+        Append::Done(appended) => appended.result,
+        Append::Later(later) => later.await.result,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sealed_writer_commits_nothing_makes_no_checkpoint_and_has_no_lease() {
+    let schema = kit::schema();
+    let one = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
+    let other = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
+    let first = one.journal.open("node").await.unwrap().writer;
+    append(&*one.journal, commit(first, 1)).await.unwrap();
+    assert!(one.journal.holds(first));
+    // Its engine could answer until its lease is over: so long this one waits.
+    let second = other.journal.open("node").await.unwrap().writer;
+    assert!(!one.journal.holds(first), "its lease is over");
+    assert!(other.journal.holds(second));
+    let refused = append(&*one.journal, commit(first, 2)).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let upto = Position {
+        writer: first,
+        commit: CommitNo(1),
+    };
+    let checkpoint = Checkpoint {
+        upto,
+        system: vec![(b"row".to_vec(), Some(b"of the first".to_vec()))],
+        ..Checkpoint::default()
+    };
+    let refused = one.store.advance(checkpoint).await;
+    assert!(
+        matches!(refused, Err(Error::Sealed(writer)) if writer == first),
+        "{refused:?}"
+    );
+    assert_eq!(other.store.covers().await.unwrap(), None, "nothing of it is there");
+    assert_eq!(other.journal.seal(first).await.unwrap(), CommitNo(1));
+    // It does not take back what it lost, as long as the other one lives.
+    let again = one.journal.open("node").await;
+    assert!(
+        matches!(again, Err(Error::Sealed(writer)) if writer == first),
+        "{again:?}"
+    );
+    assert!(other.journal.holds(second));
+    drop(other);
+    let third = one.journal.open("node").await.unwrap().writer;
+    assert!(third > second && one.journal.holds(third));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_that_was_begun_before_does_not_hold_up_the_next_engine() {
+    let schema = kit::schema();
+    let one = open_postgres(kit::options(&schema, "lease=0")).unwrap();
+    let first = one.journal.open("node").await.unwrap().writer;
+    append(&*one.journal, commit(first, 1)).await.unwrap();
+    // As a process stopped in the middle of an append and of a checkpoint would: two of its sessions hold locks.
+    let session = kit::psql(&kit::SERVER).await;
+    let name: String = session
+        .query_one(&format!("SELECT session FROM {schema}.writers"), &[])
+        .await
+        .unwrap()
+        .get(0);
+    let paused = kit::psql(&kit::SERVER).await;
+    paused
+        .batch_execute(&format!(
+            "SET application_name TO '{name}'; BEGIN; SELECT FROM {schema}.writers FOR SHARE; SELECT FROM \
+             {schema}.checkpoint FOR UPDATE"
+        ))
+        .await
+        .unwrap();
+    let other = open_postgres(kit::options(&schema, "lease=0")).unwrap();
+    let second = other.journal.open("node").await.unwrap().writer;
+    let taken = other.journal.take(second, &[]).await.unwrap();
+    assert_eq!((taken[0].writer, taken[0].last), (first, CommitNo(1)));
+    let checkpoint = Checkpoint {
+        upto: Position {
+            writer: second,
+            commit: CommitNo(0),
+        },
+        sealed: vec![Position {
+            writer: first,
+            commit: CommitNo(1),
+        }],
+        ..Checkpoint::default()
+    };
+    other.store.advance(checkpoint).await.unwrap();
+    assert!(paused.batch_execute("COMMIT").await.is_err(), "its session was ended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_was_taken_over_answers_nothing_from_memory() {
+    let schema = kit::schema();
+    let first = engine(kit::options(&schema, "lease=1s")).await;
+    first.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    assert_eq!(first.entity::<Counter>("one").read(Hits).await.unwrap(), 1);
+    let second = engine(kit::options(&schema, "lease=1s")).await;
+    assert_eq!(second.entity::<Counter>("one").ask(Command::Hit).await.unwrap(), 2);
+    // The first knows of nothing; what it holds is stale.
+    let stale = first.entity::<Counter>("one").read(Hits).await;
+    assert!(stale.is_err(), "{stale:?}");
+    let refused = first.entity::<Counter>("one").ask(Command::Hit).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(second.entity::<Counter>("one").read(Hits).await.unwrap(), 2);
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_whose_server_is_silent_stops_answering_when_its_lease_is_over() {
+    let schema = kit::schema();
+    let engine = engine(kit::options(&schema, "lease=500ms")).await;
+    engine.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!("BEGIN; LOCK TABLE {schema}.leases IN ACCESS EXCLUSIVE MODE"))
+        .await
+        .unwrap();
+    let mut refused = false;
+    while !refused {
+        refused = engine.entity::<Counter>("one").read(Hits).await.is_err();
+        tokio::task::yield_now().await;
+    }
+    psql.batch_execute("ROLLBACK").await.unwrap();
+    let mut answered = None;
+    while answered.is_none() {
+        answered = engine.entity::<Counter>("one").read(Hits).await.ok();
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(answered, Some(1));
+    until("it is up", || engine.health().ready).await;
+    engine.stop().await;
+}
