@@ -12,12 +12,22 @@ pub const RECORD_BYTES_MAX: usize = 4 << 20;
 pub const STATE_BYTES_MAX: usize = 16 << 20;
 /// Largest answer kept under an idempotency key, in bytes.
 pub const KEPT_REPLY_BYTES_MAX: usize = 64 << 10;
-/// An entity's state is stored after this many events.
+/// An entity's state is stored after this many events, if it is small.
 pub const EVENTS_PER_STATE: u64 = 100;
+/// However large its state, it is stored after this many events.
+pub const EVENTS_PER_STATE_MAX: u64 = 1_000;
+/// Bytes of a state's size that make its storing wait one event longer: what writing states costs an event stays bounded.
+const STATE_BYTES_PER_EVENT: u64 = 64;
 /// How long an idempotency key is remembered, in microseconds: one hour.
 pub const KEY_MICROS: i64 = 3_600_000_000;
 /// The number of shards of a new engine.
 pub const SHARDS: u16 = 256;
+
+/// After how many events a state is stored that takes so many bytes in memory.
+#[must_use]
+pub fn events_per_state(state_bytes: u32) -> u64 {
+    (EVENTS_PER_STATE + u64::from(state_bytes) / STATE_BYTES_PER_EVENT).min(EVENTS_PER_STATE_MAX)
+}
 
 /// Is this a kind's name: 1 to 64 of `[a-z0-9-]`?
 #[must_use]

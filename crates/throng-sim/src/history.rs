@@ -1,7 +1,10 @@
 //! What a journal holds in the end, and what must hold of it.
 
 use std::collections::BTreeMap;
-use throng_core::{limits, shard::Envelope};
+use throng_core::{
+    limits,
+    shard::{Envelope, taken_reason},
+};
 use throng_journal::{Address, Commit, Position, RecordKind, StoredEvent, WriterId};
 
 /// All that is durable, in the order it happened.
@@ -24,8 +27,10 @@ pub struct SentMessage {
     pub name: String,
     /// The note of the request it belongs to.
     pub note: Option<String>,
-    /// What came of it: done, refused, dead; `None` while it is on its way.
+    /// What came of it in the end: done, refused, dead; `None` while it is on its way.
     pub outcome: Option<String>,
+    /// How often it was tried again after it was dead.
+    pub retries: u32,
     /// Why it was refused or is dead.
     pub reason: String,
 }
@@ -99,6 +104,7 @@ impl History {
                         name: record.name.to_owned(),
                         note: envelope.asks.map(|asks| asks.note),
                         outcome: None,
+                        retries: 0,
                         reason: String::new(),
                     });
                 } else if record.record == RecordKind::Taken {
@@ -113,12 +119,18 @@ impl History {
                     if message.to != own {
                         wrong.push(format!("promise 6: {own} took a message for {}", message.to));
                     }
-                    message.reason = serde_json::from_slice(record.body).unwrap_or_default();
-                    if message.outcome.replace(record.name.to_owned()).is_some() {
-                        wrong.push(format!(
+                    message.reason = taken_reason(record.body);
+                    match message.outcome.replace(record.name.to_owned()).as_deref() {
+                        None => {}
+                        // By hand, and in no order.
+                        Some("dead") => {
+                            message.retries += 1;
+                            continue;
+                        }
+                        Some(_) => wrong.push(format!(
                             "promise 6: {own} took message {} of {} twice",
                             message.number, message.from
-                        ));
+                        )),
                     }
                     let pair = (message.from.clone(), own);
                     if let Some(before) = newest.insert(pair, *at)

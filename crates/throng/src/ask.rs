@@ -70,6 +70,7 @@ impl<E: Entity> Handle<E> {
             reply: Reply::Typed(Box::new(answer)),
             key: self.key,
             caller: self.caller,
+            parent: None,
         };
         let Reply::Typed(answer) = inner.run(Box::new(ask), self.deadline).await.map_err(widen)? else {
             return Err(Error::OutcomeUnknown);

@@ -4,6 +4,7 @@ use crate::{
     Metrics, Options, checkpoint, commit, deliver,
     engine::{Engine, Inner, Status, Wake},
     host::{Host, TokioHost},
+    projection::{self, Projections},
     timers, watch,
 };
 use std::sync::{
@@ -14,7 +15,7 @@ use throng_core::{
     model::{Entity, Hears, Query},
     shard::Registry,
 };
-use throng_journal::{Journal, Store};
+use throng_journal::{Journal, Store, Views};
 
 /// Gathers the kinds of an engine and its settings.
 #[derive(Default)]
@@ -22,6 +23,8 @@ pub struct Builder {
     registry: Registry,
     options: Options,
     host: Option<Arc<dyn Host>>,
+    work: Vec<Box<dyn projection::Work>>,
+    views: Option<Arc<dyn Views>>,
 }
 
 /// An engine could not start.
@@ -63,6 +66,32 @@ impl Builder {
     #[must_use]
     pub fn hears<E: Hears<T>, T: Entity>(mut self) -> Self {
         self.registry.add_hears::<E, T>();
+        self
+    }
+
+    pub(crate) fn work(mut self, work: Box<dyn projection::Work>) -> Self {
+        let (name, kind) = (work.name(), work.kind());
+        assert!(
+            throng_core::limits::is_kind(name),
+            "{name:?} is not a projection's name: 1 to 64 of [a-z0-9-]"
+        );
+        assert!(
+            self.work.iter().all(|other| other.name() != name),
+            "the projection {name:?} is given twice"
+        );
+        assert!(
+            self.registry.find(kind).is_some(),
+            "the kind {kind:?} must be given before its projections"
+        );
+        self.work.push(work);
+        self
+    }
+
+    /// Where the projections' rows and offsets live. Without it they are kept in memory, and every start rebuilds them from
+    /// the first event.
+    #[must_use]
+    pub fn views(mut self, views: Arc<dyn Views>) -> Self {
+        self.views = Some(views);
         self
     }
 
@@ -109,8 +138,14 @@ impl Builder {
             Some(host) => host,
             None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),
         };
+        let work = if self.options.projections {
+            self.work
+        } else {
+            Vec::new()
+        };
         let inner = Arc::new(Inner {
             registry: Arc::new(self.registry),
+            projections: Projections::new(work, self.views),
             options: self.options,
             host,
             journal,
@@ -137,6 +172,7 @@ impl Builder {
         inner.host.spawn(Box::pin(timers::sweep(weak())));
         inner.host.spawn(Box::pin(watch::task(weak())));
         inner.host.spawn(Box::pin(checkpoint::task(weak())));
+        projection::start(&inner);
         inner.pump.wake();
         Ok(Engine { inner })
     }

@@ -6,12 +6,13 @@ use crate::{
     life::Life,
 };
 use std::{
+    collections::BTreeSet,
     future::Future,
     sync::{Arc, PoisonError, Weak, atomic::Ordering},
     task::Poll,
 };
-use throng_core::shard::{Rows, is_expired};
-use throng_journal::{Checkpoint, Error, Position};
+use throng_core::shard::Rows;
+use throng_journal::{AppendError, Checkpoint, Error, Position};
 
 /// The system row with the commit before the oldest message that was not taken.
 pub(crate) const OUTBOX_ROW: &[u8] = b"o";
@@ -38,6 +39,10 @@ pub(crate) async fn task(inner: Weak<Inner>) {
             Status::Down(_) => continue,
         };
         if let Err(error) = strong.make_checkpoint(&life).await {
+            if matches!(error, Error::Sealed(_)) {
+                strong.writer_over(&life, &AppendError::Sealed);
+                continue;
+            }
             tracing::error!("the checkpoint failed, it is tried again: {error}");
             let pause = strong.host.sleep(std::time::Duration::from_secs(1));
             drop(strong);
@@ -77,15 +82,25 @@ impl Inner {
             rows: Vec::with_capacity(life.shards.len()),
         };
         for shard in &life.shards {
-            for (kind, hash, id) in shard.wait(|shard| shard.unsettled()) {
-                if let Err(error) = self.load::<std::convert::Infallible>(life, kind, hash, &id).await {
-                    return Err(Error::Backend {
-                        doing: format!("loading {id:?}"),
-                        why: error.to_string(),
-                    });
+            loop {
+                // Under one lock: what was brought back may be away again by the time the next one is.
+                let looked = shard.wait(|shard| match shard.unsettled() {
+                    unsettled if unsettled.is_empty() => Ok(shard.checkpoint(self.host.now())),
+                    unsettled => Err(unsettled),
+                });
+                let unsettled = match looked {
+                    Ok(rows) => break taken.rows.push(rows),
+                    Err(unsettled) => unsettled,
+                };
+                for (kind, hash, id) in unsettled {
+                    if let Err(error) = self.load::<std::convert::Infallible>(life, kind, hash, &id).await {
+                        return Err(Error::Backend {
+                            doing: format!("loading {id:?}"),
+                            why: error.to_string(),
+                        });
+                    }
                 }
             }
-            taken.rows.push(shard.wait(|shard| shard.checkpoint()));
         }
         // After the shards: what was sent before them is in the outbox, and what is taken since is in a commit waited for.
         let outbox = life.outbox().oldest();
@@ -99,8 +114,9 @@ impl Inner {
             }
         }
         if stored? {
-            self.journal.forget(upto);
+            // Before the journal forgets: who cannot find a place there any more sees why.
             *life.covers.lock().unwrap_or_else(PoisonError::into_inner) = Some(upto);
+            self.journal.forget(upto);
             self.metrics.checkpoints.inc();
             let micros = self.host.elapsed_micros().saturating_sub(begun);
             self.metrics.checkpoint_seconds.observe(micros as f64 / 1e6);
@@ -117,7 +133,9 @@ impl Inner {
         rows: &[Rows],
     ) -> Result<bool, Error> {
         let covers = life.covers();
-        let nothing = rows.iter().all(|rows| rows.states.is_empty() && rows.system.is_empty());
+        let expired: BTreeSet<&Vec<u8>> = rows.iter().flat_map(|rows| &rows.expired).collect();
+        let unchanged = |rows: &Rows| rows.states.is_empty() && rows.system.is_empty();
+        let nothing = expired.is_empty() && rows.iter().all(unchanged);
         if nothing && covers == Some(upto) {
             return Ok(false);
         }
@@ -145,15 +163,10 @@ impl Inner {
         }
         let cursor = outbox.map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
         checkpoint.system.push((OUTBOX_ROW.to_vec(), cursor));
-        let now = self.host.now();
-        let mut expired = Vec::new();
-        let mut visit = |row: &[u8], _: &[u8]| {
-            if is_expired(row, now) {
-                expired.push((row.to_vec(), None));
-            }
-        };
-        self.store.system_scan(b"k", &mut visit).await?;
-        checkpoint.system.extend(expired);
+        for bucket in expired {
+            let mut visit = |row: &[u8], _: &[u8]| checkpoint.system.push((row.to_vec(), None));
+            self.store.system_scan(bucket, &mut visit).await?;
+        }
         self.store.advance(checkpoint).await?;
         Ok(true)
     }

@@ -3,6 +3,7 @@
 use crate::{
     engine::{Engine, Inner, Status},
     life::{Flight, Life},
+    share::{self, Share},
 };
 use std::{
     cell::RefCell,
@@ -13,8 +14,15 @@ use std::{
 use throng_journal::{Append, Appended, CommitNo, Stamp};
 
 thread_local! {
-    /// The committer of the gateway's loop that runs on this thread, and whose engine it serves.
-    static LOOP: RefCell<Option<(usize, Waker)>> = const { RefCell::new(None) };
+    /// The gateway's loop that runs on this thread.
+    static LOOP: RefCell<Option<Loop>> = const { RefCell::new(None) };
+}
+
+struct Loop {
+    /// Whose engine it serves.
+    engine: usize,
+    committer: Waker,
+    share: Arc<Share>,
 }
 
 impl Engine {
@@ -22,19 +30,31 @@ impl Engine {
     /// it runs behind all connections that are ready: the turn's records become one commit. Ends when the engine stops.
     pub fn committer(&self) -> impl Future<Output = ()> + Send + 'static {
         let inner = self.inner.clone();
-        let _leaves = Leaves;
+        let share = Arc::new(Share::new(inner.options.entity_turn, inner.options.wait_max));
+        let leaves = Leaves(share.clone());
         std::future::poll_fn(move |context| {
-            let _ = &_leaves;
+            let share = &leaves.0;
             LOOP.with_borrow_mut(|own| {
-                let key = Arc::as_ptr(&inner) as usize;
+                let engine = Arc::as_ptr(&inner) as usize;
                 if !own
                     .as_ref()
-                    .is_some_and(|(of, waker)| *of == key && waker.will_wake(context.waker()))
+                    .is_some_and(|own| own.engine == engine && own.committer.will_wake(context.waker()))
                 {
-                    *own = Some((key, context.waker().clone()));
+                    share.begin();
+                    *own = Some(Loop {
+                        engine,
+                        committer: context.waker().clone(),
+                        share: share.clone(),
+                    });
                 }
             });
-            inner.clone().lead(context);
+            let end = share.turn_ends();
+            if end.more {
+                context.waker().wake_by_ref();
+            }
+            if !end.early {
+                inner.clone().lead(context);
+            }
             if inner.is_stopped() {
                 Poll::Ready(())
             } else {
@@ -45,10 +65,12 @@ impl Engine {
 }
 
 /// Takes the loop's committer off its thread when it is dropped.
-struct Leaves;
+struct Leaves(Arc<Share>);
 
 impl Drop for Leaves {
     fn drop(&mut self) {
+        self.0.close();
+        share::leave();
         let _ = LOOP.try_with(|own| own.try_borrow_mut().map(|mut own| own.take()));
     }
 }
@@ -77,15 +99,39 @@ impl Inner {
 
     /// There is something to commit: wakes this loop's committer, or the one for all others.
     pub(crate) fn kick(self: &Arc<Self>) {
-        let here = LOOP.with_borrow(|own| match own {
-            Some((of, waker)) if *of == Arc::as_ptr(self) as usize => {
-                waker.wake_by_ref();
-                true
-            }
-            _ => false,
-        });
-        if !here {
+        let here = self.here(|own| own.committer.wake_by_ref());
+        if here.is_none() {
             self.foreign.wake();
+        }
+    }
+
+    /// Looks at this engine's loop on this thread, if there is one.
+    fn here<R>(&self, look: impl FnOnce(&Loop) -> R) -> Option<R> {
+        LOOP.with_borrow(|own| {
+            let own = own
+                .as_ref()
+                .filter(|own| own.engine == std::ptr::from_ref(self) as usize);
+            own.map(look)
+        })
+    }
+
+    /// A command of an entity that may have had its share of this turn: when it may go.
+    pub(crate) fn enter_hot(&self, hash: u64) -> share::Entry {
+        let entry = self.here(|own| {
+            let entry = own.share.enter(hash);
+            if matches!(entry, share::Entry::Wait(_)) {
+                self.metrics.deferred.inc();
+                own.committer.wake_by_ref();
+            }
+            entry
+        });
+        entry.unwrap_or(share::Entry::Go)
+    }
+
+    /// A command was executed that took so long.
+    pub(crate) fn charge(&self, hash: u64, micros: u64) {
+        if share::charge(hash, micros) {
+            self.here(|own| own.share.charge(hash, micros));
         }
     }
 

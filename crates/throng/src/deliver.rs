@@ -49,6 +49,18 @@ impl Outgoing {
         };
         Self { delivery, asker, sent }
     }
+
+    /// What it takes in memory, about: as it was recorded, and typed.
+    fn bytes(&self) -> usize {
+        2 * self.delivery.taking.command.get().len() + 512
+    }
+}
+
+/// How much of the outbox may be in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Room {
+    messages: usize,
+    bytes: usize,
 }
 
 /// Messages on their way: a window over the log.
@@ -58,6 +70,8 @@ pub(crate) struct Outbox {
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Outgoing>>,
     parked_len: usize,
+    /// Of those queued and parked.
+    bytes: usize,
     /// The commits of messages in somebody's hands, neither queued nor taken.
     in_hand: Vec<Position>,
     /// Messages that are only in the log: to be read from here on.
@@ -82,8 +96,12 @@ impl Outbox {
     }
 
     /// So much waits that no more is let in from outside.
-    fn is_full(&self, max: usize) -> bool {
-        self.behind.is_some() || self.len() >= max
+    fn is_full(&self, room: Room) -> bool {
+        self.behind.is_some() || self.has_no(room)
+    }
+
+    fn has_no(&self, room: Room) -> bool {
+        self.len() >= room.messages || self.bytes > room.bytes
     }
 
     /// Some messages up to here are only in the log, after that position.
@@ -100,6 +118,7 @@ impl Outbox {
 
     fn take(&mut self) -> Option<Outgoing> {
         let outgoing = self.queue.pop_front()?;
+        self.bytes -= outgoing.bytes();
         self.in_hand.push(outgoing.sent);
         Some(outgoing)
     }
@@ -117,6 +136,7 @@ impl Outbox {
     fn park(&mut self, outgoing: Outgoing) -> bool {
         self.let_go(outgoing.sent);
         self.parked_len += 1;
+        self.bytes += outgoing.bytes();
         let parked = self.parked.entry(outgoing.delivery.to.clone()).or_default();
         let is_first = parked.is_empty();
         let (from, number) = (outgoing.delivery.taking.from, outgoing.delivery.taking.number);
@@ -135,16 +155,21 @@ impl Outbox {
         }
     }
 
-    fn push(&mut self, outgoing: Outgoing, max: usize) {
+    fn push(&mut self, outgoing: Outgoing, room: Room) {
         let at = outgoing.sent;
         if let Some(behind) = &mut self.behind {
             behind.upto = behind.upto.max(at);
-        } else if self.len() >= max {
+        } else if self.has_no(room) {
             let read = before(at);
             self.behind = Some(Behind { read, upto: at });
         } else {
-            self.queue.push_back(outgoing);
+            self.append(outgoing);
         }
+    }
+
+    fn append(&mut self, outgoing: Outgoing) {
+        self.bytes += outgoing.bytes();
+        self.queue.push_back(outgoing);
     }
 }
 
@@ -175,20 +200,28 @@ enum Tried {
 }
 
 impl Inner {
+    /// An eighth of the memory.
+    fn outbox_room(&self) -> Room {
+        Room {
+            messages: self.options.outbox_max,
+            bytes: self.options.memory_bytes_max / 8,
+        }
+    }
+
     /// Takes messages over in the order they were sent. The sending shard's lock is held.
     pub(crate) fn enqueue(&self, life: &Life, deliveries: Vec<Delivery>, last: Option<Outgoing>) {
         if deliveries.is_empty() && last.is_none() {
             return;
         }
         let mut outbox = life.outbox();
-        let max = self.options.outbox_max;
+        let room = self.outbox_room();
         for delivery in deliveries {
-            outbox.push(Outgoing::new(life, delivery, None), max);
+            outbox.push(Outgoing::new(life, delivery, None), room);
         }
         if let Some(last) = last {
-            outbox.push(last, max);
+            outbox.push(last, room);
         }
-        life.is_outbox_full.store(outbox.is_full(max), Ordering::Relaxed);
+        life.is_outbox_full.store(outbox.is_full(room), Ordering::Relaxed);
     }
 
     /// Delivers up to this many; whoever else is at it is asked to go on.
@@ -206,7 +239,7 @@ impl Inner {
         });
         let more = {
             let outbox = life.outbox();
-            let is_full = outbox.is_full(self.options.outbox_max);
+            let is_full = outbox.is_full(self.outbox_room());
             life.is_outbox_full.store(is_full, Ordering::Relaxed);
             !outbox.queue.is_empty() || (outbox.behind.is_some() && outbox.parked.is_empty())
         };
@@ -238,6 +271,7 @@ impl Inner {
             Entered::Full(outgoing) => {
                 let mut outbox = life.outbox();
                 outbox.let_go(outgoing.sent);
+                outbox.bytes += outgoing.bytes();
                 outbox.queue.push_front(outgoing);
                 return false;
             }
@@ -263,22 +297,24 @@ impl Inner {
         let mut staging = life.staging();
         let Some(kind) = kind else {
             let reason = format!("the engine was not given the kind {:?}", delivery.to.kind);
-            shard.bury(&delivery.to, &delivery.taking, &reason, &mut staging);
+            shard.bury(delivery, self.host.now(), &reason, &mut staging);
             let first = staging.first;
             self.after(life, shard, first);
             return Tried::Taken { sent, dead: true };
         };
         let mut nobody = Reply::Nobody;
         let reply = outgoing.asker.as_mut().map_or(&mut nobody, |asker| &mut asker.reply);
+        let id = delivery.to.id.clone();
+        let (input, taking) = delivery.parts();
         let mut call = Call {
             kind,
             hash,
-            id: &delivery.to.id,
+            id: &id,
             now: self.host.now(),
             entropy: self.host.entropy(),
-            input: delivery.parcel.input(),
+            input,
             output: reply.output(),
-            cause: Cause::Message(&delivery.taking),
+            cause: Cause::Message(taking),
         };
         let mut ran = self.watched(life, shard, &mut call, &mut staging);
         let first = staging.first;
@@ -385,7 +421,7 @@ impl Inner {
                 .filter(|record| record.record == RecordKind::Sent)
             {
                 match Delivery::read(&record) {
-                    Ok(delivery) => outbox.queue.push_back(Outgoing {
+                    Ok(delivery) => outbox.append(Outgoing {
                         delivery,
                         asker: None,
                         sent: commit.position(),
@@ -394,19 +430,20 @@ impl Inner {
                 }
             }
             // No more than memory may hold; a commit is read whole.
-            if outbox.queue.len() >= self.options.outbox_max {
+            if outbox.has_no(self.outbox_room()) {
                 read = commit.position();
                 break;
             }
         }
         if let Some(now) = &mut outbox.behind {
             now.read = read;
-            if read >= now.upto || commits.is_empty() {
+            // Nothing was there up to where it was behind when it looked; more may have been sent since.
+            if read >= now.upto || (commits.is_empty() && now.upto == behind.upto) {
                 outbox.behind = None;
             }
         }
         life.is_outbox_full
-            .store(outbox.is_full(self.options.outbox_max), Ordering::Relaxed);
+            .store(outbox.is_full(self.outbox_room()), Ordering::Relaxed);
         Ok(())
     }
 }

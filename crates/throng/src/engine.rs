@@ -1,6 +1,6 @@
 //! The engine, as its users hold it.
 
-use crate::{Metrics, Options, ask::Handle, builder::Builder, host::Host, life::Life};
+use crate::{Metrics, Options, ask::Handle, builder::Builder, host::Host, life::Life, projection::Projections};
 use std::{
     sync::{
         Arc, Mutex, PoisonError, RwLock,
@@ -27,6 +27,7 @@ pub(crate) struct Inner {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Metrics,
+    pub(crate) projections: Projections,
     pub(crate) status: RwLock<Status>,
     pub(crate) stopping: AtomicBool,
     /// Wakes the committer that serves callers outside a gateway's loops.
@@ -46,6 +47,9 @@ pub(crate) struct Inner {
     /// Who wants to know when something became durable.
     pub(crate) watchers: Mutex<Vec<Waker>>,
 }
+
+/// Why an engine that runs answers nothing.
+const NOT_HELD: &str = "the journal does not answer, or another engine has taken over";
 
 /// Whether there is somebody to ask.
 pub(crate) enum Status {
@@ -134,7 +138,9 @@ impl Engine {
         let (ready, reason, position, entities) = match &*self.inner.status() {
             Status::Running(life) => {
                 let entities = life.books.entities.load(std::sync::atomic::Ordering::Relaxed);
-                (true, None, Some(life.durable()), entities.max(0).cast_unsigned())
+                let not_held = (!self.inner.journal.holds(life.writer)).then(|| NOT_HELD.to_owned());
+                let entities = entities.max(0).cast_unsigned();
+                (not_held.is_none(), not_held, Some(life.durable()), entities)
             }
             Status::Down(reason) => (false, Some(reason.clone()), None, 0),
         };
@@ -195,12 +201,25 @@ impl Inner {
     /// Whoever is asked now, or why nobody is.
     pub(crate) fn life<R>(&self) -> Result<Arc<Life>, Error<R>> {
         match &*self.status() {
+            // What is in memory may be another engine's to change by now.
+            Status::Running(life) if !self.journal.holds(life.writer) => {
+                self.metrics.unavailable.inc();
+                Err(Error::Unavailable {
+                    reason: NOT_HELD.into(),
+                })
+            }
             Status::Running(life) => Ok(life.clone()),
             Status::Down(reason) => {
                 self.metrics.unavailable.inc();
                 Err(Error::Unavailable { reason: reason.clone() })
             }
         }
+    }
+
+    /// Wakes this one with the next durable commit, and when the engine's status changes.
+    pub(crate) fn watch(&self, waker: &Waker) {
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.push(waker.clone());
     }
 
     pub(crate) fn wake_watchers(&self) {
@@ -210,6 +229,7 @@ impl Inner {
 
     fn refresh_metrics(&self) {
         use std::sync::atomic::Ordering::Relaxed;
+        self.projections.refresh(self);
         let metrics = &self.metrics;
         if let Status::Running(life) = &*self.status() {
             metrics.entities.set(life.books.entities.load(Relaxed));

@@ -17,6 +17,10 @@ pub trait Host: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
     /// Microseconds of a clock that never goes back, from any origin.
     fn elapsed_micros(&self) -> u64;
+    /// Microseconds of CPU this thread has used, where that is known: what took long without it was not at work.
+    fn thread_cpu_micros(&self) -> Option<u64> {
+        None
+    }
     /// A number nobody can guess.
     fn entropy(&self) -> u128;
     /// Runs a task beside the callers.
@@ -65,6 +69,11 @@ impl Host for TokioHost {
 
     fn elapsed_micros(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn thread_cpu_micros(&self) -> Option<u64> {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Some(time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000)
     }
 
     fn entropy(&self) -> u128 {

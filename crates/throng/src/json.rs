@@ -1,9 +1,9 @@
 //! Asking an entity in JSON: what a gateway needs.
 
 use crate::{
-    engine::Engine,
+    engine::{Engine, Inner},
     life::Life,
-    run::{Ask, Payload, Reply, recovering, widen},
+    run::{Ask, Executed, Payload, Reply, recovering, widen},
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -11,7 +11,7 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, JsonReply, QueryCall, Ran},
 };
-use throng_journal::{Address, CommitNo, EntityHead, Position, RecordKind, StoredEvent};
+use throng_journal::EntityHead;
 
 /// A command in JSON.
 #[derive(Clone, Debug)]
@@ -49,8 +49,31 @@ pub struct QueryJson {
     pub deadline: Option<Duration>,
 }
 
-/// Most bytes of payloads one page of history holds.
-const HISTORY_BYTES_MAX: usize = 4 << 20;
+/// A command that was executed and whose answer waits for its commit.
+pub struct StagedJson {
+    inner: Arc<Inner>,
+    executed: Executed,
+}
+
+impl StagedJson {
+    /// The reply as JSON, once it is durable.
+    ///
+    /// # Errors
+    /// The entity's "no", or the engine's.
+    pub async fn settled(self) -> Result<Vec<u8>, Error<JsonRejection>> {
+        let Executed {
+            reply,
+            life,
+            rests_on,
+            until,
+        } = self.executed;
+        self.inner.durable(&life, rests_on, until).await?;
+        let Reply::Json(reply) = reply else {
+            return Err(Error::OutcomeUnknown);
+        };
+        reply.error.map_or(Ok(reply.body), Err)
+    }
+}
 
 impl Engine {
     /// Runs a command and returns the reply as JSON.
@@ -58,6 +81,15 @@ impl Engine {
     /// # Errors
     /// The entity's "no", or the engine's.
     pub async fn command(&self, command: CommandJson) -> Result<Vec<u8>, Error<JsonRejection>> {
+        self.stage(command).await?.settled().await
+    }
+
+    /// Executes a command; its answer is [settled](StagedJson::settled) once what it rests on is durable. A gateway
+    /// executes all that came together before it waits, so that one commit takes them.
+    ///
+    /// # Errors
+    /// The engine's. The entity's "no" comes with the answer, since it, too, rests on what may not be durable yet.
+    pub async fn stage(&self, command: CommandJson) -> Result<StagedJson, Error<JsonRejection>> {
         let CommandJson {
             kind,
             id,
@@ -77,11 +109,13 @@ impl Engine {
             reply: Reply::Json(JsonReply::default()),
             key,
             caller,
+            parent: None,
         };
-        let Reply::Json(reply) = self.inner.run(Box::new(ask), deadline).await.map_err(widen)? else {
-            return Err(Error::OutcomeUnknown);
-        };
-        reply.error.map_or(Ok(reply.body), Err)
+        let executed = self.inner.execute(Box::new(ask), deadline).await.map_err(widen)?;
+        Ok(StagedJson {
+            inner: self.inner.clone(),
+            executed,
+        })
     }
 
     /// Answers a query as JSON.
@@ -125,75 +159,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// An entity's durable events after a sequence number, in order, at most `limit`.
-    ///
-    /// # Errors
-    /// `Unknown` for an entity without events, or the engine's.
-    pub async fn history(
-        &self,
-        kind: usize,
-        id: &str,
-        after: u64,
-        limit: usize,
-    ) -> Result<Vec<StoredEvent>, Error<JsonRejection>> {
-        let inner = &self.inner;
-        let hash = inner.hash(kind, id)?;
-        let name = inner.registry.kinds()[kind].name;
-        let address = Address::new(name, id);
-        let life = inner.life()?;
-        let unavailable = |error: throng_journal::Error| Error::Unavailable {
-            reason: format!("the history of {address} cannot be read: {error}"),
-        };
-        // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
-        let mut tail = life.shard_of(hash).wait(|shard| shard.tail(kind, hash, id));
-        tail.retain(|event| event.place.position <= life.durable());
-        let mut events = inner
-            .store
-            .history(&address, after, limit, HISTORY_BYTES_MAX)
-            .await
-            .map_err(unavailable)?;
-        let last = events.last().map_or(after, |event| event.seq);
-        let bytes: usize = events.iter().map(|event| event.payload.len()).sum();
-        let stored_all = events.len() < limit && bytes < HISTORY_BYTES_MAX / 2;
-        if stored_all {
-            let wanted: Vec<_> = tail
-                .into_iter()
-                .filter(|event| event.seq > last)
-                .take(limit - events.len())
-                .collect();
-            for at in wanted.chunk_by(|one, other| one.place.position == other.place.position) {
-                let position = at[0].place.position;
-                let before = Position {
-                    commit: CommitNo(position.commit.0 - 1),
-                    ..position
-                };
-                let commits = inner.journal.read(before, 0).await.map_err(unavailable)?;
-                for commit in commits.iter().filter(|commit| commit.position() == position) {
-                    let own = commit.records().flatten().filter(|record| {
-                        record.record == RecordKind::Event
-                            && (record.kind, record.id) == (name, id)
-                            && at.iter().any(|event| event.seq == record.seq)
-                    });
-                    events.extend(own.map(|record| StoredEvent {
-                        seq: record.seq,
-                        position,
-                        at_micros: commit.stamp().at_micros,
-                        name: record.name.into(),
-                        version: record.version,
-                        payload: record.body.to_vec(),
-                    }));
-                }
-            }
-        }
-        if events.is_empty() && after == 0 {
-            return Err(Error::Unknown {
-                kind: name,
-                id: id.to_owned(),
-            });
-        }
-        Ok(events)
     }
 
     /// The entities of a kind in the order of their ids, after an id, at most `limit`.

@@ -51,29 +51,37 @@ mod ask;
 mod builder;
 mod checkpoint;
 mod commit;
+mod dead;
 mod deliver;
 mod engine;
+mod feed;
+mod history;
 pub mod host;
 mod json;
 mod life;
 mod load;
 mod metrics;
 mod options;
+pub mod projection;
 mod recovery;
 mod run;
+mod share;
 mod stop;
 mod timers;
 mod watch;
 
 pub use ask::Handle;
 pub use builder::{Builder, StartError};
+pub use dead::{DeadPage, Retried};
 pub use engine::{Engine, Health};
-pub use json::{CommandJson, QueryJson};
+pub use feed::{Cursor, Feed, FeedError};
+pub use history::History;
+pub use json::{CommandJson, QueryJson, StagedJson};
 pub use metrics::Metrics;
 pub use options::Options;
 pub use throng_core::{
     limits, model,
-    shard::{JsonRejection, Kind, QueryKind, Registry},
+    shard::{DeadMessage, JsonRejection, Kind, QueryKind, Registry},
     subject::{Done, Subject},
 };
 /// Journals and stores.

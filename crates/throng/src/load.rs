@@ -57,7 +57,7 @@ impl Loads {
     }
 }
 
-async fn now_or_later<T>(maybe: Maybe<'_, T>) -> T {
+pub(crate) async fn now_or_later<T>(maybe: Maybe<'_, T>) -> T {
     match maybe {
         Maybe::Ready(value) => value,
         Maybe::Later(later) => later.await,
@@ -71,46 +71,56 @@ impl Inner {
         let Some(_turn) = life.loads.turn(&address).await else {
             return Ok(());
         };
+        loop {
+            match self.load_once(life, (kind, hash), &address).await {
+                // A checkpoint moved it meanwhile, from the log to the store.
+                Err(throng_journal::Error::NoCommit(at)) if life.covers().is_some_and(|covers| at <= covers) => {}
+                Ok(true) => return Ok(()),
+                Ok(false) => return Err(crate::run::recovering()),
+                Err(error) => {
+                    tracing::error!("{address} cannot be loaded: {error}");
+                    return Err(Error::Unavailable {
+                        reason: format!("{address} cannot be loaded: {error}"),
+                    });
+                }
+            }
+        }
+    }
+
+    /// `false`: the life is over.
+    async fn load_once(
+        &self,
+        life: &Arc<Life>,
+        (kind, hash): (usize, u64),
+        address: &Address,
+    ) -> Result<bool, throng_journal::Error> {
+        let id = &*address.id;
         let Some(request) = life.shard_of(hash).wait(|shard| shard.load_request(kind, hash, id)) else {
-            return Ok(());
+            return Ok(true);
         };
         if life.open.wait(request.rests_on, u64::MAX).await.is_err() {
-            return Err(Error::Unavailable {
-                reason: "the engine is recovering".into(),
-            });
+            return Ok(false);
         }
-        let unavailable = |error: throng_journal::Error| {
-            tracing::error!("{address} cannot be loaded: {error}");
-            Error::Unavailable {
-                reason: format!("{address} cannot be loaded: {error}"),
-            }
-        };
-        let stored = now_or_later(self.store.load(&address, request.state_version))
-            .await
-            .map_err(unavailable)?;
+        let stored = now_or_later(self.store.load(address, request.state_version)).await?;
         let last = stored.events.last().map(|event| event.seq);
         let stored_seq = last
             .or(stored.state.as_ref().map(|state| state.seq))
             .unwrap_or_default();
         let mut tail = Vec::with_capacity(request.tail.len());
         for event in request.tail.into_iter().filter(|event| event.seq > stored_seq) {
-            let payload = now_or_later(self.journal.read_at(event.place))
-                .await
-                .map_err(unavailable)?;
+            let payload = now_or_later(self.journal.read_at(event.place)).await?;
             tail.push((event, payload));
         }
         let mut family = None;
         if stored.state.is_none() {
-            family = now_or_later(self.store.system(&family_row(&address)))
-                .await
-                .map_err(unavailable)?;
+            family = now_or_later(self.store.system(&family_row(address))).await?;
         }
         self.metrics.loads.inc();
         life.shard_of(hash).wait(|shard| {
             shard.loaded(kind, hash, id, Recalled { stored, tail, family });
             self.balance(life, shard);
         });
-        Ok(())
+        Ok(true)
     }
 
     /// Looks for an idempotency key among the store's rows.

@@ -16,18 +16,23 @@ pub struct Options {
     pub checkpoint_bytes: u64,
     /// Bytes of the open commit beyond which work from outside waits for the next one.
     pub commit_bytes_max: usize,
+    /// Work of one entity in a turn of a gateway's loop beyond which its commands wait behind those of others: a quarter of
+    /// the turn.
+    pub entity_turn: Duration,
     /// How long a caller waits when it does not say.
     pub deadline: Duration,
     /// Estimated wait beyond which work from outside is refused.
     pub wait_max: Duration,
     /// Commands waiting for one shard's lock.
     pub inbox_max: usize,
-    /// Messages between entities kept in memory; more wait in the log.
+    /// Messages between entities kept in memory, in an eighth of its bytes; more wait in the log.
     pub outbox_max: usize,
     /// Messages delivered in the turn that sent them.
     pub deliveries_per_turn: usize,
     /// How long a graceful stop waits for what is in flight.
     pub drain: Duration,
+    /// Runs the projections and sinks; without, their read models stay as they are.
+    pub projections: bool,
 }
 
 impl Default for Options {
@@ -38,12 +43,14 @@ impl Default for Options {
             checkpoint_every: Duration::from_secs(10),
             checkpoint_bytes: 64 << 20,
             commit_bytes_max: 8 << 20,
+            entity_turn: Duration::from_micros(1_250),
             deadline: Duration::from_secs(5),
             wait_max: Duration::from_millis(500),
             inbox_max: 65_536,
             outbox_max: 65_536,
             deliveries_per_turn: 1_024,
             drain: Duration::from_secs(10),
+            projections: true,
         }
     }
 }

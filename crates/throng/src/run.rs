@@ -4,6 +4,7 @@ use crate::{
     deliver::{Asker, Outgoing},
     engine::Inner,
     life::Life,
+    share,
 };
 use bytes::Bytes;
 use std::convert::Infallible;
@@ -22,6 +23,7 @@ use throng_core::{
     model::Error,
     shard::{Call, Cause, Delivery, Forward, ForwardAgain, Input, JsonReply, Outcome, Output, Parcel, Ran, Shard},
 };
+use throng_journal::Address;
 use throng_turn::{Entered, Job};
 use tokio::sync::oneshot;
 
@@ -62,6 +64,16 @@ pub(crate) struct Ask {
     pub(crate) reply: Reply,
     pub(crate) key: Option<String>,
     pub(crate) caller: Option<String>,
+    /// Who becomes its parent, if this creates it.
+    pub(crate) parent: Option<Box<Address>>,
+}
+
+/// A command that was executed; its answer may leave once what it rests on is durable.
+pub(crate) struct Executed {
+    pub(crate) reply: Reply,
+    pub(crate) life: Arc<Life>,
+    pub(crate) rests_on: u64,
+    pub(crate) until: u64,
 }
 
 /// What came of running it once.
@@ -96,6 +108,7 @@ impl Ask {
             cause: Cause::Asked {
                 key: self.key.as_deref(),
                 caller: self.caller.as_deref(),
+                parent: self.parent.as_deref(),
             },
         };
         let ran = inner.watched(life, shard, &mut call, &mut staging);
@@ -166,9 +179,20 @@ impl Inner {
     /// Runs a command, wherever forwarding takes it, and waits until its answer may leave.
     pub(crate) async fn run(
         self: &Arc<Self>,
-        mut ask: Box<Ask>,
+        ask: Box<Ask>,
         deadline: Option<Duration>,
     ) -> Result<Reply, Error<Infallible>> {
+        let executed = self.execute(ask, deadline).await?;
+        self.durable(&executed.life, executed.rests_on, executed.until).await?;
+        Ok(executed.reply)
+    }
+
+    /// Runs a command, wherever forwarding takes it.
+    pub(crate) async fn execute(
+        self: &Arc<Self>,
+        mut ask: Box<Ask>,
+        deadline: Option<Duration>,
+    ) -> Result<Executed, Error<Infallible>> {
         let begun = self.host.elapsed_micros();
         let deadline = deadline.unwrap_or(self.options.deadline);
         let until = begun.saturating_add(u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX));
@@ -185,6 +209,9 @@ impl Inner {
         let life = self.life()?;
         self.admit(&life, until).await?;
         let (mut rests_on, mut waited) = (0, false);
+        if share::may_be_hot(ask.hash) {
+            waited = Box::pin(self.await_share(&life, ask.hash, until)).await?;
+        }
         loop {
             if waited && self.host.elapsed_micros() >= until {
                 return Err(Error::Expired);
@@ -209,10 +236,13 @@ impl Inner {
                         // The answer may be lost where the message it answers is not: that will be taken again.
                         let durable = self.durable(&life, rests_on.max(on), until).await;
                         durable.map_err(|_: Error<Infallible>| Error::OutcomeUnknown)?;
-                        return Ok(ask.reply);
                     }
-                    self.durable(&life, rests_on, until).await?;
-                    return Ok(ask.reply);
+                    return Ok(Executed {
+                        reply: ask.reply,
+                        life,
+                        rests_on,
+                        until,
+                    });
                 }
                 Ran::Load => {
                     waited = true;
@@ -241,6 +271,7 @@ impl Inner {
                         id,
                         payload: Payload::Typed(command),
                         key,
+                        parent: None,
                         ..*ask
                     };
                 }
@@ -250,6 +281,7 @@ impl Inner {
                         name,
                         body,
                         key,
+                        parent,
                         rests_on: on,
                     } = *again;
                     rests_on = rests_on.max(on);
@@ -265,9 +297,25 @@ impl Inner {
                         id: to.id.into(),
                         payload,
                         key: Some(key),
+                        parent: parent.map(Box::new),
                         ..*ask
                     };
                 }
+            }
+        }
+    }
+
+    /// Waits while its entity has had its share of the turn and others wait. `true`: it did.
+    async fn await_share(&self, life: &Life, hash: u64, until: u64) -> Result<bool, Error<Infallible>> {
+        match self.enter_hot(hash) {
+            share::Entry::Go => Ok(false),
+            share::Entry::Refuse(wait) => self.overloaded(wait).map(|()| false),
+            share::Entry::Wait(ticket) => {
+                let wait = async {
+                    ticket.await;
+                    Ok(())
+                };
+                Box::pin(self.before(life, until, wait)).await.map(|()| true)
             }
         }
     }
@@ -339,7 +387,9 @@ impl Inner {
     pub(crate) async fn durable<R>(&self, life: &Life, number: u64, until: u64) -> Result<(), Error<R>> {
         let wait = life.open.wait(number, until);
         if wait.is_durable() {
-            return Ok(());
+            // It may rest on memory alone: what was looked at may have been another engine's to change.
+            let holds = self.journal.holds(life.writer);
+            return if holds { Ok(()) } else { Err(Error::OutcomeUnknown) };
         }
         self.until(until, wait).await?.map_err(|_| Error::Unavailable {
             reason: "the commit did not land; the engine starts again from its journal".into(),

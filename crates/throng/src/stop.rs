@@ -1,11 +1,27 @@
 //! A graceful end.
 
-use crate::engine::{Engine, Status};
-use std::{sync::atomic::Ordering, time::Duration};
+use crate::{
+    engine::{Engine, Status},
+    host::Task,
+};
+use std::{future::Future, sync::atomic::Ordering, task::Poll, time::Duration};
+
+/// The last checkpoint has at least this long.
+const CHECKPOINT_LEAST: Duration = Duration::from_secs(5);
+
+/// `None`: the time was over first.
+async fn within<T>(mut time: Task, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(move |context| match work.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => time.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
 
 impl Engine {
-    /// Takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. Bounded by
-    /// [`Options::drain`](crate::Options); what does not make it by then is in the journal all the same.
+    /// Takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. Each of the two is bounded by
+    /// [`Options::drain`](crate::Options), the checkpoint by five seconds if that is less; what does not make it by then is in the journal all the same.
     pub async fn stop(&self) {
         let inner = &self.inner;
         if inner.stopping.swap(true, Ordering::AcqRel) {
@@ -25,9 +41,18 @@ impl Engine {
                 inner.pump.wake();
                 inner.host.sleep(Duration::from_millis(2)).await;
             }
-            if let Err(error) = inner.make_checkpoint(&life).await {
-                tracing::error!("the last checkpoint failed; the next start reads more of the journal: {error}");
+            // A journal or a store that hangs does not hold up the end.
+            let most = inner.options.drain.max(CHECKPOINT_LEAST);
+            match within(inner.host.sleep(most), inner.make_checkpoint(&life)).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    tracing::error!("the last checkpoint failed; the next start reads more of the journal: {error}");
+                }
+                None => tracing::error!(
+                    "the last checkpoint was not done within {most:?}; the next start reads more of the journal"
+                ),
             }
+            inner.projections.ended(&*inner.host, until).await;
             life.over.store(true, Ordering::Release);
             if life.open.is_idle() {
                 life.open.end(life.open.durable());

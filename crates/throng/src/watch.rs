@@ -5,6 +5,7 @@ use crate::{
     life::{Life, Staging},
 };
 use std::{
+    cell::Cell,
     sync::{
         Weak,
         atomic::{AtomicU64, Ordering},
@@ -17,9 +18,24 @@ use throng_core::shard::{Call, Ran, Shard};
 const SLOW_MICROS: u64 = 1_000;
 /// A command that takes this long is stuck, for all a person can tell.
 const STUCK_MICROS: u64 = 1_000_000;
+/// A command that takes this long is named whatever it did: it computed, waited for something, or was not let run.
+const LONG_MICROS: u64 = 50_000;
+/// How old a look at the thread's CPU time may be when a command begins: it costs a system call.
+const SAMPLE_MICROS: u64 = 250;
 const LOOK: Duration = Duration::from_millis(250);
 /// Slow commands named in a second; the others are only counted.
 const NAMED_PER_SECOND: u64 = 5;
+
+thread_local! {
+    /// When this thread's CPU time was looked at last, by the engine's clock, and what it was.
+    static SAMPLE: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// What a command that took so long was at work, at least. Its thread used so much CPU since the last look, which was so long
+/// before it began; all of that may have been others' work.
+fn at_work_micros(took: u64, cpu: u64, age: u64) -> u64 {
+    cpu.saturating_sub(age).min(took)
+}
 
 /// What a shard is at: written by the holder of its lock, read by the watchdog.
 #[derive(Default)]
@@ -70,10 +86,31 @@ impl Inner {
         let at_work = &life.at_work[usize::from(shard.id().0)];
         let begun = self.host.elapsed_micros();
         at_work.begin(begun, call.kind, call.id);
+        let mut sample = SAMPLE.get();
+        if begun.wrapping_sub(sample.0) >= SAMPLE_MICROS
+            && let Some(cpu) = self.host.thread_cpu_micros()
+        {
+            sample = (begun, cpu);
+            SAMPLE.set(sample);
+        }
         let ran = shard.execute(call, staging);
         at_work.end();
         let micros = self.host.elapsed_micros().saturating_sub(begun);
+        self.charge(call.hash, micros);
         if micros >= SLOW_MICROS {
+            self.name_slow(call, (begun, micros), sample);
+        }
+        ran
+    }
+
+    /// A command took long by the clock: was it at work, or was its thread not let run?
+    #[cold]
+    fn name_slow(&self, call: &Call<'_>, (begun, micros): (u64, u64), (sampled, cpu): (u64, u64)) {
+        let now = self.host.thread_cpu_micros();
+        let own = now.map_or(micros, |now| {
+            at_work_micros(micros, now.saturating_sub(cpu), begun.saturating_sub(sampled))
+        });
+        if own >= SLOW_MICROS || micros >= LONG_MICROS {
             self.metrics.slow.inc();
             let second = begun / 1_000_000;
             if self.slow_second.swap(second, Ordering::Relaxed) != second {
@@ -82,12 +119,11 @@ impl Inner {
             if self.slow_named.fetch_add(1, Ordering::Relaxed) < NAMED_PER_SECOND {
                 let kind = self.registry.kinds()[call.kind].name;
                 tracing::warn!(
-                    "a command of {kind}/{} took {micros} µs; all others of its loop waited",
+                    "a command of {kind}/{} took {micros} µs, {own} of them at work; all others of its loop waited",
                     call.id
                 );
             }
         }
-        ran
     }
 }
 
@@ -121,6 +157,18 @@ pub(crate) async fn task(inner: Weak<Inner>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_whose_thread_was_not_let_run_was_not_at_work() {
+        assert_eq!(at_work_micros(5_000, 5_000, 0), 5_000);
+        assert_eq!(at_work_micros(5_000, 40, 0), 40, "another process had the core");
+        assert_eq!(
+            at_work_micros(5_000, 5_200, 200),
+            5_000,
+            "what was before it does not count"
+        );
+        assert_eq!(at_work_micros(1_000, 3_000, 0), 1_000);
+    }
 
     #[test]
     fn the_watchdog_reads_what_the_holder_wrote() {

@@ -57,6 +57,7 @@ async fn everything_acknowledged_is_there_after_a_restart_with_and_without_a_las
         let history = again.history(0, "a7", 0, 10).await.unwrap();
         assert_eq!(
             history
+                .events
                 .iter()
                 .map(|event| (event.seq, &*event.name))
                 .collect::<Vec<_>>(),
@@ -79,7 +80,7 @@ async fn history_and_listing_reach_over_the_checkpoint() {
             engine.checkpoint().await.unwrap();
         }
     }
-    let seqs = |events: Vec<throng::journal::StoredEvent>| events.iter().map(|event| event.seq).collect::<Vec<_>>();
+    let seqs = |history: throng::History| history.events.iter().map(|event| event.seq).collect::<Vec<_>>();
     assert_eq!(
         seqs(engine.history(0, "a", 0, 100).await.unwrap()),
         (1..=10).collect::<Vec<_>>()

@@ -1,7 +1,7 @@
 //! Writing down what an accepted command wants done, and handing it over.
 
 use super::{
-    Asks, Call, Cause, Common, Delivery, Forward, Outcome, Output, Ran, Stage, Taking,
+    Asks, Call, Cause, Common, Delivery, Forward, Outcome, Output, Ran, Stage, Taking, dead,
     entities::Entities,
     execute::{Accepted, Reply, Shape},
     keys::{self, Kept, KeptAnswer},
@@ -209,7 +209,12 @@ impl<E: Entity> Entities<E> {
                     let mut body = Vec::new();
                     let command = to.encoded(&mut body).map_err(|why| unwritable("command", why))?;
                     let body = String::from_utf8_lossy(&body).into_owned();
-                    let answer = KeptAnswer::Forward(to.kind.into(), to.id.clone(), command.into(), body);
+                    let kept = if to.child {
+                        KeptAnswer::Create
+                    } else {
+                        KeptAnswer::Forward
+                    };
+                    let answer = kept(to.kind.into(), to.id.clone(), command.into(), body);
                     written.key = Some((*key, write_key(common, call, &own(), name, *print, answer)?));
                 }
                 written.forward = Some((to, taking));
@@ -231,18 +236,19 @@ impl<E: Entity> Entities<E> {
         (at, has_events): (u32, bool),
         children: &[(String, String)],
     ) {
-        let is_child = matches!(call.cause, Cause::Message(taking) if taking.child);
-        if children.is_empty() && !is_child {
+        let parent = match call.cause {
+            Cause::Message(taking) if taking.child => Some(&taking.sender),
+            Cause::Asked { parent, .. } => parent,
+            _ => None,
+        };
+        if children.is_empty() && parent.is_none() {
             return;
         }
         let slot = self.slot(at);
         let Body::Here(here) = &mut slot.body else { return };
-        let parent = match call.cause {
-            Cause::Message(taking) if taking.child && has_events && here.seq == 0 => {
-                Some((taking.sender.kind.to_string(), taking.sender.id.to_string()))
-            }
-            _ => None,
-        };
+        let is_created = has_events && here.seq == 0;
+        let parent = parent.filter(|_| is_created);
+        let parent = parent.map(|parent| (parent.kind.to_string(), parent.id.to_string()));
         let known = |child: &&(String, String)| {
             slot.family
                 .as_ref()
@@ -296,7 +302,7 @@ impl<E: Entity> Entities<E> {
         here.seq += events.len() as u64;
         let (is_new, full) = (
             first == 1,
-            here.seq.saturating_sub(here.stored_seq) >= limits::EVENTS_PER_STATE,
+            here.seq.saturating_sub(here.stored_seq) >= limits::events_per_state(slot.bytes),
         );
         let position = Position {
             writer: common.writer,
@@ -367,8 +373,11 @@ fn write_message<R: Rejection>(
         asks,
         key,
         child: sent.child,
+        name: name.into(),
+        command,
+        again: false,
     };
-    write_sent(common, own, (sent.kind, &sent.id), &taking, name, &command)?;
+    write_sent(common, own, (sent.kind, &sent.id), &taking)?;
     Ok(taking)
 }
 
@@ -377,15 +386,13 @@ fn write_sent<R>(
     own: &Address,
     (kind, id): (&str, &str),
     taking: &Taking,
-    name: &str,
-    command: &RawValue,
 ) -> Result<(), Error<R>> {
     let envelope = Envelope {
         to: (Cow::Borrowed(kind), Cow::Borrowed(id)),
         asks: taking.asks.clone(),
         key: taking.key.clone(),
         child: taking.child,
-        command,
+        command: &taking.command,
     };
     common.payload.clear();
     serde_json::to_writer(&mut common.payload, &envelope).map_err(|why| unwritable("message", why))?;
@@ -394,7 +401,7 @@ fn write_sent<R>(
         common.id,
         own,
         taking.number,
-        name,
+        &taking.name,
         0,
         &common.payload,
     );
@@ -429,8 +436,11 @@ pub(super) fn write_heard<R>(
         asks: None,
         key: None,
         child: false,
+        name: HEARD.into(),
+        command,
+        again: false,
     };
-    write_sent(common, own, (kind, id), &taking, HEARD, &command)?;
+    write_sent(common, own, (kind, id), &taking)?;
     Ok(Delivery {
         to: Address::new(kind, id),
         parcel: Parcel::Heard(heard),
@@ -440,10 +450,11 @@ pub(super) fn write_heard<R>(
 }
 
 pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, reason: &str) {
-    let body = if reason.is_empty() {
-        Vec::new()
-    } else {
-        serde_json::to_vec(reason).unwrap_or_default()
+    let body = match (outcome, reason) {
+        ("dead", reason) => dead::bury(common, to, taking, reason),
+        (_, reason) if taking.again => dead::retried(common, to, taking, reason),
+        (_, "") => Vec::new(),
+        (_, reason) => serde_json::to_vec(reason).unwrap_or_default(),
     };
     common.messages.taken(taking.from, taking.number);
     let shape = (outcome, taking.from.0);

@@ -54,6 +54,9 @@ pub enum Cause<'a> {
         key: Option<&'a str>,
         /// Who asks, where the gateway knows.
         caller: Option<&'a str>,
+        /// Who becomes its parent, if this creates it: a command that was forwarded with
+        /// [`Answer::create`](crate::model::Answer::create) is asked again.
+        parent: Option<&'a throng_journal::Address>,
     },
     /// A message from another entity.
     Message(&'a Taking),
@@ -144,6 +147,8 @@ pub struct ForwardAgain {
     pub body: String,
     /// The idempotency key to ask under.
     pub key: String,
+    /// Who forwarded it, if that was to create a child.
+    pub parent: Option<throng_journal::Address>,
     /// The number of the commit it rests on.
     pub rests_on: u64,
 }

@@ -1,6 +1,6 @@
 //! What a checkpoint takes from a shard.
 
-use super::{Shard, keys, replay::NumbersRow, slot::family_of};
+use super::{Shard, replay::NumbersRow, slot::family_of};
 use crate::model::Timestamp;
 use std::collections::HashSet;
 use throng_journal::{Address, Position, StoredState};
@@ -12,6 +12,8 @@ pub struct Rows {
     pub states: Vec<StoredState>,
     /// System rows: key and value, or key and `None` to remove it.
     pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// What the rows of idempotency keys begin with whose hour is over: to be removed. Other shards say the same.
+    pub expired: Vec<Vec<u8>>,
     tokens: HashSet<(u64, u64)>,
 }
 
@@ -28,7 +30,8 @@ impl Shard {
 
     /// What the store does not have yet. It may rest on the commit that is open now: it must be durable before the
     /// store gets this.
-    pub fn checkpoint(&mut self) -> Rows {
+    pub fn checkpoint(&mut self, mut now: Timestamp) -> Rows {
+        self.common.tick(&mut now);
         let mut rows = Rows::default();
         let (mut states, mut families) = (Vec::new(), Vec::new());
         let shard = self.common.id;
@@ -47,9 +50,10 @@ impl Shard {
             rows.tokens.insert(token);
         }
         self.common.timers.rows(&mut rows.system);
-        self.common.keys.rows(self.common.id, self.common.now, &mut rows.system);
-        let (sent, taken) = self.common.messages.rows();
-        if !sent.is_empty() || !taken.is_empty() {
+        self.common.dead.rows(&mut rows.system);
+        self.common.keys.rows(self.common.id, now, &mut rows.system);
+        rows.expired = self.common.keys.expired(now);
+        if let Some((sent, taken)) = self.common.messages.rows() {
             let numbers = NumbersRow {
                 sent: sent.iter().map(|(to, number)| (to.0, *number)).collect(),
                 taken: taken
@@ -69,12 +73,15 @@ impl Shard {
         for table in &mut self.tables {
             table.checkpointed(&mut self.common, upto, &rows.tokens);
         }
-        self.common.keys.stored(&rows.system, self.common.now);
+        self.common.keys.stored(&rows.system, &rows.expired);
+        self.common.dead.stored();
     }
 
     /// The checkpoint with these rows failed: nothing of it counts.
     pub fn checkpoint_failed(&mut self, rows: &Rows) {
         self.common.timers.rows_failed(&rows.system);
+        self.common.messages.rows_failed();
+        self.common.dead.failed();
     }
 }
 
@@ -82,10 +89,4 @@ impl Shard {
 #[must_use]
 pub fn family_row(address: &Address) -> Vec<u8> {
     [b"f", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
-}
-
-/// Is this system row an idempotency key whose hour is over?
-#[must_use]
-pub fn is_expired(row: &[u8], now: Timestamp) -> bool {
-    keys::expired(row, now)
 }

@@ -205,7 +205,8 @@ impl<E: Entity> Entities<E> {
         let slot = self.slots.at(at);
         match &slot.body {
             Body::Here(here) if here.seq > 0 || slot.family.is_some() => {
-                let (seq, changed) = (here.seq, here.seq != here.stored_seq);
+                let family = slot.trace.as_ref().is_some_and(|trace| trace.family);
+                let (seq, changed) = (here.seq, family || here.seq != here.stored_seq);
                 if changed {
                     self.store_state(common, at);
                 }

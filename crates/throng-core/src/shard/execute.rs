@@ -39,7 +39,9 @@ impl Shard {
     }
 
     /// Takes a message nobody can execute (its kind is unknown, its content unreadable): dead, with the reason.
-    pub fn bury(&mut self, to: &Address, taking: &Taking, reason: &str, stage: &mut dyn Stage) -> u64 {
+    pub fn bury(&mut self, delivery: &Delivery, mut now: Timestamp, reason: &str, stage: &mut dyn Stage) -> u64 {
+        self.common.tick(&mut now);
+        let Delivery { to, taking, .. } = delivery;
         write_taken(&mut self.common, to, taking, "dead", reason);
         let staged = stage.stage(&mut self.common.records);
         self.common.records.clear();
@@ -48,7 +50,7 @@ impl Shard {
 }
 
 impl Common {
-    fn tick(&mut self, now: &mut Timestamp) {
+    pub(super) fn tick(&mut self, now: &mut Timestamp) {
         self.now = self.now.max(*now);
         *now = self.now;
     }
@@ -273,7 +275,9 @@ impl<E: Entity> Entities<E> {
         };
         let at = self.find(call.hash, call.id);
         let mut rests_on = at.map_or(0, |at| self.slot(at).rests_on);
-        if !matches!(call.cause, Cause::Asked { .. }) {
+        // A timer of an entity that cannot be applied waits for the program that can.
+        let is_waiting = matches!((call.cause, &error), (Cause::Timer(_), Error::Quarantined { .. }));
+        if !is_waiting && !matches!(call.cause, Cause::Asked { .. }) {
             let own = Address::new(E::KIND, call.id);
             let word = if outcome == Outcome::Refused { "refused" } else { "dead" };
             if outcome == Outcome::Failed {
@@ -325,6 +329,7 @@ impl<E: Entity> Entities<E> {
                 outcome: Outcome::Failed,
             };
         }
+        let is_child = matches!(kept.answer, KeptAnswer::Create(..));
         match kept.answer {
             KeptAnswer::Reply(json) => {
                 match &mut call.output {
@@ -342,13 +347,14 @@ impl<E: Entity> Entities<E> {
                     outcome: Outcome::Done,
                 }
             }
-            KeptAnswer::Forward(kind, id, name, body) => {
+            KeptAnswer::Forward(kind, id, name, body) | KeptAnswer::Create(kind, id, name, body) => {
                 let key = format!("{}/{}/{key}", E::KIND, call.id);
                 Ran::ForwardAgain(Box::new(ForwardAgain {
                     to: Address::new(kind, id),
                     name,
                     body,
                     key,
+                    parent: is_child.then(|| Address::new(E::KIND, call.id)),
                     rests_on,
                 }))
             }

@@ -28,6 +28,8 @@ pub(super) enum KeptAnswer {
     Reply(String),
     /// The entity recorded something and forwarded this to another: kind, id, command's name, its content.
     Forward(String, String, String, String),
+    /// The same, to create a child.
+    Create(String, String, String, String),
 }
 
 /// A shard's keys.
@@ -38,11 +40,25 @@ pub(super) struct Keys {
     looked: HashMap<u128, Option<Kept>>,
     /// By ten-minute bucket of expiry: the keys that are rows.
     stored: BTreeMap<i64, Filter>,
+    fresh_bytes: usize,
+    looked_bytes: usize,
 }
 
 const BUCKET_MICROS: i64 = 600_000_000;
-/// Most answers of the store kept until they are asked for again.
+/// Most answers of the store kept until they are asked for again, and their bytes.
 const LOOKED_MAX: usize = 4_096;
+const LOOKED_BYTES_MAX: usize = 1 << 20;
+
+/// What an answer takes in memory, about.
+fn weigh(kept: Option<&Kept>) -> usize {
+    let answer = kept.map_or(0, |kept| match &kept.answer {
+        KeptAnswer::Reply(json) => json.len(),
+        KeptAnswer::Forward(kind, id, name, body) | KeptAnswer::Create(kind, id, name, body) => {
+            kind.len() + id.len() + name.len() + body.len()
+        }
+    });
+    answer + 160
+}
 
 pub(super) enum Found {
     /// Nothing was accepted under this key.
@@ -66,9 +82,13 @@ fn bucket(until: i64) -> i64 {
     until.div_euclid(BUCKET_MICROS)
 }
 
+/// What the rows of a bucket begin with, of all shards.
+fn rows_of_bucket(bucket: i64) -> Vec<u8> {
+    [&b"k"[..], &bucket.to_be_bytes()].concat()
+}
+
 fn row(shard: ShardId, bucket: i64, key: u128) -> Vec<u8> {
-    let mut row = vec![b'k'];
-    row.extend_from_slice(&bucket.to_be_bytes());
+    let mut row = rows_of_bucket(bucket);
     row.extend_from_slice(&shard.0.to_be_bytes());
     row.extend_from_slice(&key.to_be_bytes());
     row
@@ -99,8 +119,18 @@ impl Keys {
 
     pub(super) fn insert(&mut self, key: u128, kept: Kept) {
         // What the store had of it is old from now on, also once this has become a row.
-        self.looked.remove(&key);
-        self.fresh.insert(key, kept);
+        if let Some(looked) = self.looked.remove(&key) {
+            self.looked_bytes -= weigh(looked.as_ref());
+        }
+        self.fresh_bytes += weigh(Some(&kept));
+        if let Some(old) = self.fresh.insert(key, kept) {
+            self.fresh_bytes -= weigh(Some(&old));
+        }
+    }
+
+    /// Bytes they take in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.fresh_bytes + self.looked_bytes
     }
 
     /// The rows in which this key may stand.
@@ -115,14 +145,24 @@ impl Keys {
 
     /// What the store has of it.
     pub(super) fn looked(&mut self, key: u128, value: Option<&[u8]>) {
-        if self.looked.len() >= LOOKED_MAX {
+        if self.looked.len() >= LOOKED_MAX || self.looked_bytes >= LOOKED_BYTES_MAX {
             self.looked.clear();
+            self.looked_bytes = 0;
         }
-        self.looked
-            .insert(key, value.and_then(|value| serde_json::from_slice(value).ok()));
+        let kept: Option<Kept> = value.and_then(|value| serde_json::from_slice(value).ok());
+        self.looked_bytes += weigh(kept.as_ref());
+        if let Some(old) = self.looked.insert(key, kept) {
+            self.looked_bytes -= weigh(old.as_ref());
+        }
     }
 
-    /// Rows for a checkpoint: fresh keys in, expired buckets named for removal.
+    /// What the rows begin with whose hour is over.
+    pub(super) fn expired(&self, now: Timestamp) -> Vec<Vec<u8>> {
+        let expired = self.stored.range(..bucket(now.micros));
+        expired.map(|(bucket, _)| rows_of_bucket(*bucket)).collect()
+    }
+
+    /// Rows for a checkpoint.
     pub(super) fn rows(&self, shard: ShardId, now: Timestamp, rows: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) {
         for (key, kept) in self.fresh.iter().filter(|(_, kept)| kept.until > now.micros) {
             rows.push((row(shard, bucket(kept.until), *key), serde_json::to_vec(kept).ok()));
@@ -130,12 +170,16 @@ impl Keys {
     }
 
     /// The checkpoint with those rows is done.
-    pub(super) fn stored(&mut self, rows: &[(Vec<u8>, Option<Vec<u8>>)], now: Timestamp) {
+    pub(super) fn stored(&mut self, rows: &[(Vec<u8>, Option<Vec<u8>>)], expired: &[Vec<u8>]) {
         for (name, _) in rows {
-            self.known(name, |keys, key| drop(keys.fresh.remove(&key)));
+            self.known(name, |keys, key| {
+                if let Some(kept) = keys.fresh.remove(&key) {
+                    keys.fresh_bytes -= weigh(Some(&kept));
+                }
+            });
         }
-        let live = bucket(now.micros);
-        self.stored.retain(|bucket, _| *bucket >= live);
+        self.stored
+            .retain(|bucket, _| !expired.contains(&rows_of_bucket(*bucket)));
     }
 
     /// A row of the store, at recovery.
@@ -156,11 +200,6 @@ fn read_row(name: &[u8]) -> Option<(i64, u128)> {
     let (bucket, rest) = rest.split_first_chunk::<8>()?;
     let (_shard, rest) = rest.split_first_chunk::<2>()?;
     Some((i64::from_be_bytes(*bucket), u128::from_be_bytes(rest.try_into().ok()?)))
-}
-
-/// Is this a key's row, and has all its bucket expired?
-pub(super) fn expired(name: &[u8], now: Timestamp) -> bool {
-    read_row(name).is_some_and(|(bucket, _)| (bucket + 1) * BUCKET_MICROS <= now.micros)
 }
 
 pub(super) fn until(now: Timestamp) -> i64 {
@@ -189,7 +228,7 @@ mod tests {
         keys.insert(1, kept(7, until));
         let mut rows = Vec::new();
         keys.rows(shard, now, &mut rows);
-        keys.stored(&rows, now);
+        keys.stored(&rows, &[]);
         assert!(
             matches!(keys.find(1, now), Found::Look),
             "it is a row now, whatever was looked up before"
@@ -198,14 +237,13 @@ mod tests {
         keys.looked(1, rows[0].1.as_deref());
         assert!(matches!(keys.find(1, now), Found::Kept(found) if found == kept(7, until)));
         assert!(matches!(keys.find(1, Timestamp { micros: until }), Found::Fresh));
-        assert!(
-            !expired(&rows[0].0, now)
-                && expired(
-                    &rows[0].0,
-                    Timestamp {
-                        micros: until + BUCKET_MICROS
-                    }
-                )
-        );
+        let over = Timestamp {
+            micros: until + BUCKET_MICROS,
+        };
+        assert!(keys.expired(now).is_empty());
+        assert!(rows[0].0.starts_with(&keys.expired(over)[0]));
+        let expired = keys.expired(over);
+        keys.stored(&[], &expired);
+        assert!(keys.expired(over).is_empty(), "once");
     }
 }

@@ -22,19 +22,14 @@ pub struct Delivery {
 pub enum Parcel {
     /// An `Option<Command>` of the receiver.
     Typed(Box<dyn Any + Send>),
-    /// As it was recorded.
-    Json {
-        /// The command's name.
-        name: String,
-        /// Its content.
-        body: Vec<u8>,
-    },
+    /// As it was recorded: what the [`Taking`] says.
+    Recorded,
     /// The outcome of a request.
     Heard(Heard),
 }
 
 /// What taking a message records.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Taking {
     /// The sending shard.
     pub from: ShardId,
@@ -48,6 +43,12 @@ pub struct Taking {
     pub key: Option<String>,
     /// The receiver becomes the sender's child, if it is new.
     pub child: bool,
+    /// The command's name, as it was recorded.
+    pub name: Cow<'static, str>,
+    /// Its content.
+    pub command: Box<RawValue>,
+    /// It was dead, and is taken again because somebody asked for it.
+    pub again: bool,
 }
 
 /// Who wants a message's outcome.
@@ -102,7 +103,14 @@ pub(super) struct Numbers {
     /// Given out for the command at hand.
     given: Vec<ShardId>,
     taken: BTreeMap<ShardId, Watermark>,
+    /// Since the last checkpoint.
+    changed: bool,
+    /// A checkpoint is being made with what changed.
+    storing: bool,
 }
+
+/// What was sent, and what was taken.
+type Counts<'a> = (&'a BTreeMap<ShardId, u64>, &'a BTreeMap<ShardId, Watermark>);
 
 /// Everything up to `below` is taken, and some beyond it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +139,7 @@ impl Numbers {
     pub(super) fn next(&mut self, to: ShardId) -> u64 {
         let last = self.sent.entry(to).or_default();
         *last += 1;
+        self.changed = true;
         self.given.push(to);
         *last
     }
@@ -150,6 +159,7 @@ impl Numbers {
     }
 
     pub(super) fn sent(&mut self, to: ShardId, number: u64) {
+        self.changed = true;
         let last = self.sent.entry(to).or_default();
         *last = (*last).max(number);
     }
@@ -161,11 +171,24 @@ impl Numbers {
     }
 
     pub(super) fn taken(&mut self, from: ShardId, number: u64) {
+        self.changed = true;
         self.taken.entry(from).or_default().insert(number);
     }
 
-    pub(super) fn rows(&self) -> (&BTreeMap<ShardId, u64>, &BTreeMap<ShardId, Watermark>) {
-        (&self.sent, &self.taken)
+    /// For a checkpoint, if anything changed since the last one.
+    pub(super) fn rows(&mut self) -> Option<Counts<'_>> {
+        self.storing = std::mem::take(&mut self.changed);
+        self.storing.then_some((&self.sent, &self.taken))
+    }
+
+    /// The checkpoint with them has failed.
+    pub(super) fn rows_failed(&mut self) {
+        self.changed |= std::mem::take(&mut self.storing);
+    }
+
+    /// What the store has of it, at recovery.
+    pub(super) fn restore_sent(&mut self, to: ShardId, number: u64) {
+        self.sent.insert(to, number);
     }
 
     pub(super) fn restore_taken(&mut self, from: ShardId, watermark: Watermark) {
@@ -179,18 +202,23 @@ impl Parcel {
     pub fn typed(sent: Sent) -> Self {
         Self::Typed(sent.command)
     }
-
-    /// The input of a call with this parcel.
-    pub fn input(&mut self) -> super::Input<'_> {
-        match self {
-            Self::Typed(command) => super::Input::Typed(command.as_mut()),
-            Self::Json { name, body } => super::Input::Json { name, body },
-            Self::Heard(heard) => super::Input::Heard(heard),
-        }
-    }
 }
 
 impl Delivery {
+    /// What a call with this message is given, and why it is called.
+    pub fn parts(&mut self) -> (super::Input<'_>, &Taking) {
+        let taking = &self.taking;
+        let input = match &mut self.parcel {
+            Parcel::Typed(command) => super::Input::Typed(command.as_mut()),
+            Parcel::Recorded => super::Input::Json {
+                name: &taking.name,
+                body: taking.command.get().as_bytes(),
+            },
+            Parcel::Heard(heard) => super::Input::Heard(heard),
+        };
+        (input, taking)
+    }
+
     /// Reads a message back from its record.
     ///
     /// # Errors
@@ -201,10 +229,7 @@ impl Delivery {
         let parcel = if record.name == HEARD {
             Parcel::Heard(serde_json::from_str(body).map_err(|why| why.to_string())?)
         } else {
-            Parcel::Json {
-                name: record.name.to_owned(),
-                body: body.as_bytes().to_vec(),
-            }
+            Parcel::Recorded
         };
         Ok(Self {
             to: Address::new(&*envelope.to.0, &*envelope.to.1),
@@ -216,6 +241,9 @@ impl Delivery {
                 asks: envelope.asks,
                 key: envelope.key,
                 child: envelope.child,
+                name: record.name.to_owned().into(),
+                command: envelope.command.to_owned(),
+                again: false,
             },
             commit: record.place.position.commit.0,
         })

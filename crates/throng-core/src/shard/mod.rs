@@ -7,6 +7,7 @@
 mod accept;
 mod call;
 mod checkpoint;
+mod dead;
 mod entities;
 mod execute;
 mod filter;
@@ -25,13 +26,14 @@ mod timers;
 mod tests;
 
 pub use call::{Call, Cause, Forward, ForwardAgain, Input, Output, QueryCall, Ran, Stage, Staged};
-pub use checkpoint::{Rows, family_row, is_expired};
+pub use checkpoint::{Rows, family_row};
+pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
 pub use entities::Entities;
 pub use messages::{Asks, Delivery, Envelope, Heard, Parcel, Taking};
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::shard_of_row;
-pub use slot::TailEvent;
+pub use slot::{TailEvent, decode_event};
 pub use table::{LoadRequest, Recalled, Table};
 pub use timers::Due;
 
@@ -59,6 +61,7 @@ pub struct Common {
     messages: messages::Numbers,
     keys: keys::Keys,
     timers: timers::Timers,
+    dead: dead::DeadMessages,
     /// Messages the last command sent, for the driver to deliver.
     outbox: Vec<Delivery>,
     /// Bytes of all resident entities of this shard.
@@ -75,9 +78,9 @@ pub struct Common {
 pub struct Load {
     /// Entities in memory.
     pub entities: usize,
-    /// Their bytes.
+    /// Bytes of them, of timers and of idempotency keys.
     pub bytes: usize,
-    /// Bytes of states on their way to the store.
+    /// Bytes of states and dead messages on their way to the store.
     pub pending_bytes: usize,
     /// Timers set.
     pub timers: usize,
@@ -112,6 +115,7 @@ impl Shard {
                 messages: messages::Numbers::default(),
                 keys: keys::Keys::default(),
                 timers: timers::Timers::default(),
+                dead: dead::DeadMessages::default(),
                 outbox: Vec::new(),
                 resident_bytes: 0,
                 resident: 0,
@@ -132,8 +136,8 @@ impl Shard {
     pub fn load(&self) -> Load {
         Load {
             entities: self.common.resident,
-            bytes: self.common.resident_bytes,
-            pending_bytes: self.common.pending_bytes,
+            bytes: self.common.resident_bytes + self.common.timers.bytes() + self.common.keys.bytes(),
+            pending_bytes: self.common.pending_bytes + self.common.dead.bytes(),
             timers: self.common.timers.len(),
         }
     }

@@ -1,7 +1,7 @@
 //! What was recorded and stored before this engine started.
 
 use super::{
-    LoadRequest, Recalled, Shard, TailEvent,
+    LoadRequest, Recalled, Shard, TailEvent, dead,
     entities::Entities,
     keys::{self, Kept},
     messages::Watermark,
@@ -37,7 +37,10 @@ impl Shard {
                     common.messages.sent(to, record.seq);
                 }
             }
-            RecordKind::Taken => common.messages.taken(ShardId(record.version), record.seq),
+            RecordKind::Taken => {
+                common.messages.taken(ShardId(record.version), record.seq);
+                dead::replay(common, record);
+            }
             RecordKind::Key => {
                 if let Some((number, body)) = record.body.split_first_chunk::<16>()
                     && let Ok(kept) = serde_json::from_slice::<Kept>(body)
@@ -114,6 +117,12 @@ impl Shard {
         self.common.timers.is_set(&due.address, &due.name, due.at)
     }
 
+    /// A timer that is due could not be fired, because its entity cannot be loaded: it is tried again later, and later each
+    /// time.
+    pub fn defer_timer(&mut self, due: &Due, now: Timestamp) {
+        self.common.timers.defer(due, now);
+    }
+
     /// Removes a timer nobody can execute (its kind is unknown), durably.
     pub fn clear_timer(&mut self, due: &Due, stage: &mut dyn super::Stage) -> u64 {
         self.common.timers.clear(&due.address, &due.name);
@@ -160,7 +169,7 @@ impl Shard {
                 numbers
                     .sent
                     .into_iter()
-                    .for_each(|(to, number)| self.common.messages.sent(ShardId(to), number));
+                    .for_each(|(to, number)| self.common.messages.restore_sent(ShardId(to), number));
                 for (from, watermark) in numbers.taken {
                     self.common.messages.restore_taken(ShardId(from), watermark);
                 }

@@ -137,28 +137,34 @@ pub(super) fn decode_state<E: Entity>(bytes: &[u8]) -> Result<(E, Option<Box<Fam
     Ok((serde_json::from_slice(state).map_err(|why| why.to_string())?, family))
 }
 
+/// A recorded event, taken up to the present version.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn decode_event<E: Entity>(name: &str, version: u16, payload: &[u8]) -> Result<E::Event, String> {
+    use crate::model::Recorded;
+    match read_present::<E>(name, version, payload) {
+        Some(Ok(decoded)) => Ok(decoded),
+        // Older, or renamed: a name that is not one any more has no present version to compare with.
+        present => {
+            let old = Recorded {
+                name: name.to_owned().into(),
+                version,
+                payload: serde_json::from_slice(payload).map_err(|why| why.to_string())?,
+            };
+            taken_up::<E>(old).map_err(|why| match present {
+                Some(Err(unreadable)) => format!("{unreadable}, and {why}"),
+                _ => why,
+            })
+        }
+    }
+}
+
 /// Applies one recorded event, taking it up to the present version first.
 pub(super) fn apply<E: Entity>(state: &mut E, event: &StoredEvent) -> Result<(), Broken> {
-    use crate::model::Recorded;
     let broken = |reason: String| Broken { seq: event.seq, reason };
     let guarded = std::panic::catch_unwind(AssertUnwindSafe(|| -> Result<(), String> {
-        let decoded: E::Event = match read_present::<E>(&event.name, event.version, &event.payload) {
-            Some(Ok(decoded)) => decoded,
-            // Older, or renamed: a name that is not one any more has no present version to compare with.
-            present => {
-                let payload = serde_json::from_slice(&event.payload).map_err(|why| why.to_string())?;
-                let old = Recorded {
-                    name: event.name.to_string().into(),
-                    version: event.version,
-                    payload,
-                };
-                taken_up::<E>(old).map_err(|why| match present {
-                    Some(Err(unreadable)) => format!("{unreadable}, and {why}"),
-                    _ => why,
-                })?
-            }
-        };
-        state.evolve(&decoded);
+        state.evolve(&decode_event::<E>(&event.name, event.version, &event.payload)?);
         Ok(())
     }));
     match guarded {

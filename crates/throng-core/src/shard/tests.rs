@@ -129,7 +129,11 @@ impl Bench {
             entropy: 7,
             input: Input::Typed(&mut input),
             output: Output::Typed(&mut output),
-            cause: Cause::Asked { key, caller: None },
+            cause: Cause::Asked {
+                key,
+                caller: None,
+                parent: None,
+            },
         };
         (self.shard.execute(&mut call, &mut self.open), output)
     }
@@ -154,6 +158,7 @@ impl Bench {
             cause: Cause::Asked {
                 key: None,
                 caller: None,
+                parent: None,
             },
         };
         let ran = self.shard.execute(&mut call, &mut self.open);
@@ -309,15 +314,16 @@ fn messages_are_recorded_with_the_events_and_taken_once() {
     for taken in [false, true] {
         assert_eq!(bench.shard.is_taken(&delivery.taking), taken);
         if !taken {
+            let (input, taking) = delivery.parts();
             let mut call = Call {
                 kind: 0,
                 hash: limits::hash("account", "b"),
                 id: "b",
                 now: Timestamp { micros: 1 },
                 entropy: 7,
-                input: delivery.parcel.input(),
+                input,
                 output: Output::Nobody,
-                cause: Cause::Message(&delivery.taking),
+                cause: Cause::Message(taking),
             };
             bench.shard.execute(&mut call, &mut bench.open);
         }
@@ -358,7 +364,7 @@ fn passivated_entities_come_back_as_they_were() {
         Ok(1),
         "from the state on its way to the store"
     );
-    let rows = bench.shard.checkpoint();
+    let rows = bench.shard.checkpoint(Timestamp::default());
     assert_eq!(rows.states.len(), 2);
     let upto = throng_journal::Position {
         writer: WriterId(1),

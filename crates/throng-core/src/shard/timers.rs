@@ -38,7 +38,11 @@ type Named = (Address, String);
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     set: HashMap<Named, Set>,
+    /// By when they are tried: when they are due, or later, once they could not be fired.
     order: BTreeSet<(i64, Named)>,
+    /// Until when those wait that could not be fired, and how often that was.
+    deferred: HashMap<Named, (i64, u32)>,
+    bytes: usize,
     /// Changed since the last checkpoint.
     changed: BTreeSet<Named>,
 }
@@ -48,24 +52,47 @@ impl Timers {
         self.set.len()
     }
 
+    /// Bytes they take in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn set(&mut self, address: &Address, name: &str, set: Set) {
         let named = (address.clone(), name.to_owned());
+        self.remove(&named);
+        self.bytes += weigh(&named, &set);
         self.order.insert((set.at, named.clone()));
-        if let Some(old) = self.set.insert(named.clone(), set) {
-            let (at, now_at) = (old.at, self.set.get(&named).map(|set| set.at));
-            if Some(at) != now_at {
-                self.order.remove(&(at, named.clone()));
-            }
-        }
+        self.set.insert(named.clone(), set);
         self.changed.insert(named);
     }
 
     pub(super) fn clear(&mut self, address: &Address, name: &str) {
         let named = (address.clone(), name.to_owned());
-        if let Some(old) = self.set.remove(&named) {
-            self.order.remove(&(old.at, named.clone()));
+        if self.remove(&named) {
             self.changed.insert(named);
         }
+    }
+
+    fn remove(&mut self, named: &Named) -> bool {
+        let Some(old) = self.set.remove(named) else {
+            return false;
+        };
+        self.bytes -= weigh(named, &old);
+        let at = self.deferred.remove(named).map_or(old.at, |(until, _)| until);
+        self.order.remove(&(at, named.clone()))
+    }
+
+    /// It could not be fired: it is tried again, after a second, and after twice as long each time that fails.
+    pub(super) fn defer(&mut self, due: &Due, now: Timestamp) {
+        let named = (due.address.clone(), due.name.clone());
+        let Some(set) = self.set.get(&named).filter(|set| set.at == due.at.micros) else {
+            return;
+        };
+        let (at, times) = self.deferred.get(&named).copied().unwrap_or((set.at, 0));
+        let until = now.micros + (RETRY_MICROS << times.min(RETRY_DOUBLINGS_MAX));
+        self.order.remove(&(at, named.clone()));
+        self.order.insert((until, named.clone()));
+        self.deferred.insert(named, (until, times + 1));
     }
 
     pub(super) fn is_set(&self, address: &Address, name: &str, at: Timestamp) -> bool {
@@ -80,12 +107,12 @@ impl Timers {
 
     pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
         let due = self.order.iter().take_while(|(at, _)| *at <= now.micros).take(limit);
-        due.filter_map(|(at, named)| {
+        due.filter_map(|(_, named)| {
             let set = self.set.get(named)?;
             Some(Due {
                 address: named.0.clone(),
                 name: named.1.clone(),
-                at: Timestamp { micros: *at },
+                at: Timestamp { micros: set.at },
                 every_micros: set.every_micros,
                 command: set.command.clone(),
                 body: set.body.clone().into_bytes(),
@@ -123,6 +150,15 @@ impl Timers {
             self.changed.remove(&(address, name));
         }
     }
+}
+
+/// How long a timer waits that could not be fired, at first, and how often that doubles.
+const RETRY_MICROS: i64 = 1_000_000;
+const RETRY_DOUBLINGS_MAX: u32 = 6;
+
+/// What a timer takes in memory, about: its name stands there twice.
+fn weigh((address, name): &Named, set: &Set) -> usize {
+    2 * (address.kind.len() + address.id.len() + name.len() + 64) + set.command.len() + set.body.len() + 96
 }
 
 /// Whose timer a row is, and its name.
@@ -180,6 +216,33 @@ mod tests {
             again.due(Timestamp { micros: 20 }, 9),
             timers.due(Timestamp { micros: 20 }, 9)
         );
+    }
+
+    #[test]
+    fn one_that_cannot_be_fired_is_tried_later_and_later() {
+        let (mut timers, address) = (Timers::default(), Address::new("k", "i"));
+        let at = |micros| Timestamp { micros };
+        timers.set(&address, "a", set(10));
+        timers.set(&address, "b", set(11));
+        let due = timers.due(at(10), 9).remove(0);
+        let mut now = 10;
+        for wait in [1, 2, 4, 8, 16, 32, 64, 64] {
+            timers.defer(&due, at(now));
+            now += wait * 1_000_000;
+            assert!(
+                timers.due(at(now - 1), 9).iter().all(|other| other.name == "b"),
+                "{wait} s"
+            );
+            assert!(
+                timers.due(at(now), 9).contains(&due),
+                "it is still the one that was due at 10"
+            );
+        }
+        timers.set(&address, "a", set(20));
+        assert_eq!(timers.due(at(20), 9).len(), 2, "set anew, it is due when it says");
+        timers.clear(&address, "a");
+        timers.clear(&address, "b");
+        assert_eq!((timers.bytes(), timers.order.len(), timers.deferred.len()), (0, 0, 0));
     }
 
     #[test]

@@ -414,7 +414,6 @@ impl<'a> Checker<'a> {
     fn check_timers(&mut self) {
         let mut wrong = Vec::new();
         for (id, entries) in &self.accounts {
-            let has_bomb = self.bombs && entries.iter().any(|entry| entry.name == "Bomb");
             // By name: which plan is set, and how often it has still to fire.
             let mut set: BTreeMap<&str, (u64, u32, i64)> = BTreeMap::new();
             for entry in entries {
@@ -438,7 +437,7 @@ impl<'a> Checker<'a> {
                 }
             }
             for (name, (op, left, _)) in set {
-                if left > 0 && !has_bomb {
+                if left > 0 {
                     wrong.push(format!(
                         "timer {name:?} of {id}, set by {op}, has still to fire {left} times"
                     ));
@@ -476,11 +475,6 @@ impl<'a> Checker<'a> {
             if *id >= 1_000 {
                 let spawned = &self.entries.operations[&(id - 1_000)];
                 let parent = spawned.to.to_string();
-                // Asked again under its key, the child may be created before the message that names its parent.
-                let is_asked = matches!(&spawned.asked, Asked::Account(Command::Spawn { answers: true, .. }));
-                if is_asked && spawned.keyed && relatives.parent.is_none() {
-                    continue;
-                }
                 if relatives.parent.as_ref() != Some(&parent) {
                     self.wrong.push(format!(
                         "account {id} shows the parent {:?}, it was spawned by {parent}",

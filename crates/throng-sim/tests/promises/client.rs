@@ -117,7 +117,7 @@ impl Client {
             return;
         };
         if self.sim.chance(0.3) {
-            let again = self.ask(to, command.clone(), Some(key.clone())).await;
+            let again = self.newest().ask(to, command.clone(), Some(key.clone())).await;
             self.same(op, view, again);
         }
         if self.sim.chance(0.15) {
@@ -126,7 +126,7 @@ impl Client {
                 amount: 1,
                 parts: 5,
             };
-            match self.ask(to, other, Some(key)).await {
+            match self.newest().ask(to, other, Some(key)).await {
                 Ok((Err(Error::KeyReused(_)), _)) => self.sim.count("other command under a used key refused"),
                 Ok((Ok(_), _)) if self.lossy => {}
                 Ok((Ok(_) | Err(Error::Rejected(_) | Error::Unknown { .. }), _)) => self.sim.wrong(format!(
@@ -134,6 +134,14 @@ impl Client {
                 )),
                 _ => {}
             }
+        }
+    }
+
+    /// Asks the newest process only: one that was taken over from does not know it yet, and says what was.
+    fn newest(&self) -> Self {
+        Self {
+            back: 0,
+            ..self.clone()
         }
     }
 
@@ -164,21 +172,23 @@ impl Client {
         let keyed = self.sim.chance(0.7);
         self.book.asks(op, at, Asked::Relay(command.clone()), keyed);
         let key = keyed.then(|| format!("key-{op}"));
-        let ask = |key: Option<String>| {
+        let ask_at = |client: Self, key: Option<String>| {
             let command = command.clone();
-            self.timed(move |engine, within| async move {
+            let ask = move |engine: Engine, within| async move {
                 let mut handle = engine.entity::<Relay>(at).within(within);
                 if let Some(key) = key {
                     handle = handle.once(key);
                 }
                 handle.ask(command).await
-            })
+            };
+            async move { client.timed(ask).await }
         };
+        let ask = |key| ask_at(self.clone(), key);
         let told = self.until_known(op, key.clone(), ask).await;
         if let (Told::Done(view), Some(key)) = (&told, key)
             && self.sim.chance(0.4)
         {
-            let again = ask(Some(key)).await;
+            let again = ask_at(self.newest(), Some(key)).await;
             self.same(op, view, again);
         }
     }
@@ -333,7 +343,7 @@ impl Client {
             id: to,
             ..View::default()
         };
-        for event in &events {
+        for event in &events.events {
             if event.seq != view.count + 1 {
                 self.sim.wrong(format!(
                     "promise 5: the history of {to} shows event {} after {}",

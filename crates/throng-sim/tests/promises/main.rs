@@ -6,6 +6,7 @@ mod account;
 mod book;
 mod checker;
 mod client;
+mod janitor;
 mod proofs;
 mod relay;
 mod run;

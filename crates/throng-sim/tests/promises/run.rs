@@ -5,6 +5,7 @@ use crate::{
     book::Book,
     checker::Checker,
     client::Client,
+    janitor,
     relay::Relay,
 };
 use std::{
@@ -56,6 +57,7 @@ fn options(seed: u64) -> Options {
         checkpoint_every: Duration::from_millis(pick(&[15, 200, 2_000, 60_000]) as u64),
         checkpoint_bytes: pick(&[1, 3_000, 1 << 26]) as u64,
         commit_bytes_max: pick(&[300, 8 << 20]),
+        entity_turn: Duration::from_micros(pick(&[2, 40, 1_250]) as u64),
         outbox_max: pick(&[1, 3, 64]),
         deliveries_per_turn: pick(&[1, 2, 1_024]),
         drain: Duration::from_millis(pick(&[1, 2_000]) as u64),
@@ -166,7 +168,12 @@ impl Driver {
             let (messages, _) = history.messages(self.sim.shards());
             let waits = messages.iter().any(|message| message.outcome.is_none());
             let commits = history.commits.len();
-            same = if commits == last && !waits { same + 1 } else { 0 };
+            let is_ready = self.sim.engine().is_some_and(|engine| engine.health().ready);
+            same = if commits == last && !waits && is_ready {
+                same + 1
+            } else {
+                0
+            };
             last = commits;
             if same > 12 {
                 return true;
@@ -230,6 +237,7 @@ async fn live(sim: Sim, scenario: Scenario) {
         done.push(sim.spawn(client.run(12)));
     }
     let most_waiting = watch_outbox(&sim);
+    let janitor = sim.spawn(janitor::work(sim.clone(), 8));
     if scenario.crashes {
         for _ in 0..sim.below(5) {
             let most = [2_000, 50_000, 1_000_000][sim.below(3) as usize];
@@ -242,6 +250,7 @@ async fn live(sim: Sim, scenario: Scenario) {
             sim.wrong("a client panicked".into());
         }
     }
+    janitor.await.ok();
     // Everything heals; what is on its way arrives.
     let lie = sim.lie();
     sim.set_faults(Faults { lie, ..Faults::none() });
@@ -250,8 +259,15 @@ async fn live(sim: Sim, scenario: Scenario) {
     }
     if driver.used[3] || scenario.crashes {
         sim.restart().await;
+    } else if scenario.faults {
+        // Timers whose entities could not be loaded are tried again within 64 s.
+        sim.sleep(Duration::from_secs(70)).await;
     }
-    let quiet = driver.quiet().await;
+    let mut quiet = driver.quiet().await;
+    if quiet && sim.chance(0.5) {
+        janitor::clear(&sim).await;
+        quiet = driver.quiet().await;
+    }
     let shown = driver.shown().await;
     if let Some(engine) = sim.engine() {
         let mut text = String::new();
@@ -293,6 +309,9 @@ fn watch_outbox(sim: &Sim) -> Arc<AtomicI64> {
             engine.metrics().encode(&mut text).unwrap();
             let waiting = level(&text, "throng_outbox").unwrap_or(i64::MAX);
             most_in.fetch_max(waiting, Ordering::Relaxed);
+            if level(&text, "throng_commands_deferred_total") > Some(0) {
+                sim_in.count("commands deferred");
+            }
         }
     });
     most
@@ -315,7 +334,7 @@ fn check_outbox(sim: &Sim, history: &History, most: i64) {
 }
 
 /// A level of the engine's metrics.
-fn level(text: &str, name: &str) -> Option<i64> {
+pub(crate) fn level(text: &str, name: &str) -> Option<i64> {
     let is_it = |line: &&str| line.starts_with(name) && line.as_bytes().get(name.len()) == Some(&b' ');
     let line = text.lines().find(is_it)?;
     line[name.len() + 1..].trim().parse().ok()

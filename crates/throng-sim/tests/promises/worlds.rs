@@ -1,7 +1,7 @@
 //! The simulation itself: the same seed gives the same history, and everything it can do does happen.
 
 use crate::{
-    account::{Account, Command},
+    account::{Account, Command, Look},
     run::{self, CALM, Scenario},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -29,7 +29,7 @@ fn the_same_seed_gives_the_same_history_twice() {
 }
 
 /// What must have happened at least once in the seeds of this test.
-const EXPECTED: [&str; 52] = [
+const EXPECTED: [&str; 59] = [
     "append at once",
     "append later",
     "append in doubt",
@@ -82,6 +82,13 @@ const EXPECTED: [&str; 52] = [
     "asked again with the key",
     "same answer again",
     "other command under a used key refused",
+    "dead message listed",
+    "dead message retried: done",
+    "dead message retried: refused",
+    "dead message retried: dead again",
+    "all dead messages of one retried",
+    "retry of a message that is not dead",
+    "commands deferred",
 ];
 
 #[test]
@@ -227,6 +234,123 @@ fn a_key_is_kept_for_an_hour_over_restarts_and_checkpoints() {
             assert_eq!(add(2).await.unwrap().unwrap().count, 2);
         });
     }
+}
+
+#[test]
+fn a_read_that_meets_a_checkpoint_is_answered() {
+    let mut forgotten = 0;
+    for seed in 0..60 {
+        let faults = Faults {
+            later: 0.7,
+            delay_micros: 1..3_000,
+            ..Faults::none()
+        };
+        // Nobody stays in memory, and what is in the log moves to the store all the time.
+        let options = throng::Options {
+            memory_bytes_max: 2_500,
+            checkpoint_every: Duration::from_micros(500),
+            ..throng::Options::default()
+        };
+        let builder = Simulation::new(seed).with::<Account<1>>().query::<Account<1>, Look>();
+        let builder = builder
+            .hears::<Account<1>, Account<1>>()
+            .options(options)
+            .faults(faults);
+        let work = |sim: throng_sim::Sim| async move {
+            for round in 0..10 {
+                // What it reads back from the log has no state in the store yet.
+                sim.restart().await;
+                sim.sleep(Duration::from_micros(sim.below(4_000))).await;
+                let looks: Vec<_> = (0..6u64)
+                    .map(|id| {
+                        let sim_in = sim.clone();
+                        sim.spawn(async move {
+                            let look = |engine: throng::Engine| async move {
+                                engine.entity::<Account<1>>(id).read(Look {}).await
+                            };
+                            (id, sim_in.call(look).await.unwrap())
+                        })
+                    })
+                    .collect();
+                for look in looks {
+                    match look.await.unwrap() {
+                        (_, Ok(_) | Err(throng::model::Error::Unknown { .. })) => {}
+                        (id, Err(error)) => panic!("who reads account {id} is told: {error}"),
+                    }
+                }
+                for id in 0..6 {
+                    let (op, amount, parts) = (round * 6 + id, 1, 1);
+                    let add = Command::Add { op, amount, parts };
+                    let add =
+                        move |engine: throng::Engine| async move { engine.entity::<Account<1>>(id).ask(add).await };
+                    sim.call(add).await.unwrap().ok();
+                }
+            }
+        };
+        let (_, run) = builder
+            .try_run(work)
+            .unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        forgotten += run.counts.get("read of a forgotten place").copied().unwrap_or_default();
+    }
+    assert!(forgotten > 0, "it never came to it");
+}
+
+#[test]
+fn an_idle_engine_writes_nothing() {
+    let builder = Simulation::new(4)
+        .with::<Account<1>>()
+        .hears::<Account<1>, Account<1>>();
+    builder.within(Duration::from_secs(4 * 3_600)).run(|sim| async move {
+        let written = || {
+            let (mut text, engine) = (String::new(), sim.engine().unwrap());
+            engine.metrics().encode(&mut text).unwrap();
+            let checkpoints = run::level(&text, "throng_checkpoints_total").unwrap();
+            (checkpoints, sim.history().commits.len())
+        };
+        let commands = [
+            Command::Open { op: 1, amount: 9 },
+            // Messages, one of them to nobody.
+            Command::Transfer {
+                op: 2,
+                to: vec![2, 3],
+                amount: 1,
+            },
+            Command::Ask {
+                op: 3,
+                to: 9,
+                amount: 1,
+                mode: crate::account::Mode::Accept,
+            },
+            Command::Plan {
+                op: 4,
+                name: "a".into(),
+                after_micros: 10_000_000_000,
+                every_micros: None,
+                times: 1,
+            },
+        ];
+        for (key, command) in commands.into_iter().enumerate() {
+            let asked = sim.call(move |engine| async move {
+                let account = engine.entity::<Account<1>>(1u64).once(format!("key {key}"));
+                account.ask(command).await
+            });
+            asked.await.unwrap().unwrap();
+        }
+        for round in 0..2 {
+            sim.sleep(Duration::from_secs(60)).await;
+            let before = written();
+            assert!(before.0 > 0 || round > 0);
+            sim.sleep(Duration::from_secs(20 * 60)).await;
+            assert_eq!(written(), before, "round {round}");
+            // Also after it read all of that back.
+            sim.restart().await;
+        }
+        // The hour of the keys is over: their rows go, once.
+        sim.sleep(Duration::from_secs(40 * 60)).await;
+        let before = written();
+        sim.sleep(Duration::from_secs(20 * 60)).await;
+        assert_eq!(written(), before);
+    });
 }
 
 #[test]

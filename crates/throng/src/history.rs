@@ -1,0 +1,125 @@
+//! What has happened to an entity: what the store has indexed, then what stands only in the log.
+
+use crate::engine::Engine;
+use throng_core::{
+    model::Error,
+    shard::{JsonRejection, TailEvent},
+};
+use throng_journal::{Address, CommitNo, Position, RecordKind, StoredEvent};
+
+/// Most bytes of payloads one page of history holds, after its first event.
+const HISTORY_BYTES_MAX: usize = 4 << 20;
+
+/// A page of an entity's history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// Durable events in order, without a gap.
+    pub events: Vec<StoredEvent>,
+    /// There are more after them: the page was cut by its number of events or by its bytes (4 MiB).
+    pub more: bool,
+}
+
+impl Engine {
+    /// An entity's durable events after a sequence number, in order, at most `limit` and 4 MiB of payloads.
+    ///
+    /// # Errors
+    /// `Unknown` for an entity without events, or the engine's.
+    pub async fn history(
+        &self,
+        kind: usize,
+        id: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<History, Error<JsonRejection>> {
+        let inner = &self.inner;
+        let hash = inner.hash(kind, id)?;
+        let name = inner.registry.kinds()[kind].name;
+        let address = Address::new(name, id);
+        let life = inner.life()?;
+        let unavailable = |error: throng_journal::Error| Error::Unavailable {
+            reason: format!("the history of {address} cannot be read: {error}"),
+        };
+        // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
+        let mut tail = life.shard_of(hash).wait(|shard| shard.tail(kind, hash, id));
+        tail.retain(|event| event.place.position <= life.durable());
+        let stored = |after, limit, bytes_max| inner.store.history(&address, after, limit, bytes_max);
+        let mut events = stored(after, limit.saturating_add(1), HISTORY_BYTES_MAX)
+            .await
+            .map_err(unavailable)?;
+        let mut more = events.len() > limit;
+        events.truncate(limit);
+        if !more {
+            let last = events.last().map_or(after, |event| event.seq);
+            tail.retain(|event| event.seq > last);
+            match tail.first() {
+                // Numbers have no gaps: between the two is what the store left out for its bytes.
+                Some(first) => more = first.seq != last + 1,
+                // Also what the store left out; one event it always gives.
+                None if !events.is_empty() => more = !stored(last, 1, 0).await.map_err(unavailable)?.is_empty(),
+                None => {}
+            }
+        }
+        if !more {
+            let bytes = events.iter().map(|event| event.payload.len()).sum();
+            let fits = fitting(&tail, limit - events.len(), bytes);
+            more = fits < tail.len();
+            tail.truncate(fits);
+            self.read_tail((name, id), &tail, &mut events)
+                .await
+                .map_err(unavailable)?;
+        }
+        if events.is_empty() && after == 0 && !more {
+            return Err(Error::Unknown {
+                kind: name,
+                id: id.to_owned(),
+            });
+        }
+        Ok(History { events, more })
+    }
+
+    /// Reads events that stand only in the log, one commit after the other.
+    async fn read_tail(
+        &self,
+        (kind, id): (&str, &str),
+        tail: &[TailEvent],
+        events: &mut Vec<StoredEvent>,
+    ) -> Result<(), throng_journal::Error> {
+        for at in tail.chunk_by(|one, other| one.place.position == other.place.position) {
+            let position = at[0].place.position;
+            let before = Position {
+                commit: CommitNo(position.commit.0 - 1),
+                ..position
+            };
+            let commits = self.inner.journal.read(before, 0).await?;
+            for commit in commits.iter().filter(|commit| commit.position() == position) {
+                let own = commit.records().flatten().filter(|record| {
+                    record.record == RecordKind::Event
+                        && (record.kind, record.id) == (kind, id)
+                        && at.iter().any(|event| event.seq == record.seq)
+                });
+                events.extend(own.map(|record| StoredEvent {
+                    seq: record.seq,
+                    position,
+                    at_micros: commit.stamp().at_micros,
+                    name: record.name.into(),
+                    version: record.version,
+                    payload: record.body.to_vec(),
+                }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many of them fit into a page that has this many bytes and no events more than `limit`; the first of a page always.
+fn fitting(tail: &[TailEvent], limit: usize, bytes: usize) -> usize {
+    let mut total = bytes;
+    tail.iter()
+        .take(limit)
+        .take_while(|event| {
+            let is_first = total == 0;
+            total += event.place.len as usize;
+            is_first || total <= HISTORY_BYTES_MAX
+        })
+        .count()
+}

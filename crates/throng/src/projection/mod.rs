@@ -1,0 +1,138 @@
+//! Projections: what has happened, for those who read it in another shape.
+//!
+//! A [`Projection`] folds the events of a kind into a read model: rows of bytes that are written together with how far they
+//! have come, in one transaction, so that every event counts exactly once. A [`Sink`] carries events elsewhere, at least once;
+//! each event has an [`EventOffset`] that tells a second delivery.
+//!
+//! ```
+//! use throng::projection::{Interrupt, Projection, Rows, Seen};
+//! # use throng::{Engine, journal::{MemoryJournal, MemoryStore, ViewRange}, model::*};
+//! # use schemars::JsonSchema;
+//! # use serde::{Deserialize, Serialize};
+//! # #[derive(Default, Serialize, Deserialize)] struct Counter { hits: u64 }
+//! # #[derive(Serialize, Deserialize, JsonSchema)] enum Command { Hit }
+//! # #[derive(Serialize, Deserialize, JsonSchema)] enum Happened { Hit }
+//! # impl Event for Happened {}
+//! # #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)] #[error("never")] struct Never;
+//! # impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
+//! # impl Entity for Counter {
+//! #     const KIND: &'static str = "counter";
+//! #     type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
+//! #     fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+//! #         turn.emit(Happened::Hit); Ok(Answer::after(|counter: &Counter| counter.hits)) }
+//! #     fn evolve(&mut self, _: &Happened) { self.hits += 1 }
+//! # }
+//! /// How often each counter was hit, for those who do not want to ask every one of them.
+//! struct Hits;
+//!
+//! impl Projection for Hits {
+//!     const NAME: &'static str = "hits";
+//!     type Of = Counter;
+//!
+//!     fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+//!         let hits: u64 = rows.json(&seen.id)?.unwrap_or(0);
+//!         rows.put_json(&seen.id, &(hits + 1))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let journal = MemoryJournal::new();
+//! let store = MemoryStore::new(journal.clone());
+//! let engine = Engine::builder().with::<Counter>().projection(Hits).start(journal, store).await?;
+//! engine.entity::<Counter>("front-page").ask(Command::Hit).await?;
+//! engine.entity::<Counter>("front-page").ask(Command::Hit).await?;
+//!
+//! let hits = engine.read_model::<Hits>();
+//! hits.caught_up().await;
+//! assert_eq!(hits.get("front-page").await?.as_deref(), Some(&b"2"[..]));
+//! assert_eq!(hits.scan(ViewRange::default()).await?.len(), 1);
+//! engine.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What it sees
+//!
+//! Durable events only, each once, in the order of their commits over all lives of the engine, upcast to the program's present
+//! shape. An entity's events come in the order of their sequence numbers. It runs behind, on the engine's own threads: a
+//! durable commit wakes it, it takes what has gathered since (up to 1 MiB of commits at a time), and looks again 100 ms later
+//! at the earliest. With nothing new it reads nothing.
+//!
+//! # When something is wrong
+//!
+//! - A read model that cannot be written, or a sink that fails, is tried again with a pause that doubles from 100 ms to 30 s.
+//! - An event that cannot be read or applied (also a panic) stops this projection before its commit, never the engine: its
+//!   [`Health`] and a metric say which event and why. It goes on after a restart, [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild.
+//! - An offset the journal does not hold (it was restored from an older copy, or lost its end at a weaker durability) stops it,
+//!   too: only a rebuild brings such a read model back in step.
+//! - Another [`Projection::VERSION`] than the one that wrote the rows rebuilds them from zero.
+//! - A second runner, or one that has been overtaken, changes nothing: a batch only counts on the offset it was made for.
+
+mod fold;
+mod health;
+mod read_model;
+mod rows;
+mod runner;
+mod sink;
+mod source;
+mod work;
+
+pub use health::{Health, State};
+pub use read_model::ReadModel;
+pub use rows::{Interrupt, Rows};
+pub use sink::{Sink, SinkError};
+
+pub(crate) use runner::{Projections, start};
+pub(crate) use work::Work;
+
+use crate::model::{Entity, Timestamp};
+use throng_journal::Position;
+
+/// A read model of a kind's events.
+pub trait Projection: Send + Sync + 'static {
+    /// 1 to 64 of `[a-z0-9-]`, unlike any other projection's or sink's: its offset and rows are kept under this name.
+    const NAME: &'static str;
+    /// Raise it when the rows' meaning changes: they are then rebuilt from the first event.
+    const VERSION: u32 = 1;
+    /// Whose events.
+    type Of: Entity;
+
+    /// Applies one event to the rows. A pure function of both: it may be called again for the same event, before a row it
+    /// asks for has been fetched ([`Rows::get`] then interrupts it) or after a batch could not be written.
+    ///
+    /// # Errors
+    /// The [`Interrupt`] of a row, passed on with `?`; or that of an event that cannot be applied.
+    fn apply(&self, seen: &Seen<Self::Of>, rows: &mut Rows<'_>) -> Result<(), Interrupt>;
+}
+
+/// An event that is durable.
+#[derive(Clone, Debug)]
+pub struct Seen<E: Entity> {
+    /// Whose.
+    pub id: E::Id,
+    /// Its number among that entity's events: 1, 2, 3, …
+    pub seq: u64,
+    /// Its place in history.
+    pub offset: EventOffset,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// What has happened.
+    pub event: E::Event,
+}
+
+/// An event's place in history, unlike any other's: what a receiver remembers to tell a second delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventOffset {
+    /// Its commit.
+    pub position: Position,
+    /// Its place among that commit's records, from 0.
+    pub record: u32,
+}
+
+/// Written `writer.commit.record`, for example `3.1071.0`.
+impl std::fmt::Display for EventOffset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.position, self.record)
+    }
+}

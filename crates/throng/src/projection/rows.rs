@@ -1,0 +1,183 @@
+//! A read model's rows, as a projection sees them while it applies an event.
+
+use serde::{Serialize, de::DeserializeOwned};
+use std::collections::{BTreeSet, HashMap};
+
+/// Longest key of a row, in bytes.
+pub(super) const KEY_BYTES_MAX: usize = 1 << 10;
+/// Largest value of a row, in bytes.
+pub(super) const VALUE_BYTES_MAX: usize = 16 << 20;
+
+/// Why an event was not applied.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Interrupt(pub(super) Why);
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// A row has to be fetched first.
+    Missing,
+    /// It cannot be applied at all.
+    Poison(String),
+}
+
+impl Interrupt {
+    /// The event cannot be applied: the projection stops before its commit and says why.
+    #[must_use]
+    pub fn poison(reason: impl Into<String>) -> Self {
+        Self(Why::Poison(reason.into()))
+    }
+}
+
+/// The rows at hand: their present values, and which of them were changed since they were last written.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    values: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    changed: BTreeSet<Vec<u8>>,
+    bytes: usize,
+}
+
+/// What a row takes in memory besides its bytes, about.
+const ROW_BYTES: usize = 80;
+
+impl Known {
+    pub(super) fn fetched(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.bytes += ROW_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
+        self.values.insert(key, value);
+    }
+
+    fn change(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        if !self.changed.contains(&key) {
+            self.changed.insert(key.clone());
+        }
+        self.fetched(key, value);
+    }
+
+    /// What was changed, in the order of the keys.
+    pub(super) fn changes(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let changed = std::mem::take(&mut self.changed);
+        let with_value = |key: Vec<u8>| {
+            let value = self.values.get(&key).cloned().flatten();
+            (key, value)
+        };
+        changed.into_iter().map(with_value).collect()
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Forgets all if it takes more than this. Only between batches.
+    pub(super) fn shrink(&mut self, bytes_max: usize) {
+        if self.bytes > bytes_max {
+            self.clear();
+        }
+    }
+}
+
+/// A read model's rows while an event is applied: keys of at most 1 KiB, values of at most 16 MiB. What an event changes is
+/// seen by the next one, and counts only if the event is applied whole.
+#[derive(Debug)]
+pub struct Rows<'a> {
+    known: &'a Known,
+    own: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    missing: Vec<Vec<u8>>,
+    too_large: Option<String>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn new(known: &'a Known) -> Self {
+        Self {
+            known,
+            own: Vec::new(),
+            missing: Vec::new(),
+            too_large: None,
+        }
+    }
+
+    /// A row's value; `None` if there is none.
+    ///
+    /// # Errors
+    /// The row is not at hand: pass the interrupt on with `?`. The event is applied again once it has been fetched.
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Interrupt> {
+        let key = key.as_ref();
+        // Of several changes of one key the last counts.
+        if let Some(at) = self.own.iter().rposition(|(changed, _)| changed == key) {
+            return Ok(self.own[at].1.as_deref());
+        }
+        match self.known.values.get(key) {
+            Some(value) => Ok(value.as_deref()),
+            None => {
+                self.missing.push(key.to_vec());
+                Err(Interrupt(Why::Missing))
+            }
+        }
+    }
+
+    /// A row's value, read as JSON.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and when the value is not such JSON.
+    pub fn json<T: DeserializeOwned>(&mut self, key: impl AsRef<[u8]>) -> Result<Option<T>, Interrupt> {
+        let Some(value) = self.get(key)? else { return Ok(None) };
+        serde_json::from_slice(value)
+            .map(Some)
+            .map_err(|why| Interrupt::poison(format!("a row cannot be read: {why}")))
+    }
+
+    /// Sets a row.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
+        let (key, value) = (key.as_ref().to_vec(), value.into());
+        for (what, found, limit) in [
+            ("a key", key.len(), KEY_BYTES_MAX),
+            ("a value", value.len(), VALUE_BYTES_MAX),
+        ] {
+            if found > limit {
+                self.too_large = Some(format!("{what} of {found} bytes, at most {limit} are kept"));
+            }
+        }
+        self.own.push((key, Some(value)));
+    }
+
+    /// Sets a row to a value as JSON.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn put_json(&mut self, key: impl AsRef<[u8]>, value: &impl Serialize) -> Result<(), Interrupt> {
+        let value = serde_json::to_vec(value)
+            .map_err(|why| Interrupt::poison(format!("a row cannot be written as JSON: {why}")))?;
+        self.put(key, value);
+        Ok(())
+    }
+
+    /// Removes a row.
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) {
+        self.own.push((key.as_ref().to_vec(), None));
+    }
+
+    /// What came of an event.
+    pub(super) fn finish(self, applied: Result<(), Interrupt>) -> Outcome {
+        match (applied, self.too_large) {
+            (Err(Interrupt(Why::Poison(reason))), _) | (Ok(()), Some(reason)) => Outcome::Poison(reason),
+            // Missing, or a projection that swallowed the interrupt: what it did then rests on nothing.
+            _ if !self.missing.is_empty() => Outcome::Missing(self.missing),
+            (Err(Interrupt(Why::Missing)), _) => Outcome::Poison("it was interrupted for no row".into()),
+            (Ok(()), None) => Outcome::Changes(self.own),
+        }
+    }
+}
+
+/// What came of an event.
+pub(super) enum Outcome {
+    Changes(Vec<(Vec<u8>, Option<Vec<u8>>)>),
+    Missing(Vec<Vec<u8>>),
+    Poison(String),
+}
+
+impl Known {
+    pub(super) fn take_over(&mut self, changes: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+        for (key, value) in changes {
+            self.change(key, value);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Events on their way elsewhere, at least once.
+
+use super::{EventOffset, Seen};
+use crate::model::Entity;
+use throng_journal::Later;
+
+/// Takes a kind's events elsewhere: another database, a broker, a search index. At least once and in order: after a crash
+/// between delivery and the note of it, the same events come again. Whoever must not count twice remembers the
+/// [`EventOffset`] of the last one, which only grows.
+pub trait Sink: Send + Sync + 'static {
+    /// 1 to 64 of `[a-z0-9-]`, unlike any other sink's or projection's: its offset is kept under this name.
+    const NAME: &'static str;
+    /// Raise it to have everything delivered again from the first event.
+    const VERSION: u32 = 1;
+    /// Whose events.
+    type Of: Entity;
+
+    /// Delivers a batch, in order. It grows with what has gathered meanwhile, up to 1 MiB of commits.
+    ///
+    /// # Errors
+    /// What is to be done about it; nothing of the batch counts as delivered then.
+    fn deliver(&self, batch: Vec<Seen<Self::Of>>) -> Later<'_, Result<(), SinkError>>;
+}
+
+/// A batch could not be delivered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SinkError {
+    /// The receiver cannot be reached or said no for now: the batch is tried again, after a pause that grows.
+    #[error("{0}")]
+    Retry(String),
+    /// It will never take this event: the sink stops before the event's commit.
+    #[error("the event at {offset} cannot be delivered: {reason}")]
+    Poison {
+        /// Which one.
+        offset: EventOffset,
+        /// Why.
+        reason: String,
+    },
+}

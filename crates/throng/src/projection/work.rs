@@ -1,0 +1,163 @@
+//! What is done with a batch of commits: a read model's rows, or a delivery.
+
+use super::{
+    Projection, Sink, SinkError,
+    fold::{Decoded, Poison, Step, decode, fold},
+    rows::Known,
+};
+use crate::model::Entity as _;
+use throng_journal::{Commit, Later, Views};
+
+/// Rounds of fetching rows for one batch; a projection that asks for other rows each time is stopped.
+const FETCHES_MAX: usize = 10_000;
+
+/// A projection or a sink, whatever its kind.
+pub(crate) trait Work: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn kind(&self) -> &'static str;
+    fn version(&self) -> u32;
+
+    /// Works a batch off, as far as it goes. What it changes of a read model is in `known` then. An error is worth another
+    /// attempt.
+    fn handle<'a>(
+        &'a self,
+        commits: &'a [Commit],
+        known: &'a mut Known,
+        views: &'a dyn Views,
+    ) -> Later<'a, Result<Handled, String>>;
+}
+
+/// What came of a batch.
+#[derive(Debug)]
+pub(crate) struct Handled {
+    /// So many of its commits count, from the first.
+    pub(super) commits: usize,
+    /// Events in them.
+    pub(super) events: usize,
+    /// Why not more.
+    pub(super) poison: Option<String>,
+}
+
+pub(super) struct OfProjection<P>(pub(super) P);
+
+impl<P: Projection> Work for OfProjection<P> {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn kind(&self) -> &'static str {
+        P::Of::KIND
+    }
+
+    fn version(&self) -> u32 {
+        P::VERSION
+    }
+
+    fn handle<'a>(
+        &'a self,
+        commits: &'a [Commit],
+        known: &'a mut Known,
+        views: &'a dyn Views,
+    ) -> Later<'a, Result<Handled, String>> {
+        Box::pin(async move {
+            let Decoded { mut events, mut poison } = decode::<P::Of>(commits);
+            let (mut next, mut fetches) = (0, 0);
+            loop {
+                let missing = match fold(&self.0, &events, &mut next, known) {
+                    Step::Done => break,
+                    Step::Missing(missing) => missing,
+                    Step::Poison(found) => {
+                        // The commits before it count: once more without it, on the rows as they are stored.
+                        events.retain(|(commit, _)| *commit < found.commit);
+                        poison = Some(found);
+                        next = 0;
+                        known.clear();
+                        continue;
+                    }
+                };
+                fetches += 1;
+                if fetches > FETCHES_MAX {
+                    let commit = events.get(next).map_or(0, |(commit, _)| *commit);
+                    let reason = format!("it asks for other rows each time it is called, {FETCHES_MAX} times by now");
+                    known.clear();
+                    return Ok(Handled {
+                        commits: 0,
+                        events: 0,
+                        poison: Some(format!("at commit {}: {reason}", commits[commit].position())),
+                    });
+                }
+                let values = views.get(P::NAME, missing.clone()).await;
+                let values = values.map_err(|error| format!("its rows cannot be read: {error}"))?;
+                for (key, value) in missing.into_iter().zip(values) {
+                    known.fetched(key, value);
+                }
+            }
+            Ok(handled(commits.len(), events.len(), poison))
+        })
+    }
+}
+
+pub(super) struct OfSink<S>(pub(super) S);
+
+impl<S: Sink> Work for OfSink<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn kind(&self) -> &'static str {
+        S::Of::KIND
+    }
+
+    fn version(&self) -> u32 {
+        S::VERSION
+    }
+
+    fn handle<'a>(
+        &'a self,
+        commits: &'a [Commit],
+        _known: &'a mut Known,
+        _views: &'a dyn Views,
+    ) -> Later<'a, Result<Handled, String>> {
+        Box::pin(async move {
+            let mut upto = commits.len();
+            let mut refused = None;
+            loop {
+                let Decoded { events, poison } = decode::<S::Of>(&commits[..upto]);
+                let poison = poison.or(refused.take());
+                let count = events.len();
+                if count == 0 {
+                    return Ok(handled(upto, 0, poison));
+                }
+                let batch = events.into_iter().map(|(_, seen)| seen).collect();
+                match self.0.deliver(batch).await {
+                    Ok(()) => return Ok(handled(upto, count, poison)),
+                    Err(SinkError::Retry(why)) => return Err(why),
+                    Err(SinkError::Poison { offset, reason }) => {
+                        // The commits before it are delivered without it.
+                        let before = commits.iter().position(|commit| commit.position() >= offset.position);
+                        upto = before.unwrap_or(0).min(upto.saturating_sub(1));
+                        refused = Some(Poison {
+                            commit: upto,
+                            reason: format!("the event at {offset} cannot be delivered: {reason}"),
+                        });
+                    }
+                }
+            }
+        })
+    }
+}
+
+fn handled(commits: usize, events: usize, poison: Option<Poison>) -> Handled {
+    match poison {
+        None => Handled {
+            commits,
+            events,
+            poison: None,
+        },
+        Some(poison) => Handled {
+            commits: poison.commit,
+            events,
+            poison: Some(poison.reason),
+        },
+    }
+}

@@ -1,0 +1,480 @@
+//! A hot entity's share of a turn: beyond it, its commands wait behind those of the others, and so a turn is never much longer
+//! for everybody because one entity is wanted by all.
+//!
+//! A turn is a loop's: from one end of a commit's gathering to the next. Each command is charged to a bucket of its entity's
+//! hash, in this thread's memory and nowhere else; that is all it costs while nobody is hot. Once a bucket has half a share,
+//! its entities are told apart and counted one by one for the other half: who shares a bucket with a hot one is not held up.
+//!
+//! At the end of a turn in which others had work too, the commit goes first, then those that waited, as many as their share
+//! allows, in the order they came. If nobody else was there, they go at once, into the same commit.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, VecDeque},
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// What a request costs its loop beside the entity's own work: reading, waking, writing.
+const REQUEST_MICROS: u32 = 10;
+const BUCKETS: usize = 256;
+/// Shares a hot entity that is alone gets in one turn: the whole of it.
+const SHARES: u32 = 4;
+
+/// What this thread's turn was spent on.
+struct Spent {
+    /// Half a share; `u32::MAX` on a thread without a loop.
+    half: Cell<u32>,
+    total: Cell<u32>,
+    buckets: [Cell<u32>; BUCKETS],
+}
+
+thread_local! {
+    static SPENT: Spent = const {
+        Spent {
+            half: Cell::new(u32::MAX),
+            total: Cell::new(0),
+            buckets: [const { Cell::new(0) }; BUCKETS],
+        }
+    };
+}
+
+/// The low bits of the hash chose the shard.
+fn bucket(hash: u64) -> usize {
+    (hash >> 8) as usize % BUCKETS
+}
+
+impl Spent {
+    fn charge(&self, hash: u64, micros: u32) {
+        let at = &self.buckets[bucket(hash)];
+        at.set(at.get().saturating_add(micros));
+        self.total.set(self.total.get().saturating_add(micros));
+    }
+
+    fn clear(&self) {
+        if self.total.replace(0) > 0 {
+            self.buckets.iter().for_each(|bucket| bucket.set(0));
+        }
+    }
+}
+
+/// Has this entity's bucket had half a share of this thread's turn?
+pub(crate) fn may_be_hot(hash: u64) -> bool {
+    SPENT.with(|spent| spent.buckets[bucket(hash)].get() >= spent.half.get())
+}
+
+/// A command was executed. `true`: it counts for its entity alone, see [`Share::charge`].
+pub(crate) fn charge(hash: u64, micros: u64) -> bool {
+    SPENT.with(|spent| {
+        let was_hot = spent.buckets[bucket(hash)].get() >= spent.half.get();
+        spent.charge(hash, cost(micros));
+        was_hot
+    })
+}
+
+fn cost(micros: u64) -> u32 {
+    u32::try_from(micros).unwrap_or(u32::MAX).saturating_add(REQUEST_MICROS)
+}
+
+/// The shares of one loop.
+pub(crate) struct Share {
+    half_micros: u32,
+    wait_max: Duration,
+    /// Somebody waits.
+    waits: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Entities that are told apart, by their hash.
+    hot: BTreeMap<u64, Hot>,
+    /// Shares given in this turn.
+    given: u32,
+    /// The loop is gone: nobody waits any more.
+    over: bool,
+}
+
+/// An entity that has had half a share or more.
+struct Hot {
+    /// Beyond the first half.
+    spent: u32,
+    /// The moving average of what a command costs.
+    average: u32,
+    /// Those that wait, by number, in order.
+    waiting: VecDeque<(u64, Option<Waker>)>,
+    next: u64,
+    /// So many of those that wait may go.
+    released: usize,
+}
+
+impl Default for Hot {
+    fn default() -> Self {
+        Self {
+            spent: 0,
+            average: REQUEST_MICROS,
+            waiting: VecDeque::new(),
+            next: 0,
+            released: 0,
+        }
+    }
+}
+
+/// What becomes of a command of an entity that may be hot.
+pub(crate) enum Entry {
+    Go,
+    Wait(Ticket),
+    /// It would wait too long: this long.
+    Refuse(Duration),
+}
+
+impl Share {
+    pub(crate) fn new(share: Duration, wait_max: Duration) -> Self {
+        let half = share.as_micros() / 2;
+        Self {
+            half_micros: u32::try_from(half).unwrap_or(u32::MAX - 1).max(1),
+            wait_max,
+            waits: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This thread's turns are its loop's from now on.
+    pub(crate) fn begin(&self) {
+        SPENT.with(|spent| {
+            spent.clear();
+            spent.half.set(self.half_micros);
+        });
+    }
+
+    /// The loop is gone.
+    pub(crate) fn close(&self) {
+        let hot = {
+            let mut state = self.state();
+            state.over = true;
+            std::mem::take(&mut state.hot)
+        };
+        let wakers = hot.into_values().flat_map(|hot| hot.waiting);
+        wakers.filter_map(|(_, waker)| waker).for_each(Waker::wake);
+    }
+
+    /// A command of an entity that [may be hot](may_be_hot).
+    pub(crate) fn enter(self: &Arc<Self>, hash: u64) -> Entry {
+        let mut state = self.state();
+        if state.over {
+            return Entry::Go;
+        }
+        let hot = state.hot.entry(hash).or_default();
+        if hot.waiting.is_empty() && hot.spent < self.half_micros {
+            return Entry::Go;
+        }
+        let wait = u64::from(hot.average).saturating_mul(u64::from(SHARES) * hot.waiting.len() as u64);
+        let wait = Duration::from_micros(wait);
+        if wait > self.wait_max {
+            return Entry::Refuse(wait);
+        }
+        let number = hot.next;
+        hot.next += 1;
+        hot.waiting.push_back((number, None));
+        self.waits.store(true, Ordering::Relaxed);
+        Entry::Wait(Ticket {
+            share: self.clone(),
+            hash,
+            number,
+            done: false,
+        })
+    }
+
+    /// A command of an entity whose bucket has had half a share was executed.
+    pub(crate) fn charge(&self, hash: u64, micros: u64) {
+        let (mut state, cost) = (self.state(), cost(micros));
+        let hot = state.hot.entry(hash).or_default();
+        hot.spent = hot.spent.saturating_add(cost);
+        hot.average = (hot.average.saturating_mul(7).saturating_add(cost) / 8).max(1);
+    }
+
+    /// All that was ready had its go. Those that wait get their next share; the loop has to be asked again for `more`.
+    pub(crate) fn turn_ends(&self) -> TurnEnd {
+        SPENT.with(|spent| {
+            if spent.total.get() < self.half_micros && !self.waits.load(Ordering::Relaxed) {
+                // Nobody can be hot.
+                spent.clear();
+                return TurnEnd::default();
+            }
+            let mut state = self.state();
+            state.hot.retain(|_, hot| !hot.waiting.is_empty());
+            let mut theirs = 0u32;
+            let mut seen = [false; BUCKETS];
+            for at in state.hot.keys().map(|hash| bucket(*hash)) {
+                if !std::mem::replace(&mut seen[at], true) {
+                    theirs = theirs.saturating_add(spent.buckets[at].get());
+                }
+            }
+            let alone = !state.hot.is_empty() && theirs >= spent.total.get();
+            let early = alone && state.given + 1 < SHARES;
+            state.given = if early { state.given + 1 } else { 0 };
+            spent.clear();
+            let mut wakers = Vec::new();
+            for (hash, hot) in &mut state.hot {
+                // Who comes now is told apart at once, and comes after those that wait.
+                spent.charge(*hash, self.half_micros);
+                hot.pass_over();
+                let share = self.half_micros.saturating_mul(2);
+                hot.spent = 0;
+                hot.released = ((share / hot.average).max(1) as usize).min(hot.waiting.len());
+                let go = hot.waiting.iter_mut().take(hot.released);
+                wakers.extend(go.filter_map(|(_, waker)| waker.take()));
+            }
+            let more = !state.hot.is_empty();
+            self.waits.store(more, Ordering::Relaxed);
+            drop(state);
+            wakers.into_iter().for_each(Waker::wake);
+            TurnEnd { early, more }
+        })
+    }
+}
+
+/// What the end of a turn comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TurnEnd {
+    /// A hot entity is alone: what it does next belongs into this commit.
+    pub(crate) early: bool,
+    /// Some wait: this turn, too, has to be ended.
+    pub(crate) more: bool,
+}
+
+/// Takes this thread's turns off its loop.
+pub(crate) fn leave() {
+    // Also while the thread ends.
+    let _ = SPENT.try_with(|spent| {
+        spent.clear();
+        spent.half.set(u32::MAX);
+    });
+}
+
+/// Waits for its entity's next share.
+pub(crate) struct Ticket {
+    share: Arc<Share>,
+    hash: u64,
+    number: u64,
+    done: bool,
+}
+
+impl Future for Ticket {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let share = self.share.clone();
+        let mut state = share.state();
+        let Some(hot) = state.hot.get_mut(&self.hash).filter(|_| !self.done) else {
+            self.done = true;
+            return Poll::Ready(());
+        };
+        match hot.waiting.binary_search_by_key(&self.number, |(number, _)| *number) {
+            Ok(0) if hot.released > 0 => {
+                hot.waiting.pop_front();
+                hot.released -= 1;
+            }
+            Ok(at) => {
+                hot.waiting[at].1 = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            // It was let go in an earlier turn, and did not come until now.
+            Err(_) => {}
+        }
+        self.done = true;
+        let next = hot.next_to_go();
+        drop(state);
+        if let Some(next) = next {
+            next.wake();
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Hot {
+    /// Who was let go a turn ago and has not come holds up nobody: it goes when it comes.
+    fn pass_over(&mut self) {
+        while self.released > 0 && matches!(self.waiting.front(), Some((_, None))) {
+            self.waiting.pop_front();
+            self.released -= 1;
+        }
+    }
+
+    /// The one in front, if it may go and was asked before its turn had come.
+    fn next_to_go(&mut self) -> Option<Waker> {
+        if self.released == 0 {
+            return None;
+        }
+        self.waiting.front_mut()?.1.take()
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let mut state = self.share.state();
+        let Some(hot) = state.hot.get_mut(&self.hash) else {
+            return;
+        };
+        let at = hot.waiting.binary_search_by_key(&self.number, |(number, _)| *number);
+        if let Ok(at) = at {
+            hot.waiting.remove(at);
+        }
+        let next = hot.next_to_go();
+        drop(state);
+        if let Some(next) = next {
+            next.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOT: u64 = 1 << 8;
+    const SAME_BUCKET: u64 = HOT + 1;
+    const OTHER: u64 = 2 << 8;
+
+    fn share() -> Arc<Share> {
+        let share = Arc::new(Share::new(
+            Duration::from_micros(4 * u64::from(REQUEST_MICROS)),
+            Duration::from_secs(1),
+        ));
+        share.begin();
+        share
+    }
+
+    /// Runs one command, or says who waits.
+    fn run(share: &Arc<Share>, hash: u64) -> Option<Ticket> {
+        if may_be_hot(hash)
+            && let Entry::Wait(ticket) = share.enter(hash)
+        {
+            return Some(ticket);
+        }
+        spend(share, hash);
+        None
+    }
+
+    fn spend(share: &Share, hash: u64) {
+        if charge(hash, 0) {
+            share.charge(hash, 0);
+        }
+    }
+
+    fn go(ticket: &mut Ticket) -> bool {
+        Pin::new(ticket)
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+    }
+
+    #[test]
+    fn a_hot_entity_has_its_share_and_who_shares_its_bucket_is_not_held_up() {
+        let share = share();
+        let ran = (0..10).filter(|_| run(&share, HOT).is_none()).count();
+        assert_eq!(ran, 4, "two before it is told apart, two after");
+        assert!(run(&share, SAME_BUCKET).is_none() && run(&share, OTHER).is_none());
+    }
+
+    #[test]
+    fn the_commit_goes_first_when_others_were_there_and_those_that_wait_go_in_order() {
+        let share = share();
+        let mut waiting: Vec<Ticket> = (0..14).filter_map(|_| run(&share, HOT)).collect();
+        assert!(run(&share, OTHER).is_none());
+        assert_eq!(waiting.len(), 10);
+        assert!(!go(&mut waiting[0]), "the turn is not over");
+        assert_eq!(
+            share.turn_ends(),
+            TurnEnd {
+                early: false,
+                more: true
+            }
+        );
+        assert!(!go(&mut waiting[1]), "not before the first");
+        for ticket in &mut waiting[..4] {
+            assert!(go(ticket));
+            spend(&share, HOT);
+        }
+        assert!(!go(&mut waiting[4]), "it has had its share");
+        assert!(run(&share, HOT).is_some(), "who comes now comes after those that wait");
+    }
+
+    #[test]
+    fn alone_it_gets_the_whole_turn() {
+        let share = share();
+        let mut waiting: VecDeque<Ticket> = (0..30).filter_map(|_| run(&share, HOT)).collect();
+        let mut early = 0;
+        while share.turn_ends().early {
+            early += 1;
+            for _ in 0..4 {
+                assert!(go(&mut waiting[0]));
+                waiting.pop_front();
+                spend(&share, HOT);
+            }
+        }
+        assert_eq!(early, SHARES - 1);
+    }
+
+    #[test]
+    fn one_that_goes_away_and_a_loop_that_ends_hold_up_nobody() {
+        let share = share();
+        let mut waiting: Vec<Ticket> = (0..8).filter_map(|_| run(&share, HOT)).collect();
+        share.turn_ends();
+        drop(waiting.remove(0));
+        assert!(go(&mut waiting[0]));
+        assert!(!go(&mut waiting[2]), "out of order");
+        share.close();
+        assert!(go(&mut waiting[2]) && run(&share, HOT).is_none());
+    }
+
+    #[test]
+    fn one_that_does_not_come_holds_up_nobody() {
+        let share = share();
+        let mut waiting: Vec<Ticket> = (0..14).filter_map(|_| run(&share, HOT)).collect();
+        assert!(waiting.iter_mut().all(|ticket| !go(ticket)));
+        share.turn_ends();
+        // Four were let go, and nobody polls the first.
+        assert!(!go(&mut waiting[1]));
+        share.turn_ends();
+        assert!(go(&mut waiting[1]));
+        assert!(go(&mut waiting[0]), "it goes when it comes");
+    }
+
+    #[test]
+    fn who_would_wait_too_long_is_refused() {
+        let share = Arc::new(Share::new(Duration::from_micros(2), Duration::from_micros(10 * 4 * 10)));
+        share.begin();
+        spend(&share, HOT);
+        spend(&share, HOT);
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match share.enter(HOT) {
+                Entry::Go => panic!("it has had its share"),
+                Entry::Wait(ticket) => waiting.push(ticket),
+                Entry::Refuse(wait) => break wait,
+            }
+        };
+        assert_eq!((waiting.len(), refused), (11, Duration::from_micros(440)));
+    }
+
+    #[test]
+    fn a_thread_without_a_loop_knows_nobody_hot() {
+        leave();
+        for _ in 0..1_000 {
+            assert!(!charge(HOT, 1_000) && !may_be_hot(HOT));
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Messages nobody could take: they are listed, and a person has them tried again.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod kinds;
+
+use kinds::*;
+use throng::{DeadMessage, Engine, Options, Retried, model::Error};
+
+async fn pay(engine: &Engine, to: &str) {
+    let (to, amount) = (to.to_owned(), 1);
+    ask(engine, "a", Command::Pay { to, amount }).await.unwrap();
+}
+
+async fn all(engine: &Engine) -> Vec<DeadMessage> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = engine.dead_messages(None, after.as_deref(), 2).await.unwrap();
+        assert!(page.messages.len() <= 2);
+        all.extend(page.messages);
+        after = page.next;
+        if after.is_none() {
+            return all;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dead_message_is_listed_and_taken_when_it_is_tried_again() {
+    let world = World::new();
+    let mut engine = world.engine().await;
+    open(&engine, "a", 10).await;
+    for to in ["b", "c", "b", "d"] {
+        pay(&engine, to).await;
+    }
+    eventually(async || all(&engine).await.len() == 4).await;
+    for round in 0..3 {
+        match round {
+            0 => {}
+            // From the store, and from the log after it.
+            1 => engine.checkpoint().await.unwrap(),
+            _ => {
+                engine.stop().await;
+                engine = world.engine().await;
+            }
+        }
+        let found = all(&engine).await;
+        assert_eq!(found.len(), 4, "round {round}");
+        assert!(
+            found
+                .iter()
+                .all(|dead| &*dead.sender.id == "a" && dead.name == "Deposit")
+        );
+        assert!(
+            found
+                .iter()
+                .all(|dead| dead.reason.starts_with("there is no account") && dead.at.micros > 0)
+        );
+        let receivers: Vec<_> = found.iter().map(|dead| &*dead.receiver.id).collect();
+        assert_eq!(receivers, ["b", "b", "c", "d"]);
+        let of_b = engine
+            .dead_messages(Some(("account", Some("b"))), None, 9)
+            .await
+            .unwrap();
+        assert_eq!((of_b.messages.len(), of_b.next), (2, None));
+    }
+    let first = all(&engine).await.remove(0);
+    let again = engine.retry_dead("account", "b", first.number).await.unwrap();
+    assert!(matches!(again, Retried::Dead(reason) if reason.starts_with("there is no account")));
+    open(&engine, "b", 0).await;
+    assert_eq!(engine.retry_dead("account", "b", first.number).await, Ok(Retried::Done));
+    let over = engine.retry_dead("account", "b", first.number).await.unwrap_err();
+    assert!(matches!(over, Error::Unknown { .. }), "{over}");
+    assert_eq!(balance(&engine, "b").await, 1);
+    let (came, next) = engine.retry_all_dead("account", "b", None).await.unwrap();
+    assert_eq!((came.len(), &came[0].1, next), (1, &Retried::Done, None));
+    assert_eq!(balance(&engine, "b").await, 2);
+    // What is taken stays taken, over a crash without a checkpoint and one with it.
+    let again = world.engine().await;
+    assert_eq!(all(&again).await.len(), 2);
+    again.checkpoint().await.unwrap();
+    let again = world.engine().await;
+    assert_eq!((all(&again).await.len(), balance(&again, "b").await), (2, 2));
+    assert!(again.retry_dead("account", "b", first.number).await.is_err());
+}
+
+#[tokio::test]
+async fn a_dead_request_that_is_tried_again_is_heard() {
+    let engine = World::new().engine().await;
+    open(&engine, "a", 10).await;
+    let collect = Command::Collect {
+        from: "b".into(),
+        amount: 5,
+    };
+    ask(&engine, "a", collect).await.unwrap();
+    eventually(async || all(&engine).await.len() == 1).await;
+    open(&engine, "b", 1).await;
+    let (came, _) = engine.retry_all_dead("account", "b", None).await.unwrap();
+    assert_eq!(came[0].1, Retried::Refused("only 1 are there".into()));
+    eventually(async || text(&engine, "a").await == "b/b: no, 1").await;
+    assert_eq!(all(&engine).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_who_try_a_dead_message_again_at_once_take_it_once() {
+    let options = Options {
+        checkpoint_every: std::time::Duration::from_millis(1),
+        ..Options::default()
+    };
+    let engine = World::new().engine_with(options).await;
+    open(&engine, "a", 100).await;
+    for _ in 0..50 {
+        pay(&engine, "b").await;
+    }
+    eventually(async || all(&engine).await.len() == 50).await;
+    open(&engine, "b", 0).await;
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.retry_all_dead("account", "b", None).await.unwrap().0.len() })
+        })
+        .collect();
+    let mut taken = 0;
+    for task in tasks {
+        taken += task.await.unwrap();
+    }
+    assert_eq!((taken, balance(&engine, "b").await), (50, 50));
+}
+
+#[tokio::test]
+async fn a_page_begins_only_where_another_ended() {
+    let engine = World::new().engine().await;
+    for after in ["x", "6", "6b", "é"] {
+        let told = engine.dead_messages(None, Some(after), 1).await.unwrap_err();
+        assert!(matches!(told, Error::Malformed(_)), "{told}");
+    }
+}

@@ -1,0 +1,564 @@
+//! Projections and sinks: each durable event once, in order, over restarts, failures and rebuilds.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod kinds;
+
+use kinds::{Account, Command, Happened, World, ask, eventually, open};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
+    },
+};
+use throng::{
+    Builder, Engine,
+    journal::{
+        Append, Applied, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, MemoryViews,
+        Opened, Place, Position, ShardId, Taken, ViewBatch, ViewOffset, ViewRange, ViewRow, Views, WriterId,
+    },
+    projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError, State},
+};
+
+/// What each account has, and under `#` how many events there were.
+#[derive(Default)]
+struct Balances {
+    /// An amount it cannot bear.
+    poison: Arc<AtomicU64>,
+    panics: bool,
+}
+
+impl Projection for Balances {
+    const NAME: &'static str = "balances";
+    type Of = Account;
+
+    fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        let events: u64 = rows.json("#")?.unwrap_or(0);
+        rows.put_json("#", &(events + 1))?;
+        let change = match &seen.event {
+            Happened::Opened { balance } => *balance,
+            Happened::Deposited { amount } => *amount,
+            Happened::Withdrawn { amount } => -amount,
+            _ => return Ok(()),
+        };
+        if change != 0 && change.unsigned_abs() == self.poison.load(SeqCst) {
+            assert!(!self.panics, "{change} is too much");
+            return Err(Interrupt::poison(format!("{change} is too much")));
+        }
+        let balance: i64 = rows.json(&seen.id)?.unwrap_or(0);
+        rows.put_json(&seen.id, &(balance + change))
+    }
+}
+
+async fn start(world: &World, views: Arc<dyn Views>, more: impl FnOnce(Builder) -> Builder) -> Engine {
+    more(Engine::builder().with::<Account>())
+        .views(views)
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap()
+}
+
+async fn start_balances(world: &World, views: &MemoryViews) -> Engine {
+    start(world, Arc::new(views.clone()), |builder| {
+        builder.projection(Balances::default())
+    })
+    .await
+}
+
+async fn rows(engine: &Engine) -> BTreeMap<String, i64> {
+    let rows = engine
+        .read_model::<Balances>()
+        .scan(ViewRange::default())
+        .await
+        .unwrap();
+    rows.into_iter()
+        .map(|(key, value)| (String::from_utf8(key).unwrap(), serde_json::from_slice(&value).unwrap()))
+        .collect()
+}
+
+async fn caught_up(engine: &Engine) -> BTreeMap<String, i64> {
+    assert!(
+        engine.read_model::<Balances>().caught_up().await,
+        "{:?}",
+        engine.projections()
+    );
+    rows(engine).await
+}
+
+fn expected(rows: &[(&str, i64)]) -> BTreeMap<String, i64> {
+    rows.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect()
+}
+
+async fn deposit(engine: &Engine, id: &str, amount: i64) {
+    ask(engine, id, Command::Deposit { amount }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_read_model_follows_and_goes_on_after_a_restart() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let engine = start_balances(&world, &views).await;
+    open(&engine, "ann", 10).await;
+    open(&engine, "bob", 20).await;
+    deposit(&engine, "ann", 5).await;
+    assert_eq!(
+        caught_up(&engine).await,
+        expected(&[("#", 3), ("ann", 15), ("bob", 20)])
+    );
+    engine.stop().await;
+
+    let engine = start_balances(&world, &views).await;
+    assert_eq!(caught_up(&engine).await["#"], 3, "nothing is counted again");
+    deposit(&engine, "bob", 1).await;
+    assert_eq!(
+        caught_up(&engine).await,
+        expected(&[("#", 4), ("ann", 15), ("bob", 21)])
+    );
+    let health = &engine.projections()[0];
+    assert_eq!(
+        (health.name, health.kind, &health.state),
+        ("balances", "account", &State::Running)
+    );
+    assert_eq!((health.lag_commits, health.events), (0, 1));
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_engine_that_is_killed_leaves_what_the_next_goes_on_from() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let mut total = 0;
+    for round in 0..20 {
+        let engine = start_balances(&world, &views).await;
+        if round == 0 {
+            open(&engine, "ann", 0).await;
+            total += 1;
+        }
+        for _ in 0..round {
+            deposit(&engine, "ann", 1).await;
+            total += 1;
+        }
+        if round % 3 == 0 {
+            // In the middle, sometimes.
+            let _ = engine.read_model::<Balances>().caught_up().await;
+        }
+        drop(engine);
+    }
+    let engine = start_balances(&world, &views).await;
+    assert_eq!(caught_up(&engine).await, expected(&[("#", total), ("ann", total - 1)]));
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_rebuild_while_it_runs_comes_to_the_same() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let engine = start_balances(&world, &views).await;
+    for id in ["a", "b", "c"] {
+        open(&engine, id, 1).await;
+        deposit(&engine, id, 2).await;
+    }
+    let before = caught_up(&engine).await;
+    assert!(engine.rebuild_projection("balances") && !engine.rebuild_projection("others"));
+    deposit(&engine, "a", 1).await;
+    let mut after = before.clone();
+    after.insert("#".into(), 7);
+    after.insert("a".into(), 4);
+    assert_eq!(caught_up(&engine).await, after);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn rows_cleared_by_somebody_else_are_rebuilt() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let engine = start_balances(&world, &views).await;
+    open(&engine, "ann", 1).await;
+    let before = caught_up(&engine).await;
+    views.clear("balances").await.unwrap();
+    deposit(&engine, "ann", 1).await;
+    eventually(async || rows(&engine).await.get("#") == Some(&2)).await;
+    assert_eq!(before["ann"] + 1, rows(&engine).await["ann"]);
+    views.clear("balances").await.unwrap();
+    // Also with nothing new, once it looks.
+    eventually(async || {
+        engine.read_model::<Balances>().caught_up().await;
+        rows(&engine).await.get("#") == Some(&2)
+    })
+    .await;
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn another_version_rebuilds_from_the_first_event() {
+    struct Count;
+    impl Projection for Count {
+        const NAME: &'static str = "balances";
+        const VERSION: u32 = 2;
+        type Of = Account;
+        fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+            rows.put_json("last", &seen.seq)
+        }
+    }
+    let (world, views) = (World::new(), MemoryViews::new());
+    let engine = start_balances(&world, &views).await;
+    open(&engine, "ann", 1).await;
+    deposit(&engine, "ann", 1).await;
+    caught_up(&engine).await;
+    engine.stop().await;
+    let engine = start(&world, Arc::new(views), |builder| builder.projection(Count)).await;
+    assert!(engine.read_model::<Count>().caught_up().await);
+    assert_eq!(
+        rows(&engine).await,
+        expected(&[("last", 2)]),
+        "no row of the other version is left"
+    );
+    engine.stop().await;
+}
+
+async fn poisoned(panics: bool) {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let poison = Arc::new(AtomicU64::new(13));
+    let balances = Balances {
+        poison: poison.clone(),
+        panics,
+    };
+    let engine = start(&world, Arc::new(views), |builder| builder.projection(balances)).await;
+    open(&engine, "ann", 1).await;
+    deposit(&engine, "ann", 2).await;
+    deposit(&engine, "ann", 13).await;
+    deposit(&engine, "ann", 4).await;
+    assert!(!engine.read_model::<Balances>().caught_up().await);
+    let State::Stopped { reason } = engine.projections()[0].state.clone() else {
+        panic!("{:?}", engine.projections())
+    };
+    for part in ["event 3 of account/ann", "13 is too much"] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    assert_eq!(
+        rows(&engine).await,
+        expected(&[("#", 2), ("ann", 3)]),
+        "what came before it counts"
+    );
+    let mut text = String::new();
+    engine.metrics().encode(&mut text).unwrap();
+    assert!(
+        text.contains("throng_projection_stopped{projection=\"balances\"} 1"),
+        "{text}"
+    );
+    deposit(&engine, "ann", 5).await;
+    poison.store(0, SeqCst);
+    assert!(engine.resume_projection("balances"));
+    eventually(async || engine.projections()[0].state == State::Running).await;
+    assert_eq!(caught_up(&engine).await, expected(&[("#", 5), ("ann", 25)]));
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_applied_stops_its_projection_and_is_named() {
+    poisoned(false).await;
+}
+
+#[tokio::test]
+async fn a_panic_stops_its_projection_and_not_the_engine() {
+    poisoned(true).await;
+}
+
+/// One call in eight fails, before or after the work is done; which ones, the seed says.
+struct Shaky {
+    views: MemoryViews,
+    calls: AtomicU32,
+    seed: u64,
+}
+
+impl Shaky {
+    /// The answer, or a failure instead of it; `lost` when the work is done already.
+    fn maybe<'a, T: Send + 'a>(
+        &self,
+        answer: impl FnOnce() -> Later<'a, Result<T, Error>>,
+    ) -> Later<'a, Result<T, Error>> {
+        let call = self.calls.fetch_add(1, SeqCst);
+        let failed = || Error::Backend {
+            doing: "writing rows".into(),
+            why: "the disk is on fire".into(),
+        };
+        let dice = (u64::from(call) + self.seed)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(29)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+            >> 60;
+        if dice >= 2 {
+            return answer();
+        }
+        if dice == 0 {
+            return Box::pin(async move { Err(failed()) });
+        }
+        let done = answer();
+        Box::pin(async move { done.await.and_then(|_| Err(failed())) })
+    }
+}
+
+impl Views for Shaky {
+    fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>> {
+        self.maybe(|| self.views.offset(view))
+    }
+    fn apply(&self, view: &str, batch: ViewBatch) -> Later<'_, Result<Applied, Error>> {
+        self.maybe(|| self.views.apply(view, batch))
+    }
+    fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>> {
+        self.maybe(|| self.views.get(view, keys))
+    }
+    fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>> {
+        self.views.scan(view, range)
+    }
+    fn clear(&self, view: &str) -> Later<'_, Result<(), Error>> {
+        self.maybe(|| self.views.clear(view))
+    }
+    fn names(&self) -> Later<'_, Result<Vec<String>, Error>> {
+        self.views.names()
+    }
+}
+
+#[tokio::test]
+async fn rows_that_cannot_be_written_are_tried_again_and_no_event_counts_twice() {
+    for seed in [100, 200, 300] {
+        let world = World::new();
+        let shaky = Arc::new(Shaky {
+            views: MemoryViews::new(),
+            calls: AtomicU32::new(0),
+            seed,
+        });
+        let mut total = 0;
+        for round in 0..2 {
+            let engine = start(&world, shaky.clone(), |builder| builder.projection(Balances::default())).await;
+            if round == 0 {
+                open(&engine, "ann", 0).await;
+                total += 1;
+            }
+            for _ in 0..3 {
+                deposit(&engine, "ann", 1).await;
+                total += 1;
+                assert!(engine.read_model::<Balances>().caught_up().await);
+            }
+            assert_eq!(
+                rows(&engine).await,
+                expected(&[("#", total), ("ann", total - 1)]),
+                "seed {seed}"
+            );
+            engine.stop().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let engine = start_balances(&world, &views).await;
+    open(&engine, "ann", 1).await;
+    deposit(&engine, "ann", 1).await;
+    caught_up(&engine).await;
+    engine.stop().await;
+
+    // An older copy, in which other things have happened since.
+    let other = World::new();
+    let engine = start_balances(&other, &MemoryViews::new()).await;
+    open(&engine, "bob", 7).await;
+    deposit(&engine, "bob", 1).await;
+    engine.stop().await;
+    let engine = start_balances(&other, &views).await;
+    assert!(!engine.read_model::<Balances>().caught_up().await);
+    let State::Stopped { reason } = engine.projections()[0].state.clone() else {
+        panic!("{:?}", engine.projections())
+    };
+    assert!(reason.contains("commit 1.2") && reason.contains("rebuild"), "{reason}");
+    assert!(engine.rebuild_projection("balances"));
+    assert_eq!(caught_up(&engine).await, expected(&[("#", 2), ("bob", 8)]));
+    engine.stop().await;
+
+    // One that has lost its end.
+    let empty = World::new();
+    let engine = start_balances(&empty, &views).await;
+    assert!(!engine.read_model::<Balances>().caught_up().await);
+    assert!(matches!(&engine.projections()[0].state, State::Stopped { reason } if reason.contains("lost its end")));
+    engine.stop().await;
+}
+
+/// A journal that counts how often it is read.
+#[derive(Clone)]
+struct Counting {
+    journal: MemoryJournal,
+    reads: Arc<AtomicU32>,
+}
+
+impl Journal for Counting {
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
+        self.journal.open(node)
+    }
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        self.journal.take(by, shards)
+    }
+    fn append(&self, commit: Commit) -> Append {
+        self.journal.append(commit)
+    }
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
+        self.journal.seal(writer)
+    }
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
+        self.reads.fetch_add(1, SeqCst);
+        self.journal.read(after, bytes_max)
+    }
+    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>> {
+        self.journal.read_at(place)
+    }
+    fn forget(&self, upto: Position) {
+        self.journal.forget(upto);
+    }
+    fn depth(&self) -> usize {
+        self.journal.depth()
+    }
+    fn durability(&self) -> Durability {
+        self.journal.durability()
+    }
+}
+
+#[tokio::test]
+async fn with_nothing_new_the_journal_is_not_read() {
+    let world = World::new();
+    let counting = Counting {
+        journal: world.journal.clone(),
+        reads: Arc::default(),
+    };
+    let engine = Engine::builder()
+        .with::<Account>()
+        .projection(Balances::default())
+        .start_shared(Arc::new(counting.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    open(&engine, "ann", 1).await;
+    caught_up(&engine).await;
+    let reads = counting.reads.load(SeqCst);
+    for _ in 0..100 {
+        // Each wakes it to look.
+        caught_up(&engine).await;
+    }
+    assert_eq!(counting.reads.load(SeqCst), reads);
+    for _ in 0..50 {
+        deposit(&engine, "ann", 1).await;
+    }
+    caught_up(&engine).await;
+    let more = counting.reads.load(SeqCst) - reads;
+    assert!(
+        more < 50,
+        "{more} reads for 50 commits: what has gathered is read at once"
+    );
+    engine.stop().await;
+}
+
+/// Remembers what was delivered, and fails as told.
+#[derive(Clone, Default)]
+struct Courier {
+    delivered: Arc<Mutex<Vec<(EventOffset, String, u64)>>>,
+    fails: Arc<AtomicBool>,
+    poison: Arc<AtomicU64>,
+    attempts: Arc<AtomicU32>,
+}
+
+impl Sink for Courier {
+    const NAME: &'static str = "courier";
+    type Of = Account;
+
+    fn deliver(&self, batch: Vec<Seen<Account>>) -> Later<'_, Result<(), SinkError>> {
+        self.attempts.fetch_add(1, SeqCst);
+        for seen in batch {
+            if seen.seq == self.poison.load(SeqCst) {
+                let refused = SinkError::Poison {
+                    offset: seen.offset,
+                    reason: "it is not for me".into(),
+                };
+                return Box::pin(async move { Err(refused) });
+            }
+            // Delivered, whatever comes of the batch.
+            self.delivered.lock().unwrap().push((seen.offset, seen.id, seen.seq));
+        }
+        let fails = self.fails.load(SeqCst);
+        Box::pin(async move {
+            if fails {
+                return Err(SinkError::Retry("nobody is at home".into()));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Courier {
+    /// Each event once, by its offset; in order.
+    fn once(&self) -> Vec<(String, u64)> {
+        let (mut last, mut taken) = (None, Vec::new());
+        for (offset, id, seq) in self.delivered.lock().unwrap().iter() {
+            if last.is_none_or(|last| *offset > last) {
+                taken.push((id.clone(), *seq));
+                last = Some(*offset);
+            }
+        }
+        taken
+    }
+}
+
+#[tokio::test]
+async fn a_sink_is_given_every_event_at_least_once_and_its_offset_tells_the_second_time() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let courier = Courier::default();
+    let begin = async || start(&world, Arc::new(views.clone()), |builder| builder.sink(courier.clone())).await;
+    let engine = begin().await;
+    open(&engine, "ann", 1).await;
+    eventually(async || courier.once().len() == 1).await;
+    courier.fails.store(true, SeqCst);
+    deposit(&engine, "ann", 2).await;
+    eventually(
+        async || matches!(&engine.projections()[0].state, State::Retrying { reason } if reason == "nobody is at home"),
+    )
+    .await;
+    let attempts = courier.attempts.load(SeqCst);
+    eventually(async || courier.attempts.load(SeqCst) > attempts).await;
+    drop(engine);
+    courier.fails.store(false, SeqCst);
+    let engine = begin().await;
+    deposit(&engine, "ann", 3).await;
+    eventually(async || courier.once().len() == 3).await;
+    engine.stop().await;
+    let expected: Vec<(String, u64)> = (1..=3).map(|seq| ("ann".to_owned(), seq)).collect();
+    assert_eq!(courier.once(), expected);
+    assert!(courier.delivered.lock().unwrap().len() > 3, "some came twice");
+}
+
+#[tokio::test]
+async fn an_event_a_sink_refuses_for_good_stops_it_after_those_before() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let courier = Courier::default();
+    courier.poison.store(3, SeqCst);
+    let engine = start(&world, Arc::new(views), |builder| builder.sink(courier.clone())).await;
+    open(&engine, "ann", 1).await;
+    for _ in 0..3 {
+        deposit(&engine, "ann", 1).await;
+    }
+    eventually(async || matches!(engine.projections()[0].state, State::Stopped { .. })).await;
+    let State::Stopped { reason } = engine.projections()[0].state.clone() else {
+        unreachable!()
+    };
+    assert!(reason.contains("it is not for me"), "{reason}");
+    assert_eq!(courier.once().len(), 2);
+    courier.poison.store(0, SeqCst);
+    engine.resume_projection("courier");
+    eventually(async || courier.once().len() == 4).await;
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn large_histories_are_read_in_batches() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let engine = world.engine().await;
+    open(&engine, "ann", 0).await;
+    for _ in 0..40 {
+        ask(&engine, "ann", Command::Grow { bytes: 100_000 }).await.unwrap();
+    }
+    engine.stop().await;
+    let engine = start_balances(&world, &views).await;
+    assert_eq!(caught_up(&engine).await, expected(&[("#", 41), ("ann", 0)]));
+    engine.stop().await;
+}

@@ -1,0 +1,118 @@
+//! A hot entity's share of a turn.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod kinds;
+
+use kinds::*;
+use std::{sync::Arc, time::Duration};
+use throng::{
+    Engine, Options,
+    host::{Host, Task, TokioHost},
+    journal::{Journal, Position, RecordKind, WriterId},
+    model::Timestamp,
+};
+
+/// A world in which executing takes no time at all, so that only the number of commands counts, and in which nothing runs
+/// beside the loop: a task that looks at a shard while a command comes would split a commit.
+struct Frozen(TokioHost);
+
+impl Host for Frozen {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+    fn elapsed_micros(&self) -> u64 {
+        0
+    }
+    fn entropy(&self) -> u128 {
+        self.0.entropy()
+    }
+    fn spawn(&self, _: Task) {}
+    fn sleep(&self, duration: Duration) -> Task {
+        self.0.sleep(duration)
+    }
+}
+
+/// One loop: its committer, and connections that all have a request at once. Returns the entities in the order they executed,
+/// commit by commit.
+async fn turn(requests: &[&'static str]) -> Vec<Vec<String>> {
+    let world = World::new();
+    let engine = Engine::builder()
+        .with::<Account>()
+        .options(Options {
+            // Ten microseconds each: four of one entity in a turn.
+            entity_turn: Duration::from_micros(40),
+            checkpoint_every: Duration::from_secs(3_600),
+            ..Options::default()
+        })
+        .host(Arc::new(Frozen(TokioHost::new().unwrap())))
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    let commits = tokio::task::LocalSet::new()
+        .run_until(async {
+            let committer = tokio::task::spawn_local(engine.committer());
+            tokio::task::yield_now().await;
+            let asks: Vec<_> = (0..)
+                .zip(requests.iter().copied())
+                .map(|(number, id)| {
+                    let engine = engine.clone();
+                    tokio::task::spawn_local(async move {
+                        let balance = number;
+                        ask(&engine, id, Command::Open { balance }).await.unwrap();
+                    })
+                })
+                .collect();
+            for ask in asks {
+                ask.await.unwrap();
+            }
+            committer.abort();
+            let begin = Position {
+                writer: WriterId(1),
+                ..Position::default()
+            };
+            world.journal.read(begin, usize::MAX).await.unwrap()
+        })
+        .await;
+    let executed = |commit: &throng::journal::Commit| {
+        let records = commit.records().flatten();
+        let events = records.filter(|record| record.record == RecordKind::Event);
+        events
+            .map(|event| {
+                let body: serde_json::Value = serde_json::from_slice(event.body).unwrap();
+                format!("{}{}", event.id, body["balance"])
+            })
+            .collect()
+    };
+    commits.iter().map(executed).collect()
+}
+
+#[tokio::test]
+async fn a_hot_show_waits_behind_the_others_of_its_turn_once_it_had_its_share() {
+    let mut requests = vec!["hot"; 9];
+    requests.extend(["a", "b", "c"]);
+    let executed = turn(&requests).await;
+    assert_eq!(
+        executed,
+        [
+            vec!["hot0", "hot1", "hot2", "hot3", "a9", "b10", "c11"],
+            vec!["hot4", "hot5", "hot6", "hot7", "hot8"],
+        ],
+        "the commit of the others does not wait for those of the hot one, and no order is lost; alone it waits for nobody"
+    );
+}
+
+#[tokio::test]
+async fn a_hot_show_alone_fills_its_commits() {
+    let executed = turn(&["hot"; 40]).await;
+    let lengths: Vec<_> = executed.iter().map(Vec::len).collect();
+    assert_eq!(lengths, [16, 16, 8]);
+    let order: Vec<_> = executed.concat();
+    assert_eq!(order, (0..40).map(|number| format!("hot{number}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn many_who_are_not_hot_share_one_commit() {
+    let ids: Vec<&'static str> = (0..100).map(|n| &*format!("e{n}").leak()).collect();
+    let executed = turn(&ids).await;
+    assert_eq!(executed.len(), 1);
+}
