@@ -2,16 +2,25 @@
 
 use crate::{
     Limits,
+    checks::{Check, Checks},
     error::StartError,
     event_loop::{self, Stage, Start},
     gate::Pass,
     listen,
-    openapi::About,
+    openapi::{About, Described},
     running::Running,
-    shared::Shared,
+    scale::{self, Sampler, Threads},
+    shared::{Shared, Trust},
 };
+use http::HeaderName;
 use serde_json::Value;
-use std::{net::SocketAddr, sync::Arc, thread};
+use std::{
+    cell::RefCell,
+    net::SocketAddr,
+    sync::{Arc, PoisonError},
+    thread,
+    time::Duration,
+};
 use throng::Engine;
 use tokio::sync::{mpsc, watch};
 
@@ -22,23 +31,29 @@ pub const LOOPS_MAX: usize = 64;
 pub struct Gateway {
     engine: Engine,
     address: Result<SocketAddr, StartError>,
-    loops: usize,
+    /// How many to begin with, and at most.
+    loops: (usize, usize),
     limits: Limits,
     routes: Option<axum::Router>,
     about: About,
+    trust: Trust,
+    checks: Checks,
 }
 
 impl Gateway {
-    /// A gateway with one loop, on a free port of 127.0.0.1.
+    /// A gateway on a free port of 127.0.0.1, with one loop, and more when it is saturated and cores are free.
     #[must_use]
     pub fn builder(engine: Engine) -> Self {
+        let cores = thread::available_parallelism();
         Self {
             engine,
             address: Ok(([127, 0, 0, 1], 0).into()),
-            loops: 1,
+            loops: (1, cores.map_or(1, |cores| scale::most(cores.get()))),
             limits: Limits::default(),
             routes: None,
             about: About::default(),
+            trust: Trust::default(),
+            checks: Checks::default(),
         }
     }
 
@@ -51,10 +66,18 @@ impl Gateway {
         self
     }
 
-    /// Runs this many loops, each a thread. One is best until it is saturated *and* a core is free.
+    /// Runs exactly this many loops, each a thread. One is best until it is saturated *and* a core is free.
     #[must_use]
     pub fn loops(mut self, loops: usize) -> Self {
-        self.loops = loops;
+        self.loops = (loops, loops);
+        self
+    }
+
+    /// Begins with one loop and starts others, up to this many, for new connections: one whenever all loops have been
+    /// saturated for two seconds while a core was free. Unless told, up to the number of cores less one.
+    #[must_use]
+    pub fn loops_up_to(mut self, most: usize) -> Self {
+        self.loops = (1, most);
         self
     }
 
@@ -66,14 +89,39 @@ impl Gateway {
     }
 
     /// Adds an app's own routes. Its handlers run on the gateway's loops, so that an `ask` in one executes in place; they
-    /// must not block. Request bodies are read before the handler runs, up to their limit. Paths below `/api/`, `/health/`
-    /// and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.
+    /// must not block. Request bodies are read before the handler runs, up to their limit. Paths below `/api/`, `/admin/`,
+    /// `/health/` and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.
     #[must_use]
     pub fn routes(mut self, routes: axum::Router) -> Self {
         self.routes = Some(match self.routes {
             None => routes,
             Some(others) => others.merge(routes),
         });
+        self
+    }
+
+    /// Lets whoever sends this token (`Authorization: Bearer …`) administrate, from anywhere, and nobody else. Without one,
+    /// `/admin/` answers programs of this machine, while the gateway is bound to loopback, and nobody when it is not.
+    #[must_use]
+    pub fn admin_token(mut self, token: impl Into<String>) -> Self {
+        self.trust.admin_token = Some(token.into());
+        self
+    }
+
+    /// Lets pages of this origin (`https://app.example`) open a WebSocket, beside this service's own; `*` lets all. Browsers let
+    /// any page open one anywhere, and leave it to the service to say no.
+    #[must_use]
+    pub fn origin(mut self, origin: impl Into<String>) -> Self {
+        self.trust.origins.push(origin.into());
+        self
+    }
+
+    /// Tells clients apart by the last element of this header instead of by their address, for fairness under load: behind a
+    /// proxy that sets `X-Forwarded-For`, or by an API key. Only where every request comes through whoever sets it: a client
+    /// that may choose what it says is many clients.
+    #[must_use]
+    pub fn client_header(mut self, name: HeaderName) -> Self {
+        self.trust.client_header = Some(name);
         self
     }
 
@@ -92,7 +140,22 @@ impl Gateway {
         self
     }
 
-    /// Adds to the OpenAPI document, for an app's own routes: an object merged into it, with `paths`, `components`, `tags`.
+    /// Describes an app's own routes in the OpenAPI document and on `/docs`, by the types of their handlers.
+    #[must_use]
+    pub fn describe(mut self, described: Described) -> Self {
+        self.about.described.push(described);
+        self
+    }
+
+    /// Asks this, whenever somebody looks at `/health/ready` or `/metrics`, how parts of the service are that the engine does not
+    /// know. The service is not ready while one of them fails. It runs on the gateway's loops and must not block.
+    #[must_use]
+    pub fn health(mut self, checks: impl Fn() -> Vec<Check> + Send + Sync + 'static) -> Self {
+        self.checks.add(checks);
+        self
+    }
+
+    /// Adds to the OpenAPI document what [`describe`](Self::describe) cannot say: an object merged into it, with `paths`, `components`, `tags`.
     #[must_use]
     pub fn openapi(mut self, fragment: Value) -> Self {
         self.about.fragments.push(fragment);
@@ -104,46 +167,88 @@ impl Gateway {
     /// # Errors
     /// The address cannot be listened on, or the system gives no threads.
     pub fn start(self) -> Result<Running, StartError> {
-        if !(1..=LOOPS_MAX).contains(&self.loops) {
-            return Err(StartError::Loops {
-                loops: self.loops,
-                most: LOOPS_MAX,
-            });
+        self.start_watched(scale::LOOK_EVERY, None)
+    }
+
+    /// Starts it; a test says what is seen of the machine.
+    fn start_watched(mut self, look_every: Duration, seen: Option<scale::Sample>) -> Result<Running, StartError> {
+        let (loops, most) = self.loops;
+        for count in [loops, most] {
+            if !(1..=LOOPS_MAX).contains(&count) {
+                return Err(StartError::Loops {
+                    loops: count,
+                    most: LOOPS_MAX,
+                });
+            }
         }
-        let listeners = listen::listen(self.address?, self.loops)?;
+        let listeners = listen::listen(self.address?, loops, most > loops)?;
         let address = listeners[0].local_addr().map_err(StartError::Loop)?;
         listen::allow_files(self.limits.connections_max);
-        let shared = Arc::new(Shared::new(self.engine, self.limits, &self.about));
+        self.trust.is_local = address.ip().is_loopback();
+        let shared = Arc::new(Shared::new(
+            self.engine,
+            self.limits,
+            &self.about,
+            self.trust,
+            self.checks,
+        ));
         let (stage, watched) = watch::channel(Stage::Serving);
         let (drained, all_drained) = mpsc::channel(1);
-        let mut threads = Vec::with_capacity(listeners.len());
+        let routes = self.routes;
+        let begin = {
+            let shared = shared.clone();
+            move |number: usize, listener, pass| {
+                let start = Start {
+                    shared: shared.clone(),
+                    router: routes.clone(),
+                    listener,
+                    stage: watched.clone(),
+                    drained: drained.clone(),
+                };
+                let thread = spawn(number, pass, start)?;
+                shared.metrics.loops.inc();
+                Ok(thread)
+            }
+        };
+        let threads = Threads::default();
+        let mut sampler = Sampler::new();
         for (number, listener) in listeners.into_iter().enumerate() {
-            let start = Start {
-                shared: shared.clone(),
-                router: self.routes.clone(),
-                listener,
-                stage: watched.clone(),
-                drained: drained.clone(),
+            let pass = Arc::<Pass>::default();
+            sampler.add(pass.clone());
+            let thread = begin(number, listener, pass)?;
+            threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        }
+        let (over, is_over) = std::sync::mpsc::channel();
+        if most > loops {
+            let threads = threads.clone();
+            let sampler = RefCell::new(sampler);
+            let watching = move || {
+                let sample = || seen.unwrap_or_else(|| sampler.borrow_mut().sample());
+                let start = |number| {
+                    let pass = Arc::<Pass>::default();
+                    let thread = begin(number, listen::another(address)?, pass.clone())?;
+                    sampler.borrow_mut().add(pass);
+                    Ok(thread)
+                };
+                scale::watch(&is_over, look_every, most, &threads, sample, start);
             };
-            threads.push(spawn(number, start)?);
+            let named = thread::Builder::new().name("throng-http-watch".into());
+            drop(named.spawn(watching).map_err(StartError::Loop)?);
         }
         tracing::info!("listening on http://{address}");
-        Ok(Running::new(address, shared, stage, all_drained, threads))
+        Ok(Running::new(address, shared, stage, all_drained, threads, over))
     }
 }
 
 /// Starts a loop's thread; returns once its runtime is there.
-fn spawn(number: usize, start: Start) -> Result<thread::JoinHandle<()>, StartError> {
+fn spawn(number: usize, pass: Arc<Pass>, start: Start) -> Result<thread::JoinHandle<()>, StartError> {
     let (up, is_up) = std::sync::mpsc::channel();
-    let run = move || {
-        let pass = Arc::<Pass>::default();
-        match event_loop::runtime(&pass) {
-            Err(error) => drop(up.send(Err(error))),
-            Ok(runtime) => {
-                drop(up.send(Ok(())));
-                if let Err(error) = event_loop::run(&runtime, pass, start) {
-                    tracing::error!("a loop of the gateway ended: {error}");
-                }
+    let run = move || match event_loop::runtime(&pass) {
+        Err(error) => drop(up.send(Err(error))),
+        Ok(runtime) => {
+            drop(up.send(Ok(())));
+            if let Err(error) = event_loop::run(&runtime, pass, start) {
+                tracing::error!("a loop of the gateway ended: {error}");
             }
         }
     };
@@ -155,5 +260,56 @@ fn spawn(number: usize, start: Start) -> Result<thread::JoinHandle<()>, StartErr
         Ok(Ok(())) => Ok(thread),
         Ok(Err(error)) => Err(StartError::Loop(error)),
         Err(_) => Err(StartError::Loop(std::io::Error::other("its thread ended at once"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        collections::BTreeSet,
+        io::{Read, Write},
+        net::TcpStream,
+    };
+    use throng::journal::{MemoryJournal, MemoryStore};
+
+    /// Which thread serves a new connection.
+    fn served_by(address: SocketAddr) -> String {
+        let mut client = TcpStream::connect(address).unwrap();
+        let request = "GET /thread HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer.rsplit("\r\n").next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn a_loop_that_was_started_under_load_serves_its_part_of_the_new_connections() {
+        let journal = MemoryJournal::new();
+        let store = MemoryStore::new(journal.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let engine = runtime.block_on(Engine::builder().start(journal, store)).unwrap();
+        let name = async || thread::current().name().unwrap_or_default().to_owned();
+        let routes = axum::Router::new().route("/thread", axum::routing::get(name));
+        let saturated = scale::Sample {
+            busy: 1.0,
+            idle_cores: 1.0,
+        };
+        let gateway = Gateway::builder(engine).routes(routes).loops_up_to(2);
+        let running = gateway
+            .start_watched(Duration::from_millis(1), Some(saturated))
+            .unwrap();
+        let mut seen = BTreeSet::new();
+        while seen.len() < 2 {
+            seen.insert(served_by(running.address()));
+        }
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["throng-http-0", "throng-http-1"]);
+        let mut text = String::new();
+        running.engine().metrics().encode(&mut text).unwrap();
+        assert!(text.lines().any(|line| line == "throng_http_loops 2"), "{text}");
+        running.stop_blocking();
     }
 }

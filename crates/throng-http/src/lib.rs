@@ -61,14 +61,19 @@
 //! | `GET /api/{kind}/{id}/events?after=&limit=` | what has happened; with `Accept: text/event-stream` also what happens |
 //! | `GET /api/{kind}?after=&limit=` | the entities of a kind |
 //! | `/health/live`, `/health/ready`, `/metrics`, `/openapi.json`, `/docs`, `/problems/{type}` | the gateway's own |
+//! | `GET /api/ws` | a WebSocket: all of the above over one socket, many at a time, in batches (`docs/websocket.md`) |
+//! | `GET /admin/dead`, `POST /admin/dead/retry` | messages nobody could take, and trying them again ([`Gateway::admin_token`]) |
 //! | all else | the app's [`routes`](Gateway::routes) |
+//!
+//! All of them stand in `/openapi.json` and on `/docs`, generated from the types: the kinds' by themselves, an app's own
+//! as it describes them ([`Described`], [`Gateway::describe`]).
 //!
 //! A command's name in the path is its serde name; `add-student` is taken for `add_student` and `AddStudent`, too.
 //! Parts of a path are percent-encoded UTF-8.
 //!
 //! Header fields honoured: `Idempotency-Key` (at most 255 characters: a command takes effect once under a key),
 //! `Request-Timeout` or `X-Request-Timeout` (seconds, or `500ms`; the deadline, 5 s unless said), `Last-Event-ID` on a live
-//! stream. Errors are [`Problem`] details (RFC 9457).
+//! stream, `traceparent` (W3C trace context: a command runs in a span of that trace). Errors are [`Problem`] details (RFC 9457).
 //!
 //! # A turn
 //!
@@ -88,11 +93,14 @@
 //! (`deny_unknown_fields`), repeated ones are refused.
 
 mod answer;
+mod checks;
 mod error;
 mod event_loop;
+mod follow;
 mod gate;
 mod gateway;
 mod kinds;
+mod lane;
 mod limits;
 mod listen;
 mod metrics;
@@ -101,10 +109,14 @@ mod problem;
 mod request;
 mod routes;
 mod running;
+mod scale;
 mod shared;
+mod websocket;
 
+pub use checks::{Check, CheckStatus};
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};
 pub use limits::Limits;
+pub use openapi::{Described, Route};
 pub use problem::Problem;
 pub use running::Running;

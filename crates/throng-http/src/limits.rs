@@ -13,8 +13,18 @@ pub struct Limits {
     pub connections_max: usize,
     /// Concurrent streams of one HTTP/2 connection.
     pub streams_max: u32,
-    /// Live event streams (`text/event-stream`), over all loops. Above: 503.
+    /// Live event streams (`text/event-stream`) and subscriptions of WebSockets, over all loops. Above: 503.
     pub live_max: usize,
+    /// Commands and queries of one WebSocket at a time; what comes beyond it is not read until some are answered.
+    pub socket_requests_max: usize,
+    /// Subscriptions of one WebSocket.
+    pub socket_subscriptions_max: usize,
+    /// Bytes of a frame a WebSocket's client sends. Above: closed with 1009.
+    pub socket_frame_bytes_max: usize,
+    /// A WebSocket whose client was silent for so long is asked whether it is there; after as long again it is closed.
+    pub socket_ping: Duration,
+    /// A subscription whose events wait for credit so long ends.
+    pub socket_credit_wait: Duration,
     /// A connection without a request is closed after this long.
     pub idle: Duration,
     /// A request's head must be complete this long after its first byte; otherwise the connection ends.
@@ -45,6 +55,11 @@ impl Default for Limits {
             connections_max: 10_000,
             streams_max: 128,
             live_max: 1_000,
+            socket_requests_max: 1_024,
+            socket_subscriptions_max: 64,
+            socket_frame_bytes_max: 2 << 20,
+            socket_ping: Duration::from_secs(20),
+            socket_credit_wait: Duration::from_secs(30),
             idle: Duration::from_secs(75),
             header_wait: Duration::from_secs(10),
             body_wait: Duration::from_secs(30),

@@ -10,14 +10,14 @@ use std::{
 /// Connections the kernel holds until they are taken; it may hold fewer (`net.core.somaxconn`).
 const BACKLOG: i32 = 4_096;
 
-/// Opens as many listeners as there are loops, all on one port.
-pub(crate) fn listen(address: SocketAddr, loops: usize) -> Result<Vec<TcpListener>, StartError> {
+/// Opens as many listeners as there are loops, all on one port; [`another`] may come later if it may grow.
+pub(crate) fn listen(address: SocketAddr, loops: usize, may_grow: bool) -> Result<Vec<TcpListener>, StartError> {
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => StartError::PortTaken { address },
         io::ErrorKind::PermissionDenied => StartError::NotAllowed { address },
         _ => StartError::Listen { address, source },
     };
-    let shared = loops > 1;
+    let shared = loops > 1 || may_grow;
     if shared {
         // A shared port would be shared with another gateway of the same user, too: look whether it is free at all.
         drop(open(address, false).map_err(refused)?);
@@ -29,6 +29,11 @@ pub(crate) fn listen(address: SocketAddr, loops: usize) -> Result<Vec<TcpListene
         listeners.push(open(address, true).map_err(refused)?);
     }
     Ok(listeners)
+}
+
+/// One more, on a port that others of this gateway listen on.
+pub(crate) fn another(address: SocketAddr) -> Result<TcpListener, StartError> {
+    open(address, true).map_err(|source| StartError::Listen { address, source })
 }
 
 fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
@@ -74,10 +79,10 @@ mod tests {
 
     #[test]
     fn a_port_that_is_taken_is_named_with_what_to_do() {
-        let first = listen(any(), 1).unwrap();
+        let first = listen(any(), 1, false).unwrap();
         let address = first[0].local_addr().unwrap();
         for loops in [1, 2] {
-            let error = listen(address, loops).unwrap_err();
+            let error = listen(address, loops, loops > 1).unwrap_err();
             assert!(matches!(error, StartError::PortTaken { .. }), "{error}");
             assert_eq!(
                 error.to_string(),
@@ -88,15 +93,15 @@ mod tests {
 
     #[test]
     fn a_port_shared_by_loops_is_not_shared_with_others() {
-        let loops = listen(any(), 3).unwrap();
+        let loops = listen(any(), 3, false).unwrap();
         let address = loops[0].local_addr().unwrap();
         assert!(loops.iter().all(|one| one.local_addr().unwrap() == address));
-        assert!(matches!(listen(address, 2), Err(StartError::PortTaken { .. })));
+        assert!(matches!(listen(address, 1, true), Err(StartError::PortTaken { .. })));
     }
 
     #[test]
     fn an_address_of_another_machine_is_said_to_be_one() {
-        let error = listen(([192, 0, 2, 1], 0).into(), 1).unwrap_err();
+        let error = listen(([192, 0, 2, 1], 0).into(), 1, false).unwrap_err();
         assert!(
             error.to_string().contains("is it an address of this machine?"),
             "{error}"

@@ -23,16 +23,18 @@ pub(crate) enum Route {
     History,
     Live,
     Entities,
+    Socket,
     App,
     Other,
 }
 
-const ROUTES: [(Route, &str); 7] = [
+const ROUTES: [(Route, &str); 8] = [
     (Route::Command, "command"),
     (Route::Query, "query"),
     (Route::History, "history"),
     (Route::Live, "live"),
     (Route::Entities, "entities"),
+    (Route::Socket, "websocket"),
     (Route::App, "app"),
     (Route::Other, "other"),
 ];
@@ -59,6 +61,12 @@ pub(crate) struct Metrics {
     requests: [[Counter; STATUSES.len()]; ROUTES.len()],
     seconds: [Histogram; ROUTES.len()],
     problems: Family<ProblemLabels, Counter>,
+    /// Frames of WebSockets.
+    pub(crate) frames_in: Counter,
+    pub(crate) frames_out: Counter,
+    sockets: Gauge,
+    /// Loops that serve.
+    pub(crate) loops: Gauge,
     /// Connections over the limit.
     pub(crate) refused_connections: Counter,
     /// Requests that wait for their turn.
@@ -77,6 +85,10 @@ impl Metrics {
             }),
             seconds: ROUTES.map(|(_, route)| seconds.get_or_create(&RouteLabels { route }).clone()),
             problems: Family::default(),
+            frames_in: Counter::default(),
+            frames_out: Counter::default(),
+            sockets: Gauge::default(),
+            loops: Gauge::default(),
             refused_connections: Counter::default(),
             waiting: Gauge::default(),
         };
@@ -98,6 +110,18 @@ impl Metrics {
                 "Connections closed because there were too many",
                 metrics.refused_connections.clone(),
             );
+            http.register("loops", "Loops that serve connections", metrics.loops.clone());
+            http.register("websockets", "Open WebSockets", metrics.sockets.clone());
+            http.register(
+                "websocket_frames_received",
+                "Frames with messages that came over WebSockets",
+                metrics.frames_in.clone(),
+            );
+            http.register(
+                "websocket_frames_sent",
+                "Frames with messages sent over WebSockets",
+                metrics.frames_out.clone(),
+            );
             http.register(
                 "waiting",
                 "Requests read that wait for their turn",
@@ -117,6 +141,12 @@ impl Metrics {
         }
     }
 
+    /// A WebSocket was opened, until this is dropped.
+    pub(crate) fn socket_opened(&self) -> Level {
+        self.sockets.inc();
+        Level(self.sockets.clone())
+    }
+
     /// A request was answered with a problem of this type.
     pub(crate) fn problem(&self, slug: &str) {
         self.problems
@@ -124,6 +154,15 @@ impl Metrics {
                 r#type: slug.to_owned(),
             })
             .inc();
+    }
+}
+
+/// Counts down once it is dropped.
+pub(crate) struct Level(Gauge);
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -138,7 +177,7 @@ impl Collector for Levels {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
         let levels = [
             ("connections", "Open connections", &self.connections),
-            ("live_streams", "Open live event streams", &self.live),
+            ("live_streams", "Open live event streams and subscriptions", &self.live),
         ];
         for (name, help, places) in levels {
             let level = ConstGauge::new(i64::try_from(places.taken()).unwrap_or(i64::MAX));

@@ -1,7 +1,12 @@
 //! A gateway that runs, and its end.
 
-use crate::{event_loop::Stage, shared::Shared};
-use std::{io, net::SocketAddr, sync::Arc, thread};
+use crate::{event_loop::Stage, scale::Threads, shared::Shared};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, PoisonError, mpsc::Sender},
+    thread,
+};
 use throng::Engine;
 use tokio::sync::{mpsc, watch};
 
@@ -11,7 +16,9 @@ pub struct Running {
     shared: Arc<Shared>,
     stage: watch::Sender<Stage>,
     drained: mpsc::Receiver<()>,
-    threads: Vec<thread::JoinHandle<()>>,
+    threads: Threads,
+    /// Dropped, it ends the watch over the loops.
+    watch: Option<Sender<()>>,
 }
 
 impl Running {
@@ -20,7 +27,8 @@ impl Running {
         shared: Arc<Shared>,
         stage: watch::Sender<Stage>,
         drained: mpsc::Receiver<()>,
-        threads: Vec<thread::JoinHandle<()>>,
+        threads: Threads,
+        watch: Sender<()>,
     ) -> Self {
         Self {
             address,
@@ -28,6 +36,7 @@ impl Running {
             stage,
             drained,
             threads,
+            watch: Some(watch),
         }
     }
 
@@ -53,6 +62,7 @@ impl Running {
     /// [`Limits::drain`](crate::Limits::drain), then stops the engine with a last checkpoint.
     pub async fn stop(mut self) {
         self.stage.send_replace(Stage::Draining);
+        self.watch = None;
         // Nothing is ever sent: it ends when the last loop has dropped its end.
         while self.drained.recv().await.is_some() {}
         // The loops still run, and with them the committers: the engine's last commits land.
@@ -64,8 +74,8 @@ impl Running {
     ///
     /// # Panics
     /// On a thread of an async runtime: `stop().await` there.
-    pub fn stop_blocking(mut self) {
-        let threads = std::mem::take(&mut self.threads);
+    pub fn stop_blocking(self) {
+        let threads = self.threads.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => runtime.block_on(self.stop()),
@@ -75,7 +85,8 @@ impl Running {
                 drop(self);
             }
         }
-        for thread in threads {
+        let ended = std::mem::take(&mut *threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in ended {
             drop(thread.join());
         }
     }

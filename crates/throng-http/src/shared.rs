@@ -1,12 +1,22 @@
 //! What all loops of a gateway share.
 
-use crate::{Limits, kinds::Kinds, metrics::Metrics, openapi};
+use crate::{Limits, checks::Checks, kinds::Kinds, metrics::Metrics, openapi};
 use bytes::Bytes;
+use http::HeaderName;
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 use throng::Engine;
+
+/// Who is trusted with what.
+#[derive(Default)]
+pub(crate) struct Trust {
+    pub(crate) origins: Vec<String>,
+    pub(crate) client_header: Option<HeaderName>,
+    pub(crate) admin_token: Option<String>,
+    pub(crate) is_local: bool,
+}
 
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
@@ -15,6 +25,16 @@ pub(crate) struct Shared {
     pub(crate) kinds: Kinds,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
+    /// Whose pages may open a WebSocket, beside this service's own.
+    pub(crate) origins: Vec<String>,
+    /// A header that says whose a request is, where whoever sets it is trusted.
+    pub(crate) client_header: Option<HeaderName>,
+    /// Who says it may administrate.
+    pub(crate) admin_token: Option<String>,
+    /// Only this machine's own programs reach it.
+    pub(crate) is_local: bool,
+    /// How the service's other parts are.
+    pub(crate) checks: Checks,
     /// Of connections.
     pub(crate) places: Places,
     /// Of live streams.
@@ -22,14 +42,25 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Engine, limits: Limits, about: &openapi::About) -> Self {
+    pub(crate) fn new(engine: Engine, limits: Limits, about: &openapi::About, trust: Trust, checks: Checks) -> Self {
         let (places, live) = (Places::new(limits.connections_max), Places::new(limits.live_max));
         let metrics = Metrics::register(&engine, places.clone(), live.clone());
+        if !checks.are_none() {
+            let collector = Box::new(checks.clone());
+            engine
+                .metrics()
+                .register(|registry| registry.register_collector(collector));
+        }
         let described = openapi::describe(engine.registry(), about);
         Self {
             kinds: described.kinds,
             openapi: described.document,
+            origins: trust.origins,
+            client_header: trust.client_header,
+            admin_token: trust.admin_token,
+            is_local: trust.is_local,
             metrics,
+            checks,
             places,
             live,
             limits,

@@ -2,7 +2,7 @@
 
 use super::{Local, connection::Verdict, serve::serve, socket::plain};
 use crate::problem::Problem;
-use std::{io, rc::Rc, time::Duration};
+use std::{io, net::IpAddr, rc::Rc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -26,7 +26,7 @@ pub(super) async fn accept(local: Rc<Local>, listener: TcpListener) {
             () = local.drains() => return,
         };
         match accepted {
-            Ok((stream, _)) => take(&local, stream),
+            Ok((stream, address)) => take(&local, stream, address.ip()),
             Err(error) if is_passing(&error) => tracing::debug!("a connection went before it was taken: {error}"),
             Err(error) => {
                 tracing::warn!(
@@ -46,7 +46,7 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-fn take(local: &Rc<Local>, stream: TcpStream) {
+fn take(local: &Rc<Local>, stream: TcpStream, address: IpAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection ended at once: {error}");
         return;
@@ -56,6 +56,7 @@ fn take(local: &Rc<Local>, stream: TcpStream) {
         return;
     };
     let connection = local.connections.add();
+    connection.1.came_from(address);
     if local.is_draining() {
         connection.1.condemn(Verdict::Finish);
     }

@@ -1,8 +1,10 @@
 //! What a loop knows of one connection: what it is doing, and since when.
 
 use super::ticks::{Bounds, Ticks};
+use crate::gate::{self, Client};
 use std::{
     cell::{Cell, RefCell},
+    net::{IpAddr, TcpStream},
     rc::Rc,
     task::Waker,
 };
@@ -38,6 +40,12 @@ pub(crate) struct Connection {
     is_http2: Cell<bool>,
     verdict: Cell<Verdict>,
     waker: RefCell<Option<Waker>>,
+    /// Whose it is.
+    client: Cell<Client>,
+    /// Once its response has gone, it is a WebSocket's.
+    is_socket: Cell<bool>,
+    /// The stream of a connection that is a WebSocket's.
+    stream: RefCell<Option<TcpStream>>,
 }
 
 /// A request in flight.
@@ -69,7 +77,43 @@ impl Connection {
             is_http2: Cell::default(),
             verdict: Cell::default(),
             waker: RefCell::default(),
+            client: Cell::new(gate::LOCAL),
+            is_socket: Cell::default(),
+            stream: RefCell::default(),
         }
+    }
+
+    /// Whose it is: an address, or of IPv6 its network of 64 bits; this machine's own are one.
+    pub(super) fn came_from(&self, address: IpAddr) {
+        self.client.set(match address.to_canonical() {
+            address if address.is_loopback() => gate::LOCAL,
+            IpAddr::V4(address) => address.to_bits().into(),
+            IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+        });
+    }
+
+    /// Whose it is.
+    pub(crate) fn client(&self) -> Client {
+        self.client.get()
+    }
+
+    /// The response that is made now makes a WebSocket of it.
+    pub(crate) fn becomes_socket(&self) {
+        self.is_socket.set(true);
+    }
+
+    pub(super) fn is_socket(&self) -> bool {
+        self.is_socket.get()
+    }
+
+    /// HTTP is done with the stream.
+    pub(super) fn hand_over(&self, stream: TcpStream) {
+        *self.stream.borrow_mut() = Some(stream);
+    }
+
+    /// The stream, if it is a WebSocket's now.
+    pub(super) fn handed_over(&self) -> Option<TcpStream> {
+        self.stream.borrow_mut().take()
     }
 
     /// A request's head is complete.
@@ -94,7 +138,7 @@ impl Connection {
     }
 
     /// Bytes have come.
-    pub(super) fn came(&self) {
+    pub(crate) fn came(&self) {
         self.moved.set(self.ticks.now());
         if self.requests.get() == 0 && self.head_since.get().is_none() && !self.is_http2.get() {
             self.head_since.set(Some(self.ticks.now()));
@@ -102,14 +146,14 @@ impl Connection {
     }
 
     /// Bytes have gone.
-    pub(super) fn went(&self) {
+    pub(crate) fn went(&self) {
         self.moved.set(self.ticks.now());
         self.blocked_since.set(None);
         self.owes.set(false);
     }
 
     /// Bytes could not go.
-    pub(super) fn blocks(&self) {
+    pub(crate) fn blocks(&self) {
         if self.blocked_since.get().is_none() {
             self.blocked_since.set(Some(self.ticks.now()));
         }
@@ -123,6 +167,11 @@ impl Connection {
     /// How it is to end.
     pub(super) fn verdict(&self) -> Verdict {
         self.verdict.get()
+    }
+
+    /// It is to end, after the requests in flight or now.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.verdict.get() != Verdict::Serve
     }
 
     /// Who to wake with a verdict.

@@ -6,6 +6,7 @@
 
 mod accept;
 mod connection;
+mod date;
 mod serve;
 mod socket;
 mod ticks;
@@ -16,15 +17,18 @@ use crate::{
     Limits,
     gate::{Gate, Pass},
     metrics::Metrics,
-    shared::Shared,
+    problem::Problem,
+    shared::{Shared, Taken},
 };
 use connection::Verdict;
+use date::Date;
 use hyper_util::server::conn::auto;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 use ticks::{Bounds, Ticks};
 use tokio::{runtime, sync::watch};
@@ -40,12 +44,17 @@ pub(crate) enum Stage {
     Over,
 }
 
+/// When a client that found no place for a live stream may come back.
+const LIVE_RETRY: Duration = Duration::from_secs(5);
+
 /// What a loop's tasks share.
 pub(crate) struct Local {
     shared: Arc<Shared>,
     pub(crate) gate: Gate,
     /// The app's routes, as this loop's own.
     pub(crate) router: RefCell<Option<axum::Router>>,
+    /// What a response's `Date` says.
+    pub(crate) date: Date,
     connections: Connections,
     protocol: auto::Builder<serve::Here>,
     refusals: Cell<usize>,
@@ -67,6 +76,17 @@ impl Local {
 
     fn protocol(&self) -> &auto::Builder<serve::Here> {
         &self.protocol
+    }
+
+    /// A place for a live stream or subscription.
+    pub(crate) fn live_place(&self) -> Result<Taken, Box<Problem>> {
+        let most = self.limits().live_max;
+        self.shared.live.take().ok_or_else(|| {
+            let detail = format!(
+                "There are {most} live streams and subscriptions already. Try again later, or read the history page by page."
+            );
+            Problem::overloaded(detail, LIVE_RETRY).boxed()
+        })
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -135,13 +155,14 @@ impl Connections {
     }
 
     /// Looks for connections that wait too long for their clients, for ever.
-    async fn sweep(&self, limits: &Limits) {
+    async fn sweep(&self, limits: &Limits, date: &Date) {
         let bounds = Bounds::new(limits);
         let mut every = tokio::time::interval(limits.sweep_every());
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             every.tick().await;
             self.ticks.tick();
+            date.look();
             self.open
                 .borrow()
                 .values()
@@ -185,6 +206,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
             protocol: serve::protocol(&shared.limits),
             router: RefCell::new(router),
+            date: Date::default(),
             connections: Connections::new(),
             refusals: Cell::new(0),
             stage: stage.clone(),
@@ -206,7 +228,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         });
         tokio::task::spawn_local({
             let local = local.clone();
-            async move { local.connections.sweep(local.limits()).await }
+            async move { local.connections.sweep(local.limits(), &local.date).await }
         });
         accept::accept(local.clone(), listener).await;
         local.connections.condemn(Verdict::Finish);

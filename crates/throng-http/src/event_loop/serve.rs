@@ -1,8 +1,10 @@
 //! One connection, from its first byte to its last.
 
 use super::{Connection, Local, connection::Verdict, socket::Socket};
-use crate::routes;
-use hyper::service::service_fn;
+use crate::{lane, request::body::RequestBody, routes, websocket};
+use bytes::Bytes;
+use http::Request;
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::server::conn::auto;
 use std::{
     convert::Infallible,
@@ -43,34 +45,65 @@ pub(super) fn protocol(limits: &crate::Limits) -> auto::Builder<Here> {
     builder
 }
 
-/// Serves a connection until its client or a verdict ends it.
+/// Serves a connection until its client or a verdict ends it: in the lane of plain requests first, in the full one from the
+/// first request on that is none.
 pub(super) async fn serve(local: Rc<Local>, connection: Rc<Connection>, stream: TcpStream) {
-    let socket = Socket::new(stream, connection.clone(), local.limits().header_bytes_max);
+    let lane = unless_dropped(&connection, lane::serve(&local, &connection, stream)).await;
+    if let Some(lane::End::HandOver(stream, came)) = lane {
+        Box::pin(full(local.clone(), connection.clone(), stream, came)).await;
+        if let Some(stream) = connection.handed_over() {
+            Box::pin(socket(local, connection, stream)).await;
+        }
+    }
+}
+
+async fn unless_dropped<T>(connection: &Connection, serving: impl Future<Output = T>) -> Option<T> {
+    let mut serving = pin!(serving);
+    poll_fn(|context| {
+        connection.set_waker(context.waker());
+        if connection.verdict() == Verdict::Drop {
+            return Poll::Ready(None);
+        }
+        serving.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+/// A WebSocket, on the stream of a connection that became one.
+async fn socket(local: Rc<Local>, connection: Rc<Connection>, stream: std::net::TcpStream) {
+    match TcpStream::from_std(stream) {
+        Ok(stream) => drop(unless_dropped(&connection, websocket::run(local, connection.clone(), stream)).await),
+        Err(error) => tracing::warn!("a WebSocket could not be opened: {error}"),
+    }
+}
+
+async fn full(local: Rc<Local>, connection: Rc<Connection>, stream: TcpStream, came: Bytes) {
+    let socket = Socket::new(stream, came, connection.clone(), local.limits().header_bytes_max);
     let service = service_fn({
         let (local, connection) = (local.clone(), connection.clone());
-        move |request| {
+        move |request: Request<Incoming>| {
             let (local, connection) = (local.clone(), connection.clone());
-            async move { Ok::<_, Infallible>(routes::answer(&local, &connection, request).await) }
+            async move {
+                let _in_flight = connection.begin(request.version());
+                let request = request.map(RequestBody::Coming);
+                Ok::<_, Infallible>(routes::answer(&local, &connection, request).await)
+            }
         }
     });
     let mut serving = pin!(local.protocol().serve_connection(socket, service));
     let mut finishing = false;
-    poll_fn(|context| {
-        connection.set_waker(context.waker());
-        match connection.verdict() {
-            Verdict::Serve => {}
-            Verdict::Finish if finishing => {}
-            Verdict::Finish => {
+    let ended = unless_dropped(
+        &connection,
+        poll_fn(|context| {
+            if connection.is_ending() && !finishing {
                 finishing = true;
                 serving.as_mut().graceful_shutdown();
             }
-            Verdict::Drop => return Poll::Ready(()),
-        }
-        serving.as_mut().poll(context).map(|ended| {
-            if let Err(error) = ended {
-                tracing::debug!("a connection ended early: {error}");
-            }
-        })
-    })
+            serving.as_mut().poll(context)
+        }),
+    )
     .await;
+    if let Some(Err(error)) = ended {
+        tracing::debug!("a connection ended early: {error}");
+    }
 }

@@ -2,10 +2,12 @@
 
 use super::Connection;
 use crate::problem::Problem;
+use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use std::{
     io,
+    os::fd::AsFd,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
@@ -16,6 +18,8 @@ use tokio::net::TcpStream;
 const BARE_BYTES_MAX: usize = 192;
 
 pub(super) struct Socket {
+    /// What has come before the full lane took over.
+    came: Bytes,
     io: TokioIo<TcpStream>,
     connection: Rc<Connection>,
     header_bytes_max: usize,
@@ -31,8 +35,9 @@ struct Complaint {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, connection: Rc<Connection>, header_bytes_max: usize) -> Self {
+    pub(super) fn new(stream: TcpStream, came: Bytes, connection: Rc<Connection>, header_bytes_max: usize) -> Self {
         Self {
+            came,
             io: TokioIo::new(stream),
             connection,
             header_bytes_max,
@@ -62,9 +67,22 @@ impl Socket {
     }
 }
 
+impl Drop for Socket {
+    /// A WebSocket goes on where HTTP has ended, on the same stream: the protocol implementation does not give it back.
+    fn drop(&mut self) {
+        if !self.connection.is_socket() {
+            return;
+        }
+        match self.io.inner().as_fd().try_clone_to_owned() {
+            Ok(stream) => self.connection.hand_over(stream.into()),
+            Err(error) => tracing::warn!("a WebSocket could not be opened: {error}"),
+        }
+    }
+}
+
 /// A problem as the bytes of an HTTP/1.1 response after which the connection closes.
 pub(super) fn plain(problem: &Problem) -> Vec<u8> {
-    let status = http::StatusCode::from_u16(problem.status()).unwrap_or(http::StatusCode::BAD_REQUEST);
+    let status = problem.http_status();
     let body = serde_json::to_string(problem).unwrap_or_default();
     let retry = if problem.is_overload() {
         "retry-after: 1\r\n"
@@ -84,8 +102,13 @@ impl Read for Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.came.is_empty() {
+            let fits = self.came.len().min(buffer.remaining());
+            buffer.put_slice(&self.came.split_to(fits));
+            return Poll::Ready(Ok(()));
+        }
         let read = Pin::new(&mut self.io).poll_read(context, buffer);
         if read.is_ready() {
             self.connection.came();

@@ -1,12 +1,15 @@
 //! The turn's gate: every request passes it after it was read and before anything is decided. What does not fit into the
 //! turn waits here, read and counted, so that overload is seen and refused in time.
 
+mod clients;
 mod pass;
 mod turns;
 
+pub(crate) use clients::{Client, LOCAL};
 pub(crate) use pass::Pass;
 
 use crate::limits::Limits;
+use clients::Clients;
 use prometheus_client::metrics::gauge::Gauge;
 use std::{
     cell::{Cell, RefCell},
@@ -22,6 +25,9 @@ use turns::{Entry, Turns};
 /// The gate of one loop.
 pub(crate) struct Gate {
     turns: RefCell<Turns>,
+    /// Whose requests wait.
+    clients: RefCell<Clients>,
+    wait_max: Duration,
     /// Those that wait, by number from `first` on; `None` has no waker yet, or has gone away.
     queue: RefCell<VecDeque<Option<Waker>>>,
     first: Cell<u64>,
@@ -41,10 +47,12 @@ pub(crate) struct Admitted {
     pub(crate) now: Instant,
 }
 
-/// A request would wait too long.
+/// A request would wait too long, or its client has its share of those that wait.
 pub(crate) struct Refused {
     /// How long.
     pub(crate) wait: Duration,
+    /// Others find room.
+    pub(crate) by_share: bool,
 }
 
 impl Gate {
@@ -56,6 +64,8 @@ impl Gate {
                 limits.wait_max,
                 Instant::now(),
             )),
+            clients: RefCell::default(),
+            wait_max: limits.wait_max,
             queue: RefCell::default(),
             first: Cell::new(0),
             released: Cell::new(0),
@@ -65,8 +75,9 @@ impl Gate {
         }
     }
 
-    /// Lets a request of so many bytes go, in this turn or a later one. One look at the clock, for one that goes at once.
-    pub(crate) async fn enter(&self, bytes: usize) -> Result<Admitted, Refused> {
+    /// Lets a request of so many bytes go, in this turn or a later one. One look at the clock, for one that goes at once; whose
+    /// it is is asked only of one that waits.
+    pub(crate) async fn enter(&self, bytes: usize, client: impl FnOnce() -> Client) -> Result<Admitted, Refused> {
         let now = Instant::now();
         let (entry, arrived, opens) = {
             let mut turns = self.turns.borrow_mut();
@@ -83,12 +94,17 @@ impl Gate {
         }
         match entry {
             Entry::Go => Ok(Admitted { arrived, now }),
-            Entry::Refuse(wait) => Err(Refused { wait }),
+            Entry::Refuse(wait) => Err(Refused { wait, by_share: false }),
             Entry::Wait(number) => {
                 self.queue.borrow_mut().push_back(None);
+                let client = client();
+                if let Some(wait) = self.beyond_share(client) {
+                    return Err(Refused { wait, by_share: true });
+                }
                 self.waiting.inc();
                 Ticket {
                     gate: self,
+                    client,
                     number,
                     gone: false,
                 }
@@ -98,6 +114,17 @@ impl Gate {
                 Ok(Admitted { arrived, now })
             }
         }
+    }
+
+    /// Counts one that has begun to wait to its client; if that has its share already, it waits no more.
+    fn beyond_share(&self, client: Client) -> Option<Duration> {
+        let mut turns = self.turns.borrow_mut();
+        let (wait, waiting) = (turns.wait(), turns.waiting() as u64);
+        if self.clients.borrow_mut().enter(client, waiting, wait, self.wait_max) {
+            return None;
+        }
+        turns.leave();
+        Some(wait)
     }
 
     /// Ends turns, for ever: the first request of a turn wakes it, and so it runs behind all that was ready.
@@ -146,6 +173,7 @@ impl Gate {
 /// Waits for its turn.
 struct Ticket<'a> {
     gate: &'a Gate,
+    client: Client,
     number: u64,
     gone: bool,
 }
@@ -169,6 +197,7 @@ impl Future for Ticket<'_> {
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         self.gate.waiting.dec();
+        self.gate.clients.borrow_mut().leave(self.client);
         if self.gone {
             return;
         }
@@ -217,7 +246,7 @@ mod tests {
             for number in 0..10 {
                 let (gate, went) = (gate.clone(), went.clone());
                 tasks.push(tokio::task::spawn_local(async move {
-                    assert!(gate.enter(1).await.is_ok());
+                    assert!(gate.enter(1, || LOCAL).await.is_ok());
                     went.borrow_mut().push(number);
                 }));
             }
@@ -231,10 +260,45 @@ mod tests {
     }
 
     #[test]
+    fn one_that_has_its_share_is_refused_and_holds_up_nobody() {
+        run(async {
+            // Nothing waits for long: each takes 20 µs, as far as is known, so 20 may wait.
+            let gate = gate(Duration::ZERO, Duration::from_micros(400));
+            let enter = |client| {
+                let gate = gate.clone();
+                tokio::task::spawn_local(
+                    async move { gate.enter(1, || client).await.map_err(|refused| refused.by_share) },
+                )
+            };
+            let many: Vec<_> = (0..30).map(|_| enter(1)).collect();
+            yield_now().await;
+            let other = enter(2);
+            yield_now().await;
+            let ender = tokio::task::spawn_local({
+                let gate = gate.clone();
+                async move { gate.end_turns().await }
+            });
+            let (mut went, mut refused) = (0, 0);
+            for one in many {
+                match one.await.unwrap() {
+                    Ok(_) => went += 1,
+                    Err(by_share) => {
+                        assert!(by_share, "there was room, only not for this client");
+                        refused += 1;
+                    }
+                }
+            }
+            assert_eq!((went, refused), (15, 15));
+            assert!(other.await.unwrap().is_ok());
+            ender.abort();
+        });
+    }
+
+    #[test]
     fn one_that_goes_away_holds_up_nobody() {
         run(async {
             let gate = gate(Duration::ZERO, Duration::from_secs(3_600));
-            let enter = |gate: Rc<Gate>| tokio::task::spawn_local(async move { gate.enter(1).await.is_ok() });
+            let enter = |gate: Rc<Gate>| tokio::task::spawn_local(async move { gate.enter(1, || LOCAL).await.is_ok() });
             let (first, second) = (enter(gate.clone()), enter(gate.clone()));
             while gate.waiting.get() < 2 {
                 yield_now().await;

@@ -84,6 +84,11 @@ impl Turns {
         Duration::from_nanos(self.request_nanos.saturating_mul(self.waiting as u64))
     }
 
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
     /// A turn is open: something has to end it.
     pub(super) fn is_open(&self) -> bool {
         self.began.is_some() || self.waiting > 0

@@ -2,7 +2,10 @@
 //! step by hand.
 
 mod commands;
+mod described;
 mod paths;
+
+pub use described::{Described, Route};
 
 use crate::kinds::{Kinds, Names};
 use bytes::Bytes;
@@ -16,6 +19,8 @@ pub(crate) struct About {
     pub(crate) title: String,
     pub(crate) version: String,
     pub(crate) description: String,
+    /// An app's own routes.
+    pub(crate) described: Vec<Described>,
     /// An app's own `paths` and `components`, merged in.
     pub(crate) fragments: Vec<Value>,
 }
@@ -26,19 +31,20 @@ impl Default for About {
             title: "Throng service".into(),
             version: "1".into(),
             description: String::new(),
+            described: Vec::new(),
             fragments: Vec::new(),
         }
     }
 }
 
 /// What is known of a registry's types.
-pub(crate) struct Described {
+pub(crate) struct Known {
     pub(crate) kinds: Kinds,
     pub(crate) document: Bytes,
 }
 
 /// Describes a registry.
-pub(crate) fn describe(registry: &Registry, about: &About) -> Described {
+pub(crate) fn describe(registry: &Registry, about: &About) -> Known {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -49,6 +55,10 @@ pub(crate) fn describe(registry: &Registry, about: &About) -> Described {
         .iter()
         .map(|kind| paths::KindSchemas::of(kind, &mut generator))
         .collect();
+    let mut own = Map::new();
+    for described in &about.described {
+        described.write(&mut own, &mut generator);
+    }
     let definitions = generator.take_definitions(true);
     let mut all = Map::new();
     let mut kinds = Kinds::default();
@@ -66,21 +76,26 @@ pub(crate) fn describe(registry: &Registry, about: &About) -> Described {
             queries: kind.queries.iter().map(|query| query.name).collect(),
         });
     }
+    all.extend(own);
     all.extend(paths::own());
+    let tags: Vec<Value> = paths::tags(registry)
+        .into_iter()
+        .chain(about.described.iter().map(Described::tag))
+        .collect();
     let mut definitions = definitions;
     definitions.insert("Problem".into(), paths::problem_schema());
     let mut document = json!({
         "openapi": "3.1.0",
         "info": { "title": about.title, "version": about.version, "description": about.description },
         "servers": [{ "url": "/" }],
-        "tags": paths::tags(registry),
+        "tags": tags,
         "paths": all,
         "components": { "schemas": definitions, "responses": paths::problem_responses() },
     });
     for fragment in &about.fragments {
         merge(&mut document, fragment);
     }
-    Described {
+    Known {
         kinds,
         document: serde_json::to_vec(&document).unwrap_or_default().into(),
     }

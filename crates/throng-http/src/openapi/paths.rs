@@ -37,8 +37,8 @@ impl KindSchemas {
 }
 
 /// Problems by the routes they can come from.
-const READ_PROBLEMS: &[&str] = &["malformed", "unknown", "overloaded", "crashed", "late"];
-const WRITE_PROBLEMS: &[&str] = &[
+pub(super) const READ_PROBLEMS: &[&str] = &["malformed", "unknown", "overloaded", "crashed", "late"];
+pub(super) const WRITE_PROBLEMS: &[&str] = &[
     "malformed",
     "unknown",
     "too-large",
@@ -87,6 +87,18 @@ fn id(kind: &str) -> Value {
     json!({ "name": "id", "in": "path", "required": true, "description": description, "schema": { "type": "string", "minLength": 1, "maxLength": 256 } })
 }
 
+fn trace() -> Value {
+    let description = "The trace this command is a part of (W3C trace context): it runs in a span of it.";
+    json!({ "name": "traceparent", "in": "header", "description": description, "schema": { "type": "string", "examples": ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"] } })
+}
+
+pub(super) fn key() -> Value {
+    json!({
+        "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": KEY_BYTES_MAX },
+        "description": "Under one key a command takes effect once, and gets the same answer again, for one hour.",
+    })
+}
+
 fn timeout() -> Value {
     let description = "How long to wait at most: seconds such as 2 or 0.5, or milliseconds such as 500ms.";
     json!({ "name": "Request-Timeout", "in": "header", "description": description, "schema": { "type": "string", "examples": ["2", "500ms"] } })
@@ -94,10 +106,6 @@ fn timeout() -> Value {
 
 fn post(kind: &str, schemas: &KindSchemas, command: &Command) -> Value {
     let name = &command.name;
-    let key = json!({
-        "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": KEY_BYTES_MAX },
-        "description": "Under one key a command takes effect once, and gets the same answer again, for one hour.",
-    });
     let mut responses = problems(WRITE_PROBLEMS);
     responses.insert(
         "200".into(),
@@ -108,7 +116,7 @@ fn post(kind: &str, schemas: &KindSchemas, command: &Command) -> Value {
         "tags": [kind],
         "operationId": format!("{kind}-{}", kebab(name)),
         "summary": command.description.as_deref().and_then(|text| text.lines().next()).unwrap_or(name),
-        "parameters": [id(kind), key, timeout()],
+        "parameters": [id(kind), key(), timeout(), trace()],
         "requestBody": { "content": { "application/json": { "schema": command.body } } },
         "responses": responses,
     });
@@ -196,16 +204,16 @@ fn payload(event: &Command) -> Value {
     body
 }
 
-fn content(description: &str, schema: &Schema) -> Value {
+pub(super) fn content(description: &str, schema: &Schema) -> Value {
     json!({ "description": description, "content": { "application/json": { "schema": schema } } })
 }
 
-fn rejection(kind: &str, schema: &Schema) -> Value {
+pub(super) fn rejection(kind: &str, schema: &Schema) -> Value {
     let with = json!({ "allOf": [{ "$ref": "#/components/schemas/Problem" }, { "type": "object", "properties": { "rejection": schema } }] });
     json!({ "description": format!("The {kind} said no; nothing was done. A rejection may have another status of 4xx."), "content": { "application/problem+json": { "schema": with } } })
 }
 
-fn problems(which: &[&str]) -> Map<String, Value> {
+pub(super) fn problems(which: &[&str]) -> Map<String, Value> {
     let responses = problem_responses();
     let with = |name: &&str| {
         let status = responses.get(*name)?.get("x-status")?.as_str()?.to_owned();
@@ -267,6 +275,13 @@ pub(super) fn own() -> Map<String, Value> {
         content.insert(media.into(), json!({}));
         json!({ "get": { "tags": ["service"], "operationId": id, "summary": summary, "responses": { "200": { "description": summary, "content": content } } } })
     };
+    let mut retry = page(
+        "retry-dead",
+        "Has dead messages to an entity (kind, id) tried again: one (number), or all",
+        "application/json",
+    );
+    let get = retry["get"].take();
+    retry = json!({ "post": get });
     let mut ready = page("ready", "Are commands taken?", "application/json");
     ready["get"]["responses"]["503"] =
         json!({ "description": "Not now; `reason` says why", "content": { "application/json": {} } });
@@ -284,6 +299,15 @@ pub(super) fn own() -> Map<String, Value> {
                 "application/openmetrics-text",
             ),
         ),
+        (
+            "/admin/dead",
+            page(
+                "dead",
+                "Messages nobody could take; kind, id, after, limit",
+                "application/json",
+            ),
+        ),
+        ("/admin/dead/retry", retry),
         ("/openapi.json", page("openapi", "This document", "application/json")),
     ];
     pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect()

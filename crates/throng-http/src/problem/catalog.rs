@@ -23,6 +23,12 @@ macro_rules! catalog {
 catalog! {
     MALFORMED = "malformed", 400, "The request cannot be read",
         "The path, a header field, the query string or the JSON body is not what the route takes. `detail` says what was found; `field`, `line` and `column` say where. Nothing was done. Mend the request.";
+    UNAUTHORIZED = "unauthorized", 401, "Administration needs its token",
+        "Send the service's token for administration as Authorization: Bearer.";
+    NO_ADMINISTRATION = "no-administration", 403, "Administration is not open here",
+        "Without a token, administration answers only programs of the same machine, and only while the service is bound to loopback. Start the service with a token, and send it.";
+    FORBIDDEN_ORIGIN = "forbidden-origin", 403, "This page may not ask this",
+        "A browser's page of another origin asked for a WebSocket or for administration. The service lets only its own pages; for a WebSocket also others, if it is told which.";
     UNKNOWN_ROUTE = "unknown-route", 404, "No such route",
         "Nothing is served at this path.";
     UNKNOWN_KIND = "unknown-kind", 404, "No such kind",
@@ -37,12 +43,20 @@ catalog! {
         "The path exists, but not for this method. The header Allow lists the methods.";
     REQUEST_TIMEOUT = "request-timeout", 408, "The request took too long to arrive",
         "The body did not arrive in time. Nothing was done. Send it again, faster.";
+    SLOW_READER = "slow-reader", 408, "Events were left waiting too long",
+        "A subscription's events waited for credit longer than the service allows, and it ended. Nothing is lost: subscribe again after its cursor.";
+    HISTORY_LOST = "history-lost", 410, "The history has no such place",
+        "The cursor names a place that is not in the service's history: it was restored from an earlier one, or the cursor is another service's. Begin anew, and forget what was built on what came before.";
     TOO_LARGE = "too-large", 413, "Too large",
         "The body, the id, or what the command would record is larger than its limit. Nothing was done.";
     UNSUPPORTED_MEDIA = "unsupported-media-type", 415, "Not JSON",
         "Commands are JSON: send Content-Type: application/json, or none.";
     KEY_REUSED = "key-reused", 422, "The idempotency key was used for another command",
         "Another command was accepted under this Idempotency-Key within the last hour. Nothing was done. Use a fresh key for each command.";
+    UPGRADE_REQUIRED = "upgrade-required", 426, "This route is a WebSocket",
+        "Open it with a WebSocket client, version 13, over HTTP/1.1.";
+    TOO_MANY_REQUESTS = "too-many-requests", 429, "Too many requests of one client",
+        "The service is loaded, and this client has its fair share of the requests that wait. Nothing was done. Try again after Retry-After seconds; others are served meanwhile.";
     HEADER_TOO_LARGE = "header-too-large", 431, "The request's head is too large",
         "The request line and header fields are larger than their limit. Nothing was done; the connection was closed.";
     CRASHED = "crashed", 500, "The service crashed on this request",

@@ -65,7 +65,7 @@ impl Problem {
         problem
     }
 
-    fn of_malformed(why: &str) -> Self {
+    pub(super) fn of_malformed(why: &str) -> Self {
         let place = parse::place(why);
         let mut problem = Self::malformed(sentence(why));
         problem.field = place.field;

@@ -6,7 +6,10 @@ mod parse;
 
 pub(crate) use catalog::{CATALOG, find};
 
-use crate::answer::{self, Answer};
+use crate::{
+    answer::{self, Answer},
+    routes::admin::CHALLENGE,
+};
 use catalog::Entry;
 use http::{HeaderValue, Response, header};
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -39,6 +42,8 @@ pub struct Problem {
     rejection: Option<Box<RawValue>>,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
+    /// It has to be a WebSocket.
+    upgrade: bool,
 }
 
 impl Problem {
@@ -62,6 +67,7 @@ impl Problem {
             rejection: None,
             retry_after: None,
             allow: None,
+            upgrade: false,
         }
     }
 
@@ -155,6 +161,59 @@ impl Problem {
         Self::of(&catalog::HEADER_TOO_LARGE, detail)
     }
 
+    pub(crate) fn too_many_requests(wait: Duration) -> Self {
+        let waited = wait.as_millis();
+        let mut problem = Self::of(
+            &catalog::TOO_MANY_REQUESTS,
+            format!(
+                "Requests wait about {waited} ms, and this client has its share of them. Nothing was done; send fewer at a time, or later."
+            ),
+        );
+        problem.retry_after = Some(wait);
+        problem
+    }
+
+    pub(crate) fn upgrade_required(detail: &str) -> Self {
+        let mut problem = Self::of(&catalog::UPGRADE_REQUIRED, detail);
+        problem.upgrade = true;
+        problem
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        let detail = "The header Authorization does not hold this service's token for administration.";
+        Self::of(&catalog::UNAUTHORIZED, detail).at_field("Authorization")
+    }
+
+    pub(crate) fn no_administration() -> Self {
+        let detail = "This service has no token for administration, and so lets only programs of its own machine administrate, while it is bound to loopback.";
+        Self::of(&catalog::NO_ADMINISTRATION, detail)
+    }
+
+    pub(crate) fn forbidden_origin(origin: &str) -> Self {
+        let detail = format!("A page of {origin:?} may not ask this; the service would have to allow that origin.");
+        Self::of(&catalog::FORBIDDEN_ORIGIN, detail).at_field("Origin")
+    }
+
+    pub(crate) fn history_lost(cursor: &str) -> Self {
+        let detail = format!("The cursor {cursor:?} is not a place in this service's history. Begin anew.");
+        Self::of(&catalog::HISTORY_LOST, detail).at_field("after")
+    }
+
+    pub(crate) fn slow_reader(waited: Duration) -> Self {
+        let seconds = waited.as_secs_f64();
+        let detail = format!(
+            "Events waited {seconds} s for credit. Subscribe again after the cursor, and grant credit in time."
+        );
+        Self::of(&catalog::SLOW_READER, detail)
+    }
+
+    /// JSON that cannot be read.
+    pub(crate) fn of_json(what: &str, why: &serde_json::Error) -> Self {
+        let mut problem = Self::of_malformed(&why.to_string());
+        problem.detail = format!("{what}: {why}.");
+        problem
+    }
+
     pub(crate) fn overloaded(detail: impl Into<String>, retry_after: Duration) -> Self {
         let mut problem = Self::of(&catalog::OVERLOADED, detail);
         problem.retry_after = Some(retry_after);
@@ -215,16 +274,27 @@ impl Problem {
         self.retry_after.is_some()
     }
 
+    pub(crate) fn http_status(&self) -> http::StatusCode {
+        http::StatusCode::from_u16(self.status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
     /// The problem as a response of the gateway.
     pub(crate) fn response(&self) -> Response<Answer> {
         let body = serde_json::to_vec(self).unwrap_or_default();
         let mut response = answer::bytes(body, answer::PROBLEM_JSON);
-        *response.status_mut() =
-            http::StatusCode::from_u16(self.status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        *response.status_mut() = self.http_status();
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(allow) = self.allow {
             headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == catalog::UNAUTHORIZED.status {
+            let (name, value) = CHALLENGE;
+            headers.insert(name, value);
+        }
+        if self.upgrade {
+            headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
         }
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds_up(after)));

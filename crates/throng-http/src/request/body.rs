@@ -9,13 +9,25 @@ use std::{future::poll_fn, pin::Pin, task::Poll};
 /// A body that is too large is still taken, up to this many times the limit, so that the client reads why.
 const DRAIN_FACTOR: u64 = 8;
 
+/// A request's body.
+pub(crate) enum RequestBody {
+    /// All of it, within the limit.
+    Here(Bytes),
+    /// As it comes.
+    Coming(Incoming),
+}
+
 /// Reads the body. The usual one, small and there already, is neither copied nor waited for.
 pub(crate) async fn read(
-    mut body: Incoming,
+    body: RequestBody,
     headers: &HeaderMap,
     limits: &Limits,
     connection: &Connection,
 ) -> Result<Bytes, Box<Problem>> {
+    let mut body = match body {
+        RequestBody::Here(bytes) => return Ok(bytes),
+        RequestBody::Coming(body) => body,
+    };
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }

@@ -1,8 +1,11 @@
 //! Header fields the gateway honours.
 
-use crate::{limits::KEY_BYTES_MAX, problem::Problem};
+use crate::{gate::Client, limits::KEY_BYTES_MAX, problem::Problem};
 use http::{HeaderMap, HeaderName, header};
-use std::time::Duration;
+use std::{
+    hash::{Hash, Hasher},
+    time::Duration,
+};
 
 /// Takes effect once under this key.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -105,6 +108,30 @@ pub(crate) fn json_content(headers: &HeaderMap) -> Result<(), Box<Problem>> {
     }
 }
 
+/// The token a request shows.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Whose a request is, by a header that is trusted: its last element, which the nearest of several proxies has added.
+pub(crate) fn client(headers: &HeaderMap, name: &HeaderName) -> Client {
+    let last = headers
+        .get_all(name)
+        .into_iter()
+        .next_back()
+        .map(http::HeaderValue::as_bytes);
+    let element = last
+        .unwrap_or_default()
+        .rsplit(|byte| *byte == b',')
+        .next()
+        .unwrap_or_default();
+    let mut hasher = std::hash::DefaultHasher::new();
+    element.trim_ascii().hash(&mut hasher);
+    // Whoever is named is not this machine itself.
+    hasher.finish() | 1
+}
+
 /// The length the body is said to have.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
@@ -201,6 +228,19 @@ mod tests {
         let mut twice = with(IDEMPOTENCY_KEY, "a");
         twice.append(IDEMPOTENCY_KEY, HeaderValue::from_static("b"));
         assert!(idempotency_key(&twice).is_err());
+    }
+
+    #[test]
+    fn a_client_is_the_last_one_a_trusted_header_names() {
+        let of = |text| {
+            client(
+                &with(HeaderName::from_static("x-forwarded-for"), text),
+                &HeaderName::from_static("x-forwarded-for"),
+            )
+        };
+        assert_eq!(of("10.0.0.1"), of("1.2.3.4, 10.0.0.1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.1, 1.2.3.4"));
+        assert_ne!(of("10.0.0.1"), crate::gate::LOCAL);
     }
 
     #[test]

@@ -29,6 +29,35 @@ pub(crate) struct EntitiesQuery {
     pub(crate) limit: usize,
 }
 
+/// Which dead messages.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeadQuery {
+    /// To this kind.
+    pub(crate) kind: Option<String>,
+    /// To this entity of the kind.
+    pub(crate) id: Option<String>,
+    /// After where the last page ended.
+    pub(crate) after: Option<String>,
+    /// At most so many.
+    #[serde(default = "page")]
+    pub(crate) limit: usize,
+}
+
+/// Which dead messages to try again: one of an entity's, or all.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetryQuery {
+    /// To this kind.
+    pub(crate) kind: String,
+    /// To this entity of the kind.
+    pub(crate) id: String,
+    /// Only this one.
+    pub(crate) number: Option<String>,
+    /// After where the last page ended.
+    pub(crate) after: Option<String>,
+}
+
 fn page() -> usize {
     PAGE_DEFAULT
 }
@@ -37,7 +66,7 @@ fn page() -> usize {
 pub(crate) fn read<T: DeserializeOwned>(query: Option<&str>) -> Result<T, Box<Problem>> {
     serde_urlencoded::from_str(query.unwrap_or("")).map_err(|why| {
         Problem::malformed(format!(
-            "The query string cannot be read: {why}. It takes after and limit."
+            "The query string cannot be read: {why}. /docs lists what it takes."
         ))
         .boxed()
     })

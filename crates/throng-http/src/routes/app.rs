@@ -5,10 +5,10 @@ use crate::{
     answer::Answer,
     event_loop::{Connection, Local},
     problem::Problem,
-    request::{body, headers},
+    request::{body, body::RequestBody, headers},
 };
 use http::{Method, Request, Response, StatusCode, header, request::Parts};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,7 +23,7 @@ pub(super) async fn run(
     local: &Local,
     connection: &Connection,
     parts: &mut Parts,
-    body: Incoming,
+    body: RequestBody,
     arrived: &mut Option<Instant>,
 ) -> Answered<Response<Answer>> {
     let router = local.router.borrow().clone();
@@ -31,7 +31,7 @@ pub(super) async fn run(
         return nothing(local, parts);
     };
     let bytes = body::read(body, &parts.headers, local.limits(), connection).await?;
-    admit(local, parts, bytes.len(), arrived).await?;
+    admit(local, connection, &parts.headers, bytes.len(), arrived).await?;
     let mut asked = Request::new(axum::body::Body::from(bytes));
     *asked.method_mut() = parts.method.clone();
     *asked.uri_mut() = parts.uri.clone();

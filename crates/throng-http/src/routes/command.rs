@@ -4,35 +4,37 @@ use super::{Answered, admit, engine_problem, entity_id, kind};
 use crate::{
     event_loop::{Connection, Local},
     problem::Problem,
-    request::{body, headers, path},
+    request::{body, body::RequestBody, headers, path, trace},
 };
-use http::request::Parts;
-use hyper::body::Incoming;
+use http::{HeaderMap, Method};
 use std::time::Instant;
-use throng::CommandJson;
+use throng::{CommandJson, StagedJson};
+use tracing::Instrument;
 
-/// Reads the command, waits for its turn, runs it; the reply comes once it is durable.
-pub(super) async fn run(
+/// Reads the command, waits for its turn, executes it.
+pub(super) async fn stage(
     local: &Local,
     connection: &Connection,
-    parts: &Parts,
-    body: Incoming,
+    headers: &HeaderMap,
+    body: RequestBody,
     (kind_part, id_part, name_part): (&str, &str, &str),
     arrived: &mut Option<Instant>,
-) -> Answered<Vec<u8>> {
+) -> Answered<StagedJson> {
     let (kind, names) = kind(local, kind_part)?;
     let given = path::decode(name_part).unwrap_or_default();
     let Some(name) = names.command(&given) else {
         if given == "events" || names.has_query(&given) {
-            return Err(Problem::method_not_allowed(&parts.method, "GET, HEAD").boxed());
+            return Err(Problem::method_not_allowed(&Method::POST, "GET, HEAD").boxed());
         }
         return Err(Problem::unknown_command(names.kind, &given, names.commands.iter().map(String::as_str)).boxed());
     };
     let id = entity_id(id_part)?;
-    headers::json_content(&parts.headers)?;
-    let key = headers::idempotency_key(&parts.headers)?;
-    let body = body::read(body, &parts.headers, local.limits(), connection).await?;
-    let left = admit(local, parts, body.len(), arrived).await?;
+    headers::json_content(headers)?;
+    let key = headers::idempotency_key(headers)?;
+    let body = body::read(body, headers, local.limits(), connection).await?;
+    let left = admit(local, connection, headers, body.len(), arrived).await?;
+    let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
+    let span = trace::span(traceparent, names.kind, &id, name);
     let command = CommandJson {
         kind,
         id,
@@ -42,5 +44,11 @@ pub(super) async fn run(
         caller: None,
         deadline: Some(left),
     };
-    local.shared().engine.command(command).await.map_err(engine_problem)
+    let engine = &local.shared().engine;
+    match span {
+        None => engine.stage(command).await,
+        // Boxed, so that a command without a trace pays nothing for it.
+        Some(span) => Box::pin(engine.stage(command).instrument(span)).await,
+    }
+    .map_err(engine_problem)
 }

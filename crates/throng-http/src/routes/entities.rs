@@ -3,7 +3,7 @@
 use super::{Answered, admit, engine_problem, kind};
 use crate::{
     answer::{self, Answer},
-    event_loop::Local,
+    event_loop::{Connection, Local},
     request::query::{self, EntitiesQuery},
 };
 use http::{Response, request::Parts};
@@ -26,6 +26,7 @@ struct Entity<'a> {
 /// A page of the entities of a kind, in the order of their ids.
 pub(super) async fn list(
     local: &Local,
+    connection: &Connection,
     parts: &Parts,
     kind_part: &str,
     arrived: &mut Option<Instant>,
@@ -33,7 +34,7 @@ pub(super) async fn list(
     let (kind, _) = kind(local, kind_part)?;
     let EntitiesQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
-    admit(local, parts, 0, arrived).await?;
+    admit(local, connection, &parts.headers, 0, arrived).await?;
     let heads = local
         .shared()
         .engine

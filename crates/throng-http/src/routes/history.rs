@@ -3,7 +3,7 @@
 use super::{Answered, admit, engine_problem, entity_id, kind};
 use crate::{
     answer::{self, Answer},
-    event_loop::Local,
+    event_loop::{Connection, Local},
     request::query::{self, HistoryQuery},
 };
 use http::{Response, request::Parts};
@@ -14,7 +14,7 @@ use throng::journal::StoredEvent;
 
 /// One event as it is shown.
 #[derive(Serialize)]
-pub(super) struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     seq: u64,
     name: &'a str,
     version: u16,
@@ -32,7 +32,7 @@ struct Page<'a> {
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn new(event: &'a StoredEvent) -> Self {
+    pub(crate) fn new(event: &'a StoredEvent) -> Self {
         Self {
             seq: event.seq,
             name: &event.name,
@@ -45,7 +45,7 @@ impl<'a> Shown<'a> {
 }
 
 /// RFC 3339, UTC.
-fn instant(micros: i64) -> String {
+pub(super) fn instant(micros: i64) -> String {
     jiff::Timestamp::from_microsecond(micros).map_or_else(|_| micros.to_string(), |at| at.to_string())
 }
 
@@ -61,6 +61,7 @@ fn raw(payload: &[u8]) -> Box<RawValue> {
 /// A page of the history.
 pub(super) async fn page(
     local: &Local,
+    connection: &Connection,
     parts: &Parts,
     (kind_part, id_part): (&str, &str),
     arrived: &mut Option<Instant>,
@@ -69,22 +70,17 @@ pub(super) async fn page(
     let id = entity_id(id_part)?;
     let HistoryQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
-    admit(local, parts, 0, arrived).await?;
-    let events = local
+    admit(local, connection, &parts.headers, 0, arrived).await?;
+    let history = local
         .shared()
         .engine
         .history(kind, &id, after, limit)
         .await
         .map_err(engine_problem)?;
-    // A page may be cut short by its bytes: only an empty one is the last for sure.
-    let next = if events.len() < limit && after == 0 {
-        None
-    } else {
-        events.last().map(|event| event.seq)
-    };
+    let last = history.events.last().map(|event| event.seq);
     let page = Page {
-        events: events.iter().map(Shown::new).collect(),
-        next,
+        events: history.events.iter().map(Shown::new).collect(),
+        next: last.filter(|_| history.more),
     };
     Ok(answer::json(serde_json::to_vec(&page).unwrap_or_default()))
 }

@@ -1,9 +1,10 @@
 //! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: what happens, as it happens.
 
-use super::{Answered, engine_problem, entity_id, history::Shown, kind};
+use super::{Answered, entity_id, history::Shown, kind};
 use crate::{
     answer::Answer,
     event_loop::Local,
+    follow::{Follower, Seen, Source},
     problem::Problem,
     request::query::{self, HistoryQuery},
     shared::Taken,
@@ -11,7 +12,6 @@ use crate::{
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, header, request::Parts};
 use std::{rc::Rc, time::Duration};
-use throng::journal::StoredEvent;
 use tokio::{sync::mpsc, time::timeout};
 
 /// Where a client that comes back goes on.
@@ -22,10 +22,6 @@ const PAGES_MAX: usize = 4;
 const PAGE_EVENTS: usize = 100;
 /// Silence after which a comment shows that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// A stream looks for new events at most this often, however many commits there are.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// When a client whose stream was full may come back.
-const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Opens a stream of an entity's durable events after the one the client saw last.
 pub(super) async fn open(
@@ -40,29 +36,16 @@ pub(super) async fn open(
         None => after,
         Some(value) => last_event_id(value)?,
     };
-    let most = local.limits().live_max;
-    let Some(place) = local.shared().live.take() else {
-        let detail =
-            format!("There are {most} live streams already. Try again later, or read the history page by page.");
-        return Err(Problem::overloaded(detail, RETRY_AFTER).boxed());
-    };
-    let engine = &local.shared().engine;
-    let seen = engine.durable();
-    let first = engine
-        .history(kind, &id, after, PAGE_EVENTS)
-        .await
-        .map_err(engine_problem)?;
-    let (pages, receiver) = mpsc::channel(PAGES_MAX);
-    let stream = Stream {
-        local: local.clone(),
+    let place = local.live_place()?;
+    let source = Source::Entity {
         kind,
         id,
         after,
-        seen,
-        pages,
-        _place: place,
+        at: None,
     };
-    tokio::task::spawn_local(stream.run(first));
+    let follower = Follower::new(local.shared().engine.clone(), source).await?;
+    let (pages, receiver) = mpsc::channel(PAGES_MAX);
+    tokio::task::spawn_local(run(local.clone(), follower, pages, place));
     let mut response = Response::new(Answer::Live(receiver));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -84,75 +67,35 @@ fn last_event_id(value: &HeaderValue) -> Answered<u64> {
         })
 }
 
-struct Stream {
-    local: Rc<Local>,
-    kind: usize,
-    id: String,
-    after: u64,
-    /// The durable commit that was looked at last.
-    seen: u64,
-    pages: mpsc::Sender<Bytes>,
-    _place: Taken,
+/// Until the client goes or the gateway drains.
+async fn run(local: Rc<Local>, mut follower: Follower, pages: mpsc::Sender<Bytes>, _place: Taken) {
+    tokio::select! {
+        () = local.drains() => {}
+        () = pages.closed() => {}
+        () = follow(&mut follower, &pages) => {}
+    }
 }
 
-impl Stream {
-    /// Until the client goes or the gateway drains.
-    async fn run(mut self, first: Vec<StoredEvent>) {
-        let (local, gone) = (self.local.clone(), self.pages.clone());
-        tokio::select! {
-            () = local.drains() => {}
-            () = gone.closed() => {}
-            () = self.follow(first) => {}
-        }
-    }
-
-    /// Until a page cannot be sent or read.
-    async fn follow(&mut self, first: Vec<StoredEvent>) {
-        // Something at once, so that the client knows that it is connected.
-        if self.pages.send(Bytes::from_static(b": connected\n\n")).await.is_err() {
-            return;
-        }
-        let mut events = first;
-        loop {
-            while let Some(last) = events.last() {
-                self.after = last.seq;
-                if self.pages.send(page(&events)).await.is_err() {
-                    return;
-                }
-                events = match self.look().await {
-                    Some(events) => events,
-                    None => return,
-                };
+/// Until a page cannot be sent or read.
+async fn follow(follower: &mut Follower, pages: &mpsc::Sender<Bytes>) {
+    // Something at once, so that the client knows that it is connected.
+    let mut next = Bytes::from_static(b": connected\n\n");
+    while pages.send(next).await.is_ok() {
+        next = match timeout(KEEP_ALIVE, follower.next(PAGE_EVENTS)).await {
+            Ok(Ok(seen)) => page(&seen),
+            Ok(Err(problem)) => {
+                tracing::debug!("a live stream ends: {}", problem.detail());
+                return;
             }
-            match timeout(KEEP_ALIVE, self.local.shared().engine.changed(self.seen)).await {
-                Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
-                Err(_) if self.pages.send(Bytes::from_static(b": alive\n\n")).await.is_ok() => continue,
-                Err(_) => return,
-            }
-            events = match self.look().await {
-                Some(events) => events,
-                None => return,
-            };
-        }
-    }
-
-    async fn look(&mut self) -> Option<Vec<StoredEvent>> {
-        let engine = &self.local.shared().engine;
-        self.seen = engine.durable();
-        match engine.history(self.kind, &self.id, self.after, PAGE_EVENTS).await {
-            Ok(events) => Some(events),
-            Err(error) => {
-                tracing::debug!("a live stream ends: {error}");
-                None
-            }
-        }
+            Err(_) => Bytes::from_static(b": alive\n\n"),
+        };
     }
 }
 
 /// Events as server-sent events; their sequence number is what the client comes back with.
-fn page(events: &[StoredEvent]) -> Bytes {
-    let mut page = Vec::with_capacity(256 * events.len());
-    for event in events {
+fn page(seen: &[Seen]) -> Bytes {
+    let mut page = Vec::with_capacity(256 * seen.len());
+    for Seen { event, .. } in seen {
         page.extend_from_slice(format!("id: {}\nevent: {}\ndata: ", event.seq, event.name).as_bytes());
         // JSON has no line breaks outside of insignificant space, and serde writes none.
         page.extend_from_slice(&one_line(serde_json::to_vec(&Shown::new(event)).unwrap_or_default()));
@@ -170,7 +113,7 @@ fn one_line(mut json: Vec<u8>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng::journal::{CommitNo, Position, WriterId};
+    use throng::journal::{CommitNo, Position, StoredEvent, WriterId};
 
     #[test]
     fn an_event_is_one_block_of_lines() {
@@ -186,6 +129,6 @@ mod tests {
             payload: b"{\n\"student\":\r\n\"7\"}".to_vec(),
         };
         let expected = "id: 3\nevent: added\ndata: {\"seq\":3,\"name\":\"added\",\"version\":1,\"at\":\"1970-01-01T00:00:00Z\",\"position\":\"1.7\",\"payload\":{\"student\":\"7\"}}\n\n";
-        assert_eq!(page(&[event]), expected.as_bytes());
+        assert_eq!(page(&[Seen { id: None, event }]), expected.as_bytes());
     }
 }

@@ -1,5 +1,6 @@
 //! From a request to its answer.
 
+pub(crate) mod admin;
 mod app;
 mod command;
 mod entities;
@@ -8,73 +9,141 @@ mod live;
 mod pages;
 mod query;
 
+pub(crate) use history::Shown;
+
 use crate::{
     answer::Answer,
     event_loop::{Connection, Local},
-    gate::Admitted,
+    gate::{Admitted, Client},
     kinds::Names,
     metrics::Route,
     problem::Problem,
     request::{
+        body::RequestBody,
         headers,
         path::{self, Place},
     },
+    websocket,
 };
-use http::{Method, Request, Response, request::Parts};
-use hyper::body::Incoming;
+use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
 use std::{
     rc::Rc,
     time::{Duration, Instant},
 };
+use throng::StagedJson;
+
+/// The name below `/api/` that is no kind's.
+const SOCKET: &str = "ws";
 
 /// An answer, or why there is none.
-type Answered<T> = Result<T, Box<Problem>>;
+pub(crate) type Answered<T> = Result<T, Box<Problem>>;
 
 /// Answers a request. Commands take the short way; all else is boxed, so that a connection stays small.
 pub(crate) async fn answer(
     local: &Rc<Local>,
     connection: &Rc<Connection>,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
 ) -> Response<Answer> {
-    let _in_flight = connection.begin(request.version());
     let (mut parts, body) = request.into_parts();
     if parts.method == Method::POST
         && let Some(Place::Member(kind, id, name)) = path::place(parts.uri.path())
     {
-        let mut arrived = None;
-        let reply = command::run(local, connection, &parts, body, (kind, id, name), &mut arrived).await;
-        let answered = reply.map(|body| crate::answer::reply(std::mem::take(&mut parts.headers), body));
-        return finish(local, &parts, Route::Command, arrived, answered);
+        let path = parts.uri.path();
+        let staged = stage(local, connection, path, (kind, id, name), &parts.headers, body).await;
+        return match settle(local, staged).await {
+            Ok(body) => crate::answer::reply(std::mem::take(&mut parts.headers), body),
+            Err(problem) => problem.response(),
+        };
     }
     Box::pin(other(local, connection, parts, body)).await
 }
 
-async fn other(local: &Rc<Local>, connection: &Rc<Connection>, mut parts: Parts, body: Incoming) -> Response<Answer> {
+/// A command that was executed, or why it was not; its answer waits for its commit.
+pub(crate) struct Staged {
+    staged: Result<StagedJson, Box<Problem>>,
+    arrived: Option<Instant>,
+    /// Where to say that a problem happened.
+    path: Box<str>,
+}
+
+/// Executes the command a path names.
+pub(crate) async fn stage(
+    local: &Local,
+    connection: &Connection,
+    path: &str,
+    place: (&str, &str, &str),
+    headers: &HeaderMap,
+    body: RequestBody,
+) -> Staged {
+    let mut arrived = None;
+    let staged = command::stage(local, connection, headers, body, place, &mut arrived).await;
+    Staged {
+        staged,
+        arrived,
+        path: path.into(),
+    }
+}
+
+/// Waits until a command's answer may leave: the reply, or the problem.
+pub(crate) async fn settle(local: &Local, staged: Staged) -> Answered<Vec<u8>> {
+    let settled = match staged.staged {
+        Ok(json) => json.settled().await.map_err(engine_problem),
+        Err(problem) => Err(problem),
+    };
+    let settled = settled.map_err(|problem| counted(local, *problem, &staged.path).boxed());
+    let status = settled
+        .as_ref()
+        .map_or_else(|problem| problem.http_status(), |_| StatusCode::OK);
+    answered(local, Route::Command, status, staged.arrived);
+    settled
+}
+
+async fn other(
+    local: &Rc<Local>,
+    connection: &Rc<Connection>,
+    mut parts: Parts,
+    body: RequestBody,
+) -> Response<Answer> {
     let mut arrived = None;
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let path = parts.uri.path();
     if path.starts_with("/api/") {
         let (route, answered) = match path::place(path) {
+            Some(Place::Kind(SOCKET)) if is_read => (Route::Socket, websocket::accept(local, connection, &parts)),
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
             Some(_) if !is_read => (Route::Other, Err(wrong_method(local, &parts))),
-            Some(Place::Kind(kind)) => (Route::Entities, entities::list(local, &parts, kind, &mut arrived).await),
+            Some(Place::Kind(kind)) => (
+                Route::Entities,
+                entities::list(local, connection, &parts, kind, &mut arrived).await,
+            ),
             Some(Place::Entity(kind, id)) => (
                 Route::Query,
-                query::run(local, &parts, (kind, id, throng::model::View::NAME), &mut arrived).await,
+                query::run(
+                    local,
+                    connection,
+                    &parts,
+                    (kind, id, throng::model::View::NAME),
+                    &mut arrived,
+                )
+                .await,
             ),
             Some(Place::Member(kind, id, "events")) if headers::wants_stream(&parts.headers) => {
                 (Route::Live, live::open(local, &parts, (kind, id)).await)
             }
             Some(Place::Member(kind, id, "events")) => (
                 Route::History,
-                history::page(local, &parts, (kind, id), &mut arrived).await,
+                history::page(local, connection, &parts, (kind, id), &mut arrived).await,
             ),
             Some(Place::Member(kind, id, name)) => (
                 Route::Query,
-                query::run(local, &parts, (kind, id, name), &mut arrived).await,
+                query::run(local, connection, &parts, (kind, id, name), &mut arrived).await,
             ),
         };
         return finish(local, &parts, route, arrived, answered);
+    }
+    if path.starts_with("/admin/") {
+        let answered = admin::answer(local, connection, &parts, &mut arrived).await;
+        return finish(local, &parts, Route::Other, arrived, answered);
     }
     if let Some(answered) = pages::answer(local, &parts) {
         return finish(local, &parts, Route::Other, None, answered);
@@ -90,14 +159,21 @@ fn finish(
     arrived: Option<Instant>,
     answered: Answered<Response<Answer>>,
 ) -> Response<Answer> {
-    let response = answered.unwrap_or_else(|problem| {
-        local.metrics().problem(problem.slug());
-        problem.at_instance(parts.uri.path()).response()
-    });
+    let response = answered.unwrap_or_else(|problem| counted(local, *problem, parts.uri.path()).response());
+    self::answered(local, route, response.status(), arrived);
+    response
+}
+
+/// A problem is counted and told where it happened.
+fn counted(local: &Local, problem: Problem, path: &str) -> Problem {
+    local.metrics().problem(problem.slug());
+    problem.at_instance(path)
+}
+
+fn answered(local: &Local, route: Route, status: StatusCode, arrived: Option<Instant>) {
     local
         .metrics()
-        .answered(route, response.status(), arrived.map(|arrived| arrived.elapsed()));
-    response
+        .answered(route, status, arrived.map(|arrived| arrived.elapsed()));
 }
 
 /// What a `POST`, `PUT`, … to a read-only path is told.
@@ -122,7 +198,7 @@ fn allowed(names: &Names, name: &str) -> &'static str {
     }
 }
 
-fn kind<'a>(local: &'a Local, name: &str) -> Answered<(usize, &'a Names)> {
+pub(crate) fn kind<'a>(local: &'a Local, name: &str) -> Answered<(usize, &'a Names)> {
     local.shared().kinds.find(name).ok_or_else(|| unknown_kind(local, name))
 }
 
@@ -139,7 +215,12 @@ fn entity_id(part: &str) -> Answered<String> {
                 .boxed(),
         );
     };
-    if !throng::limits::is_id(&id) {
+    checked_id(&id)
+}
+
+/// An entity's id, within its limits.
+pub(crate) fn checked_id(id: &str) -> Answered<String> {
+    if !throng::limits::is_id(id) {
         let most = throng::journal::Address::ID_BYTES_MAX;
         return Err(
             Problem::malformed(format!("The id has {} bytes; it may have 1 to {most}.", id.len()))
@@ -147,14 +228,38 @@ fn entity_id(part: &str) -> Answered<String> {
                 .boxed(),
         );
     }
-    Ok(id.into_owned())
+    Ok(id.to_owned())
 }
 
 /// Passes the turn's gate, and says how much time is left to the deadline.
-async fn admit(local: &Local, parts: &Parts, bytes: usize, arrived: &mut Option<Instant>) -> Answered<Duration> {
+async fn admit(
+    local: &Local,
+    connection: &Connection,
+    headers: &HeaderMap,
+    bytes: usize,
+    arrived: &mut Option<Instant>,
+) -> Answered<Duration> {
     let limits = local.limits();
-    let deadline = headers::timeout(&parts.headers, limits.deadline, limits.deadline_max)?;
-    let admitted = local.gate.enter(bytes).await.map_err(|refused| {
+    let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
+    let client = || {
+        let header = local.shared().client_header.as_ref();
+        header.map_or(connection.client(), |name| headers::client(headers, name))
+    };
+    enter(local, client, deadline, bytes, arrived).await
+}
+
+/// The same, for a request without header fields of its own.
+pub(crate) async fn enter(
+    local: &Local,
+    client: impl FnOnce() -> Client,
+    deadline: Duration,
+    bytes: usize,
+    arrived: &mut Option<Instant>,
+) -> Answered<Duration> {
+    let admitted = local.gate.enter(bytes, client).await.map_err(|refused| {
+        if refused.by_share {
+            return Problem::too_many_requests(refused.wait).boxed();
+        }
         let waited = refused.wait.as_millis();
         Problem::overloaded(
             format!("Too much is waiting (about {waited} ms). Nothing was done; try again later."),
@@ -173,6 +278,6 @@ async fn admit(local: &Local, parts: &Parts, bytes: usize, arrived: &mut Option<
 }
 
 /// What the engine said, as a problem.
-fn engine_problem(error: throng::model::Error<throng::JsonRejection>) -> Box<Problem> {
+pub(crate) fn engine_problem(error: throng::model::Error<throng::JsonRejection>) -> Box<Problem> {
     Problem::of_engine(error).boxed()
 }

@@ -3,6 +3,7 @@
 use super::Answered;
 use crate::{
     answer::{self, Answer, HTML, JSON},
+    checks::{Check, CheckStatus},
     event_loop::Local,
     problem::{self, Problem},
     request::headers,
@@ -67,7 +68,9 @@ pub(super) fn index(local: &Local, is_page: bool) -> Response<Answer> {
 
 fn ready(local: &Local) -> Response<Answer> {
     let health = local.shared().engine.health();
-    let is_ready = health.ready && !local.is_draining();
+    let checks = local.shared().checks.all();
+    let failing = checks.iter().find(|check| check.status == CheckStatus::Fail);
+    let is_ready = health.ready && !local.is_draining() && failing.is_none();
     let durability = match health.durability {
         Durability::Fsync => "fsync",
         Durability::Os => "os",
@@ -75,12 +78,20 @@ fn ready(local: &Local) -> Response<Answer> {
     };
     let reason = health
         .reason
+        .or_else(|| {
+            let failing = failing?;
+            let why = failing.reason.as_deref().unwrap_or("it did not say why");
+            Some(format!("{} fails: {why}", failing.name))
+        })
         .or_else(|| (!is_ready).then(|| "the gateway is stopping".into()));
-    let body = json!({
+    let mut body = json!({
         "ready": is_ready, "reason": reason, "durability": durability,
         "position": health.position.map(|position| position.to_string()),
         "entities_in_memory": health.entities, "journal_bytes": health.journal_bytes,
     });
+    if !checks.is_empty() {
+        body["checks"] = checks.iter().map(Check::json).collect();
+    }
     let mut response = fresh(answer::json(body.to_string()));
     if !is_ready {
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

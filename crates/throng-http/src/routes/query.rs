@@ -3,7 +3,7 @@
 use super::{Answered, admit, allowed, engine_problem, entity_id, kind};
 use crate::{
     answer::{self, Answer},
-    event_loop::Local,
+    event_loop::{Connection, Local},
     problem::Problem,
     request::path,
 };
@@ -14,6 +14,7 @@ use throng::QueryJson;
 /// Answers a query from the entity's state.
 pub(super) async fn run(
     local: &Local,
+    connection: &Connection,
     parts: &Parts,
     (kind_part, id_part, name_part): (&str, &str, &str),
     arrived: &mut Option<Instant>,
@@ -32,7 +33,7 @@ pub(super) async fn run(
         name: name.into_owned(),
         arguments: parts.uri.query().unwrap_or("").to_owned(),
         caller: None,
-        deadline: Some(admit(local, parts, 0, arrived).await?),
+        deadline: Some(admit(local, connection, &parts.headers, 0, arrived).await?),
     };
     local
         .shared()

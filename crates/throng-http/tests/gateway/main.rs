@@ -2,13 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod admin;
 mod app;
 mod bad_input;
 mod connections;
+mod fairness;
+mod history;
 mod http2;
 mod live;
 mod overload;
 mod pages;
 mod routes;
 mod stop;
+mod subscriptions;
 mod support;
+mod websocket;

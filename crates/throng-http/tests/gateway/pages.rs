@@ -1,7 +1,13 @@
 //! Health, metrics, the OpenAPI document and the pages.
 
-use crate::support::{Client, plain, start};
+use crate::support::{
+    Client, plain,
+    section::{Enrolment, Refusal},
+    start,
+};
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use throng_http::{Check, CheckStatus, Described, Route};
 
 #[test]
 fn health_says_whether_commands_are_taken_and_what_they_survive() {
@@ -19,6 +25,34 @@ fn health_says_whether_commands_are_taken_and_what_they_survive() {
         .post("/api/section/S1/open", r#"{"capacity":1}"#)
         .problem(503, "unavailable");
     assert_eq!(client.get("/health/live").status, 200);
+}
+
+#[test]
+fn a_part_of_the_service_that_fails_makes_it_not_ready_until_it_passes() {
+    let status = Arc::new(Mutex::new((CheckStatus::Warn, None)));
+    let asked = status.clone();
+    let gateway = start(|gateway| {
+        gateway.health(move || {
+            let (status, reason) = asked.lock().unwrap().clone();
+            let name = "billing".into();
+            vec![Check { name, status, reason }]
+        })
+    });
+    let mut client = Client::new(&gateway);
+    let ready = client.get("/health/ready");
+    assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
+    let warns = json!([{ "name": "billing", "status": "WARN", "reason": null }]);
+    assert_eq!(ready.json()["checks"], warns);
+    *status.lock().unwrap() = (CheckStatus::Fail, Some("the bank does not answer".into()));
+    let ready = client.get("/health/ready");
+    assert_eq!((ready.status, &ready.json()["ready"]), (503, &json!(false)));
+    assert_eq!(ready.json()["reason"], "billing fails: the bank does not answer");
+    let line = r#"throng_check{name="billing",status="FAIL"} 1"#;
+    let metrics = client.get("/metrics");
+    let text = metrics.text();
+    assert!(text.lines().any(|found| found == line), "{text}");
+    *status.lock().unwrap() = (CheckStatus::Pass, None);
+    assert_eq!(client.get("/health/ready").status, 200);
 }
 
 #[test]
@@ -75,7 +109,13 @@ fn the_openapi_document_describes_every_command_and_query() {
     let gateway = start(|gateway| {
         let fragment =
             json!({ "paths": { "/seats": { "get": { "responses": { "200": { "description": "Seats" } } } } } });
-        gateway.title("Registration", "2").openapi(fragment)
+        let described = Described::new("seats", "Seats by hand").route(
+            Route::post("/seats/{section}/{student}", "Takes a seat")
+                .once()
+                .replies::<Enrolment>(200, "It is taken")
+                .refuses::<Refusal>(),
+        );
+        gateway.title("Registration", "2").describe(described).openapi(fragment)
     });
     let document = Client::new(&gateway).get("/openapi.json").json();
     assert_eq!(document["openapi"], "3.1.0");
@@ -94,6 +134,20 @@ fn the_openapi_document_describes_every_command_and_query() {
         assert!(paths.contains_key(&format!("/api/section{path}")), "{path}");
     }
     assert!(paths.contains_key("/seats"), "the app's own");
+    let own = &document["paths"]["/seats/{section}/{student}"]["post"];
+    assert_eq!(
+        (&own["tags"], &own["parameters"][1]["name"]),
+        (&json!(["seats"]), &json!("student"))
+    );
+    let reply = &own["responses"]["200"]["content"]["application/json"]["schema"]["$ref"];
+    assert_eq!(reply, "#/components/schemas/Enrolment");
+    assert!(
+        own["responses"]["409"].is_object()
+            && document["tags"]
+                .as_array()
+                .unwrap()
+                .contains(&json!({ "name": "seats", "description": "Seats by hand" }))
+    );
     let add = &document["paths"]["/api/section/{id}/add_student"]["post"];
     assert_eq!(add["summary"], "Adds a student.");
     let body = &add["requestBody"]["content"]["application/json"]["schema"];

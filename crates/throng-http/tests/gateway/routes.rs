@@ -92,6 +92,12 @@ fn the_history_comes_page_by_page() {
     let page = client.get("/api/section/S1/events?limit=2&after=2").json();
     assert_eq!(page["events"][0]["payload"], json!({"student": "8"}));
     assert_eq!(page["events"].as_array().unwrap().len(), 1);
+    assert_eq!(page["next"], json!(null));
+    let whole = client.get("/api/section/S1/events?limit=3").json();
+    assert_eq!(
+        (whole["events"].as_array().unwrap().len(), &whole["next"]),
+        (3, &json!(null))
+    );
     let end = client.get("/api/section/S1/events?after=3").json();
     assert_eq!(end, json!({"events": [], "next": null}));
 }

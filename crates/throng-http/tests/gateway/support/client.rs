@@ -3,13 +3,13 @@
 use serde_json::Value;
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{SocketAddr, TcpStream},
     time::Duration,
 };
 use throng_http::Running;
 
 /// A test that waits longer than this has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One connection.
 pub(crate) struct Client {
@@ -62,7 +62,11 @@ impl Answer {
 
 impl Client {
     pub(crate) fn new(gateway: &Running) -> Self {
-        let stream = TcpStream::connect(gateway.address()).unwrap();
+        Self::of(gateway.address())
+    }
+
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Self {
             reader: BufReader::new(stream),

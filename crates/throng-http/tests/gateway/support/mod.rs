@@ -2,10 +2,11 @@
 
 pub(crate) mod client;
 pub(crate) mod section;
+pub(crate) mod socket;
 
 use std::future::Future;
 use throng::{
-    Engine,
+    Engine, Options,
     journal::{MemoryJournal, MemoryStore},
 };
 use throng_http::{Gateway, Running};
@@ -23,9 +24,15 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 
 /// An engine with sections, on a journal in memory.
 pub(crate) fn engine() -> Engine {
+    engine_with(Options::default())
+}
+
+/// The same, set otherwise.
+pub(crate) fn engine_with(options: Options) -> Engine {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let builder = Engine::builder()
+        .options(options)
         .with::<section::Section>()
         .query::<section::Section, section::View>();
     wait(

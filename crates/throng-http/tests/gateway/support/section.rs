@@ -25,6 +25,15 @@ pub(crate) enum Command {
     DropStudent {
         student: String,
     },
+    /// Gives it a title.
+    Rename {
+        title: String,
+    },
+    /// Asks another section to add a student.
+    Recommend {
+        to: String,
+        student: String,
+    },
     /// Takes its time, in milliseconds.
     Ponder {
         ms: u64,
@@ -39,6 +48,7 @@ pub(crate) enum Happened {
     Opened { capacity: usize },
     Added { student: String },
     Dropped { student: String },
+    Renamed { title: String },
 }
 impl Event for Happened {}
 
@@ -112,6 +122,8 @@ impl Entity for Section {
                 return Err(Refusal::NotEnrolled { student });
             }
             Command::DropStudent { student } => turn.emit(Happened::Dropped { student }),
+            Command::Rename { title } => turn.emit(Happened::Renamed { title }),
+            Command::Recommend { to, student } => turn.send::<Self>(to, Command::AddStudent { student }),
             Command::Ponder { ms } => {
                 let until = std::time::Instant::now() + std::time::Duration::from_millis(ms);
                 while std::time::Instant::now() < until {
@@ -127,6 +139,7 @@ impl Entity for Section {
         match event {
             Happened::Opened { capacity } => self.capacity = *capacity,
             Happened::Added { student } => self.students.push(student.clone()),
+            Happened::Renamed { .. } => {}
             Happened::Dropped { student } => self.students.retain(|other| other != student),
         }
     }

@@ -1,0 +1,105 @@
+// A client of throng.v1 (docs/websocket.md) for browsers, and for Node with a global WebSocket.
+
+class Throng {
+  #socket; #next = 1; #waiting = new Map(); #following = new Map(); #batch = []
+
+  /// Opens a socket; resolves with the client once the service has said hello.
+  static connect(url) {
+    return new Promise((resolve, reject) => {
+      const client = new Throng(new WebSocket(url, 'throng.v1'))
+      client.#socket.onerror = () => reject(new Error(`${url} cannot be reached`))
+      client.#socket.onmessage = ({ data }) => client.#told(JSON.parse(data), resolve)
+      client.#socket.onclose = ({ code, reason }) => client.#closed(new Error(`closed with ${code}: ${reason}`))
+    })
+  }
+
+  constructor(socket) { this.#socket = socket }
+
+  /// Runs a command. Options: key (idempotency), timeout_ms, traceparent.
+  command(kind, entity, command, body = {}, options = {}) {
+    return this.#ask({ type: 'command', kind, entity, command, body, ...options })
+  }
+
+  /// Asks a query; without a name, the view.
+  query(kind, entity, query = 'view', args = {}) {
+    return this.#ask({ type: 'query', kind, entity, query, arguments: args })
+  }
+
+  /// What happens to an entity, or without one to all of a kind, after a cursor: an async iterator, which grants credit as
+  /// its events are taken, so that one who is slow is not flooded.
+  async *follow({ kind, entity, after, credit = 100 }) {
+    const id = this.#next++
+    const events = []
+    let wake, ended = false, failure
+    const told = message => {
+      if (message.type === 'events') for (const event of message.events) events.push({ ...event, cursor: message.cursor })
+      if (message.type === 'ended' || message.type === 'problem') {
+        ended = true
+        failure = message.problem && Object.assign(new Error(message.problem.detail), { problem: message.problem })
+      }
+      wake?.()
+    }
+    this.#following.set(id, told)
+    this.#send({ type: 'subscribe', id, kind, entity, after, credit })
+    let taken = 0
+    try {
+      while (true) {
+        while (events.length > 0) {
+          yield events.shift()
+          taken += 1
+          if (taken >= credit / 2) {
+            this.#send({ type: 'credit', id, credit: taken })
+            taken = 0
+          }
+        }
+        if (failure) throw failure
+        if (ended) return
+        await new Promise(resolve => { wake = resolve })
+      }
+    } finally {
+      this.#following.delete(id)
+      if (!ended) this.#send({ type: 'unsubscribe', id })
+    }
+  }
+
+  close() { this.#socket.close(1000) }
+
+  #ask(message) {
+    const id = this.#next++
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject })
+      this.#send({ ...message, id })
+    })
+  }
+
+  // What is asked in one go leaves as one frame.
+  #send(message) {
+    if (this.#socket.readyState !== WebSocket.OPEN) return
+    this.#batch.push(message)
+    if (this.#batch.length > 1) return
+    queueMicrotask(() => {
+      const batch = this.#batch.splice(0)
+      this.#socket.send(JSON.stringify(batch.length === 1 ? batch[0] : batch))
+    })
+  }
+
+  #told(frame, ready) {
+    for (const message of Array.isArray(frame) ? frame : [frame]) {
+      const waiting = this.#waiting.get(message.id)
+      if (message.type === 'hello') {
+        this.hello = message
+        ready(this)
+      } else if (waiting) {
+        this.#waiting.delete(message.id)
+        if (message.type === 'reply') waiting.resolve(message.body)
+        else waiting.reject(Object.assign(new Error(message.problem.detail), { problem: message.problem }))
+      } else this.#following.get(message.id)?.(message)
+    }
+  }
+
+  #closed(error) {
+    for (const { reject } of this.#waiting.values()) reject(error)
+    for (const told of this.#following.values()) told({ type: 'ended', problem: { detail: error.message } })
+    this.#waiting.clear()
+  }
+}

@@ -1,0 +1,125 @@
+//! Fairness between clients, without clock, sockets or tasks: nobody may take all the room there is to wait in.
+
+use std::{collections::HashMap, time::Duration};
+
+/// Of the room to wait in, what one client may take while nobody else waits: the next one finds some.
+const ALONE_SHARE: (u64, u64) = (3, 4);
+
+/// Who asks: a number that stands for an address or for what a trusted header says.
+pub(crate) type Client = u64;
+
+/// This machine itself: may take all the room while nobody else waits.
+pub(crate) const LOCAL: Client = 0;
+
+/// How many requests of each client wait.
+#[derive(Default)]
+pub(super) struct Clients {
+    waiting: HashMap<Client, u64>,
+}
+
+impl Clients {
+    /// Counts one more of a client in; `false` if it has its share already.
+    ///
+    /// `total` wait now, which takes `wait`; at most `wait_max` is waited.
+    pub(super) fn enter(&mut self, client: Client, total: u64, wait: Duration, wait_max: Duration) -> bool {
+        let own = self.waiting.get(&client).copied().unwrap_or_default();
+        let others = self.waiting.len() as u64 - u64::from(own > 0);
+        if own >= share(client, others, room(total, wait, wait_max)) {
+            return false;
+        }
+        *self.waiting.entry(client).or_default() += 1;
+        true
+    }
+
+    /// One of a client's waits no more.
+    pub(super) fn leave(&mut self, client: Client) {
+        if let Some(waiting) = self.waiting.get_mut(&client) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.waiting.remove(&client);
+            }
+        }
+    }
+}
+
+/// How many can wait at all.
+fn room(total: u64, wait: Duration, wait_max: Duration) -> u64 {
+    let each_nanos = wait.as_nanos() / u128::from(total.max(1));
+    u64::try_from(wait_max.as_nanos() / each_nanos.max(1)).unwrap_or(u64::MAX)
+}
+
+/// What one may take of it, at least one place.
+fn share(client: Client, others: u64, room: u64) -> u64 {
+    let share = match others {
+        0 if client == LOCAL => return u64::MAX,
+        0 => u128::from(room) * u128::from(ALONE_SHARE.0) / u128::from(ALONE_SHARE.1),
+        others => u128::from(room) / u128::from(others + 1),
+    };
+    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    const WAIT_MAX: Duration = Duration::from_millis(100);
+
+    /// Enters as often as it may, each request a millisecond's work; how often it could.
+    fn fill(clients: &mut Clients, client: Client) -> u64 {
+        let mut entered = 0;
+        loop {
+            let total: u64 = clients.waiting.values().sum();
+            let wait = MILLISECOND * u32::try_from(total).unwrap();
+            if entered > 1_000 || !clients.enter(client, total, wait, WAIT_MAX) {
+                return entered;
+            }
+            entered += 1;
+        }
+    }
+
+    #[test]
+    fn one_that_is_alone_leaves_room_for_the_next() {
+        let mut clients = Clients::default();
+        assert_eq!(fill(&mut clients, 1), 75);
+        // The first has more than half by now: it gets no more, and the second up to its half.
+        assert_eq!((fill(&mut clients, 2), fill(&mut clients, 1)), (50, 0));
+        for _ in 0..30 {
+            clients.leave(1);
+        }
+        assert_eq!(fill(&mut clients, 1), 5);
+    }
+
+    #[test]
+    fn this_machine_may_take_all_of_it_while_nobody_else_waits() {
+        let mut clients = Clients::default();
+        assert_eq!(
+            fill(&mut clients, LOCAL),
+            1_001,
+            "the turn's own bound refuses what is too much"
+        );
+        assert_eq!(fill(&mut clients, 7), 50);
+        assert_eq!(fill(&mut clients, LOCAL), 0);
+    }
+
+    #[test]
+    fn whoever_has_left_counts_no_more() {
+        let mut clients = Clients::default();
+        fill(&mut clients, 1);
+        fill(&mut clients, 2);
+        (0..50).for_each(|_| clients.leave(2));
+        assert!(!clients.waiting.contains_key(&2));
+        clients.leave(2);
+        assert_eq!(fill(&mut clients, 1), 0);
+        clients.leave(1);
+        assert_eq!(fill(&mut clients, 1), 1);
+    }
+
+    #[test]
+    fn everybody_may_wait_with_one() {
+        let mut clients = Clients::default();
+        for client in 1..1_000 {
+            assert!(clients.enter(client, client - 1, MILLISECOND * (client as u32 - 1), WAIT_MAX));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `/admin/`: what a person does by hand. Only for who may.
+
+use super::{Answered, admit, engine_problem};
+use crate::{
+    answer::{self, Answer},
+    event_loop::{Connection, Local},
+    problem::Problem,
+    request::{
+        headers,
+        query::{self, DeadQuery, RetryQuery},
+    },
+    websocket,
+};
+use http::{HeaderMap, Method, Response, header, request::Parts};
+use serde::Serialize;
+use std::time::Instant;
+use throng::{DeadMessage, Retried, journal::Address, journal::ShardId};
+
+/// Answers a path below `/admin/`.
+pub(super) async fn answer(
+    local: &Local,
+    connection: &Connection,
+    parts: &Parts,
+    arrived: &mut Option<Instant>,
+) -> Answered<Response<Answer>> {
+    let path = parts.uri.path();
+    let method = match path {
+        "/admin/dead" => Method::GET,
+        "/admin/dead/retry" => Method::POST,
+        _ => return Err(Problem::unknown_route(path).boxed()),
+    };
+    if parts.method != method {
+        let allow = if method == Method::GET { "GET" } else { "POST" };
+        return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
+    }
+    may(local, connection, &parts.headers)?;
+    admit(local, connection, &parts.headers, 0, arrived).await?;
+    let body = if method == Method::GET {
+        serde_json::to_vec(&dead(local, parts).await?)
+    } else {
+        serde_json::to_vec(&retry(local, parts).await?)
+    };
+    Ok(answer::json(body.unwrap_or_default()))
+}
+
+/// Whoever has the token; without one, this machine's own programs, while nobody else reaches the service.
+fn may(local: &Local, connection: &Connection, headers: &HeaderMap) -> Answered<()> {
+    // A page anywhere can have a browser ask this machine: it is not the person who asks.
+    websocket::origin(headers, &[])?;
+    let shared = local.shared();
+    match &shared.admin_token {
+        Some(token) if headers::bearer(headers).is_some_and(|given| is_same(given, token)) => Ok(()),
+        Some(_) => Err(Problem::unauthorized().boxed()),
+        None if shared.is_local && connection.client() == crate::gate::LOCAL => Ok(()),
+        None => Err(Problem::no_administration().boxed()),
+    }
+}
+
+/// Takes as long wherever they differ.
+fn is_same(given: &str, token: &str) -> bool {
+    let differs = given
+        .bytes()
+        .zip(token.bytes())
+        .fold(0, |differs, (one, other)| differs | (one ^ other));
+    given.len() == token.len() && differs == 0
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    kind: &'a str,
+    id: &'a str,
+}
+
+impl<'a> Named<'a> {
+    fn new(address: &'a Address) -> Self {
+        Self {
+            kind: &address.kind,
+            id: &address.id,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Page {
+    messages: Vec<serde_json::Value>,
+    /// What to give as `after` for the next page; null at the end.
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    number: String,
+    receiver: Named<'a>,
+    sender: Named<'a>,
+    name: &'a str,
+    reason: &'a str,
+    at: String,
+}
+
+fn shown(message: &DeadMessage) -> serde_json::Value {
+    let shown = Shown {
+        number: number(message.number),
+        receiver: Named::new(&message.receiver),
+        sender: Named::new(&message.sender),
+        name: &message.name,
+        reason: &message.reason,
+        at: super::history::instant(message.at.micros),
+    };
+    serde_json::to_value(shown).unwrap_or_default()
+}
+
+/// `shard.number`
+fn number((shard, number): (ShardId, u64)) -> String {
+    format!("{shard}.{number}")
+}
+
+fn read_number(text: &str) -> Answered<(ShardId, u64)> {
+    let read = text
+        .split_once('.')
+        .and_then(|(shard, number)| Some((ShardId(shard.parse().ok()?), number.parse().ok()?)));
+    read.ok_or_else(|| {
+        let detail = format!("number is {text:?}; expected it as /admin/dead shows it, such as 17.3.");
+        Problem::malformed(detail).at_field("number").boxed()
+    })
+}
+
+async fn dead(local: &Local, parts: &Parts) -> Answered<Page> {
+    let DeadQuery { kind, id, after, limit } = query::read(parts.uri.query())?;
+    let limit = query::limit(limit)?;
+    let to = match (&kind, &id) {
+        (None, Some(_)) => {
+            return Err(Problem::malformed("id is given without kind.").at_field("kind").boxed());
+        }
+        (kind, id) => kind.as_deref().map(|kind| (kind, id.as_deref())),
+    };
+    let engine = &local.shared().engine;
+    let page = engine
+        .dead_messages(to, after.as_deref(), limit)
+        .await
+        .map_err(engine_problem)?;
+    Ok(Page {
+        messages: page.messages.iter().map(shown).collect(),
+        next: page.next,
+    })
+}
+
+#[derive(Serialize)]
+struct Came {
+    number: String,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Tried {
+    retried: Vec<Came>,
+    /// What to give as `after` to go on; null at the end.
+    next: Option<String>,
+}
+
+fn came(message: (ShardId, u64), retried: Retried) -> Came {
+    let (outcome, reason) = match retried {
+        Retried::Done => ("done", None),
+        Retried::Refused(reason) => ("refused", Some(reason)),
+        Retried::Dead(reason) => ("dead", Some(reason)),
+    };
+    Came {
+        number: number(message),
+        outcome,
+        reason,
+    }
+}
+
+async fn retry(local: &Local, parts: &Parts) -> Answered<Tried> {
+    let RetryQuery {
+        kind,
+        id,
+        number,
+        after,
+    } = query::read(parts.uri.query())?;
+    let engine = &local.shared().engine;
+    if let Some(number) = number {
+        let number = read_number(&number)?;
+        let retried = engine.retry_dead(&kind, &id, number).await.map_err(engine_problem)?;
+        return Ok(Tried {
+            retried: vec![came(number, retried)],
+            next: None,
+        });
+    }
+    let tried = engine.retry_all_dead(&kind, &id, after.as_deref()).await;
+    let (retried, next) = tried.map_err(engine_problem)?;
+    let retried = retried
+        .into_iter()
+        .map(|(message, retried)| came(message.number, retried));
+    Ok(Tried {
+        retried: retried.collect(),
+        next,
+    })
+}
+
+/// Of the answer to who has no token.
+pub(crate) const CHALLENGE: (header::HeaderName, http::HeaderValue) =
+    (header::WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_the_same_or_not() {
+        assert!(is_same("secret", "secret"));
+        for wrong in ["", "secre", "secrets", "Secret", "secreT"] {
+            assert!(!is_same(wrong, "secret"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_read_as_it_is_shown() {
+        assert_eq!(number((ShardId(17), 3)), "17.3");
+        assert_eq!(read_number("17.3").ok(), Some((ShardId(17), 3)));
+        for wrong in ["", "17", "x.3", "17.x", "99999.1"] {
+            assert!(read_number(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Who may open a socket.
+
+use super::PROTOCOL;
+use crate::{
+    answer::Answer,
+    event_loop::{Connection, Local},
+    problem::Problem,
+};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+/// Answers the request to open a socket; the connection becomes one once the answer has gone.
+pub(crate) fn accept(local: &Local, connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
+    let headers = &parts.headers;
+    let key = asks(parts)?;
+    origin(headers, &local.shared().origins)?;
+    let offered = protocols(headers);
+    if !offered.is_empty() && !offered.contains(&PROTOCOL) {
+        let detail = format!(
+            "The subprotocols offered are {}; this service speaks {PROTOCOL}.",
+            offered.join(", ")
+        );
+        return Err(Problem::malformed(detail).at_field("Sec-WebSocket-Protocol").boxed());
+    }
+    let mut response = Response::new(Answer::Whole(None));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let answer = response.headers_mut();
+    answer.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    answer.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accepts) = HeaderValue::try_from(derive_accept_key(key.as_bytes())) {
+        answer.insert(header::SEC_WEBSOCKET_ACCEPT, accepts);
+    }
+    if !offered.is_empty() {
+        answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+    }
+    connection.becomes_socket();
+    Ok(response)
+}
+
+/// The client's key, if it asks for a WebSocket as one does (RFC 6455 §4.2.1).
+fn asks(parts: &Parts) -> Result<&HeaderValue, Box<Problem>> {
+    let headers = &parts.headers;
+    let is_upgrade = parts.version == Version::HTTP_11
+        && parts.method == Method::GET
+        && has_token(headers, header::CONNECTION, "upgrade")
+        && has_token(headers, header::UPGRADE, "websocket");
+    if !is_upgrade {
+        return Err(Problem::upgrade_required("This route is a WebSocket: open it as one, over HTTP/1.1.").boxed());
+    }
+    if headers
+        .get(header::SEC_WEBSOCKET_VERSION)
+        .is_none_or(|version| version != "13")
+    {
+        return Err(Problem::upgrade_required("This service speaks version 13 of the WebSocket protocol.").boxed());
+    }
+    headers
+        .get(header::SEC_WEBSOCKET_KEY)
+        .filter(|key| key.len() == 24)
+        .ok_or_else(|| {
+            Problem::malformed("The header Sec-WebSocket-Key is missing or is not 16 bytes in base64.")
+                .at_field("Sec-WebSocket-Key")
+                .boxed()
+        })
+}
+
+fn values(headers: &HeaderMap, name: header::HeaderName) -> impl Iterator<Item = &str> {
+    let texts = headers
+        .get_all(name)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok());
+    texts
+        .flat_map(|text| text.split(','))
+        .map(str::trim)
+        .filter(|value| !value.is_empty())
+}
+
+fn has_token(headers: &HeaderMap, name: header::HeaderName, token: &str) -> bool {
+    values(headers, name).any(|value| value.eq_ignore_ascii_case(token))
+}
+
+fn protocols(headers: &HeaderMap) -> Vec<&str> {
+    values(headers, header::SEC_WEBSOCKET_PROTOCOL).collect()
+}
+
+/// A browser names the page's origin, and lets any page open a socket anywhere: only this service's own pages may, and those
+/// that were allowed.
+pub(crate) fn origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), Box<Problem>> {
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    let text = origin.to_str().unwrap_or("");
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let is_own = match (text.split_once("://"), host) {
+        (Some((_, authority)), Some(host)) => authority.eq_ignore_ascii_case(host),
+        _ => false,
+    };
+    if is_own
+        || allowed
+            .iter()
+            .any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(text))
+    {
+        return Ok(());
+    }
+    Err(Problem::forbidden_origin(text).boxed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(fields: &[(header::HeaderName, &'static str)]) -> HeaderMap {
+        let fields = fields.iter().cloned();
+        fields
+            .map(|(name, value)| (name, HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn tokens_are_found_in_lists_in_any_case() {
+        let headers = with(&[(header::CONNECTION, "keep-alive, Upgrade")]);
+        assert!(has_token(&headers, header::CONNECTION, "upgrade"));
+        assert!(!has_token(&headers, header::CONNECTION, "close"));
+    }
+
+    #[test]
+    fn a_page_of_this_host_may_and_one_of_another_only_if_it_is_allowed() {
+        let may = |origin: &'static str, allowed: &[&str]| {
+            let headers = with(&[(header::HOST, "here:8080"), (header::ORIGIN, origin)]);
+            let allowed: Vec<String> = allowed.iter().map(|allowed| (*allowed).to_owned()).collect();
+            super::origin(&headers, &allowed).is_ok()
+        };
+        assert!(may("http://here:8080", &[]) && may("https://HERE:8080", &[]));
+        for other in [
+            "http://here",
+            "http://there:8080",
+            "null",
+            "",
+            "http://here:8080.evil.example",
+        ] {
+            assert!(!may(other, &[]), "{other}");
+        }
+        assert!(may("https://app.example", &["https://app.example"]) && may("null", &["*"]));
+        assert!(!may("https://app.example:8443", &["https://app.example"]));
+        let programs = with(&[(header::HOST, "here:8080")]);
+        assert!(super::origin(&programs, &[]).is_ok(), "who is no browser names none");
+    }
+}

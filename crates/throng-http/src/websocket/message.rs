@@ -1,0 +1,454 @@
+//! What a client says, without I/O.
+
+use super::CREDIT_MAX;
+use crate::{limits::KEY_BYTES_MAX, problem::Problem};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Map, Value, value::RawValue};
+use std::{borrow::Cow, fmt, time::Duration};
+
+/// Bytes of an id that is text.
+const ID_BYTES_MAX: usize = 64;
+
+/// What the client calls a request or subscription: its answers carry it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Id {
+    Number(u64),
+    Text(Box<str>),
+}
+
+/// A message.
+#[derive(Debug)]
+pub(super) enum Message<'a> {
+    Command(Command<'a>),
+    Query(Query<'a>),
+    Subscribe(Subscribe<'a>),
+    Credit(u32),
+    Unsubscribe,
+}
+
+/// `{"type":"command",…}`
+#[derive(Debug)]
+pub(super) struct Command<'a> {
+    pub(super) kind: Cow<'a, str>,
+    pub(super) entity: Cow<'a, str>,
+    pub(super) command: Cow<'a, str>,
+    /// Its content as it stands in the frame.
+    pub(super) body: &'a str,
+    pub(super) key: Option<String>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) traceparent: Option<Cow<'a, str>>,
+}
+
+/// `{"type":"query",…}`
+#[derive(Debug)]
+pub(super) struct Query<'a> {
+    pub(super) kind: Cow<'a, str>,
+    pub(super) entity: Cow<'a, str>,
+    pub(super) query: Option<Cow<'a, str>>,
+    /// As a query string.
+    pub(super) arguments: String,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Query<'_> {
+    /// As one that outlives its frame.
+    pub(super) fn into_owned(self) -> Query<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Query {
+            kind: own(self.kind),
+            entity: own(self.entity),
+            query: self.query.map(own),
+            arguments: self.arguments,
+            timeout: self.timeout,
+        }
+    }
+}
+
+/// `{"type":"subscribe",…}`
+#[derive(Debug)]
+pub(super) struct Subscribe<'a> {
+    pub(super) kind: Cow<'a, str>,
+    pub(super) entity: Option<Cow<'a, str>>,
+    pub(super) after: Option<After<'a>>,
+    pub(super) credit: u32,
+}
+
+/// Where a subscription begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum After<'a> {
+    Seq(u64),
+    Cursor(Cow<'a, str>),
+}
+
+/// The messages of a frame: one, or an array of them.
+pub(super) fn split(frame: &str) -> Result<Vec<&RawValue>, Box<Problem>> {
+    let is_array = frame.trim_start().starts_with('[');
+    let messages = if is_array {
+        serde_json::from_str(frame)
+    } else {
+        serde_json::from_str(frame).map(|one| vec![one])
+    };
+    messages.map_err(|why| unreadable("The frame is not JSON", &why))
+}
+
+/// Reads one message. Its id comes also with a problem, where it could be read.
+pub(super) fn read(message: &RawValue) -> (Option<Id>, Result<Message<'_>, Box<Problem>>) {
+    let mut fields: Fields<'_> = match serde_json::from_str(message.get()) {
+        Ok(fields) => fields,
+        Err(why) => {
+            #[derive(Deserialize)]
+            struct Only {
+                id: Id,
+            }
+            let id = serde_json::from_str::<Only>(message.get()).ok().map(|only| only.id);
+            return (id, Err(unreadable("The message cannot be read", &why)));
+        }
+    };
+    let id = fields.id.take();
+    if id.is_none() {
+        return (
+            None,
+            Err(missing(
+                "id",
+                "a number or a text of your choice: the answer carries it",
+            )),
+        );
+    }
+    (id, message_of(fields))
+}
+
+fn message_of(fields: Fields<'_>) -> Result<Message<'_>, Box<Problem>> {
+    let timeout = fields.timeout_ms.map(Duration::from_millis);
+    let kind = |kind| need(kind, "kind", "the kind of entity");
+    let entity = |entity| need(entity, "entity", "the entity's id");
+    match &*fields.is.0 {
+        "command" => Ok(Message::Command(Command {
+            kind: kind(fields.kind)?,
+            entity: entity(fields.entity)?,
+            command: need(fields.command, "command", "the command's name")?,
+            body: fields.body.map_or("", RawValue::get),
+            key: fields.key.map(key).transpose()?,
+            timeout,
+            traceparent: of(fields.traceparent),
+        })),
+        "query" => Ok(Message::Query(Query {
+            kind: kind(fields.kind)?,
+            entity: entity(fields.entity)?,
+            query: of(fields.query),
+            arguments: arguments(fields.arguments)?,
+            timeout,
+        })),
+        "subscribe" => Ok(Message::Subscribe(Subscribe {
+            kind: kind(fields.kind)?,
+            entity: of(fields.entity),
+            after: fields.after,
+            credit: credit(fields.credit)?,
+        })),
+        "credit" => Ok(Message::Credit(credit(fields.credit)?)),
+        "unsubscribe" => Ok(Message::Unsubscribe),
+        other => {
+            let detail = format!("The type is {other:?}; there are: command, query, subscribe, credit, unsubscribe.");
+            Err(Problem::malformed(detail).at_field("type").boxed())
+        }
+    }
+}
+
+fn of(text: Option<Text<'_>>) -> Option<Cow<'_, str>> {
+    text.map(|text| text.0)
+}
+
+fn need<'a>(field: Option<Text<'a>>, name: &str, what: &str) -> Result<Cow<'a, str>, Box<Problem>> {
+    field.map(|text| text.0).ok_or_else(|| missing(name, what))
+}
+
+fn missing(name: &str, what: &str) -> Box<Problem> {
+    Problem::malformed(format!("The field {name} is missing: {what}."))
+        .at_field(name)
+        .boxed()
+}
+
+fn key(text: Text<'_>) -> Result<String, Box<Problem>> {
+    let found = text.0.len();
+    if (1..=KEY_BYTES_MAX).contains(&found) {
+        return Ok(text.0.into_owned());
+    }
+    let detail = format!("The key has {found} bytes; it may have 1 to {KEY_BYTES_MAX}.");
+    Err(Problem::malformed(detail).at_field("key").boxed())
+}
+
+fn credit(credit: Option<u32>) -> Result<u32, Box<Problem>> {
+    match credit {
+        Some(credit @ 1..=CREDIT_MAX) => Ok(credit),
+        Some(found) => {
+            let detail = format!("credit is {found}; it may be 1 to {CREDIT_MAX} events.");
+            Err(Problem::malformed(detail).at_field("credit").boxed())
+        }
+        None => Err(missing("credit", "how many events you are ready to take")),
+    }
+}
+
+/// The fields of a query, as the query string of its HTTP route.
+fn arguments(fields: Option<Map<String, Value>>) -> Result<String, Box<Problem>> {
+    let wrong = |name: &str| {
+        let detail = format!("arguments.{name} is not a text, a number, a boolean or null.");
+        Problem::malformed(detail).at_field(format!("arguments.{name}")).boxed()
+    };
+    let mut written = Vec::new();
+    for (name, value) in fields.unwrap_or_default() {
+        match value {
+            Value::Null => {}
+            Value::String(text) => written.push((name, text)),
+            Value::Number(number) => written.push((name, number.to_string())),
+            Value::Bool(is) => written.push((name, is.to_string())),
+            Value::Array(_) | Value::Object(_) => return Err(wrong(&name)),
+        }
+    }
+    if written.is_empty() {
+        return Ok(String::new());
+    }
+    serde_urlencoded::to_string(&written).map_err(|_| wrong("?"))
+}
+
+fn unreadable(what: &str, why: &serde_json::Error) -> Box<Problem> {
+    Problem::of_json(what, why).boxed()
+}
+
+/// All fields of all messages.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    #[serde(rename = "type", borrow)]
+    is: Text<'a>,
+    id: Option<Id>,
+    #[serde(borrow)]
+    kind: Option<Text<'a>>,
+    #[serde(borrow)]
+    entity: Option<Text<'a>>,
+    #[serde(borrow)]
+    command: Option<Text<'a>>,
+    #[serde(borrow)]
+    query: Option<Text<'a>>,
+    #[serde(borrow)]
+    body: Option<&'a RawValue>,
+    arguments: Option<Map<String, Value>>,
+    #[serde(borrow)]
+    key: Option<Text<'a>>,
+    timeout_ms: Option<u64>,
+    #[serde(borrow)]
+    traceparent: Option<Text<'a>>,
+    #[serde(borrow)]
+    after: Option<After<'a>>,
+    credit: Option<u32>,
+}
+
+/// A text, borrowed where it holds no escapes.
+#[derive(Debug)]
+struct Text<'a>(Cow<'a, str>);
+
+struct TextVisitor;
+
+impl<'de> de::Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+struct IdVisitor;
+
+impl de::Visitor<'_> for IdVisitor {
+    type Value = Id;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "an id: a whole number from 0, or a string of 1 to {ID_BYTES_MAX} bytes"
+        )
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Id, E> {
+        Ok(Id::Number(number))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Id, E> {
+        if (1..=ID_BYTES_MAX).contains(&text.len()) {
+            Ok(Id::Text(text.into()))
+        } else {
+            Err(E::invalid_length(text.len(), &self))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => serializer.serialize_u64(*number),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+struct AfterVisitor;
+
+impl<'de> de::Visitor<'de> for AfterVisitor {
+    type Value = After<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence number, or a cursor as the service gave it")
+    }
+
+    fn visit_u64<E>(self, seq: u64) -> Result<After<'de>, E> {
+        Ok(After::Seq(seq))
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<After<'de>, E> {
+        Ok(After::Cursor(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<After<'de>, E> {
+        Ok(After::Cursor(Cow::Owned(text.to_owned())))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for After<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AfterVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.into()).unwrap()
+    }
+
+    /// Its problem's sentence and field.
+    fn problem(text: &str) -> (String, Option<String>) {
+        let raw = raw(text);
+        let problem = read(&raw).1.unwrap_err();
+        let shown = serde_json::to_value(&*problem).unwrap();
+        (problem.detail().to_owned(), shown["field"].as_str().map(str::to_owned))
+    }
+
+    #[test]
+    fn a_frame_is_one_message_or_an_array_of_them() {
+        assert_eq!(split(r#" {"a":1} "#).unwrap().len(), 1);
+        let many: Vec<&str> = split(r#" [{"a":1}, 2,"[" ]"#)
+            .unwrap()
+            .iter()
+            .map(|raw| raw.get())
+            .collect();
+        assert_eq!(many, [r#"{"a":1}"#, "2", "\"[\""]);
+        assert!(split("[]").unwrap().is_empty());
+        for wrong in ["", "{", "[1,", "[1] 2", "{} {}"] {
+            assert!(
+                split(wrong).unwrap_err().detail().starts_with("The frame is not JSON"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_command_takes_its_body_as_it_stands() {
+        let raw = raw(
+            r#"{"type":"command","id":7,"kind":"section","entity":"C \"S\"","command":"add","body":{ "student" : "7" },"key":"k","timeout_ms":250}"#,
+        );
+        let (id, Ok(Message::Command(command))) = read(&raw) else {
+            panic!("not a command")
+        };
+        assert_eq!(id, Some(Id::Number(7)));
+        assert_eq!(
+            (&*command.kind, &*command.entity, &*command.command),
+            ("section", "C \"S\"", "add")
+        );
+        assert_eq!(
+            (command.body, command.key.as_deref()),
+            (r#"{ "student" : "7" }"#, Some("k"))
+        );
+        assert_eq!(command.timeout, Some(Duration::from_millis(250)));
+        assert!(
+            matches!(command.kind, Cow::Borrowed(_)),
+            "nothing is copied that need not be"
+        );
+    }
+
+    #[test]
+    fn the_arguments_of_a_query_are_a_query_string() {
+        let raw = raw(
+            r#"{"type":"query","id":"q","kind":"section","entity":"S1","query":"roster","arguments":{"after":"a&b","limit":7,"all":true,"none":null}}"#,
+        );
+        let (Some(Id::Text(id)), Ok(Message::Query(query))) = read(&raw) else {
+            panic!("not a query")
+        };
+        assert_eq!((&*id, query.query.as_deref()), ("q", Some("roster")));
+        let mut fields: Vec<&str> = query.arguments.split('&').collect();
+        fields.sort_unstable();
+        assert_eq!(fields, ["after=a%26b", "all=true", "limit=7"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_and_the_id_comes_with_it() {
+        assert_eq!(problem("7").1, None);
+        assert_eq!(problem(r#"{"type":"credit","credit":1}"#).1.as_deref(), Some("id"));
+        assert_eq!(problem(r#"{"type":"dance","id":1}"#).1.as_deref(), Some("type"));
+        assert_eq!(problem(r#"{"type":"credit","id":1}"#).1.as_deref(), Some("credit"));
+        assert_eq!(
+            problem(r#"{"type":"credit","id":1,"credit":0}"#).1.as_deref(),
+            Some("credit")
+        );
+        assert_eq!(
+            problem(r#"{"type":"credit","id":1,"credit":10001}"#).1.as_deref(),
+            Some("credit")
+        );
+        assert_eq!(
+            problem(r#"{"type":"credit","id":1,"crédit":1}"#).1.as_deref(),
+            Some("crédit")
+        );
+        let command = |more: &str| problem(&format!(r#"{{"type":"command","id":1,"kind":"k"{more}}}"#)).1;
+        assert_eq!(command("").as_deref(), Some("entity"));
+        assert_eq!(command(r#","entity":"e""#).as_deref(), Some("command"));
+        assert_eq!(
+            command(r#","entity":"e","command":"c","key":"""#).as_deref(),
+            Some("key")
+        );
+        let nested = problem(r#"{"type":"query","id":1,"kind":"k","entity":"e","arguments":{"a":[1]}}"#);
+        assert_eq!(nested.1.as_deref(), Some("arguments.a"));
+        let raw = raw(r#"{"type":"command","id":"mine","kind":7}"#);
+        assert_eq!(read(&raw).0, Some(Id::Text("mine".into())));
+    }
+
+    #[test]
+    fn an_id_is_a_number_or_a_short_text() {
+        let id = |text: &str| serde_json::from_str::<Id>(text).ok();
+        assert_eq!(id("0"), Some(Id::Number(0)));
+        assert_eq!(id("18446744073709551615"), Some(Id::Number(u64::MAX)));
+        let longest = "x".repeat(64);
+        assert_eq!(id(&format!("{longest:?}")), Some(Id::Text(longest.clone().into())));
+        for wrong in ["-1", "1.5", "null", "\"\"", "[]", &format!("\"{longest}x\"")] {
+            assert_eq!(id(wrong), None, "{wrong}");
+        }
+    }
+}

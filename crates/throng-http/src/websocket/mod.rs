@@ -1,0 +1,74 @@
+//! `GET /api/ws`: commands, queries and subscriptions over one WebSocket, many at a time.
+//!
+//! The protocol, `throng.v1`, is described in `docs/websocket.md`. What is said there and what is here in one place:
+//!
+//! - [`handshake`]: who may open one;
+//! - [`message`]: what a client says, [`outbox`]: what it is told, both without I/O;
+//! - [`session`]: the loop of one socket. It reads every frame that is there, executes its messages one after the other in
+//!   place, and tells the answers once they are durable: all answers of a turn leave in one frame;
+//! - [`subscription`]: what happens, as far as the client has granted credit for it;
+//! - [`wire`]: the socket, which tells its connection when bytes move.
+
+mod handshake;
+mod message;
+mod outbox;
+mod request;
+mod session;
+mod subscription;
+mod wire;
+
+pub(crate) use handshake::{accept, origin};
+pub(crate) use session::run;
+
+/// The subprotocol's name.
+const PROTOCOL: &str = "throng.v1";
+/// Events a subscription may be granted at most.
+const CREDIT_MAX: u32 = 10_000;
+/// Bytes of one frame of answers; a larger one has a single message.
+const FRAME_BYTES: usize = 256 << 10;
+/// Bytes of answers that wait for a client; above, nothing more is read from it.
+const OUTBOX_BYTES_MAX: usize = 1 << 20;
+/// Bytes of answers that wait for a client above which its subscriptions wait, too.
+const EVENTS_BYTES_MAX: usize = 64 << 10;
+
+/// Why a socket is closed: the code and reason of its close frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Close {
+    /// 1001
+    Stopping,
+    /// 1002
+    Protocol,
+    /// 1003
+    Binary,
+    /// 1007
+    NotText,
+    /// 1009
+    TooLarge,
+    /// 4408
+    Silent,
+}
+
+impl Close {
+    fn code(self) -> u16 {
+        match self {
+            Self::Stopping => 1001,
+            Self::Protocol => 1002,
+            Self::Binary => 1003,
+            Self::NotText => 1007,
+            Self::TooLarge => 1009,
+            Self::Silent => 4408,
+        }
+    }
+
+    /// At most 123 bytes.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Stopping => "the service is stopping: connect again",
+            Self::Protocol => "these frames are not well formed (RFC 6455)",
+            Self::Binary => "frames are JSON text, not binary",
+            Self::NotText => "a text frame is not UTF-8",
+            Self::TooLarge => "a frame is larger than frame_bytes_max of the hello",
+            Self::Silent => "nothing came, not even a pong",
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What a client is told, gathered into frames, without I/O.
+
+use super::{CREDIT_MAX, FRAME_BYTES, PROTOCOL, message::Id};
+use crate::{Limits, follow::Seen, problem::Problem, routes::Shown};
+use bytes::Bytes;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Messages for a client, in frames: what gathers while the socket is busy leaves as one.
+#[derive(Default)]
+pub(super) struct Outbox {
+    /// Full ones, to go before the open one.
+    full: VecDeque<Bytes>,
+    full_bytes: usize,
+    /// `[`, then messages with commas between them.
+    open: Vec<u8>,
+    messages: usize,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Told<'a> {
+    Hello {
+        protocol: &'static str,
+        /// Requests of this socket at a time; more are not read.
+        requests_max: usize,
+        subscriptions_max: usize,
+        frame_bytes_max: usize,
+        credit_max: u32,
+        ping_ms: u128,
+        kinds: &'a [&'static str],
+    },
+    Problem {
+        id: Option<&'a Id>,
+        problem: &'a Problem,
+    },
+    Subscribed {
+        id: &'a Id,
+        cursor: &'a str,
+    },
+    Events {
+        id: &'a Id,
+        events: Vec<Happened<'a>>,
+        cursor: &'a str,
+    },
+    Paused {
+        id: &'a Id,
+        cursor: &'a str,
+    },
+    Ended {
+        id: &'a Id,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        problem: Option<&'a Problem>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<&'a str>,
+    },
+}
+
+#[derive(Serialize)]
+struct Happened<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entity: Option<&'a str>,
+    #[serde(flatten)]
+    shown: Shown<'a>,
+}
+
+impl Outbox {
+    /// Bytes that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.full_bytes + self.open.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages == 0 && self.full.is_empty()
+    }
+
+    /// The next frame.
+    pub(super) fn take(&mut self) -> Option<Bytes> {
+        if self.full.is_empty() {
+            self.seal();
+        }
+        let frame = self.full.pop_front()?;
+        self.full_bytes -= frame.len();
+        Some(frame)
+    }
+
+    fn seal(&mut self) {
+        if self.messages == 0 {
+            return;
+        }
+        let mut frame = std::mem::take(&mut self.open);
+        let frame = if self.messages > 1 {
+            frame.push(b']');
+            Bytes::from(frame)
+        } else {
+            Bytes::from(frame).slice(1..)
+        };
+        self.messages = 0;
+        self.full_bytes += frame.len();
+        self.full.push_back(frame);
+    }
+
+    /// Room for one more message, in this frame or a new one.
+    fn begin(&mut self) -> &mut Vec<u8> {
+        if self.open.len() >= FRAME_BYTES {
+            self.seal();
+        }
+        self.open.push(if self.messages == 0 { b'[' } else { b',' });
+        self.messages += 1;
+        &mut self.open
+    }
+
+    fn tell(&mut self, told: &Told<'_>) {
+        let written = serde_json::to_vec(told).unwrap_or_else(|_| b"null".to_vec());
+        self.begin().extend_from_slice(&written);
+    }
+
+    pub(super) fn hello(&mut self, limits: &Limits, kinds: &[&'static str]) {
+        self.tell(&Told::Hello {
+            protocol: PROTOCOL,
+            requests_max: limits.socket_requests_max,
+            subscriptions_max: limits.socket_subscriptions_max,
+            frame_bytes_max: limits.socket_frame_bytes_max,
+            credit_max: CREDIT_MAX,
+            ping_ms: limits.socket_ping.as_millis(),
+            kinds,
+        });
+    }
+
+    /// The answer to a command or query, already JSON.
+    pub(super) fn reply(&mut self, id: &Id, body: &[u8]) {
+        let out = self.begin();
+        out.reserve(body.len() + 48);
+        out.extend_from_slice(br#"{"type":"reply","id":"#);
+        match id {
+            Id::Number(number) => {
+                let mut digits = [0; 20];
+                let mut at = digits.len();
+                let mut rest = *number;
+                loop {
+                    at -= 1;
+                    digits[at] = b'0' + (rest % 10) as u8;
+                    rest /= 10;
+                    if rest == 0 {
+                        break;
+                    }
+                }
+                out.extend_from_slice(&digits[at..]);
+            }
+            Id::Text(text) => out.extend(serde_json::to_vec(text).unwrap_or_default()),
+        }
+        out.extend_from_slice(br#","body":"#);
+        out.extend_from_slice(if body.is_empty() { b"null" } else { body });
+        out.push(b'}');
+    }
+
+    pub(super) fn problem(&mut self, id: Option<&Id>, problem: &Problem) {
+        self.tell(&Told::Problem { id, problem });
+    }
+
+    pub(super) fn subscribed(&mut self, id: &Id, cursor: &str) {
+        self.tell(&Told::Subscribed { id, cursor });
+    }
+
+    pub(super) fn events(&mut self, id: &Id, seen: &[Seen], cursor: &str) {
+        let events = seen.iter().map(|seen| Happened {
+            entity: seen.id.as_deref(),
+            shown: Shown::new(&seen.event),
+        });
+        let events = events.collect();
+        self.tell(&Told::Events { id, events, cursor });
+    }
+
+    pub(super) fn paused(&mut self, id: &Id, cursor: &str) {
+        self.tell(&Told::Paused { id, cursor });
+    }
+
+    /// It cannot go on; it may be begun anew after the cursor.
+    pub(super) fn ended(&mut self, id: &Id, problem: &Problem, cursor: &str) {
+        let (problem, cursor) = (Some(problem), Some(cursor));
+        self.tell(&Told::Ended { id, problem, cursor });
+    }
+
+    /// Its client ended it.
+    pub(super) fn unsubscribed(&mut self, id: &Id) {
+        let (problem, cursor) = (None, None);
+        self.tell(&Told::Ended { id, problem, cursor });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(frame: Option<Bytes>) -> String {
+        String::from_utf8(frame.unwrap().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn one_message_is_an_object_and_several_are_an_array() {
+        let mut outbox = Outbox::default();
+        assert!(outbox.is_empty() && outbox.take().is_none());
+        outbox.reply(&Id::Number(0), b"1");
+        assert_eq!(text(outbox.take()), r#"{"type":"reply","id":0,"body":1}"#);
+        outbox.reply(&Id::Number(u64::MAX), b"{}");
+        outbox.reply(&Id::Text("a\"".into()), b"");
+        outbox.problem(None, &Problem::malformed("No."));
+        let frame = text(outbox.take());
+        let told: Vec<serde_json::Value> = serde_json::from_str(&frame).unwrap();
+        assert_eq!((&told[0]["id"], &told[1]["id"]), (&u64::MAX.into(), &"a\"".into()));
+        assert_eq!((&told[1]["body"], &told[2]["id"]), (&().into(), &().into()));
+        assert_eq!(told[2]["problem"]["type"], "/problems/malformed");
+        assert!(outbox.is_empty() && outbox.take().is_none());
+    }
+
+    #[test]
+    fn a_frame_that_is_full_goes_and_another_begins() {
+        let mut outbox = Outbox::default();
+        let body = format!("{:?}", "x".repeat(FRAME_BYTES / 2));
+        (0..5).for_each(|number| outbox.reply(&Id::Number(number), body.as_bytes()));
+        let mut replies = 0;
+        while let Some(frame) = outbox.take() {
+            assert!(frame.len() < 2 * FRAME_BYTES);
+            let told: serde_json::Value = serde_json::from_slice(&frame).unwrap();
+            replies += told.as_array().map_or(1, Vec::len);
+        }
+        assert_eq!((replies, outbox.bytes()), (5, 0));
+    }
+}

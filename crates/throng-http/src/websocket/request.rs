@@ -1,0 +1,96 @@
+//! Commands and queries of a socket: the same way into the engine as over HTTP.
+
+use super::message::{Command, Query};
+use crate::{
+    event_loop::Local,
+    gate::Client,
+    problem::Problem,
+    request::trace,
+    routes::{self, Answered},
+};
+use bytes::Bytes;
+use std::time::{Duration, Instant};
+use throng::{CommandJson, QueryJson, StagedJson};
+use tracing::Instrument;
+
+/// Executes a command once it has its turn; its answer waits for its commit.
+pub(super) async fn stage(
+    local: &Local,
+    client: Client,
+    command: Command<'_>,
+    frame: &Bytes,
+    arrived: &mut Option<Instant>,
+) -> Answered<StagedJson> {
+    let (kind, names) = routes::kind(local, &command.kind)?;
+    let Some(name) = names.command(&command.command) else {
+        let known = names.commands.iter().map(String::as_str);
+        return Err(Problem::unknown_command(names.kind, &command.command, known).boxed());
+    };
+    let id = entity(&command.entity)?;
+    let limit = local.limits().body_bytes_max;
+    if command.body.len() > limit {
+        return Err(Problem::body_too_large(Some(command.body.len() as u64), limit).boxed());
+    }
+    let wanted = within(local, command.timeout)?;
+    let left = routes::enter(local, || client, wanted, command.body.len(), arrived).await?;
+    let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
+    let command = CommandJson {
+        kind,
+        id,
+        name: name.to_owned(),
+        body: frame.slice_ref(command.body.as_bytes()),
+        key: command.key,
+        caller: None,
+        deadline: Some(left),
+    };
+    let engine = &local.shared().engine;
+    match span {
+        None => engine.stage(command).await,
+        Some(span) => Box::pin(engine.stage(command).instrument(span)).await,
+    }
+    .map_err(routes::engine_problem)
+}
+
+/// Answers a query once it has its turn.
+pub(super) async fn query(
+    local: &Local,
+    client: Client,
+    query: Query<'_>,
+    arrived: &mut Option<Instant>,
+) -> Answered<Vec<u8>> {
+    let (kind, names) = routes::kind(local, &query.kind)?;
+    let name = query.query.as_deref().unwrap_or(throng::model::View::NAME);
+    if !names.has_query(name) {
+        return Err(Problem::unknown_query(names.kind, name, names.queries.iter().copied()).boxed());
+    }
+    let id = entity(&query.entity)?;
+    let wanted = within(local, query.timeout)?;
+    let left = routes::enter(local, || client, wanted, 0, arrived).await?;
+    let query = QueryJson {
+        kind,
+        id,
+        name: name.to_owned(),
+        arguments: query.arguments,
+        caller: None,
+        deadline: Some(left),
+    };
+    local.shared().engine.query(query).await.map_err(routes::engine_problem)
+}
+
+/// An entity's id, which is a field of that name here.
+pub(super) fn entity(id: &str) -> Answered<String> {
+    routes::checked_id(id).map_err(|problem| problem.at_field("entity").boxed())
+}
+
+fn within(local: &Local, timeout: Option<Duration>) -> Answered<Duration> {
+    let longest = local.limits().deadline_max;
+    match timeout {
+        None => Ok(local.limits().deadline),
+        Some(timeout) if !timeout.is_zero() && timeout <= longest => Ok(timeout),
+        Some(timeout) => {
+            let (found, longest) = (timeout.as_millis(), longest.as_millis());
+            let detail = format!("timeout_ms is {found}; it may be 1 to {longest}.");
+            Err(Problem::malformed(detail).at_field("timeout_ms").boxed())
+        }
+    }
+}

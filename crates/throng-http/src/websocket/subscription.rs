@@ -1,0 +1,229 @@
+//! What happens, told as far as the client has granted credit for it.
+//!
+//! The events are in the journal: a subscription that waits for its client holds nothing but its place.
+
+use super::{
+    CREDIT_MAX, EVENTS_BYTES_MAX,
+    message::{After, Id, Subscribe},
+    request,
+    session::Shared,
+};
+use crate::{
+    follow::{Follower, Source},
+    problem::Problem,
+    routes::{self, Answered},
+    shared::Taken,
+};
+use std::{cell::Cell, rc::Rc};
+use throng::{
+    Cursor,
+    journal::{CommitNo, Position, WriterId},
+};
+use tokio::{sync::Notify, task::AbortHandle, time::timeout};
+
+/// Events of one message.
+const PAGE_EVENTS: u32 = 100;
+/// From the start of history: the cursor of nothing.
+const START: &str = "start";
+
+/// Credit, as the client grants it.
+#[derive(Default)]
+pub(super) struct Credit {
+    left: Cell<u32>,
+    granted: Notify,
+}
+
+impl Credit {
+    /// What is beyond the most there may be is not granted.
+    fn grant(&self, events: u32) {
+        self.left.set(self.left.get().saturating_add(events).min(CREDIT_MAX));
+        self.granted.notify_one();
+    }
+}
+
+/// A subscription as its socket knows it; it ends when this is dropped.
+pub(super) struct Subscription {
+    credit: Rc<Credit>,
+    task: AbortHandle,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Begins one.
+pub(super) fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> Answered<()> {
+    let source = source(shared, &asked)?;
+    let most = shared.local.limits().socket_subscriptions_max;
+    let mut subscriptions = shared.subscriptions.borrow_mut();
+    if subscriptions.contains_key(&id) {
+        let detail = "There is a subscription of this id already; end it first, or choose another id.";
+        return Err(Problem::malformed(detail).at_field("id").boxed());
+    }
+    if subscriptions.len() >= most {
+        let detail = format!("This socket has {most} subscriptions already; end one, or open another socket.");
+        return Err(Problem::malformed(detail).boxed());
+    }
+    let place = shared.local.live_place()?;
+    let credit = Rc::new(Credit::default());
+    credit.grant(asked.credit);
+    let task = tokio::task::spawn_local({
+        let (shared, id, credit) = (shared.clone(), id.clone(), credit.clone());
+        async move {
+            run(&shared, &id, &credit, source, place).await;
+            shared.subscriptions.borrow_mut().remove(&id);
+        }
+    });
+    let task = task.abort_handle();
+    subscriptions.insert(id, Subscription { credit, task });
+    Ok(())
+}
+
+/// Grants one more.
+pub(super) fn grant(shared: &Shared, id: &Id, events: u32) -> Answered<()> {
+    match shared.subscriptions.borrow().get(id) {
+        Some(subscription) => {
+            subscription.credit.grant(events);
+            Ok(())
+        }
+        None => Err(nobody()),
+    }
+}
+
+/// Ends one, by the client's wish.
+pub(super) fn unsubscribe(shared: &Shared, id: &Id) -> Answered<()> {
+    let removed = shared.subscriptions.borrow_mut().remove(id);
+    removed.map(drop).ok_or_else(nobody)
+}
+
+fn nobody() -> Box<Problem> {
+    Problem::malformed("This socket has no subscription of this id; it may have ended.")
+        .at_field("id")
+        .boxed()
+}
+
+/// Whom it follows, from where.
+fn source(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Source> {
+    let (kind, _) = routes::kind(&shared.local, &asked.kind)?;
+    let Some(entity) = &asked.entity else {
+        let engine = &shared.local.shared().engine;
+        let from = match &asked.after {
+            Some(After::Cursor(text)) if text != START => text.parse::<Cursor>().map_err(|()| not_a_cursor())?,
+            Some(After::Seq(0) | After::Cursor(_)) => engine.place(true).map_err(routes::engine_problem)?,
+            Some(After::Seq(_)) => return Err(not_a_cursor()),
+            None => engine.place(false).map_err(routes::engine_problem)?,
+        };
+        return Ok(Source::Kind { kind, from });
+    };
+    let id = request::entity(entity)?;
+    let (after, at) = match &asked.after {
+        None => (0, None),
+        Some(After::Seq(seq)) => (*seq, None),
+        Some(After::Cursor(text)) => entity_cursor(text).ok_or_else(not_a_cursor)?,
+    };
+    Ok(Source::Entity { kind, id, after, at })
+}
+
+/// `start`, `7`, or `7@writer.commit`.
+fn entity_cursor(text: &str) -> Option<(u64, Option<Position>)> {
+    if text == START {
+        return Some((0, None));
+    }
+    let Some((seq, at)) = text.split_once('@') else {
+        return Some((text.parse().ok()?, None));
+    };
+    let (writer, commit) = at.split_once('.')?;
+    let position = Position {
+        writer: WriterId(writer.parse().ok()?),
+        commit: CommitNo(commit.parse().ok()?),
+    };
+    Some((seq.parse().ok()?, Some(position)))
+}
+
+fn not_a_cursor() -> Box<Problem> {
+    let detail = "after is not a cursor this service gave for such a subscription; leave it out, or give \"start\".";
+    Problem::malformed(detail).at_field("after").boxed()
+}
+
+async fn run(shared: &Shared, id: &Id, credit: &Credit, source: Source, _place: Taken) {
+    let engine = shared.local.shared().engine.clone();
+    let mut follower = match Follower::new(engine, source).await {
+        Ok(follower) => follower,
+        Err(problem) => return shared.tell(|out| out.problem(Some(id), &problem)),
+    };
+    shared.tell(|out| out.subscribed(id, &follower.cursor()));
+    let ended = follow(shared, id, credit, &mut follower).await;
+    shared.tell(|out| out.ended(id, &ended, &follower.cursor()));
+}
+
+/// Until it cannot go on.
+async fn follow(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follower) -> Box<Problem> {
+    loop {
+        if credit.left.get() == 0
+            && let Err(problem) = paused(shared, id, credit, follower).await
+        {
+            return problem;
+        }
+        shared.room(EVENTS_BYTES_MAX).await;
+        let limit = credit.left.get().min(PAGE_EVENTS);
+        match follower.next(limit as usize).await {
+            Ok(seen) => {
+                let told = u32::try_from(seen.len()).unwrap_or(limit);
+                credit.left.set(credit.left.get().saturating_sub(told));
+                shared.tell(|out| out.events(id, &seen, &follower.cursor()));
+            }
+            Err(problem) => return problem,
+        }
+    }
+}
+
+/// Waits for credit; a client that leaves events waiting is told, and after some time has its subscription ended.
+async fn paused(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follower) -> Answered<()> {
+    let granted = async {
+        while credit.left.get() == 0 {
+            credit.granted.notified().await;
+        }
+    };
+    let mut granted = std::pin::pin!(granted);
+    tokio::select! {
+        biased;
+        () = &mut granted => return Ok(()),
+        waits = follower.waits() => waits?,
+    }
+    shared.tell(|out| out.paused(id, &follower.cursor()));
+    let wait = shared.local.limits().socket_credit_wait;
+    timeout(wait, granted)
+        .await
+        .map_err(|_| Problem::slow_reader(wait).boxed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_of_an_entity_is_a_number_with_or_without_its_commit() {
+        let at = |writer, commit| Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        };
+        assert_eq!(entity_cursor("7"), Some((7, None)));
+        assert_eq!(entity_cursor("7@1.3"), Some((7, Some(at(1, 3)))));
+        assert_eq!(entity_cursor("start"), Some((0, None)));
+        for wrong in ["", "x", "7@", "7@1", "@1.3", "7@1.3.4", "-1"] {
+            assert_eq!(entity_cursor(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn credit_adds_up_to_its_most() {
+        let credit = Credit::default();
+        credit.grant(7);
+        credit.grant(3);
+        assert_eq!(credit.left.get(), 10);
+        credit.grant(u32::MAX);
+        assert_eq!(credit.left.get(), CREDIT_MAX);
+    }
+}

@@ -1,0 +1,114 @@
+//! What a person does by hand.
+
+use crate::support::{Client, plain, start};
+use serde_json::{Value, json};
+use std::thread;
+
+/// Messages to sections that are not open.
+fn fail(client: &mut Client) -> Vec<Value> {
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    for (to, student) in [("S2", "7"), ("S2", "8"), ("S3", "9")] {
+        let body = json!({ "to": to, "student": student }).to_string();
+        assert_eq!(client.post("/api/section/S1/recommend", &body).status, 200);
+    }
+    loop {
+        let page = client.get("/admin/dead").json();
+        let messages = page["messages"].as_array().unwrap();
+        if messages.len() == 3 {
+            assert_eq!(page["next"], Value::Null);
+            return messages.clone();
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn dead_messages_are_listed_and_tried_again_one_by_one_and_all() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    let dead = fail(&mut client);
+    let first = &dead[0];
+    assert_eq!(
+        (&first["receiver"], &first["sender"], &first["name"]),
+        (
+            &json!({ "kind": "section", "id": "S2" }),
+            &json!({ "kind": "section", "id": "S1" }),
+            &json!("add_student")
+        )
+    );
+    assert!(first["reason"].as_str().unwrap().contains("S2") && first["at"].as_str().unwrap().ends_with('Z'));
+    let page = client.get("/admin/dead?kind=section&id=S2&limit=1").json();
+    assert_eq!(page["messages"].as_array().unwrap().len(), 1);
+    let next = page["next"].as_str().unwrap();
+    let page = client
+        .get(&format!("/admin/dead?kind=section&id=S2&limit=1&after={next}"))
+        .json();
+    assert_eq!(page["messages"], json!([dead[1]]));
+
+    let number = first["number"].as_str().unwrap();
+    let one = format!("/admin/dead/retry?kind=section&id=S2&number={number}");
+    let again = client.post(&one, "").json();
+    assert_eq!(
+        (&again["retried"][0]["number"], &again["retried"][0]["outcome"]),
+        (&json!(number), &json!("dead"))
+    );
+    client.post("/api/section/S2/open", r#"{"capacity":9}"#);
+    assert_eq!(
+        client.post(&one, "").json(),
+        json!({ "retried": [{ "number": number, "outcome": "done" }], "next": null })
+    );
+    client.post(&one, "").problem(404, "unknown-entity");
+    let all = client.post("/admin/dead/retry?kind=section&id=S2", "").json();
+    assert_eq!(
+        (all["retried"].as_array().unwrap().len(), &all["retried"][0]["outcome"]),
+        (1, &json!("done"))
+    );
+    assert_eq!(client.get("/api/section/S2").json()["students"], json!(["7", "8"]));
+    assert_eq!(client.get("/admin/dead").json()["messages"], json!([dead[2]]));
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.get("/admin").problem(404, "unknown-route");
+    client.get("/admin/else").problem(404, "unknown-route");
+    client.get("/admin/dead/retry").problem(405, "method-not-allowed");
+    client.post("/admin/dead", "").problem(405, "method-not-allowed");
+    for wrong in ["id=S1", "limit=0", "after=x", "what=x"] {
+        client.get(&format!("/admin/dead?{wrong}")).problem(400, "malformed");
+    }
+    client.post("/admin/dead/retry", "").problem(400, "malformed");
+    client
+        .post("/admin/dead/retry?kind=section&id=S1&number=x", "")
+        .problem(400, "malformed");
+}
+
+#[test]
+fn only_who_may_administrates() {
+    let gateway = start(|gateway| gateway.admin_token("secret"));
+    let mut client = Client::new(&gateway);
+    let refused = client.get("/admin/dead");
+    refused.problem(401, "unauthorized");
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    let with = |token: &'static str| [("authorization", token)];
+    client
+        .request("GET", "/admin/dead", &with("Bearer wrong!"), "")
+        .problem(401, "unauthorized");
+    assert_eq!(
+        client.request("GET", "/admin/dead", &with("Bearer secret"), "").status,
+        200
+    );
+    // A page of somebody else's, in the person's own browser.
+    let open = plain();
+    let mut client = Client::new(&open);
+    let page = [("origin", "https://evil.example")];
+    client
+        .request("POST", "/admin/dead/retry?kind=section&id=S1", &page, "")
+        .problem(403, "forbidden-origin");
+    assert_eq!(client.get("/admin/dead").status, 200);
+    // Bound beyond loopback, nobody without a token.
+    let public = start(|gateway| gateway.bind("0.0.0.0:0"));
+    let mut client = Client::of(([127, 0, 0, 1], public.address().port()).into());
+    client.get("/admin/dead").problem(403, "no-administration");
+}

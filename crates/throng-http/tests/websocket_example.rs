@@ -1,0 +1,104 @@
+//! The WebSocket clients of the example, really run: the page in headless Chromium, and the one in Rust.
+//!
+//! Needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` leaves the browser out, aloud.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "../examples/websocket/client.rs"]
+mod client;
+#[path = "../examples/websocket/service.rs"]
+mod service;
+
+use axum::{Router, routing::post};
+use std::{
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+use throng_http::Running;
+
+/// A browser on a busy machine takes its time.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn start(page: String, routes: Router) -> Running {
+    runtime().block_on(service::start("127.0.0.1:0", page, routes)).unwrap()
+}
+
+#[test]
+fn the_client_in_rust_counts_in_one_frame_and_sees_every_event() {
+    let running = start(String::new(), Router::new());
+    let url = format!("ws://{}/api/ws", running.address());
+    let frames = runtime().block_on(client::talk(&url, "rust", 1_000)).unwrap();
+    assert!(frames < 200, "{frames} frames for 1,000 answers and 1,000 events");
+    running.stop_blocking();
+}
+
+/// What the page does on its own, as a person would with its buttons; and tells the test.
+const SCRIPT: &str = r#"<script>
+  const tell = text => fetch('/report', { method: 'POST', body: text })
+  onerror = message => tell('ERROR ' + message)
+  onunhandledrejection = event => tell('ERROR ' + event.reason)
+  addEventListener('page-ready', async () => {
+    const { service, count } = globalThis.page
+    const lines = []
+    lines.push(await count(1), await count(1000), await service.query('counter', 'page'))
+    lines.push(await service.command('counter', 'page', 'fly').catch(error => error.problem.type))
+    const seqs = []
+    for await (const event of service.follow({ kind: 'counter', entity: 'page', credit: 10 })) {
+      seqs.push(event.seq)
+      if (seqs.length === 1001) break
+    }
+    lines.push(seqs.every((seq, at) => seq === at + 1), document.querySelectorAll('#events li').length > 0)
+    await tell(lines.join(' '))
+  })
+</script></head>"#;
+
+struct Browser(Child);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn the_page_counts_queries_and_follows_in_a_browser() {
+    if std::env::var_os("THRONG_NO_BROWSER").is_some() {
+        eprintln!("left out: THRONG_NO_BROWSER is set");
+        return;
+    }
+    let (tell, told) = mpsc::channel();
+    let report = post(async move |body: String| drop(tell.send(body)));
+    let page = service::PAGE.replacen("</head>", SCRIPT, 1);
+    let running = start(page, Router::new().route("/report", report));
+    let browser = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".into());
+    let profile = tempfile::tempdir().unwrap();
+    let child = Command::new(&browser)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ])
+        .args(["--disable-background-networking", "--remote-debugging-port=0"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(running.url())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let child = child.unwrap_or_else(|error| {
+        panic!("`{browser}` cannot be started ({error}): install chromium, or set CHROMIUM or THRONG_NO_BROWSER")
+    });
+    let _browser = Browser(child);
+    let report = told.recv_timeout(PATIENCE).expect("the page says what came of it");
+    assert_eq!(report, "1 1001 1001 /problems/unknown-command true true");
+}
