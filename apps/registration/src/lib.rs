@@ -4,7 +4,7 @@
 //!
 //! - [`section`]: one entity a section, some seats and who sits on them;
 //! - [`collection`]: the parent of the sections, which creates them and passes requests on;
-//! - [`routes()`]: REST routes of its own, beside the generic ones of the gateway;
+//! - [`routes()`]: REST routes of its own, beside the generic ones of the gateway, and [`describe`] for their documentation;
 //! - [`kinds`] gives an engine both entities with their queries.
 //!
 //! Beside it stand the [`trace`] of a registration day, and the [`reference`](mod@reference) that says what it must come to.
@@ -33,7 +33,7 @@ mod routes;
 pub mod section;
 pub mod trace;
 
-pub use routes::routes;
+pub use routes::{describe, routes};
 
 use collection::{Collection, ListSections, LookAtCollection};
 use section::{GetRoster, InRoster, Look, Section};

@@ -21,13 +21,16 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 use throng::{Engine, Handle, model::Entity};
-use throng_http::Problem;
+use throng_http::{Described, Problem, Route};
 
 use crate::{
     collection::{Collection, CollectionCommand, HOME, ListSections, SectionsPage},
-    section::{GetRoster, InRoster, Look, RosterPage, Section, SectionCommand, SectionReply, SectionView},
+    section::{
+        GetRoster, InRoster, Look, RosterPage, Section, SectionCommand, SectionRejection, SectionReply, SectionView,
+    },
 };
 
 /// The routes, to be mounted on a gateway.
@@ -43,28 +46,94 @@ pub fn routes(engine: Engine) -> Router {
         .with_state(engine)
 }
 
-#[derive(Deserialize)]
+/// What the routes take and give, for the service's documentation.
+#[must_use]
+pub fn describe() -> Described {
+    let of_section = |route: Route| route.part("id", "Which section, for example `C S 142-1`");
+    let of_student = |route: Route| route.part("student", "The student's number");
+    let change = |path: &str, summary: &str| {
+        of_section(Route::post(path, summary))
+            .once()
+            .body::<Student>()
+            .replies::<SectionReply>(200, "What it did, and the seats left; durable")
+            .refuses::<SectionRejection>()
+    };
+    Described::new("registration", "Sections, and who sits in them")
+        .route(
+            Route::get("/sections", "Lists the sections")
+                .query::<ListSections>()
+                .replies::<SectionsPage>(200, "A page of their ids, in order"),
+        )
+        .route(
+            Route::post("/sections", "Opens a section")
+                .once()
+                .body::<Opening>()
+                .replies::<SectionReply>(201, "It is open; durable")
+                .refuses::<SectionRejection>(),
+        )
+        .route(
+            of_section(Route::get("/sections/{id}", "How full a section is"))
+                .replies::<SectionView>(200, "Its seats as of now"),
+        )
+        .route(
+            of_section(Route::get("/sections/{id}/roster", "Who sits in a section"))
+                .query::<GetRoster>()
+                .replies::<RosterPage>(200, "A page of its students, in order"),
+        )
+        .route(
+            of_student(of_section(Route::get(
+                "/sections/{id}/roster/{student}",
+                "Whether a student sits in a section",
+            )))
+            .replies::<bool>(200, "Does the student sit in it?"),
+        )
+        .route(change("/sections/{id}/add", "Asks a section for a seat"))
+        .route(change("/sections/{id}/drop", "Gives a seat back"))
+        .route(
+            Route::post(
+                "/requests",
+                "Asks for a seat or gives it back, through the collection of all sections",
+            )
+            .once()
+            .body::<Request>()
+            .replies::<SectionReply>(200, "What it did, and the seats left; durable")
+            .refuses::<SectionRejection>(),
+        )
+}
+
+/// A section to be opened.
+#[derive(Deserialize, JsonSchema)]
 struct Opening {
+    /// Its id.
     section: String,
+    /// Its seats.
     capacity: u32,
 }
 
-#[derive(Deserialize)]
+/// Who asks.
+#[derive(Deserialize, JsonSchema)]
 struct Student {
+    /// The student's number.
     student: String,
 }
 
-#[derive(Deserialize)]
+/// A request as the collection takes it.
+#[derive(Deserialize, JsonSchema)]
 struct Request {
+    /// The section's id.
     section: String,
+    /// The student's number.
     student: String,
     operation: Operation,
 }
 
-#[derive(Deserialize)]
+/// What to do.
+#[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Operation {
+    /// Ask for a seat.
     Add,
+    /// Give it back.
     Drop,
 }
 
@@ -154,7 +223,7 @@ async fn request(State(engine): State<Engine>, once: Once, body: Body<Request>) 
         // Without any section there is no collection either; to the asker it is the section that is missing.
         Err(throng::model::Error::Unknown {
             kind: Collection::KIND, ..
-        }) => Err(throng::model::Error::Rejected(crate::section::SectionRejection::NoSection { section }).into()),
+        }) => Err(throng::model::Error::Rejected(SectionRejection::NoSection { section }).into()),
         reply => Ok(Json(reply?)),
     }
 }

@@ -34,6 +34,7 @@ impl Service {
             .unwrap();
         let running = Gateway::builder(engine.clone())
             .routes(registration::routes(engine))
+            .describe(registration::describe())
             .start()
             .unwrap();
         Self { running: Some(running) }
@@ -246,4 +247,27 @@ fn a_key_makes_a_request_take_effect_once() {
     let other = service.post_text("/sections/A-1/add", headers, r#"{"student":"bob"}"#);
     assert_eq!(problem(&other), (422, "key-reused"));
     assert_eq!(service.get("/sections/A-1").1["taken"], 1);
+}
+
+#[test]
+fn every_route_of_the_app_s_own_is_there_and_documented() {
+    let service = Service::start();
+    service.open("S1", 3);
+    let (status, document) = service.get("/openapi.json");
+    assert_eq!(status, 200);
+    let described = registration::describe();
+    let paths: Vec<(&str, &str)> = described.paths().collect();
+    assert_eq!(paths.len(), 8);
+    for (method, path) in paths {
+        let operation = &document["paths"][path][method.to_ascii_lowercase()];
+        assert!(operation["summary"].is_string(), "{method} {path}");
+        let path = path.replace("{id}", "S1").replace("{student}", "ann");
+        let (status, answer) = match method {
+            "GET" => service.get(&path),
+            _ => service.post(&path, &json!({})),
+        };
+        // What is not mounted is a 404 or 405; a body without fields is malformed.
+        let expected = if method == "GET" { 200 } else { 400 };
+        assert_eq!(status, expected, "{method} {path}: {answer}");
+    }
 }

@@ -1,0 +1,80 @@
+//! The items there are: made up, but always the same ones.
+
+use std::sync::LazyLock;
+
+/// Items in the catalogue; their numbers begin at 0.
+pub const ITEMS: usize = 4_096;
+/// Categories the items are in; their numbers begin at 0.
+pub const CATEGORIES: usize = 64;
+/// Traits an item has, each from -1 to 1: how formal, how colourful, how durable, …
+pub const TRAITS: usize = 8;
+/// Categories that are close to one.
+pub const RELATED: usize = 4;
+
+const SEED: u64 = 0x7072_6566;
+
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::make);
+
+/// The items, laid out for a computation that looks at all of them.
+pub struct Catalogue {
+    pub(crate) categories: Box<[u8; ITEMS]>,
+    pub(crate) traits: Box<[[f32; TRAITS]]>,
+    /// From 0 to 1: how often others buy it.
+    pub(crate) popularity: Box<[f32]>,
+    /// From 0 to 1: its place among the prices of its category.
+    pub(crate) price: Box<[f32]>,
+    pub(crate) related: [[u8; RELATED]; CATEGORIES],
+}
+
+impl Catalogue {
+    /// The one catalogue.
+    #[must_use]
+    pub fn get() -> &'static Self {
+        &CATALOGUE
+    }
+
+    /// An item's category.
+    ///
+    /// # Panics
+    /// When there is no such item.
+    #[must_use]
+    pub fn category(&self, item: u32) -> u8 {
+        self.categories[item as usize]
+    }
+
+    fn make() -> Self {
+        let mut random = fastrand::Rng::with_seed(SEED);
+        let category = |random: &mut fastrand::Rng| random.u8(..u8::try_from(CATEGORIES).unwrap_or(u8::MAX));
+        let mut categories = Box::new([0; ITEMS]);
+        categories.fill_with(|| category(&mut random));
+        let mut related = [[0; RELATED]; CATEGORIES];
+        related.as_flattened_mut().fill_with(|| category(&mut random));
+        let traits = (0..ITEMS).map(|_| std::array::from_fn(|_| random.f32() * 2.0 - 1.0));
+        Self {
+            categories,
+            related,
+            traits: traits.collect(),
+            // Few items are popular, most are hardly known.
+            popularity: std::iter::repeat_with(|| random.f32().powi(4)).take(ITEMS).collect(),
+            price: std::iter::repeat_with(|| random.f32()).take(ITEMS).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_catalogue_is_the_same_whenever_it_is_made_and_has_items_in_every_category() {
+        let (one, other) = (Catalogue::make(), Catalogue::make());
+        assert_eq!(one.categories, other.categories);
+        assert_eq!(one.traits, other.traits);
+        for category in 0..CATEGORIES {
+            assert!(
+                one.categories.iter().any(|of| usize::from(*of) == category),
+                "{category}"
+            );
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The service's own routes, beside the generic ones.
+//!
+//! | route | answers |
+//! |---|---|
+//! | `POST /users/{id}/actions` `{actions: [{action: "view" \| "like" \| "buy", item}]}` | 200 `{actions}`: all are durable |
+//! | `GET /users/{id}/recommendations?limit=` | 200 `{user, items: [{item, category, score}]}`, 404 for a user who never acted |
+//!
+//! What cannot be read is 400, a body that is not JSON 415, what cannot be 422, each as problem details.
+
+use axum::{
+    Json, Router,
+    extract::{
+        Path, Query, State,
+        rejection::{JsonRejection, PathRejection, QueryRejection},
+    },
+    http::HeaderMap,
+    routing::{get, post},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use throng::Engine;
+use throng_http::{Described, Problem, Route};
+
+use crate::{
+    rules::LIMIT_MAX,
+    user::{Act, Recommend, Recommendations, User, UserCommand, UserReply},
+};
+
+/// The routes, to be mounted on a gateway.
+pub fn routes(engine: Engine) -> Router {
+    Router::new()
+        .route("/users/{user}/actions", post(actions))
+        .route("/users/{user}/recommendations", get(recommendations))
+        .with_state(engine)
+}
+
+/// What the routes take and give, for the service's documentation.
+#[must_use]
+pub fn describe() -> Described {
+    let of_user = |route: Route| route.part("user", "The user's name, 1 to 256 bytes");
+    Described::new("preferences", "What users do, and what they might like")
+        .route(
+            of_user(Route::post("/users/{user}/actions", "Takes in what a user did"))
+                .once()
+                .body::<Actions>()
+                .replies::<UserReply>(200, "All actions are durable")
+                .replies::<()>(
+                    422,
+                    "An item is not in the catalogue, or there are no actions, or too many: none was taken",
+                ),
+        )
+        .route(
+            of_user(Route::get("/users/{user}/recommendations", "What the user might like"))
+                .query::<Recommend>()
+                .replies::<Recommendations>(200, "Best first, computed from all the user did")
+                .replies::<()>(404, "The user has never acted"),
+        )
+}
+
+/// What a user did.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Actions {
+    /// 1 to 100, in the order they were done; all are taken, or none.
+    actions: Vec<Act>,
+}
+
+async fn actions(
+    State(engine): State<Engine>,
+    user: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+    body: Result<Json<Actions>, JsonRejection>,
+) -> Result<Json<UserReply>, Problem> {
+    let Json(Actions { actions }) = body.map_err(|rejection| of_body(&rejection))?;
+    let mut user = engine.entity::<User>(user.map_err(|rejection| of_path(&rejection))?.0);
+    if let Some(key) = headers.get(KEY) {
+        let text = key.to_str().map_err(|_| {
+            Problem::malformed("The header Idempotency-Key holds bytes that are not visible ASCII.").at_field(KEY)
+        })?;
+        user = user.once(text);
+    }
+    Ok(Json(user.ask(UserCommand::Act { actions }).await?))
+}
+
+const KEY: &str = "Idempotency-Key";
+
+async fn recommendations(
+    State(engine): State<Engine>,
+    user: Result<Path<String>, PathRejection>,
+    query: Result<Query<Recommend>, QueryRejection>,
+) -> Result<Json<Recommendations>, Problem> {
+    let user = user.map_err(|rejection| of_path(&rejection))?.0;
+    let Query(query) = query.map_err(|rejection| Problem::malformed(rejection.body_text()).at_field("limit"))?;
+    if !(1..=LIMIT_MAX).contains(&query.limit) {
+        let detail = format!(
+            "A list of {} items cannot be had: limit is 1 to {LIMIT_MAX}.",
+            query.limit
+        );
+        return Err(Problem::malformed(detail).at_field("limit"));
+    }
+    Ok(Json(engine.entity::<User>(user).read(query).await?))
+}
+
+fn of_path(rejection: &PathRejection) -> Problem {
+    Problem::malformed(rejection.body_text()).at_field("user")
+}
+
+fn of_body(rejection: &JsonRejection) -> Problem {
+    let detail = rejection.body_text();
+    match rejection.status().as_u16() {
+        415 => Problem::new("unsupported-media-type", 415, "Not JSON", detail).at_field("Content-Type"),
+        413 => Problem::new("too-large", 413, "Too large", detail),
+        _ => Problem::malformed(detail),
+    }
+}

@@ -1,0 +1,121 @@
+//! What a user does, what has happened then, and what cannot be.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng::model::{Event, Rejection};
+
+use super::ACTIONS_MAX;
+use crate::catalogue::ITEMS;
+
+/// What a user did with an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionKind {
+    /// Looked at it.
+    View,
+    /// Liked it.
+    Like,
+    /// Bought it.
+    Buy,
+}
+
+impl ActionKind {
+    /// What it counts.
+    #[must_use]
+    pub fn weight(self) -> f32 {
+        match self {
+            Self::View => 1.0,
+            Self::Like => 4.0,
+            Self::Buy => 8.0,
+        }
+    }
+}
+
+/// One action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Act {
+    /// What was done.
+    pub action: ActionKind,
+    /// With which item: its number in the catalogue.
+    pub item: u32,
+}
+
+/// What a user can be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UserCommand {
+    /// The user acted, in this order.
+    Act {
+        /// 1 to 100 actions: all are taken, or none.
+        actions: Vec<Act>,
+    },
+}
+
+/// What can happen to a user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UserEvent {
+    /// The user acted.
+    Acted {
+        /// What was done.
+        action: ActionKind,
+        /// With which item.
+        item: u32,
+        /// The item's category at that time.
+        category: u8,
+        /// When, in seconds since 1970.
+        at_s: i64,
+    },
+}
+
+impl Event for UserEvent {}
+
+/// The answer to actions: they are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UserReply {
+    /// Actions of the user so far.
+    pub actions: u64,
+}
+
+/// Why actions are not taken. None of them was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum UserRejection {
+    /// An empty list.
+    #[error("there are no actions; send 1 to {ACTIONS_MAX}")]
+    NoActions,
+    /// A list that is too long.
+    #[error("{count} actions are too many; send at most {ACTIONS_MAX} at once")]
+    TooManyActions {
+        /// Its length.
+        count: usize,
+    },
+    /// An item that is not in the catalogue.
+    #[error("there is no item {item}; the catalogue has the items 0 to {}", ITEMS - 1)]
+    NoSuchItem {
+        /// Its number.
+        item: u32,
+    },
+}
+
+impl Rejection for UserRejection {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoActions => "no-actions",
+            Self::TooManyActions { .. } => "too-many-actions",
+            Self::NoSuchItem { .. } => "no-such-item",
+        }
+    }
+
+    fn status(&self) -> u16 {
+        422
+    }
+
+    fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::NoActions | Self::TooManyActions { .. } => Some("actions"),
+            Self::NoSuchItem { .. } => Some("item"),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A user: what was done, summarised.
+
+mod messages;
+mod queries;
+mod summary;
+
+pub use messages::{Act, ActionKind, UserCommand, UserEvent, UserRejection, UserReply};
+pub use queries::{GetSummary, Interest, Recommend, Recommendations, SummaryView};
+pub use summary::{BOUGHT_MAX, HALF_LIFE_S, RECENT_MAX, Summary};
+
+use serde::{Deserialize, Serialize};
+use throng::model::{Answer, Entity, Turn};
+
+use crate::catalogue::{Catalogue, ITEMS};
+
+/// Most actions in one command.
+pub const ACTIONS_MAX: usize = 100;
+
+/// A user, by an opaque name of 1 to 256 bytes. Exists since the first action.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct User {
+    summary: Summary,
+}
+
+impl User {
+    /// What is known of the user.
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    fn reply(&self) -> UserReply {
+        UserReply {
+            actions: self.summary.actions(),
+        }
+    }
+}
+
+impl Entity for User {
+    const KIND: &'static str = "user";
+    type Id = String;
+    type Command = UserCommand;
+    type Event = UserEvent;
+    type Reply = UserReply;
+    type Rejection = UserRejection;
+
+    fn decide(
+        &self,
+        UserCommand::Act { actions }: UserCommand,
+        turn: &mut Turn<'_, Self>,
+    ) -> Result<Answer<Self>, UserRejection> {
+        match actions.len() {
+            0 => return Err(UserRejection::NoActions),
+            1..=ACTIONS_MAX => {}
+            count => return Err(UserRejection::TooManyActions { count }),
+        }
+        if let Some(act) = actions.iter().find(|act| act.item as usize >= ITEMS) {
+            return Err(UserRejection::NoSuchItem { item: act.item });
+        }
+        let at_s = turn.now().micros.div_euclid(1_000_000);
+        for Act { action, item } in actions {
+            let category = Catalogue::get().category(item);
+            turn.emit(UserEvent::Acted {
+                action,
+                item,
+                category,
+                at_s,
+            });
+        }
+        Ok(Answer::after(Self::reply))
+    }
+
+    fn evolve(&mut self, event: &UserEvent) {
+        let UserEvent::Acted {
+            action,
+            item,
+            category,
+            at_s,
+        } = *event;
+        self.summary.add(action, item, category, at_s);
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.summary.heap_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests;

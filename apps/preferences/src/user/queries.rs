@@ -1,0 +1,90 @@
+//! Reads of a user.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng::model::{Moment, Query, View};
+
+use super::{User, UserRejection};
+use crate::rules::{self, Recommended};
+
+/// What a list has when nobody says.
+const LIMIT_DEFAULT: usize = 10;
+
+/// What is known of the user: the query `view`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetSummary {}
+
+/// What [`GetSummary`] answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SummaryView {
+    /// Who.
+    pub user: String,
+    /// Actions so far.
+    pub actions: u64,
+    /// What the categories are worth, those that were acted in, by their numbers.
+    pub interests: Vec<Interest>,
+}
+
+/// What a category is worth to a user.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interest {
+    /// The category.
+    pub category: u8,
+    /// The actions in it, by their weights; what is 30 days older than the newest counts half.
+    pub weight: f32,
+}
+
+impl Query<User> for GetSummary {
+    const NAME: &'static str = View::NAME;
+    type Answer = SummaryView;
+
+    fn answer(self, user: &User, moment: &Moment<'_, User>) -> Result<SummaryView, UserRejection> {
+        let interests = user.summary().interests();
+        Ok(SummaryView {
+            user: moment.id.clone(),
+            actions: user.summary().actions(),
+            interests: interests
+                .map(|(category, weight)| Interest { category, weight })
+                .collect(),
+        })
+    }
+}
+
+/// What the user might like: computed anew for every request.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Recommend {
+    /// Items in the list, at most 50; 10 without it.
+    #[serde(default = "limit_default")]
+    pub limit: usize,
+}
+
+fn limit_default() -> usize {
+    LIMIT_DEFAULT
+}
+
+impl Default for Recommend {
+    fn default() -> Self {
+        Self { limit: LIMIT_DEFAULT }
+    }
+}
+
+/// What [`Recommend`] answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Recommendations {
+    /// For whom.
+    pub user: String,
+    /// Best first.
+    pub items: Vec<Recommended>,
+}
+
+impl Query<User> for Recommend {
+    const NAME: &'static str = "recommendations";
+    type Answer = Recommendations;
+
+    fn answer(self, user: &User, moment: &Moment<'_, User>) -> Result<Recommendations, UserRejection> {
+        Ok(Recommendations {
+            user: moment.id.clone(),
+            items: rules::recommend(user.summary(), self.limit),
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! The route `GET /primes/{n}`.
+
+use axum::{
+    Router,
+    extract::{Path, State, rejection::PathRejection},
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use throng::Engine;
+use throng_http::Problem;
+
+use crate::{MOST, json, workers::Workers};
+
+/// Up to here the list is computed on the connection's loop, in at most a tenth of a millisecond.
+const IN_PLACE_MAX: usize = 1_000;
+
+/// The routes, to be mounted on a gateway. The engine is not asked: nothing is kept.
+pub fn routes(_: Engine) -> Router {
+    Router::new()
+        .route("/primes/{n}", get(primes))
+        .with_state(Workers::new())
+}
+
+async fn primes(State(workers): State<Workers>, n: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
+    let n = n.map_err(|rejection| malformed(rejection.body_text()))?.0;
+    let n = count(&n).map_err(malformed)?;
+    let text = if n <= IN_PLACE_MAX {
+        json(n)
+    } else {
+        workers.run(move || json(n)).await?
+    };
+    let media_type = HeaderValue::from_static("application/json");
+    Ok(([(header::CONTENT_TYPE, media_type)], text).into_response())
+}
+
+/// How many primes a path asks for, or why that cannot be answered.
+fn count(text: &str) -> Result<usize, String> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{text:?} is no number. Ask for 0 to {MOST} primes."));
+    }
+    match text.parse::<usize>() {
+        Ok(n) if n <= MOST => Ok(n),
+        _ if text.starts_with('-') => Err(format!("There are no {text} primes. Ask for 0 to {MOST} primes.")),
+        _ => Err(format!(
+            "{text} primes are more than are computed. Ask for 0 to {MOST} primes."
+        )),
+    }
+}
+
+fn malformed(detail: impl Into<String>) -> Problem {
+    Problem::malformed(detail).at_field("n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_a_plain_number_within_the_limit() {
+        assert_eq!(count("0").unwrap(), 0);
+        assert_eq!(count("20").unwrap(), 20);
+        assert_eq!(count("100000").unwrap(), MOST);
+        for text in [
+            "-1",
+            "-0",
+            "100001",
+            "99999999999999999999999999",
+            "",
+            "-",
+            "+5",
+            "1.5",
+            "0x10",
+            "zwanzig",
+            "２０",
+        ] {
+            assert!(count(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The shows with seats left: a read model that follows what happens to them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::ops::Bound;
+use throng::{
+    Engine,
+    journal::{Error, ViewRange},
+    projection::{Interrupt, Projection, Rows, Seen},
+};
+
+use crate::show::{Show, ShowEvent, ShowId};
+
+/// Shows on one page, when the request does not say.
+pub const PAGE_DEFAULT: usize = 100;
+/// Most shows on one page.
+pub const PAGE_MAX: usize = 1_000;
+
+/// How many seats each show has left: one row a show, by its id, that is there while there are any.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AvailableShows;
+
+impl Projection for AvailableShows {
+    const NAME: &'static str = "available-shows";
+    type Of = Show;
+
+    fn apply(&self, seen: &Seen<Show>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        let key = seen.id.to_string();
+        let change = match seen.event {
+            ShowEvent::ShowCreated { seats, .. } => i32::from(seats),
+            ShowEvent::SeatReserved { .. } => -1,
+            ShowEvent::SeatReservationCancelled { .. } => 1,
+        };
+        let available = rows.json::<i32>(&key)?.unwrap_or(0) + change;
+        match available {
+            ..0 => Err(Interrupt::poison(format!("the show would have {available} seats left"))),
+            0 => {
+                rows.remove(key);
+                Ok(())
+            }
+            1.. => rows.put_json(key, &available),
+        }
+    }
+}
+
+/// A show with seats left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AvailableShow {
+    /// The show's id.
+    pub show_id: String,
+    /// Seats that can be reserved; at least one.
+    pub available_seats: u32,
+}
+
+/// A page of shows with seats left, in the order of their ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AvailablePage {
+    /// The shows.
+    pub shows: Vec<AvailableShow>,
+    /// Where the next page begins; nothing on the last.
+    pub after: Option<String>,
+}
+
+/// The shows with seats left, after an id (from the first, without one). They are a moment behind the shows themselves.
+///
+/// # Errors
+/// The read model cannot be read.
+pub async fn page(engine: &Engine, after: Option<ShowId>, limit: usize) -> Result<AvailablePage, Error> {
+    let limit = limit.clamp(1, PAGE_MAX);
+    let range = ViewRange {
+        from: after.map_or(Bound::Unbounded, |id| Bound::Excluded(id.to_string().into_bytes())),
+        rows_max: limit + 1,
+        ..ViewRange::default()
+    };
+    let rows = engine.read_model::<AvailableShows>().scan(range).await?;
+    let has_more = rows.len() > limit;
+    let shows: Vec<AvailableShow> = rows
+        .into_iter()
+        .take(limit)
+        .map(|(key, value)| AvailableShow {
+            show_id: String::from_utf8_lossy(&key).into_owned(),
+            available_seats: serde_json::from_slice(&value).unwrap_or_default(),
+        })
+        .collect();
+    let after = shows.last().filter(|_| has_more).map(|show| show.show_id.clone());
+    Ok(AvailablePage { shows, after })
+}

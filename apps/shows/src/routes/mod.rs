@@ -1,0 +1,209 @@
+//! The service's own routes, beside the generic ones: axum handlers that ask a show and answer in words.
+//!
+//! | route | answers |
+//! |---|---|
+//! | `POST /shows` `{showId, title, maxSeats}` | 201 `Show created`, 409 `Show already created`, 400 `Show creation failed with: …` |
+//! | `GET /shows?available=true&after=&limit=` | 200 `{shows: [{showId, availableSeats}], after}`: the shows with seats left |
+//! | `GET /shows/{showId}` | 200 `{id, title, seats: [{number, status, price}]}`, 404 with no body |
+//! | `PATCH /shows/{showId}/seats/{number}` `{action: "RESERVE" \| "CANCEL_RESERVATION"}` | 202 `RESERVE successful`, 400 `RESERVE failed with: …` |
+//!
+//! A path may begin with two slashes: clients whose base URL ends in one send it so. What cannot be read (an id that is no
+//! UUID, a number that is none, another action, broken JSON) is 400, a body that is not JSON 415, as problem details.
+
+#![allow(
+    clippy::result_large_err,
+    reason = "a problem is rare, and handlers return it as it is"
+)]
+
+mod parse;
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{
+        Path, Query, State,
+        rejection::{BytesRejection, PathRejection, QueryRejection},
+    },
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, patch},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use throng::{Engine, model::Error};
+use throng_http::{Described, Problem, Route};
+
+use crate::available::{self, AvailablePage, PAGE_DEFAULT};
+use crate::show::{GetShow, Show, ShowCommand, ShowRejection, ShowView};
+use parse::{IsJson, Once};
+
+/// The routes, to be mounted on a gateway.
+pub fn routes(engine: Engine) -> Router {
+    let mut routes = Router::new();
+    for slash in ["", "/"] {
+        routes = routes
+            .route(&format!("{slash}/shows"), get(list).post(create))
+            .route(&format!("{slash}/shows/{{show}}"), get(view))
+            .route(&format!("{slash}/shows/{{show}}/seats/{{seat}}"), patch(change));
+    }
+    routes.with_state(engine)
+}
+
+/// What the routes take and give, for the service's documentation.
+#[must_use]
+pub fn describe() -> Described {
+    let of_show = |route: Route| route.part("show", "The show's id, a UUID");
+    Described::new("shows", "Shows, and their seats; answers to changes are plain text")
+        .route(
+            Route::get("/shows", "Lists the shows with seats left")
+                .query::<Listing>()
+                .replies::<AvailablePage>(200, "A page of them, in the order of their ids; a moment behind"),
+        )
+        .route(
+            Route::post("/shows", "Creates a show")
+                .once()
+                .body::<Creation>()
+                .replies::<String>(201, "`Show created`; durable")
+                .replies::<String>(409, "`Show already created`")
+                .replies::<String>(400, "`Show creation failed with: TOO_MANY_SEATS`"),
+        )
+        .route(
+            of_show(Route::get("/shows/{show}", "A show with all its seats"))
+                .replies::<ShowView>(200, "Its seats as of now")
+                .replies::<()>(404, "There is no such show; no body"),
+        )
+        .route(
+            of_show(Route::patch("/shows/{show}/seats/{seat}", "Reserves a seat, or gives it back"))
+                .part("seat", "The seat's number, from 0")
+                .once()
+                .body::<Change>()
+                .replies::<String>(202, "`RESERVE successful` or `CANCEL_RESERVATION successful`; durable")
+                .replies::<String>(400, "`RESERVE failed with: ` and one of SHOW_NOT_EXISTS, SEAT_NOT_EXISTS, SEAT_NOT_AVAILABLE, SEAT_NOT_RESERVED"),
+        )
+}
+
+type Body = Result<Bytes, BytesRejection>;
+
+/// A show to be created.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Creation {
+    /// Its id, a UUID.
+    show_id: String,
+    /// What is shown.
+    title: String,
+    /// Its seats, at most 100; they are numbered from 0.
+    max_seats: u32,
+}
+
+/// What becomes of a seat.
+#[derive(Deserialize, JsonSchema)]
+struct Change {
+    /// Reserve it, or give it back.
+    action: Action,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum Action {
+    Reserve,
+    CancelReservation,
+}
+
+/// Which shows.
+#[derive(Deserialize, JsonSchema)]
+struct Listing {
+    /// `true`: those with seats left. Only these are listed here.
+    available: bool,
+    /// Begin after this show's id; without it, at the first.
+    after: Option<String>,
+    /// Shows on the page, 1 to 1,000; 100 without it.
+    limit: Option<usize>,
+}
+
+async fn list(
+    State(engine): State<Engine>,
+    arguments: Result<Query<Listing>, QueryRejection>,
+) -> Result<Json<AvailablePage>, Problem> {
+    let Query(Listing {
+        available,
+        after,
+        limit,
+    }) = arguments.map_err(|rejection| Problem::malformed(rejection.body_text()).at_field("query"))?;
+    if !available {
+        let all = "Only available=true is listed here; GET /api/show lists all shows.";
+        return Err(Problem::malformed(all).at_field("available"));
+    }
+    let after = after
+        .as_deref()
+        .map(|after| parse::show_id(after, "after"))
+        .transpose()?;
+    let page = available::page(&engine, after, limit.unwrap_or(PAGE_DEFAULT)).await;
+    page.map(Json)
+        .map_err(|error| Problem::new("unavailable", 503, "Unavailable", error.to_string()))
+}
+
+async fn create(State(engine): State<Engine>, _: IsJson, once: Once, body: Body) -> Result<Response, Problem> {
+    let Creation {
+        show_id,
+        title,
+        max_seats,
+    } = parse::body(&body)?;
+    let show = engine.entity::<Show>(parse::show_id(&show_id, "showId")?);
+    let created = once.of(show).ask(ShowCommand::CreateShow { title, max_seats }).await;
+    Ok(match created {
+        Ok(_) => (StatusCode::CREATED, "Show created").into_response(),
+        Err(Error::Rejected(ShowRejection::ShowAlreadyExists)) => {
+            (StatusCode::CONFLICT, "Show already created").into_response()
+        }
+        Err(Error::Rejected(why)) => {
+            (StatusCode::BAD_REQUEST, format!("Show creation failed with: {why}")).into_response()
+        }
+        Err(other) => return Err(other.into()),
+    })
+}
+
+async fn view(State(engine): State<Engine>, path: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
+    let id = parse::show_id(&path.map_err(parse::of_path)?.0, "showId")?;
+    match engine.entity::<Show>(id).read(GetShow {}).await {
+        Ok(view) => Ok(Json(view).into_response()),
+        // With a type, so that the gateway does not take it for a route that is not there.
+        Err(Error::Unknown { .. }) => Ok((
+            StatusCode::NOT_FOUND,
+            [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+        )
+            .into_response()),
+        Err(other) => Err(other.into()),
+    }
+}
+
+async fn change(
+    State(engine): State<Engine>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    _: IsJson,
+    once: Once,
+    body: Body,
+) -> Result<Response, Problem> {
+    let Path((show, seat)) = path.map_err(parse::of_path)?;
+    let show = engine.entity::<Show>(parse::show_id(&show, "showId")?);
+    let seat = parse::seat(&seat)?;
+    let Change { action } = parse::body(&body)?;
+    let (command, done, failed) = match action {
+        Action::Reserve => (
+            ShowCommand::ReserveSeat { seat },
+            "RESERVE successful",
+            "RESERVE failed with: ",
+        ),
+        Action::CancelReservation => (
+            ShowCommand::CancelSeatReservation { seat },
+            "CANCEL_RESERVATION successful",
+            "CANCEL_RESERVATION failed with: ",
+        ),
+    };
+    Ok(match once.of(show).ask(command).await {
+        Ok(_) => (StatusCode::ACCEPTED, done).into_response(),
+        Err(Error::Rejected(why)) => (StatusCode::BAD_REQUEST, format!("{failed}{why}")).into_response(),
+        Err(Error::Unknown { .. }) => (StatusCode::BAD_REQUEST, format!("{failed}SHOW_NOT_EXISTS")).into_response(),
+        Err(other) => return Err(other.into()),
+    })
+}

@@ -1,0 +1,102 @@
+//! What a request says, or which part of it cannot be read.
+
+use axum::{
+    body::Bytes,
+    extract::{
+        FromRequestParts,
+        rejection::{BytesRejection, PathRejection},
+    },
+    http::{HeaderValue, StatusCode, header, request::Parts},
+};
+use serde::Deserialize;
+use throng::{Handle, model::Entity};
+use throng_http::Problem;
+
+use crate::show::ShowId;
+
+/// The request says that its body is JSON.
+pub(super) struct IsJson;
+
+impl<S: Send + Sync> FromRequestParts<S> for IsJson {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let found = parts.headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if found.is_some_and(is_json) {
+            return Ok(Self);
+        }
+        Err(Problem::new(
+            "unsupported-media-type",
+            415,
+            "Not JSON",
+            "The body must be JSON: send Content-Type: application/json.",
+        )
+        .at_field("Content-Type"))
+    }
+}
+
+fn is_json(media_type: &[u8]) -> bool {
+    let end = media_type.iter().position(|byte| *byte == b';');
+    media_type[..end.unwrap_or(media_type.len())]
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"application/json")
+}
+
+/// The request's `Idempotency-Key`: with one, its command takes effect once.
+pub(super) struct Once(Option<String>);
+
+impl Once {
+    pub(super) fn of<E: Entity>(self, entity: Handle<E>) -> Handle<E> {
+        match self.0 {
+            Some(key) => entity.once(key),
+            None => entity,
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Once {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        const NAME: &str = "Idempotency-Key";
+        match parts.headers.get(NAME).map(HeaderValue::to_str) {
+            None => Ok(Self(None)),
+            Some(Ok(key)) => Ok(Self(Some(key.to_owned()))),
+            Some(Err(_)) => Err(Problem::malformed(
+                "The header Idempotency-Key holds bytes that are not visible ASCII.",
+            )
+            .at_field(NAME)),
+        }
+    }
+}
+
+pub(super) fn show_id(text: &str, field: &'static str) -> Result<ShowId, Problem> {
+    ShowId::of_any_case(text).map_err(|error| Problem::malformed(error.to_string()).at_field(field))
+}
+
+pub(super) fn seat(text: &str) -> Result<i32, Problem> {
+    text.parse().map_err(|why| {
+        Problem::malformed(format!(
+            "The seat's number cannot be read: {why}; it is a whole number from 0."
+        ))
+        .at_field("seatNumber")
+    })
+}
+
+/// The body's content, as JSON.
+pub(super) fn body<'a, T: Deserialize<'a>>(body: &'a Result<Bytes, BytesRejection>) -> Result<T, Problem> {
+    match body {
+        Ok(bytes) => serde_json::from_slice(bytes).map_err(|why| Problem::malformed(format!("The body: {why}"))),
+        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(Problem::new(
+            "too-large",
+            413,
+            "Too large",
+            "The body is larger than its limit. Nothing was done.",
+        )),
+        Err(other) => Err(Problem::malformed(other.body_text())),
+    }
+}
+
+pub(super) fn of_path(rejection: PathRejection) -> Problem {
+    Problem::malformed(rejection.body_text()).at_field("path")
+}

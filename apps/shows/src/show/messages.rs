@@ -1,0 +1,109 @@
+//! What a show is asked, what happens to it, and what it says.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng::model::{Event, Rejection};
+
+/// What a show can be asked to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all_fields = "camelCase")]
+pub enum ShowCommand {
+    /// Creates it, with all seats available. Refused when it exists.
+    CreateShow {
+        /// What is shown.
+        title: String,
+        /// Seats, at most 100; they are numbered from 0.
+        max_seats: u32,
+    },
+    /// Reserves a seat that is available.
+    ReserveSeat {
+        /// The seat's number.
+        seat: i32,
+    },
+    /// Gives a reserved seat back.
+    CancelSeatReservation {
+        /// The seat's number.
+        seat: i32,
+    },
+}
+
+/// What can happen to a show. Whose and when is said by the event's record in the journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ShowEvent {
+    /// It was created.
+    ShowCreated {
+        /// What is shown.
+        title: String,
+        /// Seats, numbered from 0, all available.
+        seats: u8,
+        /// What each costs.
+        price: u32,
+    },
+    /// A seat was reserved.
+    SeatReserved {
+        /// The seat's number.
+        seat: u8,
+    },
+    /// A seat was given back.
+    SeatReservationCancelled {
+        /// The seat's number.
+        seat: u8,
+    },
+}
+
+impl Event for ShowEvent {}
+
+/// The answer to a command: how the show is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ShowReply {
+    /// Seats that can be reserved.
+    pub available: u32,
+}
+
+/// Why a show says no. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ShowRejection {
+    /// It was created before.
+    #[error("SHOW_ALREADY_EXISTS")]
+    ShowAlreadyExists,
+    /// More than 100 seats.
+    #[error("TOO_MANY_SEATS")]
+    TooManySeats,
+    /// It has no seat of this number.
+    #[error("SEAT_NOT_EXISTS")]
+    SeatNotExists,
+    /// The seat is reserved.
+    #[error("SEAT_NOT_AVAILABLE")]
+    SeatNotAvailable,
+    /// The seat is not reserved.
+    #[error("SEAT_NOT_RESERVED")]
+    SeatNotReserved,
+}
+
+impl Rejection for ShowRejection {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::ShowAlreadyExists => "show-already-exists",
+            Self::TooManySeats => "too-many-seats",
+            Self::SeatNotExists => "seat-not-exists",
+            Self::SeatNotAvailable => "seat-not-available",
+            Self::SeatNotReserved => "seat-not-reserved",
+        }
+    }
+
+    fn status(&self) -> u16 {
+        match self {
+            Self::ShowAlreadyExists | Self::SeatNotAvailable | Self::SeatNotReserved => 409,
+            Self::TooManySeats | Self::SeatNotExists => 422,
+        }
+    }
+
+    fn field(&self) -> Option<&'static str> {
+        match self {
+            Self::ShowAlreadyExists => None,
+            Self::TooManySeats => Some("maxSeats"),
+            Self::SeatNotExists | Self::SeatNotAvailable | Self::SeatNotReserved => Some("seat"),
+        }
+    }
+}

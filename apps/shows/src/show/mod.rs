@@ -1,0 +1,110 @@
+//! A show: a title, numbered seats, and which of them are reserved.
+
+mod id;
+mod messages;
+mod queries;
+mod seats;
+
+pub use id::ShowId;
+pub use messages::{ShowCommand, ShowEvent, ShowRejection, ShowReply};
+pub use queries::{GetShow, SeatStatus, SeatView, ShowView};
+
+use seats::Seats;
+use serde::{Deserialize, Serialize};
+use throng::model::{Answer, Entity, Turn};
+
+/// Most seats a show can have.
+pub const SEATS_MAX: u32 = 100;
+/// What a seat costs.
+pub const SEAT_PRICE: u32 = 100;
+
+/// A show, by its UUID. It exists once it has been created.
+///
+/// Its seats are numbered from 0. Whether it exists is looked at before anything else: creating an existing show is refused
+/// as such, whatever its size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Show {
+    title: Box<str>,
+    price: u32,
+    /// `None` before it was created.
+    seats: Option<Seats>,
+}
+
+impl Show {
+    /// Whether the seat is reserved; a seat the show does not have is neither.
+    fn is_reserved(&self, seat: i32) -> Result<(u8, bool), ShowRejection> {
+        let number = u8::try_from(seat).map_err(|_| ShowRejection::SeatNotExists)?;
+        let seats = self.seats.as_ref().ok_or(ShowRejection::SeatNotExists)?;
+        let is_reserved = seats.is_reserved(number).ok_or(ShowRejection::SeatNotExists)?;
+        Ok((number, is_reserved))
+    }
+
+    fn reply(&self) -> ShowReply {
+        ShowReply {
+            available: self.seats.as_ref().map_or(0, Seats::available),
+        }
+    }
+
+    fn set(&mut self, seat: u8, is_reserved: bool) {
+        let is_there = self.seats.as_mut().is_some_and(|seats| seats.set(seat, is_reserved));
+        assert!(is_there, "the show has no seat {seat}");
+    }
+}
+
+impl Entity for Show {
+    const KIND: &'static str = "show";
+    type Id = ShowId;
+    type Command = ShowCommand;
+    type Event = ShowEvent;
+    type Reply = ShowReply;
+    type Rejection = ShowRejection;
+
+    fn creates(command: &ShowCommand) -> bool {
+        matches!(command, ShowCommand::CreateShow { .. })
+    }
+
+    fn decide(&self, command: ShowCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, ShowRejection> {
+        match command {
+            ShowCommand::CreateShow { .. } if !turn.is_new() => return Err(ShowRejection::ShowAlreadyExists),
+            ShowCommand::CreateShow { max_seats, .. } if max_seats > SEATS_MAX => {
+                return Err(ShowRejection::TooManySeats);
+            }
+            ShowCommand::CreateShow { title, max_seats } => turn.emit(ShowEvent::ShowCreated {
+                title,
+                seats: u8::try_from(max_seats).map_err(|_| ShowRejection::TooManySeats)?,
+                price: SEAT_PRICE,
+            }),
+            ShowCommand::ReserveSeat { seat } => match self.is_reserved(seat)? {
+                (_, true) => return Err(ShowRejection::SeatNotAvailable),
+                (seat, false) => turn.emit(ShowEvent::SeatReserved { seat }),
+            },
+            ShowCommand::CancelSeatReservation { seat } => match self.is_reserved(seat)? {
+                (_, false) => return Err(ShowRejection::SeatNotReserved),
+                (seat, true) => turn.emit(ShowEvent::SeatReservationCancelled { seat }),
+            },
+        }
+        Ok(Answer::after(Self::reply))
+    }
+
+    /// A history that cannot be (created twice, a seat that is not there) is a panic: the engine sets the show apart and
+    /// says where.
+    fn evolve(&mut self, event: &ShowEvent) {
+        match event {
+            ShowEvent::ShowCreated { title, seats, price } => {
+                assert!(self.seats.is_none(), "the show was created before");
+                self.title = title.as_str().into();
+                self.price = *price;
+                self.seats = Some(Seats::new(*seats));
+            }
+            ShowEvent::SeatReserved { seat } => self.set(*seat, true),
+            ShowEvent::SeatReservationCancelled { seat } => self.set(*seat, false),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.title.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

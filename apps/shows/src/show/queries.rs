@@ -1,0 +1,68 @@
+//! Reads of a show.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng::model::{Moment, Query, View};
+
+use super::{Seats, Show, ShowRejection};
+
+/// The show with all its seats: the query `view`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetShow {}
+
+/// What [`GetShow`] answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ShowView {
+    /// The show's id.
+    pub id: String,
+    /// What is shown.
+    pub title: String,
+    /// All its seats, in the order of their numbers.
+    pub seats: Vec<SeatView>,
+}
+
+/// One seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SeatView {
+    /// Its number, from 0.
+    pub number: u8,
+    /// Whether it can be reserved.
+    pub status: SeatStatus,
+    /// What it costs.
+    pub price: u32,
+}
+
+/// Whether a seat can be reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SeatStatus {
+    /// It can be reserved.
+    Available,
+    /// It is reserved.
+    Reserved,
+}
+
+impl Query<Show> for GetShow {
+    const NAME: &'static str = View::NAME;
+    type Answer = ShowView;
+
+    fn answer(self, show: &Show, moment: &Moment<'_, Show>) -> Result<ShowView, ShowRejection> {
+        let view = |seats: &Seats| {
+            (0..seats.count())
+                .map(|number| SeatView {
+                    number,
+                    status: match seats.is_reserved(number) {
+                        Some(true) => SeatStatus::Reserved,
+                        _ => SeatStatus::Available,
+                    },
+                    price: show.price,
+                })
+                .collect()
+        };
+        Ok(ShowView {
+            id: moment.id.to_string(),
+            title: show.title.to_string(),
+            seats: show.seats.as_ref().map(view).unwrap_or_default(),
+        })
+    }
+}
