@@ -27,6 +27,9 @@ pub struct Trial {
     pub failure_share: f64,
     /// Requests that were due and never sent.
     pub unsent: u64,
+    /// CPU of the target's processes, percent of one core, where they are known.
+    #[serde(default)]
+    pub cpu_percent: Option<f64>,
     /// Why the promise was not kept; `None` if it was.
     pub broken: Option<String>,
 }
@@ -53,6 +56,7 @@ impl Trial {
             response,
             failure_share,
             unsent: report.unsent,
+            cpu_percent: None,
             broken,
         }
     }
@@ -146,6 +150,7 @@ mod tests {
                 response,
                 failure_share: 0.0,
                 unsent: 0,
+                cpu_percent: None,
                 broken,
             });
         }

@@ -17,6 +17,9 @@ pub struct Repetition {
     pub middle_nanos: f64,
     /// 99th percentile, in nanoseconds.
     pub p99_nanos: f64,
+    /// CPU time of the target's process for each request, in nanoseconds, where it is known.
+    #[serde(default)]
+    pub cpu_nanos: Option<f64>,
 }
 
 /// The difference of one figure between A and B.
@@ -50,6 +53,7 @@ impl Repetition {
             throughput: report.throughput(),
             middle_nanos: summary.mean,
             p99_nanos: summary.p99 as f64,
+            cpu_nanos: None,
         }
     }
 
@@ -62,6 +66,7 @@ impl Repetition {
                 throughput: second.counters.successes as f64,
                 middle_nanos: second.p50_nanos as f64,
                 p99_nanos: second.p99_nanos as f64,
+                cpu_nanos: None,
             })
             .collect()
     }
@@ -75,11 +80,15 @@ pub fn differences(a: &[Repetition], b: &[Repetition], paired: bool) -> Vec<Diff
         let b: Vec<f64> = b.iter().map(figure).collect();
         difference(name, &a, &b, paired, less_is_better)
     };
-    vec![
+    let mut found = vec![
         one("throughput", |one| one.throughput, false),
         one("middle latency", |one| one.middle_nanos, true),
         one("p99 latency", |one| one.p99_nanos, true),
-    ]
+    ];
+    if a.iter().chain(b).all(|one| one.cpu_nanos.is_some()) {
+        found.push(one("CPU a request", |one| one.cpu_nanos.unwrap_or_default(), true));
+    }
+    found
 }
 
 fn difference(name: &str, a: &[f64], b: &[f64], paired: bool, less_is_better: bool) -> Difference {
@@ -187,6 +196,7 @@ mod tests {
                 throughput,
                 middle_nanos: 1e6,
                 p99_nanos: 2e6,
+                cpu_nanos: None,
             })
             .collect()
     }
@@ -227,12 +237,30 @@ mod tests {
     }
 
     #[test]
+    fn the_servers_cpu_is_compared_where_both_are_known() {
+        let costing = |nanos: f64| {
+            let mut rounds = repetitions(&[100.0; 3]);
+            rounds.iter_mut().for_each(|round| round.cpu_nanos = Some(nanos));
+            rounds
+        };
+        let found = differences(&costing(1e3), &costing(4e3), true);
+        assert!((found[3].ratio - 0.25).abs() < 1e-9, "{found:?}");
+        assert!(
+            found[3]
+                .sentence("a", "b")
+                .starts_with("CPU a request: a is 4.00 times better")
+        );
+        assert_eq!(differences(&costing(1e3), &repetitions(&[1.0; 3]), true).len(), 3);
+    }
+
+    #[test]
     fn less_latency_is_better() {
         let slow = vec![
             Repetition {
                 throughput: 1.0,
                 middle_nanos: 3e6,
-                p99_nanos: 1.0
+                p99_nanos: 1.0,
+                cpu_nanos: None,
             };
             4
         ];
@@ -240,7 +268,8 @@ mod tests {
             Repetition {
                 throughput: 1.0,
                 middle_nanos: 1e6,
-                p99_nanos: 1.0
+                p99_nanos: 1.0,
+                cpu_nanos: None,
             };
             4
         ];

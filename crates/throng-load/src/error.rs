@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
+    /// The target's name has no address.
+    Dns,
     /// Nothing listens at the address.
     Refused,
     /// The address cannot be reached, or no socket could be opened.
@@ -42,7 +44,8 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of its index.
-    pub const ALL: [ErrorKind; 16] = [
+    pub const ALL: [ErrorKind; 17] = [
+        ErrorKind::Dns,
         ErrorKind::Refused,
         ErrorKind::Unreachable,
         ErrorKind::ConnectTimeout,
@@ -64,6 +67,7 @@ impl ErrorKind {
     /// A name of a few words, the same in every report.
     pub fn name(self) -> &'static str {
         match self {
+            ErrorKind::Dns => "name without address (DNS)",
             ErrorKind::Refused => "connection refused",
             ErrorKind::Unreachable => "unreachable",
             ErrorKind::ConnectTimeout => "connect timeout",
@@ -98,7 +102,7 @@ impl ErrorKind {
     pub(crate) fn is_connect(self) -> bool {
         matches!(
             self,
-            ErrorKind::Refused | ErrorKind::Unreachable | ErrorKind::ConnectTimeout
+            ErrorKind::Dns | ErrorKind::Refused | ErrorKind::Unreachable | ErrorKind::ConnectTimeout
         )
     }
 }

@@ -1,10 +1,11 @@
 //! Where requests go: URL, addresses, and whether it is ours to load.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 use crate::error::{Error, Result};
 
-/// A resolved target.
+/// A target, with the addresses its name has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Whether it speaks TLS.
@@ -15,15 +16,26 @@ pub struct Target {
     pub authority: String,
     /// Path and query, beginning with `/`.
     pub path: String,
-    /// Its addresses, IPv4 first; the next is tried where one refuses from the start.
+    /// Its addresses, IPv4 first; the next is tried where one refuses from the start. Without any, requests fail as
+    /// [`ErrorKind::Dns`](crate::ErrorKind::Dns) until the name has one.
     pub addresses: Vec<SocketAddr>,
+    pub(crate) port: u16,
+    /// Whether public addresses may be loaded.
+    pub(crate) owned: bool,
 }
 
 impl Target {
-    /// Parses `http://host[:port][/path]` (also without the scheme) and resolves the host.
+    /// Parses `http://host[:port][/path]` (also without the scheme) and looks up the host's addresses.
     ///
     /// Addresses beyond loopback and private networks are refused unless `owned`.
     pub fn resolve(url: &str, owned: bool) -> Result<Target> {
+        let mut target = Target::parse(url, owned)?;
+        target.look_up()?;
+        Ok(target)
+    }
+
+    /// Parses as [`Target::resolve`] does, and leaves the addresses out.
+    pub fn parse(url: &str, owned: bool) -> Result<Target> {
         let (tls, rest) = match url.split_once("://") {
             Some(("http", rest)) => (false, rest),
             Some(("https", rest)) => (true, rest),
@@ -45,32 +57,42 @@ impl Target {
             ));
         }
         let (host, port) = host_and_port(authority, tls).map_err(|reason| wrong(url, reason))?;
-        let resolved = (host.as_str(), port).to_socket_addrs();
-        let mut addresses: Vec<SocketAddr> = resolved
-            .map_err(|cause| Error::Dns {
-                host: host.clone(),
-                cause,
-            })?
-            .collect();
-        addresses.sort_by_key(SocketAddr::is_ipv6);
-        addresses.dedup();
-        if addresses.is_empty() {
-            let cause = std::io::Error::new(std::io::ErrorKind::NotFound, "no address");
-            return Err(Error::Dns { host, cause });
-        }
-        if !owned && let Some(public) = addresses.iter().find(|address| !is_ours(address.ip())) {
-            return Err(Error::NotOurs {
-                host,
-                address: public.ip(),
-            });
-        }
         Ok(Target {
             tls,
             host,
             authority: authority.to_string(),
             path,
-            addresses,
+            addresses: Vec::new(),
+            port,
+            owned,
         })
+    }
+
+    /// Looks up the addresses. Blocks as long as the system's resolver does.
+    pub fn look_up(&mut self) -> Result<()> {
+        let dns = |cause| Error::Dns {
+            host: self.host.clone(),
+            cause,
+        };
+        let addresses = addresses(&self.host, self.port).map_err(dns)?;
+        if addresses.is_empty() {
+            return Err(dns(io::Error::new(io::ErrorKind::NotFound, "no address")));
+        }
+        if !self.owned
+            && let Some(public) = addresses.iter().find(|address| !is_ours(address.ip()))
+        {
+            return Err(Error::NotOurs {
+                host: self.host.clone(),
+                address: public.ip(),
+            });
+        }
+        self.addresses = addresses;
+        Ok(())
+    }
+
+    /// Whether the host is a name, whose addresses may change.
+    pub(crate) fn is_named(&self) -> bool {
+        self.host.parse::<IpAddr>().is_err()
     }
 
     /// `http://host:port`, without path.
@@ -82,6 +104,14 @@ impl Target {
     pub fn url(&self) -> String {
         format!("{}{}", self.base(), self.path)
     }
+}
+
+/// The addresses of a host, IPv4 first.
+pub(crate) fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    let mut addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    addresses.dedup();
+    Ok(addresses)
 }
 
 fn wrong(url: &str, reason: String) -> Error {
@@ -122,7 +152,7 @@ fn host_and_port(authority: &str, tls: bool) -> std::result::Result<(String, u16
 }
 
 /// Loopback, private (RFC 1918), link-local, carrier-grade NAT and unique-local addresses.
-fn is_ours(address: IpAddr) -> bool {
+pub(crate) fn is_ours(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let [first, second, ..] = v4.octets();

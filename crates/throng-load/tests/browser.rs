@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use support::{Reply, Server};
 use throng_load::comparison::{Repetition, differences};
-use throng_load::report::html;
+use throng_load::report::{Cost, html};
 use throng_load::{Arrivals, Open, Report, Request, run};
 
 fn chromium() -> Option<String> {
@@ -116,21 +116,57 @@ fn a_run_is_drawn_at_every_width_and_in_both_themes() {
 }
 
 #[test]
-fn two_runs_are_overlaid_with_what_can_be_said_of_them() {
+fn runs_stand_side_by_side_with_what_can_be_said_of_them() {
     let Some(browser) = chromium() else { return };
     let one = report();
     let rounds = vec![Repetition::of_run(&one); 3];
     let found = differences(&rounds, &rounds, true);
     let sentences: Vec<String> = found.iter().map(|difference| difference.sentence("A", "B")).collect();
-    let page = html::two(
-        "Head to head",
-        [("A", &one), ("B", &one)],
-        &sentences,
-        Some([&rounds, &rounds]),
-    );
+    let requests: Vec<html::Point> = (1..50)
+        .map(|at| html::Point {
+            at_nanos: at * 1_000_000,
+            latency_nanos: at * 10_000,
+            status: 200,
+        })
+        .collect();
+    let cost = Cost {
+        cpu_nanos_per_request: 12_345.0,
+        memory_bytes: 67_000_000,
+    };
+    let side = |name| html::Side {
+        name,
+        report: &one,
+        cost: Some(cost),
+        repetitions: &rounds,
+        requests: &requests,
+    };
+    let sides = [side("A"), side("B"), side("C <b>")];
+    let page = html::several("Head to head", &sides, &sentences);
+    for (hash, width) in [("light", 1280), ("dark", 390)] {
+        let document = rendered(&browser, &page, hash, width);
+        assert_whole(&document, 6);
+        for words in [
+            "no difference outside the noise",
+            "CPU a request",
+            "12.3 µs",
+            "67 MB",
+            "last round: C &lt;b&gt;",
+        ] {
+            assert!(document.contains(words), "{words}");
+        }
+    }
+}
+
+#[test]
+fn two_saved_runs_are_overlaid() {
+    let Some(browser) = chromium() else { return };
+    let one = report();
+    let sides = [html::Side::single("A", &one), html::Side::single("B", &one)];
+    let page = html::several("Comparison", &sides, &["as it is".into()]);
     let document = rendered(&browser, &page, "light", 1280);
     assert_whole(&document, 3);
-    assert!(document.contains("no difference outside the noise"));
+    let drawn = document.split("<script type=").next().unwrap();
+    assert!(drawn.contains("p99 over time") && !drawn.contains("CPU a request"));
 }
 
 #[test]

@@ -279,8 +279,14 @@ fn head_to_head_and_compare_state_differences_and_spread() {
     ]);
     assert_eq!(code, ExitCode::SUCCESS);
     let found = json(Path::new(&out));
-    assert_eq!(found["rounds"].as_array().unwrap().len(), 3);
-    assert_eq!(found["a"]["counters"]["successes"], 180, "the warm-up does not count");
+    let targets = found["targets"].as_array().unwrap();
+    assert_eq!(targets[0]["name"], "A");
+    assert_eq!(targets[1]["rounds"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        targets[0]["report"]["counters"]["successes"], 180,
+        "the warm-up does not count"
+    );
+    assert_eq!(found["differences"].as_array().unwrap().len(), 3);
     assert_eq!(a.lines().len(), 240);
     assert!(a.lines().iter().all(|line| line.starts_with("GET /primes/20 ")));
 
@@ -300,6 +306,66 @@ fn head_to_head_and_compare_state_differences_and_spread() {
     assert!(std::fs::read_to_string(html).unwrap().contains("too few repetitions"));
 }
 
+const SERVE_AT: &str = "THRONG_LOAD_TEST_SERVE_AT";
+
+/// What `serving`'s command runs: this program again, told to serve; without that there is nothing to do.
+#[test]
+fn server_for_commands() {
+    let Ok(port) = std::env::var(SERVE_AT) else { return };
+    let _server = Server::start_at(port.parse().unwrap(), |_, _| Reply::Answer(200, "fine".into()));
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A command that serves at a port of its own.
+fn serving() -> (u16, String) {
+    // Below the ports the system gives to connections: one of those could be taken until the command listens.
+    static NEXT: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
+    let first = 15_000 + (std::process::id() % 10_000) as u16;
+    let port = loop {
+        let port = first + NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            break port;
+        }
+    };
+    let program = std::env::current_exe().unwrap();
+    let command = format!("exec env {SERVE_AT}={port} {} --exact server_for_commands", program.display());
+    (port, command)
+}
+
+#[test]
+fn commands_are_started_measured_and_ended() {
+    for restart in [false, true] {
+        let (files, other) = (Files::new(), fine());
+        let (port, command) = serving();
+        let out = files.text("h.json");
+        let one = format!("name=one,url=http://127.0.0.1:{port}/,command={command}");
+        let two = format!("name=two,url={},pid={}", other.url(), std::process::id());
+        let (port_three, command) = serving();
+        let three = format!("name=three,url=http://127.0.0.1:{port_three}/,command={command}");
+        let mut arguments = vec!["head2head", "--target", &one, "--target", &three];
+        if restart {
+            arguments.push("--restart");
+        } else {
+            arguments.extend(["--target", &two]);
+        }
+        arguments.extend(["-n", "50", "--concurrency", "5", "--rounds", "2", "-q", "--json", &out]);
+        assert_eq!(load(&arguments), ExitCode::SUCCESS);
+        let found = json(Path::new(&out));
+        for target in found["targets"].as_array().unwrap() {
+            assert_eq!(target["report"]["counters"]["successes"], 100, "{target}");
+            assert!(target["cost"]["memory_bytes"].as_u64().unwrap() > 0, "{target}");
+        }
+        for port in [port, port_three] {
+            assert!(
+                std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
+                "it was ended"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_refused_before_a_request() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -307,19 +373,48 @@ fn what_cannot_be_run_is_refused_before_a_request() {
     let no_trace = files.write("empty.jsonl", "\n");
     for arguments in [
         &["http://93.184.215.14/", "-q"][..],
-        &["http://no-such-host.invalid/"],
         &["run", "no-such-plan"],
         &["run", "primes"],
         &["run", "skiers", "--set", "skier=1"],
         &["replay", &no_trace, "--target", "http://127.0.0.1:9"],
         &["compare", &no_trace, &no_trace],
         &["capacity", "constant", "--p99", "1s", "--variable", "speed"],
+        &["head2head", "http://127.0.0.1:9"],
+        &["head2head", "http://127.0.0.1:9", "http://127.0.0.1:9", "--restart"],
+        &[
+            "head2head",
+            "http://127.0.0.1:9",
+            "http://127.0.0.1:9",
+            "--plan",
+            "skiers",
+        ],
         &[],
     ] {
         assert_eq!(load(arguments), ExitCode::from(2), "{arguments:?}");
     }
     let refused = load(&[&format!("http://{nobody}"), "-n", "10", "-q"]);
     assert_eq!(refused, ExitCode::FAILURE, "a run without one success fails");
+}
+
+#[test]
+fn a_name_without_address_is_counted_by_its_kind() {
+    let files = Files::new();
+    for (number, more) in [
+        &["-n", "10"][..],
+        &["--rate", "100", "--for", "1h"],
+        &["--connections", "2", "--for", "1h"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = files.text(&format!("{number}.json"));
+        let arguments = [&["http://no-such-host.invalid/", "-q", "--json", &out][..], more].concat();
+        assert_eq!(load(&arguments), ExitCode::FAILURE, "{arguments:?}");
+        let report = json(Path::new(&out));
+        let failures = report["counters"]["failures"].as_u64().unwrap();
+        assert!(failures > 0 && report["counters"]["successes"] == 0, "{report}");
+        assert_eq!(report["counters"]["errors"], serde_json::json!({ "dns": failures }));
+    }
 }
 
 #[test]

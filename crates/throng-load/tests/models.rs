@@ -18,6 +18,46 @@ fn run_plan(server: &Server, text: &str, threads: usize) -> Report {
     plan.run(server.options(1), None, threads, |_| {}).unwrap()
 }
 
+#[test]
+fn connections_grow_with_need_and_not_ahead() {
+    let plan = |rate: &str| {
+        format!(
+            "name = \"t\"\n[request.get]\npath = \"/\"\n[[phase]]\nname = \"one\"\narrivals = [{{ {rate} }}]\nsteps = [\"get\"]\n\
+             [[phase]]\nname = \"two\"\narrivals = [{{ {rate} }}]\nsteps = [\"get\"]\n"
+        )
+    };
+    let server = Server::start(|_, _| Reply::Answer(200, String::new()));
+    let report = run_plan(&server, &plan("rate = 50, for = 0.1"), 1);
+    assert_eq!(report.counters.successes, 10);
+    assert!(
+        (1..=10).contains(&report.connections_opened),
+        "{}",
+        report.connections_opened
+    );
+    assert_eq!(
+        server.connections.load(Ordering::SeqCst) as u64,
+        report.connections_opened
+    );
+
+    // Every arrival of the first phase finds all others still waiting: each needs a connection of its own.
+    let waiting = Arc::new((Mutex::new(0), Condvar::new()));
+    let server = Server::start(move |_, _| {
+        let (count, changed) = &*waiting;
+        let mut count = count.lock().unwrap();
+        *count += 1;
+        changed.notify_all();
+        let _all = changed.wait_while(count, |count| *count < 5).unwrap();
+        Reply::Answer(200, String::new())
+    });
+    let report = run_plan(&server, &plan("rate = 50, for = 0.1"), 1);
+    assert_eq!(report.counters.successes, 10);
+    assert!(
+        (5..=10).contains(&report.connections_opened),
+        "{}",
+        report.connections_opened
+    );
+}
+
 /// A server that stands still once, for so long, before it answers its eleventh request.
 fn stall_once(stall: Duration) -> Server {
     let stalled = AtomicBool::new(false);
@@ -249,7 +289,7 @@ fn serial_users_create_and_then_reserve_each_seat_of_their_own_show() {
     let plan = Plan::open("shows-serial").unwrap();
     let text = plan
         .text()
-        .replace("\"15s\"", "0.3")
+        .replace("ramp = 15", "ramp = 0.3")
         .replace("rate = 10\n", "rate = 100\n")
         .replace("seconds = 300", "seconds = 0.1")
         .replace("seats = 50", "seats = 3");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -12,6 +12,7 @@ use super::plan::Planned;
 use super::values;
 use crate::capacity::{Promise, Search, Trial, best};
 use crate::report::{html, nanos};
+use crate::sample::Usage;
 use crate::{Arrivals, Open, Options, Report, Request};
 
 #[derive(Debug, Args)]
@@ -51,15 +52,18 @@ pub(crate) struct CapacityArgs {
 fn run_search(
     search: Search,
     promise: &Promise,
-    mut attempt: impl FnMut(f64) -> anyhow::Result<Report>,
+    mut attempt: impl FnMut(f64) -> anyhow::Result<(Report, Option<f64>)>,
     mut show: impl FnMut(&Trial),
 ) -> anyhow::Result<(Vec<Trial>, Option<Report>)> {
     let mut trials = Vec::new();
     let mut kept = None;
     while let Some(rate) = search.next(&trials) {
-        let report = attempt(rate)?;
+        let (report, cpu_percent) = attempt(rate)?;
         let stopped = report.ended == "stopped";
-        let trial = Trial::judge(rate, &report, promise);
+        let trial = Trial {
+            cpu_percent,
+            ..Trial::judge(rate, &report, promise)
+        };
         show(&trial);
         if stopped {
             break;
@@ -112,14 +116,24 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             precision: args.precision / 100.0,
         },
     };
-    let attempt = |rate: f64| -> anyhow::Result<Report> {
-        match &plan {
+    let attempt = |rate: f64| -> anyhow::Result<(Report, Option<f64>)> {
+        let before = used(&common.pid)?;
+        let begun = Instant::now();
+        let report = match &plan {
             Some(plan) => {
                 let plan = plan.with(&args.variable, rate)?;
-                Ok(plan.run(options.clone(), common.connections, common.threads(), |_| {})?)
+                plan.run(options.clone(), common.connections, common.threads(), |_| {})?
             }
-            None => hold(&options, rate, args.duration, common.threads()),
-        }
+            None => hold(&options, rate, args.duration, common.threads())?,
+        };
+        let after = used(&common.pid)?;
+        let nanos: u64 = after
+            .iter()
+            .zip(&before)
+            .map(|(after, before)| after.cpu_nanos_since(before))
+            .sum();
+        let percent = nanos as f64 / begun.elapsed().as_nanos() as f64 * 100.0;
+        Ok((report, (!common.pid.is_empty()).then_some(percent)))
     };
     let show = |trial: &Trial| {
         if !common.quiet {
@@ -143,6 +157,12 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// What the target's processes have used by now.
+fn used(pids: &[u32]) -> anyhow::Result<Vec<Usage>> {
+    let each = pids.iter().map(|pid| Usage::of(*pid).map_err(anyhow::Error::msg));
+    each.collect()
+}
+
 fn hold(options: &Options, rate: f64, duration: Duration, threads: usize) -> anyhow::Result<Report> {
     let mut options = options.clone();
     let request = Request::get(&options.target.authority, &options.target.path);
@@ -153,12 +173,15 @@ fn hold(options: &Options, rate: f64, duration: Duration, threads: usize) -> any
 
 fn line(trial: &Trial) -> String {
     format!(
-        "  {:>10.1}  {:>11.1}  {:>9}  {:>9}  {:>7.2} %  {}",
+        "  {:>10.1}  {:>11.1}  {:>9}  {:>9}  {:>7.2} %  {:>7}  {}",
         trial.rate,
         trial.throughput,
         nanos(trial.response.p50),
         nanos(trial.response.p99),
         trial.failure_share * 100.0,
+        trial
+            .cpu_percent
+            .map_or_else(|| "–".to_owned(), |percent| format!("{percent:.0} %")),
         trial.broken.as_deref().unwrap_or("kept")
     )
 }
@@ -167,7 +190,7 @@ fn table(trials: &[Trial], promise: &Promise, args: &CapacityArgs) -> String {
     let mut sorted: Vec<&Trial> = trials.iter().collect();
     sorted.sort_by(|one, other| one.rate.total_cmp(&other.rate));
     let mut out = format!(
-        "\nCapacity of {}: p99 at most {}, failures at most {} %\n\n  {:>10}  {:>11}  {:>9}  {:>9}  {:>9}\n",
+        "\nCapacity of {}: p99 at most {}, failures at most {} %\n\n  {:>10}  {:>11}  {:>9}  {:>9}  {:>9}  {:>7}\n",
         args.plan,
         nanos(promise.p99_nanos),
         args.errors,
@@ -175,7 +198,8 @@ fn table(trials: &[Trial], promise: &Promise, args: &CapacityArgs) -> String {
         "requests/s",
         "median",
         "p99",
-        "failed"
+        "failed",
+        "CPU"
     );
     for trial in &sorted {
         let _ = writeln!(out, "{}", line(trial));

@@ -11,7 +11,7 @@ use super::values;
 use crate::plan::SampleShape;
 use crate::report::html;
 use crate::sample::{Address, Probe, Sampler};
-use crate::{Options, Report, Stop, Target, report};
+use crate::{Error, Options, Report, Stop, Target, report};
 
 /// Options every command has.
 #[derive(Debug, Args)]
@@ -61,8 +61,14 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// The target with its addresses. A name without one is no reason not to run: its requests are counted as failed.
     pub(crate) fn target(&self, url: &str) -> anyhow::Result<Target> {
-        Ok(Target::resolve(url, self.i_own_this_target)?)
+        let mut target = Target::parse(url, self.i_own_this_target)?;
+        match target.look_up() {
+            Err(error @ Error::Dns { .. }) => note(&format!("warning: {error}")),
+            found => found?,
+        }
+        Ok(target)
     }
 
     pub(crate) fn threads(&self) -> usize {

@@ -47,8 +47,9 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     if a.machine != b.machine {
         sentences.push("The runs were made on different machines or versions.".into());
     }
+    let sides = [html::Side::single("A", &a), html::Side::single("B", &b)];
     if let Some(path) = &args.html {
-        let page = html::two("Comparison", [("A", &a), ("B", &b)], &sentences, None);
+        let page = html::several("Comparison", &sides, &sentences);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let shown = if args.json {
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
             .to_string()
             + "\n"
     } else {
-        super::head2head::text("Comparison", [("A", &a), ("B", &b)], &sentences)
+        super::head2head::text("Comparison", &sides, &sentences)
     };
     super::common::show(&shown);
     Ok(ExitCode::SUCCESS)

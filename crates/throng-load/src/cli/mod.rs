@@ -8,7 +8,7 @@ mod head2head;
 mod plan;
 mod progress;
 mod replay;
-pub(crate) mod values;
+pub mod values;
 
 use std::process::ExitCode;
 

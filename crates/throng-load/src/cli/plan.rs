@@ -39,7 +39,7 @@ pub(crate) struct Planned {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlansArgs {
-    /// The plan to print.
+    /// The plan to print, or a file it draws from.
     name: Option<String>,
 }
 
@@ -95,6 +95,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn list(args: &PlansArgs) -> anyhow::Result<ExitCode> {
     if let Some(name) = &args.name {
         let text = shipped::text(name)
+            .or_else(|| shipped::data(name))
             .with_context(|| format!("no shipped plan `{name}`; there are: {}", shipped::names().join(", ")))?;
         show(text);
         return Ok(ExitCode::SUCCESS);

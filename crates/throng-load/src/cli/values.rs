@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// `250us`, `20ms`, `1.5s`, `2m`, `1h`; a bare number is seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split = text
         .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
@@ -24,7 +24,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// `Name: value`.
-pub(crate) fn header(text: &str) -> Result<(String, String), String> {
+pub fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once(':')
         .ok_or_else(|| format!("`{text}` is no header: write `Name: value`"))?;
@@ -36,7 +36,7 @@ pub(crate) fn header(text: &str) -> Result<(String, String), String> {
 }
 
 /// A positive rate.
-pub(crate) fn rate(text: &str) -> Result<f64, String> {
+pub fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate),
         _ => Err(format!("`{text}` is no rate: give requests a second, above 0")),

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::options::Options;
+use super::resolver::Resolver;
 use super::worker::{Ended, Orders, Worker};
 use crate::Source;
 use crate::error::{Doing as _, Error, Result};
@@ -59,6 +60,16 @@ pub fn run_watched<S: Source>(
     sources: Vec<S>,
     mut watch: impl FnMut(&Progress<'_>),
 ) -> Result<Run<S>> {
+    let resolver = Resolver::of(&options.target);
+    run_resolving(options, resolver, sources, &mut watch)
+}
+
+fn run_resolving<S: Source>(
+    options: &Options,
+    resolver: Option<Arc<Resolver>>,
+    sources: Vec<S>,
+    watch: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Run<S>> {
     let count = sources.len();
     if count == 0 {
         return Err(Error::Option("a run needs at least one source".into()));
@@ -72,10 +83,9 @@ pub fn run_watched<S: Source>(
     let mailboxes: Vec<Arc<Mailbox>> = (0..count).map(|_| Arc::default()).collect();
     let mut workers = Vec::with_capacity(count);
     for (index, source) in sources.into_iter().enumerate() {
-        let connections = options.connections / count + usize::from(index < options.connections % count);
         let log = log.as_ref().map(RequestLog::another);
         let recorder = Recorder::new(options.classes.len(), mailboxes[index].clone(), log);
-        workers.push((Orders::new(options, connections)?, source, recorder));
+        workers.push((Orders::new(options, resolver.clone(), index, count)?, source, recorder));
     }
     let started_at = std::time::SystemTime::now();
     let mut series = Series::default();
@@ -134,7 +144,7 @@ fn work<S: Source>(
     // Timers that fire up to 50 µs late would be the generator's own delay in an open model.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let mut worker = Worker::new(orders, source, recorder)?;
-    worker.connect_all()?;
+    worker.connect_ahead()?;
     let _ = alive.send(());
     let start = wait_for_go
         .recv()
@@ -202,6 +212,7 @@ fn add_up<S>(
         Ended::SourceDone => "all requests done",
         Ended::TimeUp => "time up",
         Ended::Stopped => "stopped",
+        Ended::NoAddress => "the target's name has no address (DNS)",
         Ended::NobodyThere => "nobody answered at the target's address",
     };
     let report = Report::new(options, started_at, elapsed_nanos, ended, classes, series)
@@ -214,4 +225,82 @@ fn add_up<S>(
 
 fn merge(into: &mut Latencies, other: &Latencies) {
     into.add(other).expect("all our histograms have one shape");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Closed, ErrorKind, Request, Target};
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    /// Answers one request a connection, and closes it.
+    fn one_answer_a_connection() -> std::net::SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.read(&mut [0; 1024]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+            }
+        });
+        address
+    }
+
+    fn requests(options: &Options, resolver: Arc<Resolver>, count: u64) -> Report {
+        let source = Closed::new(Request::get("name", "/"), count);
+        let run = run_resolving(options, Some(resolver), vec![source], &mut |_| {});
+        run.unwrap().report
+    }
+
+    fn options() -> Options {
+        let mut options = Options::new(Target::parse("http://name.invalid", false).unwrap());
+        options.connections = 1;
+        options
+    }
+
+    #[test]
+    fn a_name_that_moves_during_a_run_is_followed_on_reconnect() {
+        let (old, new) = (one_answer_a_connection(), one_answer_a_connection());
+        let asked = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let noted = asked.clone();
+        let resolver = Resolver::new(vec![old], Duration::ZERO, move || {
+            noted.store(true, std::sync::atomic::Ordering::SeqCst);
+            Ok(vec![new])
+        });
+        let mut options = options();
+        options.target.addresses = vec![old];
+        let report = requests(&options, resolver.clone(), 200);
+        assert_eq!((report.counters.successes, report.counters.failures), (200, 0));
+        assert!(asked.load(std::sync::atomic::Ordering::SeqCst));
+        let mut version = 0;
+        while version == 0 {
+            // The last lookup may still be on its way.
+            if let Some(addresses) = resolver.changed_since(&mut version) {
+                assert_eq!(addresses, [new]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_vanishes_during_a_run_is_counted_as_dns() {
+        let address = one_answer_a_connection();
+        let resolver = Resolver::new(vec![address], Duration::ZERO, || Err(std::io::Error::other("gone")));
+        let mut options = options();
+        options.target.addresses = vec![address];
+        options.duration = Some(Duration::from_secs(60));
+        let stop = options.stop.clone();
+        let mut watch = |progress: &Progress<'_>| {
+            if progress.counters.errors.contains_key(&ErrorKind::Dns) {
+                stop.now();
+            }
+        };
+        let source = Closed::new(Request::get("name", "/"), u64::MAX);
+        let report = run_resolving(&options, Some(resolver), vec![source], &mut watch)
+            .unwrap()
+            .report;
+        assert_eq!(report.ended, "stopped");
+        assert!(report.counters.successes > 0);
+        assert_eq!(report.counters.failures, report.counters.errors[&ErrorKind::Dns]);
+    }
 }

@@ -5,6 +5,7 @@ mod coordinator;
 mod options;
 mod parser;
 mod poll;
+mod resolver;
 mod tls;
 mod worker;
 

@@ -37,8 +37,10 @@ impl Stop {
 pub struct Options {
     /// Where the requests go.
     pub target: Target,
-    /// Connections over all workers, 1 to 65,535.
+    /// Connections over all workers at most, 1 to 65,535.
     pub connections: usize,
+    /// So many of them are made before the clock starts; each further one when a request is due and none is free.
+    pub connections_ahead: usize,
     /// Requests in flight on one connection; above 1 is HTTP pipelining.
     pub pipeline: usize,
     /// No new request after this time; `None`: until the sources are done.
@@ -62,11 +64,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// The defaults: 64 connections, no pipelining, 10 s a request, 1 s to connect.
+    /// The defaults: 64 connections, all made ahead, no pipelining, 10 s a request, 1 s to connect.
     pub fn new(target: Target) -> Self {
         Options {
             target,
             connections: 64,
+            connections_ahead: usize::MAX,
             pipeline: 1,
             duration: None,
             request_timeout: Duration::from_secs(10),

@@ -8,11 +8,13 @@ mod exchange;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::connection::{Connection, InFlight, Sent, State};
 use super::options::{Options, Stop};
 use super::poll::Poll;
+use super::resolver::Resolver;
 use super::tls::TlsClient;
 use crate::error::Result;
 use crate::measure::Recorder;
@@ -33,8 +35,11 @@ const STOPPED_DRAIN_NANOS: u64 = 1_000_000_000;
 #[derive(Clone)]
 pub(crate) struct Orders {
     pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) resolver: Option<Arc<Resolver>>,
     pub(crate) tls: Option<TlsClient>,
     pub(crate) connections: usize,
+    /// Of them, made before the clock starts.
+    pub(crate) ahead: usize,
     pub(crate) pipeline: usize,
     pub(crate) keep_alive: bool,
     pub(crate) give_until_nanos: u64,
@@ -45,7 +50,15 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    pub(crate) fn new(options: &Options, connections: usize) -> Result<Self> {
+    /// For worker `index` of `workers`, with its share of the connections.
+    pub(crate) fn new(
+        options: &Options,
+        resolver: Option<Arc<Resolver>>,
+        index: usize,
+        workers: usize,
+    ) -> Result<Self> {
+        let share = |whole: usize| whole / workers + usize::from(index < whole % workers);
+        let connections = share(options.connections);
         let nanos = |duration: std::time::Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4);
         let tls = options
             .target
@@ -54,8 +67,10 @@ impl Orders {
             .transpose()?;
         Ok(Orders {
             addresses: options.target.addresses.clone(),
+            resolver,
             tls,
             connections,
+            ahead: share(options.connections_ahead).min(connections),
             pipeline: options.pipeline,
             keep_alive: options.keep_alive,
             give_until_nanos: options.duration.map_or(u64::MAX, nanos),
@@ -75,6 +90,8 @@ pub(crate) enum Ended {
     Stopped,
     /// Not one connection was ever made, again and again.
     NobodyThere,
+    /// The same, for want of an address.
+    NoAddress,
 }
 
 pub(crate) struct Worker<S> {
@@ -85,8 +102,10 @@ pub(crate) struct Worker<S> {
     start: Instant,
     connections: Vec<Connection>,
     open: usize,
-    /// Slots with room for a request, longest free first.
+    /// Connections with room for a request, longest free first.
     free: VecDeque<u32>,
+    /// Slots without a connection: one is made when a request is due and no connection is free.
+    closed: VecDeque<u32>,
     in_flight: usize,
     /// No use in asking the source before this; `u64::MAX`: before an answer.
     ask_nanos: u64,
@@ -94,6 +113,9 @@ pub(crate) struct Worker<S> {
     /// The earliest deadline of any connection, or earlier.
     scan_nanos: u64,
     address: usize,
+    addresses_version: u32,
+    /// Whether the clock runs.
+    driving: bool,
     ever_connected: bool,
     failed_connects: usize,
     buffer: Box<[u8]>,
@@ -112,11 +134,14 @@ impl<S: Source> Worker<S> {
             connections,
             open: 0,
             free: VecDeque::new(),
+            closed: VecDeque::new(),
             in_flight: 0,
             ask_nanos: 0,
             source_done: false,
             scan_nanos: 0,
             address: 0,
+            addresses_version: 0,
+            driving: false,
             ever_connected: false,
             failed_connects: 0,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
@@ -132,19 +157,19 @@ impl<S: Source> Worker<S> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Makes all connections before the clock starts, so that no request pays for that. A failure
-    /// here is not counted: the first request on the slot tries again.
+    /// Makes the connections that are wanted ahead before the clock starts, so that no request pays
+    /// for that. A failure here is not counted: the first request on the slot tries again.
     ///
     /// A few every millisecond, because a server's queue of connections it has yet to accept is
     /// short, and one that finds it full is tried again only after a second.
-    pub(crate) fn connect_all(&mut self) -> Result<()> {
+    pub(crate) fn connect_ahead(&mut self) -> Result<()> {
         let mut next = 0;
         let mut burst_nanos = 0;
         let mut give_up_nanos = u64::MAX;
         while !self.orders.stop.is_set() {
             let now = self.now();
-            if next < self.connections.len() && now >= burst_nanos {
-                let end = (next + CONNECT_BURST).min(self.connections.len());
+            if next < self.orders.ahead && now >= burst_nanos {
+                let end = (next + CONNECT_BURST).min(self.orders.ahead);
                 for index in next..end {
                     if self.connect(index, now).is_err() {
                         self.connections[index].close();
@@ -154,7 +179,7 @@ impl<S: Source> Worker<S> {
                 burst_nanos = now + CONNECT_BURST_EVERY_NANOS;
                 give_up_nanos = now.saturating_add(self.orders.connect_timeout_nanos);
             }
-            let all_begun = next == self.connections.len();
+            let all_begun = next == self.orders.ahead;
             let connecting = |connection: &Connection| connection.state == State::Connecting;
             if all_begun && (now >= give_up_nanos || !self.connections.iter().any(connecting)) {
                 break;
@@ -178,6 +203,7 @@ impl<S: Source> Worker<S> {
     /// Drives the load from `start` on; returns when the last answer is in or given up.
     pub(crate) fn drive(&mut self, start: Instant) -> Result<(Ended, u64)> {
         self.start = start;
+        self.driving = true;
         for index in 0..self.connections.len() {
             self.set_free(index, 0);
         }
@@ -224,7 +250,11 @@ impl<S: Source> Worker<S> {
         } else if now >= self.orders.give_until_nanos {
             Some(Ended::TimeUp)
         } else if !self.ever_connected && self.failed_connects >= 3 * self.connections.len().max(4) {
-            Some(Ended::NobodyThere)
+            Some(if self.orders.addresses.is_empty() {
+                Ended::NoAddress
+            } else {
+                Ended::NobodyThere
+            })
         } else {
             None
         }
@@ -235,7 +265,7 @@ impl<S: Source> Worker<S> {
         let mut until = (now + TICK_NANOS).min(self.scan_nanos).min(give_up_nanos);
         if giving {
             until = until.min(self.orders.give_until_nanos);
-            if !self.free.is_empty() && !self.source_done {
+            if self.has_free() && !self.source_done {
                 until = until.min(self.ask_nanos);
             }
         }
@@ -244,7 +274,7 @@ impl<S: Source> Worker<S> {
         let events = std::mem::take(&mut self.poll.events);
         for event in &events {
             self.ready(event.data.u64(), event.flags);
-            if giving && !self.free.is_empty() && !self.source_done && self.ask_nanos < u64::MAX {
+            if giving && self.has_free() && !self.source_done && self.ask_nanos < u64::MAX {
                 let now = self.now();
                 if now >= self.ask_nanos {
                     self.give_all(now);
@@ -259,11 +289,26 @@ impl<S: Source> Worker<S> {
         Ok(())
     }
 
+    fn has_free(&self) -> bool {
+        !self.free.is_empty() || !self.closed.is_empty()
+    }
+
+    /// A slot with room for a request: one that is connected before one that is not, so that there
+    /// are only as many connections as the load needs.
+    fn take_free(&mut self) -> Option<usize> {
+        while let Some(index) = self.free.pop_front() {
+            if self.connections[index as usize].state != State::Closed {
+                return Some(index as usize);
+            }
+            self.closed.push_back(index); // closed by its peer while it was idle
+        }
+        self.closed.pop_front().map(|index| index as usize)
+    }
+
     /// Lets every free connection ask the source, until it has nothing for now.
     fn give_all(&mut self, now: u64) {
         while !self.source_done && self.ask_nanos <= now {
-            let Some(index) = self.free.pop_front() else { return };
-            let index = index as usize;
+            let Some(index) = self.take_free() else { return };
             self.connections[index].queued = false;
             self.give(index, now);
             let connection = &mut self.connections[index];
@@ -272,7 +317,10 @@ impl<S: Source> Worker<S> {
                 && connection.in_flight.len() < self.orders.pipeline
             {
                 connection.queued = true;
-                self.free.push_front(index as u32);
+                match connection.state {
+                    State::Closed => self.closed.push_front(index as u32),
+                    _ => self.free.push_front(index as u32),
+                }
             }
         }
     }
@@ -361,7 +409,10 @@ impl<S: Source> Worker<S> {
         if !connection.queued && matches!(connection.state, State::Open | State::Closed) {
             connection.queued = true;
             connection.free_nanos = now;
-            self.free.push_back(index as u32);
+            match connection.state {
+                State::Closed => self.closed.push_back(index as u32),
+                _ => self.free.push_back(index as u32),
+            }
         }
     }
 

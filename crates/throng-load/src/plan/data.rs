@@ -112,10 +112,12 @@ impl DataSource {
         }
         if let Some(file) = &data.csv {
             kinds += 1;
-            let directory = directory.ok_or("a plan that is shipped cannot read CSV files")?;
-            let path = directory.join(file);
-            let text =
-                std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            let path = directory.map_or_else(|| file.into(), |directory| directory.join(file));
+            let text = match (directory, super::shipped::data(file)) {
+                (None, Some(text)) => text.to_string(),
+                _ => std::fs::read_to_string(&path)
+                    .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+            };
             let mut rows = super::csv::parse(&text);
             if rows.is_empty() {
                 return Err(format!(

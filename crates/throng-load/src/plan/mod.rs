@@ -12,6 +12,7 @@ mod source;
 mod template;
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ use crate::error::{Error, Result};
 use crate::{Options, Progress, Report, Target, run_watched};
 use compile::{Compiled, Crowd};
 use source::PlanSource;
+
+/// Connections an open phase may grow to, where the plan does not say.
+const OPEN_PHASE_CONNECTIONS: u64 = 256;
 
 /// A plan that has been read, with its variables set.
 #[derive(Debug, Clone)]
@@ -161,7 +165,7 @@ impl Plan {
             .map_err(|reason| self.wrong(reason))
     }
 
-    /// Connections: as the plan says, else one for each user that may be under way, at most 1,024.
+    /// Connections at most: as the plan says, else one for each user that may be under way, at most 1,024.
     fn connections(&self, compiled: &Compiled) -> Result<usize> {
         if let Some(amount) = &self.file.connections {
             return amount
@@ -171,9 +175,19 @@ impl Plan {
         }
         let each = compiled.phases.iter().map(|phase| match phase.crowd {
             Crowd::Closed { users, .. } => users,
-            Crowd::Open { .. } => 256,
+            Crowd::Open { .. } => OPEN_PHASE_CONNECTIONS,
         });
         Ok(each.sum::<u64>().clamp(1, 1024) as usize)
+    }
+
+    /// Connections made before the clock starts: those of users who all begin at once. How many arrivals
+    /// will be under way together is the target's answer, so those of open phases grow with need.
+    fn connections_ahead(compiled: &Compiled) -> usize {
+        let each = compiled.phases.iter().map(|phase| match phase.crowd {
+            Crowd::Closed { users, .. } => users,
+            Crowd::Open { .. } => 0,
+        });
+        each.sum::<u64>().min(1024) as usize
     }
 
     /// Runs it on `threads` workers. `options` lend everything but classes, and connections where
@@ -185,11 +199,12 @@ impl Plan {
         threads: usize,
         watch: impl FnMut(&Progress<'_>),
     ) -> Result<Report> {
-        let compiled = self.compile(&options.target)?;
+        let compiled = self.fresh().compile(&options.target)?;
         options.connections = match connections {
             Some(connections) => connections,
             None => self.connections(&compiled)?.max(threads),
         };
+        options.connections_ahead = Plan::connections_ahead(&compiled);
         options.classes = compiled.classes.clone();
         let open_seconds: Vec<f64> = compiled
             .phases
@@ -212,6 +227,15 @@ impl Plan {
         }
         report.plan = Some(self.text.clone());
         Ok(report)
+    }
+
+    /// With a seed of its own, where the plan has none: a second run on the same target creates other things.
+    fn fresh(&self) -> Self {
+        let mut plan = self.clone();
+        while plan.file.seed == 0 {
+            plan.file.seed = RandomState::new().hash_one(plan.file.phase.len());
+        }
+        plan
     }
 
     /// The request timeout it names.

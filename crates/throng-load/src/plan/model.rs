@@ -14,6 +14,7 @@ pub(crate) struct PlanFile {
     pub(crate) target: Option<String>,
     pub(crate) connections: Option<Amount>,
     pub(crate) timeout: Option<String>,
+    /// With one, every run draws the same values; without (or 0), each run draws others, so that what it creates is new.
     #[serde(default)]
     pub(crate) seed: u64,
     /// A head-to-head or replay plan names its shape here instead of phases.

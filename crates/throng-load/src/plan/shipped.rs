@@ -1,18 +1,29 @@
 //! The plans that come with the program, runnable by name.
 
-const PLANS: [(&str, &str); 7] = [
+const PLANS: [(&str, &str); 8] = [
     ("primes", include_str!("../../plans/primes.toml")),
     ("registration", include_str!("../../plans/registration.toml")),
     ("shows-concurrent", include_str!("../../plans/shows-concurrent.toml")),
+    ("shows-hot", include_str!("../../plans/shows-hot.toml")),
     ("shows-serial", include_str!("../../plans/shows-serial.toml")),
     ("skiers", include_str!("../../plans/skiers.toml")),
     ("skiers-read", include_str!("../../plans/skiers-read.toml")),
     ("constant", include_str!("../../plans/constant.toml")),
 ];
 
+const DATA: [(&str, &str); 1] = [(
+    "registration-sections.csv",
+    include_str!("../../plans/registration-sections.csv"),
+)];
+
 /// The text of the shipped plan of this name.
 pub fn text(name: &str) -> Option<&'static str> {
     PLANS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The text of a CSV file that shipped plans draw from.
+pub fn data(name: &str) -> Option<&'static str> {
+    DATA.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
 /// The names of all shipped plans.
@@ -57,6 +68,22 @@ mod tests {
         ] {
             assert_eq!(expected("skiers", &[("threads", f64::from(threads))]), Some(requests));
         }
+    }
+
+    #[test]
+    fn the_registration_opens_every_section_and_makes_the_published_requests_at_any_pace() {
+        for pace in [1.0, 60.0, 7.0] {
+            assert_eq!(
+                expected("registration", &[("pace", pace)]),
+                Some(5_393 + 44_504),
+                "{pace}"
+            );
+        }
+        assert_eq!(expected("registration", &[("sections", 0.0)]), Some(44_504));
+        assert_eq!(
+            super::data("registration-sections.csv").unwrap().lines().count(),
+            1 + 5_393
+        );
     }
 
     #[test]

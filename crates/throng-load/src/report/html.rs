@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Report, Summary, curve};
+use super::{Cost, Report, Summary, curve};
 use crate::capacity::{Promise, Trial, best};
 use crate::comparison::Repetition;
 use crate::measure::Latencies;
@@ -20,18 +20,64 @@ pub fn run(report: &Report) -> String {
     )
 }
 
-/// The page of two runs, overlaid; `rounds` are their repetitions, in pairs.
-pub fn two(
-    title: &str,
-    sides: [(&str, &Report); 2],
-    sentences: &[String],
-    rounds: Option<[&Vec<Repetition>; 2]>,
-) -> String {
-    let runs: Vec<Value> = sides.iter().map(|(name, report)| view(name, report)).collect();
+/// One of several runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// Its numbers, over all repetitions.
+    pub report: &'a Report,
+    /// What the target's process spent, where it is known.
+    pub cost: Option<Cost>,
+    /// Its repetitions; the n-th of all sides belong together. Empty for a run that was not repeated.
+    pub repetitions: &'a [Repetition],
+    /// Requests of its last repetition, in order of time.
+    pub requests: &'a [Point],
+}
+
+impl<'a> Side<'a> {
+    /// A run that was not repeated, and of whose target nothing is known.
+    pub fn single(name: &'a str, report: &'a Report) -> Self {
+        Side {
+            name,
+            report,
+            cost: None,
+            repetitions: &[],
+            requests: &[],
+        }
+    }
+}
+
+/// One request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Point {
+    /// When it ended, since the start of its repetition.
+    pub at_nanos: u64,
+    /// Its response time.
+    pub latency_nanos: u64,
+    /// Its status, or 0 where there was no answer.
+    pub status: u16,
+}
+
+/// The page of two or more runs, overlaid and side by side.
+pub fn several(title: &str, sides: &[Side<'_>], sentences: &[String]) -> String {
+    let runs: Vec<Value> = sides.iter().map(side).collect();
+    let repeated = sides.iter().any(|side| !side.repetitions.is_empty());
+    let rounds: Option<Vec<&[Repetition]>> = repeated.then(|| sides.iter().map(|side| side.repetitions).collect());
     page(
         title,
-        &json!({ "kind": "two", "title": title, "runs": runs, "sentences": sentences, "rounds": rounds }),
+        &json!({ "kind": "several", "title": title, "runs": runs, "sentences": sentences, "rounds": rounds }),
     )
+}
+
+fn side(side: &Side<'_>) -> Value {
+    let mut view = view(side.name, side.report);
+    let points = side.requests.iter();
+    view["requests"] = points
+        .map(|point| json!([point.at_nanos as f64 / 1e9, point.latency_nanos, point.status]))
+        .collect();
+    view["cost"] = json!(side.cost);
+    view
 }
 
 /// The page of a capacity search, with the run at the highest rate that kept the promise.
@@ -44,6 +90,12 @@ pub fn capacity(title: &str, trials: &[Trial], promise: &Promise, kept: Option<&
         "trials": trials, "promise": promise, "capacity": capacity,
     });
     page(&title, &data)
+}
+
+/// A page of other figures than a run's, in the same style: `script` draws `data` with the helpers of `charts.js`.
+pub fn figures(title: &str, figures: &impl serde::Serialize, script: &str) -> String {
+    let data = json!({ "kind": "figures", "title": title, "figures": figures });
+    scripted(title, &data, script)
 }
 
 /// What the page needs of a report.
@@ -99,17 +151,21 @@ fn distribution(histogram: &Latencies) -> Value {
 }
 
 fn page(title: &str, data: &Value) -> String {
+    scripted(title, data, SCRIPT)
+}
+
+fn scripted(title: &str, data: &Value, script: &str) -> String {
     // Within a script element only `</` and `<!--` could end it early; JSON may write `<` as an escape.
     let data = data.to_string().replace('<', "\\u003c");
     let title = title.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len());
+    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + CHARTS.len() + script.len() + data.len());
     let mut rest = PAGE;
     for (mark, text) in [
         ("{{title}}", title.as_str()),
         ("{{style}}", STYLE),
         ("{{data}}", &data),
         ("{{charts}}", CHARTS),
-        ("{{script}}", SCRIPT),
+        ("{{script}}", script),
     ] {
         let (before, after) = rest.split_once(mark).expect("the page has every mark, in this order");
         page.push_str(before);

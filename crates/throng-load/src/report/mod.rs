@@ -1,17 +1,19 @@
 //! What a run says about itself: for people, for machines, for a browser.
 
+mod cost;
 mod csv;
 mod distribution;
 pub mod html;
 mod machine;
 mod text;
-mod units;
+pub mod units;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+pub use cost::Cost;
 pub(crate) use csv::field as csv_field;
 pub use csv::seconds_csv;
 pub use distribution::{Summary, curve};

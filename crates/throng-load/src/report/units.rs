@@ -1,7 +1,7 @@
 //! Numbers for people.
 
 /// A time with three significant digits and its unit.
-pub(crate) fn nanos(nanos: u64) -> String {
+pub fn nanos(nanos: u64) -> String {
     let (value, unit) = match nanos {
         0..1_000 => return format!("{nanos} ns"),
         1_000..1_000_000 => (nanos as f64 / 1e3, "µs"),
@@ -16,7 +16,7 @@ pub(crate) fn nanos(nanos: u64) -> String {
 }
 
 /// A count in groups of three digits.
-pub(crate) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -29,7 +29,7 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// Bytes in decimal units.
-pub(crate) fn bytes(bytes: f64) -> String {
+pub fn bytes(bytes: f64) -> String {
     match bytes {
         bytes if bytes < 1e3 => format!("{bytes:.0} B"),
         bytes if bytes < 1e6 => format!("{:.1} kB", bytes / 1e3),

@@ -14,6 +14,7 @@ use crate::error::{Doing as _, Result};
 use crate::report::Samples;
 
 pub use fetch::Address;
+pub use process::Usage;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Series of one run; further ones are left out.

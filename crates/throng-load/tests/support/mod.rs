@@ -40,7 +40,12 @@ pub(crate) struct Server {
 impl Server {
     /// `reply` gets the number of the request (over all connections, from 0) and the request.
     pub(crate) fn start(reply: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::start_at(0, reply)
+    }
+
+    /// At a port the test chose.
+    pub(crate) fn start_at(port: u16, reply: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let address = listener.local_addr().unwrap();
         let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
         let connections: Arc<AtomicUsize> = Arc::default();

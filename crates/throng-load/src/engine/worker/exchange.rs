@@ -8,7 +8,10 @@ use crate::{Answer, ErrorKind, Outcome, Source};
 
 impl<S: Source> Worker<S> {
     pub(super) fn connect(&mut self, index: usize, now: u64) -> Result<(), ErrorKind> {
-        let address = self.orders.addresses[self.address];
+        self.follow_name();
+        let Some(&address) = self.orders.addresses.get(self.address) else {
+            return Err(ErrorKind::Dns);
+        };
         let connection = &mut self.connections[index];
         connection.connect(address, self.orders.tls.as_ref())?;
         connection.deadline_nanos = connection
@@ -22,6 +25,18 @@ impl<S: Source> Worker<S> {
         self.poll
             .add(socket, number, EventFlags::IN | EventFlags::OUT)
             .map_err(|_| ErrorKind::Unreachable)
+    }
+
+    /// During a run every new connection asks whether the name still leads where it did.
+    fn follow_name(&mut self) {
+        let Some(resolver) = &self.orders.resolver else { return };
+        if self.driving {
+            resolver.refresh();
+        }
+        if let Some(addresses) = resolver.changed_since(&mut self.addresses_version) {
+            self.orders.addresses = addresses;
+            self.address = 0;
+        }
     }
 
     pub(super) fn after_send(&mut self, index: usize, sent: Sent) {

@@ -59,7 +59,7 @@ function logTicks(low, high, wanted) {
 
 /**
  * A chart. `series` have points [x, y] and are lines (or dots: `dots`), `bands` points [x, low, high].
- * `x` and `y` say label, format, log, ticks; `marks` are horizontal lines at a value.
+ * `x` and `y` say label, format, log, ticks, and `y` an extent that several charts share; `marks` are horizontal lines at a value.
  */
 function chart(title, { series = [], bands = [], x = {}, y = {}, height = 250, marks = [], note }) {
   const holder = element("div", { class: "chart" });
@@ -83,6 +83,7 @@ function chart(title, { series = [], bands = [], x = {}, y = {}, height = 250, m
     let [xLow, xHigh] = extent(xs), [yLow, yHigh] = extent(ys);
     if (xLow === xHigh) { xLow -= x.log ? xLow / 2 : 0.5; xHigh += x.log ? xHigh : 0.5; }
     if (y.log) { yLow /= 1.2; yHigh *= 1.2; } else { yLow = Math.min(0, yLow); yHigh = yHigh > yLow ? yHigh + (yHigh - yLow) * 0.06 : yLow + 1; }
+    if (y.extent) [yLow, yHigh] = y.extent;
     const scale = (axis, low, high, from, to) => axis.log
       ? (value) => from + (Math.log(Math.max(value, low * 1e-3) / low) / Math.log(high / low)) * (to - from)
       : (value) => from + ((value - low) / (high - low)) * (to - from);

@@ -4,7 +4,9 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
 const color = (name) => `var(--${name})`;
-const SIDES = [color("c1"), color("c2")];
+const SIDES = ["c1", "c2", "c3", "c4", "c5", "c6"].map(color);
+const sideColor = (index) => SIDES[index % SIDES.length];
+const sideDash = (index) => (index >= SIDES.length ? "5 3" : undefined);
 
 function theme() {
   const wanted = location.hash.slice(1);
@@ -78,7 +80,7 @@ function latencyOverTime(run) {
 
 function percentileCurve(runs) {
   const series = runs.flatMap((run, index) => {
-    const shown = [{ name: run.name || (run.open ? "response time" : "latency"), color: SIDES[index % 2], points: run.response.curve }];
+    const shown = [{ name: run.name || (run.open ? "response time" : "latency"), color: sideColor(index), dash: sideDash(index), points: run.response.curve }];
     if (run.open && runs.length === 1) shown.push({ name: "service time", color: color("c3"), dash: "5 3", points: run.service.curve });
     return shown;
   });
@@ -88,7 +90,7 @@ function percentileCurve(runs) {
 function throughput(runs) {
   const series = runs.flatMap((run, index) => {
     const failures = { name: (run.name ? run.name + " " : "") + "failures/s", color: color("bad"), dash: index ? "5 3" : undefined, points: over(run, (second) => second.counters.failures) };
-    return [{ name: (run.name ? run.name + " " : "") + "successes/s", color: SIDES[index % 2], points: over(run, (second) => second.counters.successes) }, ...(run.counters.failures ? [failures] : [])];
+    return [{ name: (run.name ? run.name + " " : "") + "successes/s", color: sideColor(index), points: over(run, (second) => second.counters.successes) }, ...(run.counters.failures ? [failures] : [])];
   });
   return chart("Throughput and failures", { series, x: seconds, y: {} });
 }
@@ -123,17 +125,41 @@ function samples(run) {
 
 function overlaid(key, title) {
   return chart(title, {
-    series: data.runs.map((run, index) => ({ name: run.name, color: SIDES[index], points: busy(run).map((second) => [second.second + 0.5, second[key]]) })),
+    series: data.runs.map((run, index) => ({ name: run.name, color: sideColor(index), points: busy(run).map((second) => [second.second + 0.5, second[key]]) })),
     x: seconds, y: latency,
   });
 }
 
 function rounds(title, figure, y) {
   return chart(title, {
-    series: data.rounds.map((list, index) => ({ name: data.runs[index].name, color: SIDES[index], dots: true, line: true, radius: 3.5, points: list.map((one, round) => [round + 1, one[figure]]) })),
+    series: data.rounds.map((list, index) => ({ name: data.runs[index].name, color: sideColor(index), dash: sideDash(index), dots: true, line: true, radius: 3.5, points: list.map((one, round) => [round + 1, one[figure]]) })),
     x: { label: "round", ticks: data.rounds[0].map((_, round) => round + 1), format: (round) => "" + round }, y,
-    note: "Both of a round ran one after the other; who began alternated.",
+    note: "Those of a round ran one after the other; who began rotated.",
   });
+}
+
+/** Figures side by side, with what each target's process spent where that is known. */
+function sidesTable() {
+  const measured = data.runs.some((run) => run.cost);
+  const head = ["", "requests/s", "min", "mean", "median", "p95", "p99", "max", "failures", ...(measured ? ["CPU a request", "memory"] : [])];
+  const rows = data.runs.map((run) => {
+    const summary = run.response.summary;
+    const cost = !measured ? [] : run.cost ? [time(run.cost.cpu_nanos_per_request), number(run.cost.memory_bytes / 1e6) + " MB"] : ["–", "–"];
+    return [run.name, number(run.throughput), ...["min", "mean", "p50", "p95", "p99", "max"].map((key) => time(summary[key])), whole(run.counters.failures), ...cost];
+  });
+  return element("section", { class: "card wide" }, element("h2", { text: "Side by side" }), table(head, rows));
+}
+
+/** Every request of the last round by the time it ended, one chart a target, all on one scale. */
+function requestsOverTime() {
+  const shown = data.runs.map((run) => run.requests || []);
+  const all = shown.flat().map((point) => point[1]).filter((nanos) => nanos > 0);
+  if (!all.length) return [];
+  const extent = all.reduce(([low, high], nanos) => [Math.min(low, nanos), Math.max(high, nanos)], [Infinity, 0]);
+  return data.runs.map((run, index) => chart(`Latency over time, last round: ${run.name}`, {
+    series: [{ color: sideColor(index), dots: true, points: shown[index].map(([at, nanos, status]) => [at * 1e3, nanos, `${time(nanos)}, status ${status || "none"}`]) }],
+    x: { format: (at) => number(at) + " ms", label: "time since the round's start" }, y: { ...latency, extent: [extent[0] / 1.2, extent[1] * 1.2] }, height: 210,
+  }));
 }
 
 function capacityCurves() {
@@ -193,7 +219,7 @@ function wide(card) { if (card) card.classList.add("wide"); return card; }
 theme();
 heading();
 notes();
-if (data.kind !== "two" && data.runs.length) tiles(data.runs[0]);
+if (data.kind !== "several" && data.runs.length) tiles(data.runs[0]);
 const grid = element("div", { class: "grid" });
 page.append(grid);
 const cards = [];
@@ -202,8 +228,12 @@ if (data.kind === "capacity") {
   const rows = [...data.trials].sort((one, other) => one.rate - other.rate).map((trial) => [number(trial.rate), number(trial.throughput), time(trial.response.p50), time(trial.response.p99), (trial.failure_share * 100).toFixed(2) + " %", trial.broken || "kept"]);
   cards.push(element("section", { class: "card wide" }, element("h2", { text: data.capacity ? `Highest rate that kept the promise: ${number(data.capacity)}` : "No rate kept the promise" }), table(["rate", "requests/s", "median", "p99", "failed", "promise"], rows)));
 }
-if (data.kind === "two") {
+if (data.kind === "several") {
+  cards.push(sidesTable());
   if (data.rounds) cards.push(rounds("Throughput by round", "throughput", {}), rounds("p99 by round", "p99_nanos", latency));
+  const each = requestsOverTime();
+  if (each.length % 2) wide(each.at(-1));
+  cards.push(...each);
   cards.push(wide(percentileCurve(data.runs)), latencyTable());
   if (!data.rounds) cards.push(throughput(data.runs), overlaid("p99_nanos", "p99 over time"));
 } else if (data.runs.length) {
@@ -211,7 +241,7 @@ if (data.kind === "two") {
   cards.push(wide(latencyOverTime(run)), percentileCurve(data.runs), throughput(data.runs), latencyTable(), ...samples(run), errorsByKind(run), connections(run));
   if (cards.filter(Boolean).length % 2) wide(cards.at(-1)); // latency and times are wide, all others pair up
 }
-if (data.kind === "two") for (const run of data.runs) cards.push(...samples(run));
+if (data.kind === "several") for (const run of data.runs) cards.push(...samples(run));
 for (const run of data.runs) cards.push(facts(run));
 grid.append(...cards.filter(Boolean));
 for (const holder of grid.querySelectorAll(".chart")) holder.draw();
