@@ -1,0 +1,4 @@
+package contenders;
+
+/** What is written to the journal, as CBOR. */
+interface Stored {}

@@ -1,0 +1,39 @@
+//! What the Rust contenders share: where they listen, and what a path asks for.
+
+use anyhow::Context as _;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
+
+/// Connections that may wait to be accepted: a thousand come at once.
+const BACKLOG: i32 = 4096;
+
+/// How many threads serve: `THREADS`, or one a core.
+#[must_use]
+pub fn threads() -> usize {
+    let given = std::env::var("THREADS").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Listens at port `PORT` of 127.0.0.1, or 8080; several sockets may share it. Within a runtime.
+///
+/// # Errors
+/// The port is no number, or cannot be listened on.
+pub fn listen() -> anyhow::Result<TcpListener> {
+    let port: u16 = std::env::var("PORT").map_or(Ok(8080), |text| text.parse().context("PORT is no port"))?;
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket
+        .bind(&SocketAddr::from(([127, 0, 0, 1], port)).into())
+        .with_context(|| format!("cannot listen at 127.0.0.1:{port}"))?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into())?)
+}
+
+/// The count a path asks for, if it is one.
+#[must_use]
+pub fn count(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|n| *n <= primes::MOST)
+}
