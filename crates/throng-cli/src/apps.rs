@@ -1,6 +1,7 @@
 //! The apps the binary can serve.
 
 use throng::{Builder, Engine};
+use throng_http::Described;
 
 /// An app: its entities and its own routes.
 #[derive(Debug)]
@@ -8,6 +9,10 @@ pub(crate) struct App {
     pub(crate) name: &'static str,
     pub(crate) kinds: fn(Builder) -> Builder,
     pub(crate) routes: fn(Engine) -> axum::Router,
+    /// What they take and give, where the app says.
+    pub(crate) describe: fn() -> Option<Described>,
+    /// Whether it has projections: their rows need a place.
+    pub(crate) has_projections: bool,
 }
 
 /// University registration.
@@ -15,9 +20,38 @@ pub(crate) static REGISTRATION: App = App {
     name: "registration",
     kinds: registration::kinds,
     routes: registration::routes,
+    describe: || Some(registration::describe()),
+    has_projections: false,
 };
 
-static APPS: &[&App] = &[&REGISTRATION];
+/// Seat reservations.
+static SHOWS: App = App {
+    name: "shows",
+    kinds: shows::kinds,
+    routes: shows::routes,
+    describe: || Some(shows::describe()),
+    has_projections: true,
+};
+
+/// The first n primes: no state, only the gateway.
+static PRIMES: App = App {
+    name: "primes",
+    kinds: primes::kinds,
+    routes: primes::routes,
+    describe: || None,
+    has_projections: false,
+};
+
+/// What users do, and what they might like.
+static PREFERENCES: App = App {
+    name: "preferences",
+    kinds: preferences::kinds,
+    routes: preferences::routes,
+    describe: || Some(preferences::describe()),
+    has_projections: false,
+};
+
+static APPS: &[&App] = &[&REGISTRATION, &SHOWS, &PRIMES, &PREFERENCES];
 
 /// An app by its name, for the command line.
 pub(crate) fn find(name: &str) -> Result<&'static App, String> {

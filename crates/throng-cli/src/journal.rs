@@ -1,6 +1,6 @@
-//! `throng journal`: look at a data directory, check it, copy it.
+//! `throng journal`: look at a journal, check it, copy it, move it.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::{
@@ -9,14 +9,19 @@ use std::{
     io::{self, BufRead, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    thread,
 };
-use throng::journal::{Address, CommitNo, Position, WriterId};
+use throng::journal::{Address, Commit, CommitNo, Error, Position, WriterId};
 use throng_log::{
     Options,
-    tools::{self, ExportOptions, InspectOptions},
+    tools::{self, ExportLines, ExportOptions, Exported, ImportTarget, Imported, InspectOptions},
+};
+use throng_postgres::{
+    PostgresOptions,
+    tools::{self as postgres, Import, Seen},
 };
 
-/// What to do with a data directory.
+/// What to do with a journal.
 #[derive(Debug, Args)]
 pub(crate) struct JournalArguments {
     #[command(subcommand)]
@@ -28,13 +33,13 @@ pub(crate) struct JournalArguments {
 
 #[derive(Debug, Subcommand)]
 enum JournalCommand {
-    /// Show what a data directory holds; also beside a running service.
+    /// Show what a journal holds; also beside a running service.
     Inspect(InspectArguments),
     /// Check every commit, and that nothing is missing; also beside a running service. Exit code 1 if something is damaged.
-    Verify(Directory),
+    Verify(Here),
     /// Write the whole history as JSON lines, one a record; also beside a running service.
     Export(ExportArguments),
-    /// Read an export into a directory that holds no journal yet.
+    /// Take a whole history in, from an export or straight from another journal, where there is no journal yet.
     Import(ImportArguments),
     /// Copy the journal and the store of a directory nobody uses, and check the copy.
     Backup(BackupArguments),
@@ -42,17 +47,53 @@ enum JournalCommand {
     Compact(Directory),
 }
 
+/// A journal that is there, or is to be.
+#[derive(Clone, Debug)]
+enum Source {
+    Directory(PathBuf),
+    Postgres(Box<PostgresOptions>),
+}
+
+/// Not read by the parser of the arguments: that would show what it cannot read, with the password in it.
+fn source(text: &str) -> anyhow::Result<Source> {
+    if throng_postgres::is_url(text) {
+        return Ok(Source::Postgres(Box::new(text.parse()?)));
+    }
+    match text.strip_prefix("file:").unwrap_or(text) {
+        "" => bail!("write a data directory, file:DIR, or postgres://…"),
+        directory => Ok(Source::Directory(directory.into())),
+    }
+}
+
+#[derive(Debug, Args)]
+struct Here {
+    /// The journal: a data directory, or postgres://….
+    #[arg(value_name = "PLACE")]
+    place: String,
+}
+
 #[derive(Debug, Args)]
 struct Directory {
     /// The data directory.
     #[arg(value_name = "DIR")]
-    data: PathBuf,
+    data: String,
+}
+
+impl Directory {
+    fn path(&self) -> anyhow::Result<PathBuf> {
+        match source(&self.data)? {
+            Source::Directory(directory) => Ok(directory),
+            Source::Postgres(_) => {
+                bail!("this is for data directories; PostgreSQL has tools of its own for it, see docs/postgresql.md")
+            }
+        }
+    }
 }
 
 #[derive(Debug, Args)]
 struct InspectArguments {
     #[command(flatten)]
-    directory: Directory,
+    here: Here,
     /// Show the records of this entity, as `section/C S 142-1`.
     #[arg(long, value_name = "KIND/ID", value_parser = address)]
     entity: Option<Address>,
@@ -67,7 +108,7 @@ struct InspectArguments {
 #[derive(Debug, Args)]
 struct ExportArguments {
     #[command(flatten)]
-    directory: Directory,
+    here: Here,
     /// Where the lines go [default: standard output].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -78,9 +119,16 @@ struct ExportArguments {
 
 #[derive(Debug, Args)]
 struct ImportArguments {
-    #[command(flatten)]
-    directory: Directory,
-    /// Where the lines come from [default: standard input].
+    /// Where it goes: a data directory, or postgres://….
+    #[arg(value_name = "PLACE", required_unless_present = "to", conflicts_with = "to")]
+    place: Option<String>,
+    /// Where it goes, named.
+    #[arg(long, value_name = "PLACE")]
+    to: Option<String>,
+    /// Take it straight from this journal, which nobody should be using: its end would be missing.
+    #[arg(long, value_name = "PLACE", conflicts_with = "input")]
+    from: Option<String>,
+    /// The file of an export [default: standard input].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
 }
@@ -118,68 +166,169 @@ pub(crate) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
     let options = Options::default();
     let json = arguments.json;
     match &arguments.command {
-        JournalCommand::Inspect(InspectArguments {
-            directory,
-            entity,
-            commit,
-            limit,
-        }) => {
+        JournalCommand::Inspect(arguments) => inspect(arguments, json),
+        JournalCommand::Verify(here) => match &source(&here.place)? {
+            Source::Directory(data) => {
+                let found = tools::verify(&options, data)?;
+                print(&found, json)?;
+                Ok(sound(found.is_sound()))
+            }
+            Source::Postgres(options) => {
+                let found = postgres::verify(options)?;
+                print(&found, json)?;
+                Ok(sound(found.is_sound()))
+            }
+        },
+        JournalCommand::Export(arguments) => export(arguments, json),
+        JournalCommand::Import(arguments) => import(arguments, json),
+        JournalCommand::Backup(BackupArguments { directory, target }) => {
+            let copy = tools::backup(&options, &directory.path()?, target)?;
+            print(&copy, json)?;
+            Ok(sound(copy.verification.is_sound()))
+        }
+        JournalCommand::Compact(directory) => print(&tools::compact(&options, &directory.path()?)?, json),
+    }
+}
+
+fn sound(is_sound: bool) -> ExitCode {
+    if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn inspect(arguments: &InspectArguments, json: bool) -> anyhow::Result<ExitCode> {
+    let InspectArguments {
+        here,
+        entity,
+        commit,
+        limit,
+    } = arguments;
+    match &source(&here.place)? {
+        Source::Directory(data) => {
             let what = InspectOptions {
                 entity: entity.clone(),
                 commit: *commit,
                 records_max: *limit,
             };
-            print(&tools::inspect(&options, &directory.data, &what)?, json)
+            print(&tools::inspect(&Options::default(), data, &what)?, json)
         }
-        JournalCommand::Verify(directory) => {
-            let found = tools::verify(&options, &directory.data)?;
-            print(&found, json)?;
-            Ok(if found.is_sound() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
-        }
-        JournalCommand::Export(arguments) => export(&options, arguments, json),
-        JournalCommand::Import(ImportArguments { directory, input }) => {
-            let mut lines: Box<dyn BufRead> = match input {
-                None => Box::new(io::stdin().lock()),
-                Some(path) => Box::new(BufReader::new(opened(path, File::open(path), "read")?)),
+        Source::Postgres(options) => {
+            let what = postgres::InspectOptions {
+                entity: entity.clone(),
+                commit: *commit,
+                records_max: *limit,
             };
-            print(&tools::import(&options, &directory.data, &mut *lines)?, json)
+            print(&postgres::inspect(options, &what)?, json)
         }
-        JournalCommand::Backup(BackupArguments { directory, target }) => {
-            let copy = tools::backup(&options, &directory.data, target)?;
-            print(&copy, json)?;
-            Ok(if copy.verification.is_sound() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
-        }
-        JournalCommand::Compact(directory) => print(&tools::compact(&options, &directory.data)?, json),
     }
 }
 
-fn export(options: &Options, arguments: &ExportArguments, json: bool) -> anyhow::Result<ExitCode> {
+/// Writes a journal's history as lines.
+fn write_lines(from: &Source, out: &mut dyn Write, how: ExportOptions) -> Result<Exported, Error> {
+    match from {
+        Source::Directory(data) => tools::export(&Options::default(), data, out, how),
+        Source::Postgres(options) => {
+            let mut lines = ExportLines::begin(out, how)?;
+            postgres::walk(options, &mut |seen| match seen {
+                Seen::Writer { writer, node, .. } => lines.writer(writer, node),
+                Seen::Commit(commit) => lines.commit(commit),
+                Seen::Damage(damage) => lines.damage(damage),
+            })?;
+            lines.finish()
+        }
+    }
+}
+
+fn export(arguments: &ExportArguments, json: bool) -> anyhow::Result<ExitCode> {
     let how = ExportOptions {
         skip_damage: arguments.skip_damage,
     };
-    let data = &arguments.directory.data;
+    let from = &source(&arguments.here.place)?;
     match &arguments.output {
         None => {
-            let exported = tools::export(options, data, &mut BufWriter::new(io::stdout().lock()), how)?;
+            let exported = write_lines(from, &mut BufWriter::new(io::stdout().lock()), how)?;
             eprintln!("{exported}");
             Ok(ExitCode::SUCCESS)
         }
         Some(path) => {
             let mut out = BufWriter::new(opened(path, File::create(path), "write")?);
-            let exported = tools::export(options, data, &mut out, how)?;
+            let exported = write_lines(from, &mut out, how)?;
             out.flush()
                 .with_context(|| format!("cannot write {}", path.display()))?;
             print(&exported, json)
         }
     }
+}
+
+/// A database that takes a history in.
+struct ToPostgres(Import);
+
+impl ImportTarget for ToPostgres {
+    fn begin(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
+        self.0.writer(writer, node)
+    }
+
+    fn append(&mut self, commit: Commit) -> Result<Vec<u8>, Error> {
+        self.0.commit(commit)
+    }
+}
+
+fn import(arguments: &ImportArguments, json: bool) -> anyhow::Result<ExitCode> {
+    let Some(to) = arguments.to.as_ref().or(arguments.place.as_ref()) else {
+        bail!("say where it goes: a data directory, or postgres://…");
+    };
+    let to = &source(to)?;
+    let imported = match (&arguments.from, &arguments.input) {
+        (Some(from), _) => pour(&source(from)?, to)?,
+        (None, None) => read_lines(to, &mut io::stdin().lock(), || Ok(()))?,
+        (None, Some(path)) => {
+            let mut lines = BufReader::new(opened(path, File::open(path), "read")?);
+            read_lines(to, &mut lines, || Ok(()))?
+        }
+    };
+    print(&imported, json)
+}
+
+/// Reads lines into a journal; `is_whole` says at their end whether they were all.
+fn read_lines(
+    to: &Source,
+    lines: &mut dyn BufRead,
+    is_whole: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Imported> {
+    match to {
+        Source::Directory(data) => {
+            let imported = tools::import(&Options::default(), data, lines)?;
+            is_whole().with_context(|| format!("{} holds only a part now; remove it", data.display()))?;
+            Ok(imported)
+        }
+        Source::Postgres(options) => {
+            let mut target = ToPostgres(Import::begin(options)?);
+            let imported = tools::import_into(&mut target, lines)?;
+            is_whole()?;
+            target.0.finish()?;
+            Ok(imported)
+        }
+    }
+}
+
+/// One journal's history into another, through a pipe.
+fn pour(from: &Source, to: &Source) -> anyhow::Result<Imported> {
+    let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+    thread::scope(|scope| {
+        let exporting = scope.spawn(move || {
+            write_lines(
+                from,
+                &mut BufWriter::with_capacity(1 << 16, writer),
+                ExportOptions::default(),
+            )
+        });
+        let mut lines = BufReader::with_capacity(1 << 16, reader);
+        read_lines(to, &mut lines, move || match exporting.join() {
+            Ok(exported) => {
+                exported?;
+                Ok(())
+            }
+            Err(_) => bail!("reading the journal ended in a panic"),
+        })
+    })
 }
 
 fn opened(path: &Path, file: io::Result<File>, verb: &str) -> anyhow::Result<File> {
@@ -212,5 +361,17 @@ mod tests {
         for text in ["", "3", "3.x", ".1"] {
             assert!(position(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_journal_is_named_by_its_directory_or_its_url() {
+        assert!(matches!(source("file:data/x"), Ok(Source::Directory(path)) if path == Path::new("data/x")));
+        assert!(matches!(source("data/x"), Ok(Source::Directory(path)) if path == Path::new("data/x")));
+        assert!(matches!(source("postgres://h/d"), Ok(Source::Postgres(_))));
+        let directory = Directory {
+            data: "postgres://h/d".into(),
+        };
+        assert!(directory.path().unwrap_err().to_string().contains("docs/postgresql.md"));
+        assert!(source("file:").is_err() && source("postgres://h/d?events=often").is_err());
     }
 }

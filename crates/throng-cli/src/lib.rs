@@ -11,7 +11,9 @@ mod demo;
 mod journal;
 mod logging;
 mod percent;
+mod place;
 mod progress;
+mod projection;
 mod serve;
 mod service;
 mod signals;
@@ -42,6 +44,8 @@ enum Command {
     Bench(bench::BenchArguments),
     /// Look at a data directory, check it, copy it.
     Journal(journal::JournalArguments),
+    /// Look at the read models, have one rebuilt.
+    Projection(projection::ProjectionArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
     /// What the benchmarks start as processes of their own.
@@ -58,6 +62,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Journal(arguments) => journal::run(&arguments),
+        Command::Projection(arguments) => projection::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Yardstick(yardstick) => yardstick.run(),
     };

@@ -1,41 +1,47 @@
 //! `throng serve`: an app as a service.
 
 use clap::Args;
-use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
-use throng::Options;
+use std::{io::Write as _, net::SocketAddr, process::ExitCode, time::Duration};
+use throng::{Options, journal::Durability};
 
 use crate::{
     apps::{self, App},
     logging,
-    service::{Durability, Service, Settings},
+    place::PlaceArguments,
+    service::{self, Service, Settings},
     signals::End,
     units,
 };
 
+/// The environment variable with the token that lets its holder administrate from anywhere.
+const ADMIN_TOKEN: &str = "THRONG_ADMIN_TOKEN";
+
 /// How to run an app.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// The app: registration.
+    /// The app: registration, shows, primes.
     #[arg(long, value_name = "NAME", default_value = "registration", value_parser = apps::find)]
     app: &'static App,
     /// Where to listen; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Where the journal stands; created if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "data/registration")]
-    data: PathBuf,
+    #[command(flatten)]
+    place: PlaceArguments,
     /// What an acknowledged command survives.
     #[arg(long, value_enum, default_value = "fsync")]
-    durability: Durability,
-    /// Threads that serve connections; one until it is saturated and a core is free.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    loops: u16,
+    durability: service::Durability,
+    /// Threads that serve connections, exactly; unless said, one, and more while it is saturated and cores are free.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    loops: Option<u16>,
     /// Megabytes the entities in memory may take; least recently used ones are put away beyond it.
     #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..))]
     memory: u32,
     /// Seconds between checkpoints.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     checkpoint: u32,
+    /// Leave the read models as they are: no projection runs.
+    #[arg(long)]
+    no_projections: bool,
     /// Added to every sync: a slow disk, for tests.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::duration, hide = true)]
     sync_delay: Duration,
@@ -48,13 +54,15 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     let settings = Settings {
         app: arguments.app,
         listen: arguments.listen,
-        data: arguments.data.clone(),
+        place: arguments.place.place(arguments.app.name)?,
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
-        loops: usize::from(arguments.loops),
+        loops: arguments.loops.map(usize::from),
+        admin_token: std::env::var(ADMIN_TOKEN).ok().filter(|token| !token.is_empty()),
         engine: Options {
             memory_bytes_max: arguments.memory as usize * 1_000_000,
             checkpoint_every: Duration::from_secs(u64::from(arguments.checkpoint)),
+            projections: !arguments.no_projections,
             ..Options::default()
         },
     };
@@ -68,7 +76,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn announce(settings: &Settings, service: &Service) {
-    match settings.durability {
+    match service.engine.health().durability {
         Durability::Fsync => tracing::info!("DURABILITY fsync: an acknowledged command survives power loss"),
         Durability::Os => {
             tracing::warn!("DURABILITY os: acknowledged commands survive the end of this process, but NOT POWER LOSS");
@@ -77,12 +85,12 @@ fn announce(settings: &Settings, service: &Service) {
             tracing::warn!("DURABILITY memory: NOTHING IS WRITTEN; everything is lost when this process ends");
         }
     }
-    let place = match settings.durability {
-        Durability::Memory => "in memory".to_string(),
-        _ => format!("in {}", settings.data.display()),
+    let place = match service.engine.health().durability {
+        Durability::Memory => "memory".to_string(),
+        _ => settings.place.to_string(),
     };
     tracing::info!(
-        "{} {place}, ready after {:.3} s, documented at {}/docs",
+        "{} in {place}, ready after {:.3} s, documented at {}/docs",
         settings.app.name,
         service.recovery.as_secs_f64(),
         service.url()

@@ -1,21 +1,20 @@
-//! An app on the embedded journal, behind a gateway on a port.
+//! An app on its journal, behind a gateway on a port.
 
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use std::{
     net::SocketAddr,
-    path::PathBuf,
     sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
 };
-use throng::{
-    Engine, Options,
-    journal::{self, Journal, MemoryJournal, MemoryStore, Store},
-};
+use throng::{Engine, Options, journal::Journal};
 use throng_http::{Gateway, Running};
 
-use crate::apps::App;
+use crate::{
+    apps::App,
+    place::{Opened, Place},
+};
 
 /// What an acknowledged command survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,10 +32,13 @@ pub(crate) enum Durability {
 pub(crate) struct Settings {
     pub(crate) app: &'static App,
     pub(crate) listen: SocketAddr,
-    pub(crate) data: PathBuf,
+    pub(crate) place: Place,
     pub(crate) durability: Durability,
     pub(crate) sync_delay: Duration,
-    pub(crate) loops: usize,
+    /// How many; without it, one and more under load.
+    pub(crate) loops: Option<usize>,
+    /// Who shows it may administrate from anywhere.
+    pub(crate) admin_token: Option<String>,
     pub(crate) engine: Options,
 }
 
@@ -61,18 +63,30 @@ impl Service {
             .build()
             .context("cannot start a runtime")?;
         let begun = Instant::now();
-        let (journal, store) = open(settings)?;
+        let Opened { journal, store, views } =
+            settings
+                .place
+                .open(settings.durability, settings.sync_delay, settings.app.has_projections)?;
         let released = Arc::downgrade(&journal);
-        let builder = (settings.app.kinds)(Engine::builder()).options(settings.engine.clone());
+        let builder = (settings.app.kinds)(Engine::builder())
+            .options(settings.engine.clone())
+            .views(views);
         let engine = runtime.block_on(builder.start_shared(journal, store))?;
         let recovery = begun.elapsed();
-        let gateway = Gateway::builder(engine.clone())
+        let mut gateway = Gateway::builder(engine.clone())
             .routes((settings.app.routes)(engine.clone()))
             .title(format!("throng {}", settings.app.name), env!("CARGO_PKG_VERSION"))
-            .bind(settings.listen)
-            .loops(settings.loops)
-            .start();
-        let running = match gateway {
+            .bind(settings.listen);
+        if let Some(described) = (settings.app.describe)() {
+            gateway = gateway.describe(described);
+        }
+        if let Some(loops) = settings.loops {
+            gateway = gateway.loops(loops);
+        }
+        if let Some(token) = &settings.admin_token {
+            gateway = gateway.admin_token(token);
+        }
+        let running = match gateway.start() {
             Ok(running) => running,
             Err(error) => {
                 runtime.block_on(engine.stop());
@@ -107,23 +121,4 @@ pub(crate) fn released(journal: &Weak<dyn Journal>) {
     while journal.strong_count() > 0 && begun.elapsed() < RELEASE {
         thread::sleep(Duration::from_millis(1));
     }
-}
-
-fn open(settings: &Settings) -> anyhow::Result<(Arc<dyn Journal>, Arc<dyn Store>)> {
-    let durability = match settings.durability {
-        Durability::Fsync => journal::Durability::Fsync,
-        Durability::Os => journal::Durability::Os,
-        Durability::Memory => {
-            let journal = MemoryJournal::new();
-            return Ok((Arc::new(journal.clone()), Arc::new(MemoryStore::new(journal))));
-        }
-    };
-    let options = throng_log::Options {
-        durability,
-        sync_delay: settings.sync_delay,
-        ..throng_log::Options::default()
-    };
-    let (log, store) = throng_log::open_embedded(&settings.data, options)
-        .with_context(|| format!("cannot open the data directory {}", settings.data.display()))?;
-    Ok((log, store))
 }

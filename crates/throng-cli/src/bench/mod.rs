@@ -4,10 +4,15 @@ mod entities;
 mod fill;
 mod http;
 mod journal;
+mod postgres;
+mod preferences;
+mod queue;
 mod recovery;
 mod requests;
 mod serve;
+mod shows;
 mod table;
+mod websocket;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -33,8 +38,18 @@ enum BenchCommand {
     Http(http::HttpArguments),
     /// The embedded log against a bare write-and-sync loop.
     Journal(journal::JournalArguments),
+    /// The journal on PostgreSQL against the same events inserted one by one, and the table events behind it.
+    Postgres(postgres::PostgresArguments),
+    /// The batching queue against other channels, and against the same work without a hand-off.
+    Queue(queue::QueueArguments),
     /// Many entities: bytes each in memory, time to bring one back from the store.
     Entities(entities::EntitiesArguments),
+    /// Durable commands over WebSockets against the same over HTTP, one at a time and in batches.
+    Websocket(websocket::WebsocketArguments),
+    /// Seat reservations over HTTP on one journal or several: rates, CPU, latency, a hot show, a cold start.
+    Shows(shows::ShowsArguments),
+    /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
+    Preferences(preferences::PreferencesArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
 }
@@ -45,7 +60,12 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     match &arguments.command {
         BenchCommand::Http(arguments) => http::run(arguments),
         BenchCommand::Journal(arguments) => journal::run(arguments),
+        BenchCommand::Postgres(arguments) => postgres::run(arguments),
+        BenchCommand::Queue(arguments) => queue::run(arguments),
         BenchCommand::Entities(arguments) => entities::run(arguments),
+        BenchCommand::Websocket(arguments) => websocket::run(arguments),
+        BenchCommand::Shows(arguments) => shows::run(arguments),
+        BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),
     }
 }

@@ -73,7 +73,8 @@ pub(super) fn add_students(
     drive(address, connections, requests)
 }
 
-fn drive(address: SocketAddr, connections: usize, requests: Vec<Vec<u8>>) -> anyhow::Result<Report> {
+/// Sends these requests over so many connections; all must succeed.
+pub(super) fn drive(address: SocketAddr, connections: usize, requests: Vec<Vec<u8>>) -> anyhow::Result<Report> {
     let mut options = Options::new(Target::resolve(&format!("http://{address}"), false)?);
     options.connections = connections;
     let count = requests.len() as u64;

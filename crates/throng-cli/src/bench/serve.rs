@@ -1,22 +1,22 @@
-//! The registration service as a process of its own, so that its CPU time can be told from the client's.
+//! A service as a process of its own, so that its CPU time can be told from the client's.
 
 use clap::Args;
 use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 use throng::Options;
 
 use crate::{
-    apps,
+    apps::{self, App},
+    place::PlaceArguments,
     service::{Durability, Service, Settings},
     units,
 };
 
-/// How to run the service; the same options as the bare echo's, and where its journal stands.
+/// How to run a service; the same options as the bare echo's, and where its journal stands.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
     #[arg(long, default_value_t = 0)]
@@ -26,8 +26,12 @@ pub(crate) struct ServerArguments {
     /// End when standard input is closed: the parent has gone.
     #[arg(long)]
     until_input_closes: bool,
+    #[arg(long, default_value = "registration", value_parser = apps::find)]
+    app: &'static App,
+    #[command(flatten)]
+    place: PlaceArguments,
     #[arg(long)]
-    data: PathBuf,
+    no_projections: bool,
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,
     #[arg(long, default_value = "0s", value_parser = units::duration)]
@@ -38,13 +42,17 @@ pub(crate) struct ServerArguments {
 pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     crate::logging::start("error");
     let service = Service::start(&Settings {
-        app: &apps::REGISTRATION,
+        app: arguments.app,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
-        data: arguments.data.clone(),
+        place: arguments.place.place(arguments.app.name)?,
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
-        loops: arguments.loops,
-        engine: Options::default(),
+        loops: Some(arguments.loops),
+        admin_token: None,
+        engine: Options {
+            projections: !arguments.no_projections,
+            ..Options::default()
+        },
     })?;
     let mut output = std::io::stdout();
     writeln!(output, "{}", service.address)?;

@@ -6,7 +6,7 @@ mod report;
 mod rosters;
 mod steps;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use registration::{
     reference::Expected,
@@ -28,12 +28,16 @@ use crate::{
     apps,
     client::Client,
     logging,
+    place::Place,
     service::{Durability, Service, Settings},
     signals::End,
     units::{self, count},
 };
 use directory::Directory;
 use report::{Ending, Summary};
+
+/// Says of a schema that it is a demo's, and may be replaced.
+const MARK: &str = "a throng demo: the next one replaces it";
 
 /// How to run the demo.
 #[derive(Debug, Args)]
@@ -59,6 +63,9 @@ pub(crate) struct DemoArguments {
     /// The journal goes into a directory `demo` in here; that of an earlier demo is replaced.
     #[arg(long, value_name = "DIR", default_value = "data")]
     data: PathBuf,
+    /// The journal goes into a schema of this PostgreSQL database instead; that of an earlier demo is replaced.
+    #[arg(long, value_name = "postgres://…", conflicts_with = "data")]
+    journal: Option<String>,
     /// The loopback port of the service; 0 takes any free one.
     #[arg(long, default_value_t = 0)]
     port: u16,
@@ -109,8 +116,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     };
     let (trace, name) = read_trace(arguments)?;
     let expected = Expected::of(&trace);
-    let directory = Directory::fresh(&arguments.data.join("demo"))?;
-    let settings = settings(arguments, &directory);
+    let directory = match arguments.journal {
+        None => Some(Directory::fresh(&arguments.data.join("demo"))?),
+        Some(_) => None,
+    };
+    let settings = settings(arguments, &fresh(arguments, directory.as_ref())?);
     let clients = usize::from(arguments.clients);
     say(&format!("\n{name}\n"));
 
@@ -216,14 +226,33 @@ fn read_trace(arguments: &DemoArguments) -> anyhow::Result<(Arc<Trace>, String)>
     ))
 }
 
-fn settings(arguments: &DemoArguments, directory: &Directory) -> Settings {
+/// An empty place for the demo's journal.
+fn fresh(arguments: &DemoArguments, directory: Option<&Directory>) -> anyhow::Result<Place> {
+    if let Some(directory) = directory {
+        return Ok(Place::Directory(directory.journal()));
+    }
+    let place = arguments.journal.as_deref().unwrap_or_default();
+    match place
+        .parse::<Place>()
+        .map_err(|why| anyhow!("--journal cannot be read: {why}"))?
+    {
+        Place::Postgres(options) => {
+            throng_postgres::begin_anew(&options, MARK)?;
+            Ok(Place::Postgres(options))
+        }
+        _ => bail!("--journal takes postgres://…; for the embedded journal there is --data DIR"),
+    }
+}
+
+fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
     Settings {
         app: &apps::REGISTRATION,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
-        data: directory.journal(),
+        place: place.clone(),
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
-        loops: usize::from(arguments.loops),
+        loops: Some(usize::from(arguments.loops)),
+        admin_token: None,
         engine: Options::default(),
     }
 }

@@ -43,14 +43,16 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
-        let mut child = throng()
+        let mut command = throng();
+        command
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .args(more);
+        Self::spawn(command)
+    }
+
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)

@@ -6,5 +6,7 @@ mod crash;
 mod demo;
 mod journal;
 mod kit;
+mod load;
+mod postgres;
 mod serve;
 mod trace;

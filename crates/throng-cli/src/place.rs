@@ -1,0 +1,203 @@
+//! Where a journal stands: a directory, a PostgreSQL database, or memory.
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+    time::Duration,
+};
+use throng::journal::{self, Journal, MemoryJournal, MemoryStore, MemoryViews, Store, Views};
+use throng_postgres::{PostgresOptions, open_postgres};
+
+use crate::service::Durability;
+
+/// Where a journal stands. Shown without a password.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// The embedded journal's directory.
+    Directory(PathBuf),
+    /// A schema of a database.
+    Postgres(Box<PostgresOptions>),
+    /// Nowhere.
+    Memory,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if throng_postgres::is_url(text) {
+            let options = text.parse::<PostgresOptions>().map_err(|error| error.to_string())?;
+            return Ok(Self::Postgres(Box::new(options)));
+        }
+        match text.split_once(':') {
+            Some(("file", directory)) if !directory.is_empty() => Ok(Self::Directory(directory.into())),
+            Some(("memory", "")) => Ok(Self::Memory),
+            _ => Err("write file:DIR, postgres://user:password@host:port/database, or memory:".into()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Directory(directory) => directory.display().fmt(f),
+            Self::Postgres(options) => options.place().fmt(f),
+            Self::Memory => "memory".fmt(f),
+        }
+    }
+}
+
+/// `--journal`, and its short form `--data`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PlaceArguments {
+    /// Where the journal stands: file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
+    /// options follow), or memory: for nothing that stays. A password is better given as PGPASSWORD.
+    #[arg(long, value_name = "PLACE", conflicts_with = "data")]
+    journal: Option<String>,
+    /// The directory of the embedded journal, short for --journal file:DIR; created if it is not there. data/ and the
+    /// app's name, unless said otherwise.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl PlaceArguments {
+    /// Whether anything was said.
+    pub(crate) fn is_given(&self) -> bool {
+        self.journal.is_some() || self.data.is_some()
+    }
+
+    /// What was said, or the app's own directory.
+    ///
+    /// Read here and not by the parser of the arguments: that would show what it cannot read, with the password in it.
+    pub(crate) fn place(&self, app: &str) -> anyhow::Result<Place> {
+        Ok(match (&self.journal, &self.data) {
+            (Some(place), _) => place
+                .parse()
+                .map_err(|why| anyhow!("--journal cannot be read: {why}"))?,
+            (None, Some(directory)) => Place::Directory(directory.clone()),
+            (None, None) => Place::Directory(Path::new("data").join(app)),
+        })
+    }
+}
+
+/// What an engine needs.
+pub(crate) struct Opened {
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) views: Arc<dyn Views>,
+}
+
+impl Place {
+    /// Opens what stands there.
+    pub(crate) fn open(
+        &self,
+        durability: Durability,
+        sync_delay: Duration,
+        has_projections: bool,
+    ) -> anyhow::Result<Opened> {
+        match (self, durability) {
+            (Self::Memory, _) | (_, Durability::Memory) => {
+                let journal = MemoryJournal::new();
+                Ok(Opened {
+                    store: Arc::new(MemoryStore::new(journal.clone())),
+                    journal: Arc::new(journal),
+                    views: Arc::new(MemoryViews::new()),
+                })
+            }
+            (Self::Directory(directory), _) => {
+                let options = throng_log::Options {
+                    durability: durability.into(),
+                    sync_delay,
+                    ..throng_log::Options::default()
+                };
+                let (log, store) = throng_log::open_embedded(directory, options)
+                    .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
+                // Who has none needs no file for them.
+                let views: Arc<dyn Views> = match has_projections {
+                    true => Arc::new(throng_log::EmbeddedViews::open(Arc::clone(&log))?),
+                    false => Arc::new(MemoryViews::new()),
+                };
+                Ok(Opened {
+                    journal: log,
+                    store,
+                    views,
+                })
+            }
+            (Self::Postgres(options), _) => {
+                if !sync_delay.is_zero() {
+                    bail!("--sync-delay slows the embedded journal only");
+                }
+                let mut options = (**options).clone();
+                // The weaker of what the URL and the flag say: both have to be asked for.
+                if durability == Durability::Os {
+                    options.durability = journal::Durability::Os;
+                }
+                let opened = open_postgres(options)?;
+                Ok(Opened {
+                    journal: opened.journal,
+                    store: opened.store,
+                    views: opened.views,
+                })
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Opens the read models that stand there, without the rest. An embedded directory must not be in use; a database may
+    /// be: the running service notices.
+    pub(crate) fn open_views(&self) -> anyhow::Result<Arc<dyn Views>> {
+        match self {
+            Self::Memory => bail!("what is in memory is gone: name a directory or a database"),
+            Self::Directory(directory) => {
+                if !directory.is_dir() {
+                    bail!("there is no data directory {}", directory.display());
+                }
+                let log = throng_log::Log::open(directory, throng_log::Options::default())
+                    .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
+                Ok(Arc::new(throng_log::EmbeddedViews::open(Arc::new(log))?))
+            }
+            Self::Postgres(options) => Ok(open_postgres((**options).clone())?.views),
+        }
+    }
+}
+
+impl From<Durability> for journal::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Fsync => Self::Fsync,
+            Durability::Os => Self::Os,
+            Durability::Memory => Self::Memory,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_written_as_one_word_and_shown_without_a_password() {
+        let shown = |text: &str| text.parse::<Place>().map(|place| place.to_string());
+        assert_eq!(shown("file:data/x"), Ok("data/x".into()));
+        assert_eq!(shown("memory:"), Ok("memory".into()));
+        assert_eq!(
+            shown("postgres://ann:secret@h:1/d?schema=box"),
+            Ok("postgres://ann@h:1/d, schema box".into())
+        );
+        for wrong in [
+            "",
+            "data",
+            "file:",
+            "mysql://h",
+            "postgres://ann:secret@h/d?events=often",
+        ] {
+            let said = shown(wrong).unwrap_err();
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `throng load` against the app it ships plans for.
+
+use super::kit::{Served, throng};
+use serde_json::Value;
+use std::process::Output;
+
+/// Runs the shipped registration plan, a minute in half a second.
+fn registration(served: &Served, more: &[&str]) -> (Output, Value) {
+    let target = format!("http://{}", served.address);
+    let output = throng()
+        .args([
+            "load",
+            "run",
+            "registration",
+            "--quiet",
+            "--json",
+            "-",
+            "--target",
+            &target,
+        ])
+        .args(["--set", "pace=120", "--set", "requests=6000"])
+        .args(more)
+        .output()
+        .unwrap();
+    let report = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    (output, report)
+}
+
+fn sections(served: &Served) -> usize {
+    let mut client = served.client();
+    let (mut count, mut after) = (0, String::new());
+    loop {
+        let page = client.get(&format!("/sections?limit=1000{after}")).unwrap().json();
+        count += page["sections"].as_array().unwrap().len();
+        match page["after"].as_str() {
+            Some(last) => after = format!("&after={}", last.replace(' ', "%20")),
+            None => return count,
+        }
+    }
+}
+
+#[test]
+fn the_registration_plan_opens_every_section_and_every_request_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path(), &[]);
+    let (output, report) = registration(&served, &[]);
+    assert!(output.status.success(), "{report}");
+    let counters = &report["counters"];
+    assert_eq!(counters["failures"], 0, "{counters}");
+    assert_eq!(counters["successes"], 5_393 + 5_976, "{counters}");
+    let statuses = counters["statuses"].as_object().unwrap();
+    assert_eq!(statuses["201"], 5_393);
+    assert!(statuses["200"].as_u64().unwrap() > 0, "{statuses:?}");
+    assert!(
+        statuses
+            .keys()
+            .all(|status| ["200", "201", "409"].contains(&status.as_str())),
+        "{statuses:?}"
+    );
+    assert_eq!(sections(&served), 5_393);
+}
+
+#[test]
+fn without_the_sections_the_registration_plan_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path(), &[]);
+    let (output, report) = registration(&served, &["--set", "sections=0"]);
+    assert_eq!(output.status.code(), Some(1));
+    let counters = &report["counters"];
+    assert_eq!(counters["successes"], 0, "{counters}");
+    assert_eq!(counters["failures"], 5_976, "{counters}");
+    assert_eq!(counters["errors"]["client-error"], 5_976, "{counters}");
+    assert_eq!(sections(&served), 0);
+}
+
+#[test]
+fn the_primes_are_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path(), &["--app", "primes"]);
+    let mut client = served.client();
+    let three = client.get("/primes/3").unwrap();
+    assert_eq!(
+        (three.status, three.body.as_slice()),
+        (200, br#"["2","3","5"]"#.as_slice())
+    );
+    assert_eq!(client.get("/primes/-3").unwrap().status, 400);
+    assert_eq!(client.get("/primes/5000").unwrap().json()[4_999], "48611");
+}

@@ -1,0 +1,164 @@
+//! The service and the journal's tools on a PostgreSQL of the test's own.
+
+use super::kit::{Served, assert_refused, run, throng, until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use servers::{Postgres, PostgresOptions};
+use std::sync::LazyLock;
+
+static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOptions::default()).unwrap());
+
+fn url(schema: &str) -> String {
+    format!("{}?schema={schema}&lease=1s", SERVER.url("postgres"))
+}
+
+fn serve(place: &str) -> Served {
+    let mut command = throng();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--journal", place]);
+    Served::spawn(command)
+}
+
+fn json_of(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn fill(served: &Served) {
+    let mut client = served.client();
+    let opened = client
+        .post("/sections", None, r#"{"section":"A 1","capacity":3}"#)
+        .unwrap();
+    assert_eq!(opened.status, 201);
+    let added = client
+        .post("/sections/A%201/add", None, r#"{"student":"ann"}"#)
+        .unwrap();
+    assert_eq!(added.status, 200);
+}
+
+fn students(served: &Served) -> Value {
+    served.client().get("/sections/A%201/roster").unwrap().json()["students"].clone()
+}
+
+#[test]
+fn a_service_starts_again_from_its_database_also_after_a_kill() {
+    let url = url("killed");
+    let served = serve(&url);
+    fill(&served);
+    served.signal(Signal::KILL);
+    drop(served.ended());
+    let again = serve(&url);
+    assert_eq!(students(&again), json!(["ann"]));
+    again.signal(Signal::TERM);
+    let (status, said) = again.ended();
+    assert!(status.success(), "{said}");
+    assert!(
+        said.contains("DURABILITY fsync") && said.contains("schema killed"),
+        "{said}"
+    );
+    assert!(!said.contains("secret"), "{said}");
+}
+
+#[test]
+fn a_journal_moves_from_a_directory_to_a_database_and_back_with_one_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| format!("file:{}", directory.path().join(name).display());
+    let (here, back, url) = (path("here"), path("back"), url("moved"));
+    let served = serve(&here);
+    fill(&served);
+    served.signal(Signal::TERM);
+    assert!(served.ended().0.success());
+
+    let moved = json_of(&["journal", "import", "--from", &here, "--to", &url, "--json"]);
+    assert_eq!(json_of(&["journal", "verify", &url, "--json"])["damages"], json!([]));
+    assert_eq!(
+        json_of(&["journal", "verify", &url, "--json"])["records"],
+        moved["records"]
+    );
+    let twice = run(&["journal", "import", "--from", &here, "--to", &url]);
+    assert_refused(&twice, &["there is a journal in this schema already", "schema=NAME"]);
+
+    let export = |place: &str| String::from_utf8(run(&["journal", "export", place]).stdout).unwrap();
+    assert_eq!(export(&url), export(&here));
+    json_of(&["journal", "import", "--from", &url, "--to", &back, "--json"]);
+    assert_eq!(export(&back), export(&here));
+
+    let served = serve(&url);
+    assert_eq!(students(&served), json!(["ann"]));
+    served.signal(Signal::TERM);
+    assert!(served.ended().0.success());
+    let shown = run(&["journal", "inspect", &url, "--entity", "section/A 1"]);
+    let said = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        said.contains("Opened") && said.contains("ann") && said.contains("schema moved"),
+        "{said}"
+    );
+    assert_eq!(json_of(&["journal", "verify", &url, "--json"])["damages"], json!([]));
+}
+
+#[test]
+fn an_engine_that_was_paused_while_another_took_over_answers_and_commits_nothing() {
+    let url = url("paused");
+    let first = serve(&url);
+    fill(&first);
+    first.signal(Signal::STOP);
+    let second = serve(&url);
+    let mut client = second.client();
+    let dropped = client
+        .post("/sections/A%201/drop", None, r#"{"student":"ann"}"#)
+        .unwrap();
+    assert_eq!(dropped.status, 200);
+    first.signal(Signal::CONT);
+    let answer = first.client().get("/sections/A%201/roster").unwrap();
+    assert_ne!(
+        answer.status,
+        200,
+        "ann has left: {}",
+        String::from_utf8_lossy(&answer.body)
+    );
+    let refused = first
+        .client()
+        .post("/sections/A%201/add", None, r#"{"student":"bob"}"#)
+        .unwrap();
+    assert_ne!(refused.status, 200, "{}", String::from_utf8_lossy(&refused.body));
+    until("the first one says that it is not ready", || {
+        first
+            .client()
+            .get("/health/ready")
+            .is_ok_and(|health| health.status == 503)
+    });
+    assert_eq!(students(&second), json!([]));
+}
+
+#[test]
+fn what_is_no_journal_in_a_database_is_refused_without_showing_the_password() {
+    let nothing = url("nothing_there");
+    assert_refused(
+        &run(&["journal", "verify", &nothing]),
+        &["there is no journal in this schema", "schema nothing_there"],
+    );
+    let nobody = nothing.replace("a%20secret", "a%20wrong%20secret");
+    for arguments in [&["serve", "--journal", &*nobody][..], &["journal", "inspect", &nobody]] {
+        let output = run(arguments);
+        assert_refused(
+            &output,
+            &["password authentication failed", "look at user and password"],
+        );
+        assert!(!String::from_utf8_lossy(&output.stderr).contains("secret"));
+    }
+    let unreadable = nobody.replace("lease=1s", "events=often");
+    for arguments in [
+        &["serve", "--journal", &*unreadable][..],
+        &["demo", "--journal", &unreadable],
+        &["journal", "export", &unreadable],
+        &["journal", "compact", &nothing],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(
+            !String::from_utf8_lossy(&output.stderr).contains("secret"),
+            "{output:?}"
+        );
+    }
+}
