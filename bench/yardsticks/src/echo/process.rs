@@ -60,6 +60,11 @@ impl EchoProcess {
         self.address
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// CPU time used so far by all its threads, in user and kernel, to a clock tick (mostly 10 ms).
     ///
     /// # Errors
