@@ -330,7 +330,10 @@ fn serving() -> (u16, String) {
         }
     };
     let program = std::env::current_exe().unwrap();
-    let command = format!("exec env {SERVE_AT}={port} {} --exact server_for_commands", program.display());
+    let command = format!(
+        "env {SERVE_AT}={port} {} --exact server_for_commands",
+        program.display()
+    );
     (port, command)
 }
 

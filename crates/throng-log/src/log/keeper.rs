@@ -346,6 +346,9 @@ mod tests {
         settle(&keeper);
         files.sync_dir.store(true, Ordering::SeqCst);
         assert!(keeper.take(room(4, ROOM_BYTES * 2)).is_err());
-        assert!(keeper.shared.desk().ready.is_none(), "what has lost its name is not handed out");
+        assert!(
+            keeper.shared.desk().ready.is_none(),
+            "what has lost its name is not handed out"
+        );
     }
 }
