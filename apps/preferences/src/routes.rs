@@ -13,13 +13,12 @@ use axum::{
         Path, Query, State,
         rejection::{JsonRejection, PathRejection, QueryRejection},
     },
-    http::HeaderMap,
     routing::{get, post},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use throng::Engine;
-use throng_http::{Described, Problem, Route};
+use throng_http::{Described, Once, Problem, Route};
 
 use crate::{
     rules::LIMIT_MAX,
@@ -68,21 +67,13 @@ struct Actions {
 async fn actions(
     State(engine): State<Engine>,
     user: Result<Path<String>, PathRejection>,
-    headers: HeaderMap,
+    once: Once,
     body: Result<Json<Actions>, JsonRejection>,
 ) -> Result<Json<UserReply>, Problem> {
     let Json(Actions { actions }) = body.map_err(|rejection| of_body(&rejection))?;
-    let mut user = engine.entity::<User>(user.map_err(|rejection| of_path(&rejection))?.0);
-    if let Some(key) = headers.get(KEY) {
-        let text = key.to_str().map_err(|_| {
-            Problem::malformed("The header Idempotency-Key holds bytes that are not visible ASCII.").at_field(KEY)
-        })?;
-        user = user.once(text);
-    }
+    let user = once.of(engine.entity::<User>(user.map_err(|rejection| of_path(&rejection))?.0));
     Ok(Json(user.ask(UserCommand::Act { actions }).await?))
 }
-
-const KEY: &str = "Idempotency-Key";
 
 async fn recommendations(
     State(engine): State<Engine>,

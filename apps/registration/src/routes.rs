@@ -14,17 +14,17 @@
 use axum::{
     Json, Router,
     extract::{
-        FromRequestParts, Path, Query, State,
+        Path, Query, State,
         rejection::{JsonRejection, PathRejection, QueryRejection},
     },
-    http::{HeaderValue, StatusCode, request::Parts},
+    http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use throng::{Engine, Handle, model::Entity};
-use throng_http::{Described, Problem, Route};
+use throng::{Engine, model::Entity};
+use throng_http::{Described, Once, Problem, Route};
 
 use crate::{
     collection::{Collection, CollectionCommand, HOME, ListSections, SectionsPage},
@@ -225,34 +225,6 @@ async fn request(State(engine): State<Engine>, once: Once, body: Body<Request>) 
             kind: Collection::KIND, ..
         }) => Err(throng::model::Error::Rejected(SectionRejection::NoSection { section }).into()),
         reply => Ok(Json(reply?)),
-    }
-}
-
-/// The request's `Idempotency-Key`: with one, its command takes effect once.
-struct Once(Option<String>);
-
-impl Once {
-    fn of<E: Entity>(self, entity: Handle<E>) -> Handle<E> {
-        match self.0 {
-            Some(key) => entity.once(key),
-            None => entity,
-        }
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Once {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        const NAME: &str = "Idempotency-Key";
-        match parts.headers.get(NAME).map(HeaderValue::to_str) {
-            None => Ok(Self(None)),
-            Some(Ok(key)) => Ok(Self(Some(key.to_owned()))),
-            Some(Err(_)) => Err(Problem::malformed(
-                "The header Idempotency-Key holds bytes that are not visible ASCII.",
-            )
-            .at_field(NAME)),
-        }
     }
 }
 

@@ -119,4 +119,5 @@ pub use gateway::{Gateway, LOOPS_MAX};
 pub use limits::Limits;
 pub use openapi::{Described, Route};
 pub use problem::Problem;
+pub use request::Once;
 pub use running::Running;

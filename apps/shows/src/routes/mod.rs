@@ -31,11 +31,11 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use throng::{Engine, model::Error};
-use throng_http::{Described, Problem, Route};
+use throng_http::{Described, Once, Problem, Route};
 
 use crate::available::{self, AvailablePage, PAGE_DEFAULT};
 use crate::show::{GetShow, Show, ShowCommand, ShowRejection, ShowView};
-use parse::{IsJson, Once};
+use parse::IsJson;
 
 /// The routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {

@@ -9,7 +9,6 @@ use axum::{
     http::{HeaderValue, StatusCode, header, request::Parts},
 };
 use serde::Deserialize;
-use throng::{Handle, model::Entity};
 use throng_http::Problem;
 
 use crate::show::ShowId;
@@ -40,34 +39,6 @@ fn is_json(media_type: &[u8]) -> bool {
     media_type[..end.unwrap_or(media_type.len())]
         .trim_ascii()
         .eq_ignore_ascii_case(b"application/json")
-}
-
-/// The request's `Idempotency-Key`: with one, its command takes effect once.
-pub(super) struct Once(Option<String>);
-
-impl Once {
-    pub(super) fn of<E: Entity>(self, entity: Handle<E>) -> Handle<E> {
-        match self.0 {
-            Some(key) => entity.once(key),
-            None => entity,
-        }
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Once {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        const NAME: &str = "Idempotency-Key";
-        match parts.headers.get(NAME).map(HeaderValue::to_str) {
-            None => Ok(Self(None)),
-            Some(Ok(key)) => Ok(Self(Some(key.to_owned()))),
-            Some(Err(_)) => Err(Problem::malformed(
-                "The header Idempotency-Key holds bytes that are not visible ASCII.",
-            )
-            .at_field(NAME)),
-        }
-    }
 }
 
 pub(super) fn show_id(text: &str, field: &'static str) -> Result<ShowId, Problem> {

@@ -2,6 +2,9 @@
 
 pub(crate) mod body;
 pub(crate) mod headers;
+mod once;
 pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod trace;
+
+pub use once::Once;

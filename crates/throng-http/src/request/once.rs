@@ -1,0 +1,33 @@
+use super::headers;
+use crate::Problem;
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use throng::{Handle, model::Entity};
+
+/// An app's route takes the request's `Idempotency-Key` by this extractor: with one, its command takes effect once.
+///
+/// The key is read as the gateway's own routes read it: one of 1 to 255 visible ASCII characters, quoted or not. Any other is
+/// refused with 400 (`malformed`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Once(Option<String>);
+
+impl Once {
+    /// The entity, asked under the request's key if it has one.
+    #[must_use]
+    pub fn of<E: Entity>(self, entity: Handle<E>) -> Handle<E> {
+        match self.0 {
+            Some(key) => entity.once(key),
+            None => entity,
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Once {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        headers::idempotency_key(&parts.headers)
+            .map(Self)
+            .map_err(|problem| *problem)
+    }
+}
