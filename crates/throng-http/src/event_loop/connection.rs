@@ -1,7 +1,7 @@
 //! What a loop knows of one connection: what it is doing, and since when.
 
 use super::ticks::{Bounds, Ticks};
-use crate::gate::{self, Client};
+use crate::gate::{self, Client, Place};
 use std::{
     cell::{Cell, RefCell},
     net::{IpAddr, TcpStream},
@@ -42,6 +42,8 @@ pub(crate) struct Connection {
     waker: RefCell<Option<Waker>>,
     /// Whose it is.
     client: Cell<Client>,
+    /// Its place in its loop's turn.
+    pub(crate) place: Place,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
     /// The stream of a connection that is a WebSocket's.
@@ -78,6 +80,7 @@ impl Connection {
             verdict: Cell::default(),
             waker: RefCell::default(),
             client: Cell::new(gate::LOCAL),
+            place: Place::default(),
             is_socket: Cell::default(),
             stream: RefCell::default(),
         }

@@ -7,6 +7,7 @@ mod turns;
 
 pub(crate) use clients::{Client, LOCAL};
 pub(crate) use pass::Pass;
+pub(crate) use turns::Place;
 
 use crate::limits::Limits;
 use clients::Clients;
@@ -77,7 +78,12 @@ impl Gate {
 
     /// Lets a request of so many bytes go, in this turn or a later one. One look at the clock, for one that goes at once; whose
     /// it is is asked only of one that waits.
-    pub(crate) async fn enter(&self, bytes: usize, client: impl FnOnce() -> Client) -> Result<Admitted, Refused> {
+    pub(crate) async fn enter(
+        &self,
+        place: &Place,
+        bytes: usize,
+        client: impl FnOnce() -> Client,
+    ) -> Result<Admitted, Refused> {
         let now = Instant::now();
         let (entry, arrived, opens) = {
             let mut turns = self.turns.borrow_mut();
@@ -87,7 +93,7 @@ impl Gate {
                 .woken()
                 .map_or(turns.ended(), |woken| woken.max(turns.ended()))
                 .min(now);
-            (turns.enter(now, bytes), arrived, opens)
+            (turns.enter(now, bytes, place), arrived, opens)
         };
         if opens {
             self.wake_ender();
@@ -110,7 +116,7 @@ impl Gate {
                 }
                 .await;
                 let now = Instant::now();
-                self.turns.borrow_mut().resume(now, bytes);
+                self.turns.borrow_mut().resume(now, bytes, place);
                 Ok(Admitted { arrived, now })
             }
         }
@@ -246,7 +252,7 @@ mod tests {
             for number in 0..10 {
                 let (gate, went) = (gate.clone(), went.clone());
                 tasks.push(tokio::task::spawn_local(async move {
-                    assert!(gate.enter(1, || LOCAL).await.is_ok());
+                    assert!(gate.enter(&Place::default(), 1, || LOCAL).await.is_ok());
                     went.borrow_mut().push(number);
                 }));
             }
@@ -266,9 +272,11 @@ mod tests {
             let gate = gate(Duration::ZERO, Duration::from_micros(400));
             let enter = |client| {
                 let gate = gate.clone();
-                tokio::task::spawn_local(
-                    async move { gate.enter(1, || client).await.map_err(|refused| refused.by_share) },
-                )
+                tokio::task::spawn_local(async move {
+                    gate.enter(&Place::default(), 1, || client)
+                        .await
+                        .map_err(|refused| refused.by_share)
+                })
             };
             let many: Vec<_> = (0..30).map(|_| enter(1)).collect();
             yield_now().await;
@@ -298,7 +306,9 @@ mod tests {
     fn one_that_goes_away_holds_up_nobody() {
         run(async {
             let gate = gate(Duration::ZERO, Duration::from_secs(3_600));
-            let enter = |gate: Rc<Gate>| tokio::task::spawn_local(async move { gate.enter(1, || LOCAL).await.is_ok() });
+            let enter = |gate: Rc<Gate>| {
+                tokio::task::spawn_local(async move { gate.enter(&Place::default(), 1, || LOCAL).await.is_ok() })
+            };
             let (first, second) = (enter(gate.clone()), enter(gate.clone()));
             while gate.waiting.get() < 2 {
                 yield_now().await;

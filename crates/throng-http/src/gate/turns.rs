@@ -1,6 +1,38 @@
 //! Turns, without clock, sockets or tasks: who goes in this turn, who waits for a later one, who is refused.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+/// Requests of one connection that go with its first in a turn, and their bytes.
+const TOGETHER: (usize, usize) = (31, 64 << 10);
+
+/// A connection's place in a turn: what it sent together goes together. If each of its requests had to wait for a turn of its
+/// own, a loop that is just saturated would make a turn and a commit of every few.
+#[derive(Default)]
+pub(crate) struct Place {
+    turn: Cell<u64>,
+    /// Requests and bytes that may still go.
+    left: Cell<(usize, usize)>,
+}
+
+impl Place {
+    fn take(&self, turn: u64) {
+        self.turn.set(turn);
+        self.left.set(TOGETHER);
+    }
+
+    /// One more of its requests goes in this turn.
+    fn goes(&self, turn: u64, bytes: usize) -> bool {
+        let (requests, room) = self.left.get();
+        let goes = self.turn.get() == turn && requests > 0 && bytes <= room;
+        if goes {
+            self.left.set((requests - 1, room - bytes));
+        }
+        goes
+    }
+}
 
 /// What becomes of a request that is read.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,17 +53,19 @@ pub(super) struct Turns {
     turn: Duration,
     bytes_max: usize,
     wait_max: Duration,
+    /// The number of the open turn, from 1.
+    turn_number: u64,
     /// When the first request of the open turn went.
     began: Option<Instant>,
     /// When the last turn ended.
     ended: Instant,
     /// Some waited when the last turn ended, so that this one has been at work ever since.
     busy: bool,
-    /// Requests and bytes of the open turn.
-    requests: u32,
+    /// Places taken in the open turn, and bytes.
+    places: u32,
     bytes: usize,
-    /// The moving average of what a request costs the loop.
-    request_nanos: u64,
+    /// The moving average of what a place costs the loop: a request, or those of a connection that go together.
+    place_nanos: u64,
     /// The number of the next to wait; all below `released` may go.
     next: u64,
     released: u64,
@@ -39,8 +73,8 @@ pub(super) struct Turns {
     waiting: usize,
 }
 
-/// What a request costs before one was measured.
-const REQUEST_NANOS: u64 = 20_000;
+/// What a place costs before one was measured.
+const PLACE_NANOS: u64 = 20_000;
 
 impl Turns {
     pub(super) fn new(turn: Duration, bytes_max: usize, wait_max: Duration, now: Instant) -> Self {
@@ -48,25 +82,29 @@ impl Turns {
             turn,
             bytes_max,
             wait_max,
+            turn_number: 1,
             began: None,
             ended: now,
             busy: false,
-            requests: 0,
+            places: 0,
             bytes: 0,
-            request_nanos: REQUEST_NANOS,
+            place_nanos: PLACE_NANOS,
             next: 0,
             released: 0,
             waiting: 0,
         }
     }
 
-    /// A request is read.
-    pub(super) fn enter(&mut self, now: Instant, bytes: usize) -> Entry {
+    /// A request of a connection is read.
+    pub(super) fn enter(&mut self, now: Instant, bytes: usize, place: &Place) -> Entry {
+        if place.goes(self.turn_number, bytes) {
+            self.bytes += bytes;
+            return Entry::Go;
+        }
         if self.waiting == 0 {
             let began = *self.began.get_or_insert(now);
             if now.saturating_duration_since(began) < self.turn && self.bytes < self.bytes_max {
-                self.requests += 1;
-                self.bytes += bytes;
+                self.goes(bytes, place);
                 return Entry::Go;
             }
         }
@@ -79,9 +117,15 @@ impl Turns {
         Entry::Wait(self.next - 1)
     }
 
+    fn goes(&mut self, bytes: usize, place: &Place) {
+        place.take(self.turn_number);
+        self.places += 1;
+        self.bytes += bytes;
+    }
+
     /// How long one more would wait.
     pub(super) fn wait(&self) -> Duration {
-        Duration::from_nanos(self.request_nanos.saturating_mul(self.waiting as u64))
+        Duration::from_nanos(self.place_nanos.saturating_mul(self.waiting as u64))
     }
 
     /// How many wait.
@@ -102,30 +146,30 @@ impl Turns {
     /// All that was ready has gone or waits. Who has a number below the one returned goes next, in order.
     pub(super) fn end(&mut self, now: Instant) -> u64 {
         if let Some(began) = self.began.take()
-            && self.requests > 0
+            && self.places > 0
         {
             let since = if self.busy { self.ended } else { began };
-            let nanos = now.saturating_duration_since(since).as_nanos() / u128::from(self.requests);
+            let nanos = now.saturating_duration_since(since).as_nanos() / u128::from(self.places);
             let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-            self.request_nanos = (self.request_nanos.saturating_mul(7).saturating_add(nanos) / 8).max(1);
+            self.place_nanos = (self.place_nanos.saturating_mul(7).saturating_add(nanos) / 8).max(1);
         }
+        self.turn_number += 1;
         self.ended = now;
         self.busy = self.waiting > 0;
-        self.requests = 0;
+        self.places = 0;
         self.bytes = 0;
         if self.busy {
-            let fit = u64::try_from(self.turn.as_nanos()).unwrap_or(u64::MAX) / self.request_nanos;
+            let fit = u64::try_from(self.turn.as_nanos()).unwrap_or(u64::MAX) / self.place_nanos;
             self.released = (self.released + fit.max(1)).min(self.next);
         }
         self.released
     }
 
     /// One that waited goes: its bytes count for this turn.
-    pub(super) fn resume(&mut self, now: Instant, bytes: usize) {
+    pub(super) fn resume(&mut self, now: Instant, bytes: usize, place: &Place) {
         self.waiting -= 1;
         self.began.get_or_insert(now);
-        self.requests += 1;
-        self.bytes += bytes;
+        self.goes(bytes, place);
     }
 
     /// One that waited went away.
@@ -150,30 +194,58 @@ mod tests {
         let start = Instant::now();
         let mut turns = turns(start);
         for step in 0..5 {
-            assert_eq!(turns.enter(start + MILLISECOND * step, 1), Entry::Go);
+            assert_eq!(turns.enter(start + MILLISECOND * step, 1, &Place::default()), Entry::Go);
         }
-        assert_eq!(turns.enter(start + TURN, 1), Entry::Wait(0));
-        assert_eq!(turns.enter(start + TURN, 1), Entry::Wait(1));
+        assert_eq!(turns.enter(start + TURN, 1, &Place::default()), Entry::Wait(0));
+        assert_eq!(turns.enter(start + TURN, 1, &Place::default()), Entry::Wait(1));
         assert_eq!(turns.waiting, 2);
         assert_eq!(turns.end(start + TURN), 2, "both go in the next turn");
         // Who comes now comes after those that wait.
-        assert_eq!(turns.enter(start + TURN, 1), Entry::Wait(2));
-        turns.resume(start + TURN, 1);
-        turns.resume(start + TURN, 1);
+        assert_eq!(turns.enter(start + TURN, 1, &Place::default()), Entry::Wait(2));
+        turns.resume(start + TURN, 1, &Place::default());
+        turns.resume(start + TURN, 1, &Place::default());
         assert_eq!(turns.end(start + TURN * 2), 3);
+    }
+
+    #[test]
+    fn what_a_connection_sent_together_goes_together_and_what_is_beyond_it_waits_its_turn() {
+        let start = Instant::now();
+        let (mut turns, many) = (turns(start), Place::default());
+        assert_eq!(turns.enter(start, 1, &many), Entry::Go);
+        for _ in 0..TOGETHER.0 {
+            // Although the turn is full for all others.
+            assert_eq!(turns.enter(start + TURN, 1, &many), Entry::Go);
+        }
+        assert_eq!(turns.enter(start + TURN, 1, &many), Entry::Wait(0));
+        assert_eq!(turns.end(start + TURN), 1);
+        turns.resume(start + TURN, 1, &many);
+        let other = turns.enter(start + TURN * 2, 1, &Place::default());
+        assert_eq!(other, Entry::Wait(1));
+        assert_eq!(turns.enter(start + TURN * 2, TOGETHER.1, &many), Entry::Go);
+        assert_eq!(
+            turns.enter(start + TURN * 2, 1, &many),
+            Entry::Wait(2),
+            "its bytes are all"
+        );
+        turns.end(start + TURN * 2);
+        assert_eq!(
+            turns.enter(start + TURN * 2, 0, &many),
+            Entry::Wait(3),
+            "that turn is over"
+        );
     }
 
     #[test]
     fn a_turn_is_full_after_its_bytes() {
         let start = Instant::now();
         let mut turns = turns(start);
-        assert_eq!(turns.enter(start, 999), Entry::Go);
+        assert_eq!(turns.enter(start, 999, &Place::default()), Entry::Go);
         assert_eq!(
-            turns.enter(start, 999),
+            turns.enter(start, 999, &Place::default()),
             Entry::Go,
             "the one that passes the bound still goes"
         );
-        assert_eq!(turns.enter(start, 1), Entry::Wait(0));
+        assert_eq!(turns.enter(start, 1, &Place::default()), Entry::Wait(0));
     }
 
     #[test]
@@ -183,16 +255,16 @@ mod tests {
         let mut now = start;
         // Requests of 20 ms each: one a turn.
         for _ in 0..64 {
-            assert_eq!(turns.enter(now, 1), Entry::Go);
+            assert_eq!(turns.enter(now, 1, &Place::default()), Entry::Go);
             now += MILLISECOND * 20;
             turns.end(now);
         }
-        assert_eq!(turns.enter(now, 1), Entry::Go);
+        assert_eq!(turns.enter(now, 1, &Place::default()), Entry::Go);
         for number in 0..10 {
-            assert_eq!(turns.enter(now + TURN, 1), Entry::Wait(number));
+            assert_eq!(turns.enter(now + TURN, 1, &Place::default()), Entry::Wait(number));
         }
         assert_eq!(turns.end(now + MILLISECOND * 20), 1);
-        turns.resume(now + MILLISECOND * 20, 1);
+        turns.resume(now + MILLISECOND * 20, 1, &Place::default());
         assert_eq!(turns.end(now + MILLISECOND * 40), 2);
     }
 
@@ -202,14 +274,14 @@ mod tests {
         let mut turns = turns(start);
         let mut now = start;
         for _ in 0..64 {
-            assert_eq!(turns.enter(now, 1), Entry::Go);
+            assert_eq!(turns.enter(now, 1, &Place::default()), Entry::Go);
             now += MILLISECOND * 10;
             turns.end(now);
         }
-        assert_eq!(turns.enter(now, 1), Entry::Go);
+        assert_eq!(turns.enter(now, 1, &Place::default()), Entry::Go);
         let mut waiting = 0;
         let refused = loop {
-            match turns.enter(now + TURN, 1) {
+            match turns.enter(now + TURN, 1, &Place::default()) {
                 Entry::Wait(_) => waiting += 1,
                 Entry::Refuse(wait) => break wait,
                 Entry::Go => panic!("the turn is full"),
@@ -222,7 +294,11 @@ mod tests {
         }
         assert_eq!(turns.waiting, 0);
         turns.end(now + TURN);
-        assert_eq!(turns.enter(now + TURN, 1), Entry::Go, "nobody waits any more");
+        assert_eq!(
+            turns.enter(now + TURN, 1, &Place::default()),
+            Entry::Go,
+            "nobody waits any more"
+        );
     }
 
     #[test]
@@ -232,9 +308,9 @@ mod tests {
         let hour = Duration::from_secs(3_600);
         for hours in 1..100 {
             let now = start + hour * hours;
-            assert_eq!(turns.enter(now, 1), Entry::Go);
+            assert_eq!(turns.enter(now, 1, &Place::default()), Entry::Go);
             turns.end(now + Duration::from_micros(10));
         }
-        assert!(turns.request_nanos < REQUEST_NANOS, "{}", turns.request_nanos);
+        assert!(turns.place_nanos < PLACE_NANOS, "{}", turns.place_nanos);
     }
 }

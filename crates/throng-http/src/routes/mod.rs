@@ -245,28 +245,33 @@ async fn admit(
         let header = local.shared().client_header.as_ref();
         header.map_or(connection.client(), |name| headers::client(headers, name))
     };
-    enter(local, client, deadline, bytes, arrived).await
+    enter(local, connection, client, deadline, bytes, arrived).await
 }
 
 /// The same, for a request without header fields of its own.
 pub(crate) async fn enter(
     local: &Local,
+    connection: &Connection,
     client: impl FnOnce() -> Client,
     deadline: Duration,
     bytes: usize,
     arrived: &mut Option<Instant>,
 ) -> Answered<Duration> {
-    let admitted = local.gate.enter(bytes, client).await.map_err(|refused| {
-        if refused.by_share {
-            return Problem::too_many_requests(refused.wait).boxed();
-        }
-        let waited = refused.wait.as_millis();
-        Problem::overloaded(
-            format!("Too much is waiting (about {waited} ms). Nothing was done; try again later."),
-            refused.wait,
-        )
-        .boxed()
-    })?;
+    let admitted = local
+        .gate
+        .enter(&connection.place, bytes, client)
+        .await
+        .map_err(|refused| {
+            if refused.by_share {
+                return Problem::too_many_requests(refused.wait).boxed();
+            }
+            let waited = refused.wait.as_millis();
+            Problem::overloaded(
+                format!("Too much is waiting (about {waited} ms). Nothing was done; try again later."),
+                refused.wait,
+            )
+            .boxed()
+        })?;
     let Admitted { arrived: at, now } = admitted;
     *arrived = Some(at);
     let left = deadline.saturating_sub(now.saturating_duration_since(at));

@@ -2,8 +2,7 @@
 
 use super::message::{Command, Query};
 use crate::{
-    event_loop::Local,
-    gate::Client,
+    event_loop::{Connection, Local},
     problem::Problem,
     request::trace,
     routes::{self, Answered},
@@ -16,7 +15,7 @@ use tracing::Instrument;
 /// Executes a command once it has its turn; its answer waits for its commit.
 pub(super) async fn stage(
     local: &Local,
-    client: Client,
+    connection: &Connection,
     command: Command<'_>,
     frame: &Bytes,
     arrived: &mut Option<Instant>,
@@ -32,7 +31,7 @@ pub(super) async fn stage(
         return Err(Problem::body_too_large(Some(command.body.len() as u64), limit).boxed());
     }
     let wanted = within(local, command.timeout)?;
-    let left = routes::enter(local, || client, wanted, command.body.len(), arrived).await?;
+    let left = routes::enter(local, connection, || connection.client(), wanted, command.body.len(), arrived).await?;
     let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
     let command = CommandJson {
         kind,
@@ -54,7 +53,7 @@ pub(super) async fn stage(
 /// Answers a query once it has its turn.
 pub(super) async fn query(
     local: &Local,
-    client: Client,
+    connection: &Connection,
     query: Query<'_>,
     arrived: &mut Option<Instant>,
 ) -> Answered<Vec<u8>> {
@@ -65,7 +64,7 @@ pub(super) async fn query(
     }
     let id = entity(&query.entity)?;
     let wanted = within(local, query.timeout)?;
-    let left = routes::enter(local, || client, wanted, 0, arrived).await?;
+    let left = routes::enter(local, connection, || connection.client(), wanted, 0, arrived).await?;
     let query = QueryJson {
         kind,
         id,

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     event_loop::{Connection, Local},
-    gate::Client,
     metrics::Route,
     problem::Problem,
     routes::{self, Answered},
@@ -46,8 +45,7 @@ const READ_BYTES: usize = 16 << 10;
 /// What the tasks of a socket share.
 pub(super) struct Shared {
     pub(super) local: Rc<Local>,
-    /// Whose it is, for fairness.
-    client: Client,
+    pub(super) connection: Rc<Connection>,
     out: RefCell<Outbox>,
     /// Some of it has left.
     left: Notify,
@@ -97,7 +95,7 @@ pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: Tc
     let wire = Wire::new(stream, connection.clone());
     let socket = RefCell::new(WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await);
     let shared = Rc::new(Shared {
-        client: connection.client(),
+        connection: connection.clone(),
         out: RefCell::default(),
         left: Notify::new(),
         subscriptions: RefCell::default(),
@@ -262,7 +260,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
         let done = match message {
             Message::Command(command) => {
                 let mut arrived = None;
-                match request::stage(&shared.local, shared.client, command, &frame, &mut arrived).await {
+                match request::stage(&shared.local, &shared.connection, command, &frame, &mut arrived).await {
                     Ok(staged) => {
                         shared.in_flight.set(shared.in_flight.get() + 1);
                         let staged = Staged { id, staged, arrived };
@@ -297,7 +295,7 @@ async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
         let shared = shared.clone();
         async move {
             let mut arrived = None;
-            let answered = request::query(&shared.local, shared.client, query, &mut arrived).await;
+            let answered = request::query(&shared.local, &shared.connection, query, &mut arrived).await;
             shared.in_flight.set(shared.in_flight.get() - 1);
             shared.answer(Route::Query, &id, arrived, answered);
         }
