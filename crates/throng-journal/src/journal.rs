@@ -89,11 +89,12 @@ pub trait Journal: Send + Sync {
     /// [`Error::Damaged`] names the first commit that cannot be read.
     fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>>;
 
-    /// One record's body. Only for places after the last [`forget`](Journal::forget); older ones are the store's.
+    /// The bodies of single records, in the order asked. Only for places after the last [`forget`](Journal::forget); older ones
+    /// are the store's.
     ///
     /// # Errors
     /// [`Error::NoCommit`] for a place this journal does not hold or has forgotten.
-    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>>;
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>>;
 
     /// Syncs everything appended so far, whatever the durability: a checkpoint begins with it.
     ///

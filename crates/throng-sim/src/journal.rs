@@ -84,6 +84,22 @@ impl SimJournal {
         })
     }
 
+    fn body(&self, place: Place) -> Result<Vec<u8>, Error> {
+        let forgotten = *self.state.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        if forgotten.is_some_and(|forgotten| place.position <= forgotten) {
+            self.world.count("read of a forgotten place");
+            return Err(Error::NoCommit(place.position));
+        }
+        let before = Position {
+            commit: CommitNo(place.position.commit.0.saturating_sub(1)),
+            ..place.position
+        };
+        let commits = self.medium.lock().after(before, 0);
+        let (from, len) = (place.offset as usize, place.len as usize);
+        let body = commits.first().and_then(|commit| commit.bytes().get(from..from + len));
+        body.map(<[u8]>::to_vec).ok_or(Error::NoCommit(place.position))
+    }
+
     fn seal_one(&self, writer: WriterId) -> CommitNo {
         let mut medium = self.medium.lock();
         let was_sealed = medium.streams.get(&writer).is_none_or(|stream| stream.sealed);
@@ -307,32 +323,18 @@ impl Journal for SimJournal {
         })
     }
 
-    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>> {
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
         let faults = self.faults();
-        let read = move |journal: &Self| {
-            let forgotten = *journal.state.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-            if forgotten.is_some_and(|forgotten| place.position <= forgotten) {
-                journal.world.count("read of a forgotten place");
-                return Err(Error::NoCommit(place.position));
-            }
-            let before = Position {
-                commit: CommitNo(place.position.commit.0.saturating_sub(1)),
-                ..place.position
-            };
-            let commits = journal.medium.lock().after(before, 0);
-            let (from, len) = (place.offset as usize, place.len as usize);
-            let body = commits.first().and_then(|commit| commit.bytes().get(from..from + len));
-            body.map(<[u8]>::to_vec).ok_or(Error::NoCommit(place.position))
-        };
+        let read = move || places.iter().map(|place| self.body(*place)).collect();
         if self.world.chance(faults.journal_error) {
             self.world.count("record read failed");
             return Maybe::Ready(Err(io("reading a record")));
         }
         match self.world.dice(|rng| faults.wait(rng)) {
-            None => Maybe::Ready(read(self)),
+            None => Maybe::Ready(read()),
             Some(wait) => Maybe::Later(Box::pin(async move {
                 self.world.sleep(wait).await;
-                read(self)
+                read()
             })),
         }
     }

@@ -9,6 +9,9 @@ use throng_journal::{Address, CommitNo, Position, RecordKind, StoredEvent};
 
 /// Most bytes of payloads one page of history holds, after its first event.
 const HISTORY_BYTES_MAX: usize = 4 << 20;
+/// Commits between two events of an entity up to which both are read at once, so many bytes at a time.
+const NEAR: u64 = 16;
+const NEAR_BYTES: usize = 1 << 20;
 
 /// A page of an entity's history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,25 +80,33 @@ impl Engine {
         Ok(History { events, more })
     }
 
-    /// Reads events that stand only in the log, one commit after the other.
+    /// Reads events that stand only in the log: those that stand close together at once.
     async fn read_tail(
         &self,
         (kind, id): (&str, &str),
-        tail: &[TailEvent],
+        mut tail: &[TailEvent],
         events: &mut Vec<StoredEvent>,
     ) -> Result<(), throng_journal::Error> {
-        for at in tail.chunk_by(|one, other| one.place.position == other.place.position) {
-            let position = at[0].place.position;
+        while let Some(first) = tail.first().map(|event| event.place.position) {
             let before = Position {
-                commit: CommitNo(position.commit.0 - 1),
-                ..position
+                commit: CommitNo(first.commit.0 - 1),
+                ..first
             };
-            let commits = self.inner.journal.read(before, 0).await?;
-            for commit in commits.iter().filter(|commit| commit.position() == position) {
+            let other = tail.iter().map(|event| event.place.position).find(|at| *at != first);
+            let is_near = other.is_some_and(|at| at.writer == first.writer && at.commit.0 - first.commit.0 <= NEAR);
+            let bytes_max = if is_near { NEAR_BYTES } else { 0 };
+            let commits = self.inner.journal.read(before, bytes_max).await?;
+            for commit in &commits {
+                let position = commit.position();
+                let count = tail.iter().take_while(|event| event.place.position == position).count();
+                let (here, rest) = tail.split_at(count);
+                let (Some(from), Some(to)) = (here.first(), here.last()) else {
+                    continue;
+                };
                 let own = commit.records().flatten().filter(|record| {
                     record.record == RecordKind::Event
                         && (record.kind, record.id) == (kind, id)
-                        && at.iter().any(|event| event.seq == record.seq)
+                        && (from.seq..=to.seq).contains(&record.seq)
                 });
                 events.extend(own.map(|record| StoredEvent {
                     seq: record.seq,
@@ -105,6 +116,10 @@ impl Engine {
                     version: record.version,
                     payload: record.body.to_vec(),
                 }));
+                tail = rest;
+            }
+            if tail.first().is_some_and(|event| event.place.position == first) {
+                return Err(throng_journal::Error::NoCommit(first));
             }
         }
         Ok(())

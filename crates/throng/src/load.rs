@@ -11,7 +11,7 @@ use throng_core::{
     model::Error,
     shard::{Recalled, family_row},
 };
-use throng_journal::{Address, Maybe};
+use throng_journal::{Address, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
 #[derive(Default)]
@@ -106,11 +106,14 @@ impl Inner {
         let stored_seq = last
             .or(stored.state.as_ref().map(|state| state.seq))
             .unwrap_or_default();
-        let mut tail = Vec::with_capacity(request.tail.len());
-        for event in request.tail.into_iter().filter(|event| event.seq > stored_seq) {
-            let payload = now_or_later(self.journal.read_at(event.place)).await?;
-            tail.push((event, payload));
-        }
+        let mut tail = request.tail;
+        tail.retain(|event| event.seq > stored_seq);
+        let places: Vec<Place> = tail.iter().map(|event| event.place).collect();
+        let payloads = match &places[..] {
+            [] => Vec::new(),
+            places => now_or_later(self.journal.read_at(places)).await?,
+        };
+        let tail = tail.into_iter().zip(payloads).collect();
         let mut family = None;
         if stored.state.is_none() {
             family = now_or_later(self.store.system(&family_row(address))).await?;

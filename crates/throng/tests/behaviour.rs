@@ -4,8 +4,11 @@
 mod kinds;
 
 use kinds::*;
-use std::time::Duration;
-use throng::{CommandJson, Options, model::*};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+use throng::{CommandJson, Engine, Options, model::*};
 
 #[tokio::test]
 async fn answers_come_after_the_events_and_rejections_change_nothing() {
@@ -98,6 +101,36 @@ async fn history_and_listing_reach_over_the_checkpoint() {
         ids,
         [("a".into(), 10), ("b0".into(), 1), ("b1".into(), 1), ("b2".into(), 1)]
     );
+}
+
+#[tokio::test]
+async fn what_stands_in_many_commits_after_the_checkpoint_is_read_at_once() {
+    let world = World::new();
+    let engine = world.engine().await;
+    open(&engine, "a", 0).await;
+    open(&engine, "b", 0).await;
+    engine.checkpoint().await.unwrap();
+    for n in 0..60 {
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+        // Far from one another, then next to each other.
+        for _ in 0..(if n < 3 { 40 } else { 0 }) {
+            ask(&engine, "b", Command::Deposit { amount: 1 }).await.unwrap();
+        }
+    }
+    let counting = Counting::new(&world);
+    let again = Engine::builder()
+        .with::<Account>()
+        .start_shared(Arc::new(counting.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    assert_eq!(balance(&again, "a").await, 60);
+    assert_eq!(counting.reads_at.load(SeqCst), 1, "one look for 60 commits");
+    let reads = counting.reads.load(SeqCst);
+    let history = again.history(0, "a", 0, 100).await.unwrap();
+    let seqs: Vec<u64> = history.events.iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (1..=61).collect::<Vec<_>>());
+    let more = counting.reads.load(SeqCst) - reads;
+    assert_eq!(more, 4, "three that stand alone, and the rest");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 mod kinds;
 
-use kinds::{Account, Command, Happened, World, ask, eventually, open};
+use kinds::{Account, Command, Counting, Happened, World, ask, eventually, open};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -13,10 +13,7 @@ use std::{
 };
 use throng::{
     Builder, Engine,
-    journal::{
-        Append, Applied, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, MemoryViews,
-        Opened, Place, Position, ShardId, Taken, ViewBatch, ViewOffset, ViewRange, ViewRow, Views, WriterId,
-    },
+    journal::{Applied, Error, Later, MemoryViews, ViewBatch, ViewOffset, ViewRange, ViewRow, Views},
     projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError, State},
 };
 
@@ -379,51 +376,10 @@ async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
     engine.stop().await;
 }
 
-/// A journal that counts how often it is read.
-#[derive(Clone)]
-struct Counting {
-    journal: MemoryJournal,
-    reads: Arc<AtomicU32>,
-}
-
-impl Journal for Counting {
-    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
-        self.journal.open(node)
-    }
-    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
-        self.journal.take(by, shards)
-    }
-    fn append(&self, commit: Commit) -> Append {
-        self.journal.append(commit)
-    }
-    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
-        self.journal.seal(writer)
-    }
-    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
-        self.reads.fetch_add(1, SeqCst);
-        self.journal.read(after, bytes_max)
-    }
-    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>> {
-        self.journal.read_at(place)
-    }
-    fn forget(&self, upto: Position) {
-        self.journal.forget(upto);
-    }
-    fn depth(&self) -> usize {
-        self.journal.depth()
-    }
-    fn durability(&self) -> Durability {
-        self.journal.durability()
-    }
-}
-
 #[tokio::test]
 async fn with_nothing_new_the_journal_is_not_read() {
     let world = World::new();
-    let counting = Counting {
-        journal: world.journal.clone(),
-        reads: Arc::default(),
-    };
+    let counting = Counting::new(&world);
     let engine = Engine::builder()
         .with::<Account>()
         .projection(Balances::default())

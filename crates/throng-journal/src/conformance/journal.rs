@@ -2,7 +2,7 @@
 
 use super::kit::{self, Event, block_on, commit, outcome};
 use crate::{
-    Append, AppendError, Appended, CommitNo, Error, Journal, Later, Maybe, Position, ShardId, Taken, WriterId,
+    Append, AppendError, Appended, CommitNo, Error, Journal, Later, Maybe, Place, Position, ShardId, Taken, WriterId,
 };
 use std::future::Future;
 
@@ -78,6 +78,13 @@ fn append_events<H: Harness>(
 ) -> Result<(), AppendError> {
     let run = |later: Later<'static, Appended>| harness.run(later);
     outcome(journal.append(commit(writer, number, events)), &run)
+}
+
+fn read_at<H: Harness>(harness: &H, journal: &H::Journal, places: &[Place]) -> Result<Vec<Vec<u8>>, Error> {
+    match journal.read_at(places) {
+        Maybe::Ready(bodies) => bodies,
+        Maybe::Later(later) => harness.run(later),
+    }
 }
 
 fn event(writer: WriterId, number: u64) -> Event {
@@ -190,34 +197,33 @@ pub fn every_record_is_read_alone<H: Harness>(harness: &H) {
     for number in 1..=20 {
         append_events(harness, &journal, writer, number, &events(number)).expect("a commit lands");
     }
-    for read in harness
+    let commits = harness
         .run(journal.read(position(writer, 0), 1 << 20))
-        .expect("history can be read")
-    {
-        for record in read.records() {
-            let record = record.expect("a whole record");
-            let body = match journal.read_at(record.place) {
-                Maybe::Ready(body) => body,
-                Maybe::Later(later) => harness.run(later),
-            };
-            assert_eq!(
-                body.expect("the record's body"),
-                record.body,
-                "the body at {:?}",
-                record.place
-            );
-        }
+        .expect("history can be read");
+    let records: Vec<_> = commits
+        .iter()
+        .flat_map(|commit| commit.records())
+        .map(|record| record.expect("a whole record"))
+        .collect();
+    // Alone, all at once, and some of them in another order.
+    let alone = records.iter().map(|record| vec![record]);
+    let backwards = records.iter().rev().step_by(3).collect();
+    for asked in alone.chain([records.iter().collect(), backwards, Vec::new()]) {
+        let places: Vec<Place> = asked.iter().map(|record| record.place).collect();
+        let bodies = read_at(harness, &journal, &places).expect("the records' bodies");
+        let expected: Vec<&[u8]> = asked.iter().map(|record| record.body).collect();
+        assert_eq!(bodies, expected, "the bodies at {places:?}");
     }
-    let nowhere = crate::Place {
+    let nowhere = Place {
         position: position(writer, 21),
         offset: 56,
         len: 1,
     };
-    let missing = match journal.read_at(nowhere) {
-        Maybe::Ready(body) => body,
-        Maybe::Later(later) => harness.run(later),
-    };
-    assert!(matches!(missing, Err(Error::NoCommit(_))), "found {missing:?}");
+    let missing = read_at(harness, &journal, &[records[0].place, nowhere]);
+    assert!(
+        matches!(missing, Err(Error::NoCommit(at)) if at == nowhere.position),
+        "found {missing:?}"
+    );
 }
 
 /// Numbers are taken in order: a gap or a repetition is refused and leaves nothing behind.
@@ -370,11 +376,8 @@ pub fn forgetting_keeps_history<H: Harness>(harness: &H) {
         .expect("history can be read")
     {
         let record = read.records().next().expect("one record").expect("a whole record");
-        let body = match journal.read_at(record.place) {
-            Maybe::Ready(body) => body,
-            Maybe::Later(later) => harness.run(later),
-        };
-        assert_eq!(body.expect("the record's body"), record.body);
+        let bodies = read_at(harness, &journal, &[record.place]).expect("the record's body");
+        assert_eq!(bodies, [record.body]);
     }
     appended(harness, &journal, writer, 11..=12);
     assert_eq!(read_all(harness, &journal, writer, 1 << 20).len(), 12);

@@ -151,8 +151,9 @@ impl Journal for MemoryJournal {
         Box::pin(std::future::ready(Ok(self.after(after, bytes_max))))
     }
 
-    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>> {
-        Maybe::Ready(self.body(place).ok_or(Error::NoCommit(place.position)))
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
+        let body = |place: &Place| self.body(*place).ok_or(Error::NoCommit(place.position));
+        Maybe::Ready(places.iter().map(body).collect())
     }
 
     fn forget(&self, _upto: Position) {}

@@ -246,8 +246,8 @@ impl Journal for Log {
         ready(located.map(|found| found.into_iter().map(|found| found.commit).collect()))
     }
 
-    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>> {
-        Maybe::Ready(self.read_body(place))
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
+        Maybe::Ready(places.iter().map(|place| self.read_body(*place)).collect())
     }
 
     fn sync(&self) -> Later<'_, Result<(), Error>> {

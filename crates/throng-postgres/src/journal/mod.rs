@@ -24,7 +24,7 @@ use throng_journal::{
 };
 
 pub(crate) use append::shards;
-pub(crate) use read::{damaged, read_commits};
+pub(crate) use read::{damaged, page, read_bodies, read_commits};
 
 /// How long a journal that is dropped waits until its writer is sealed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -138,13 +138,13 @@ impl Journal for PostgresJournal {
         })
     }
 
-    fn read_at(&self, place: Place) -> Maybe<'_, Result<Vec<u8>, Error>> {
-        let database = Arc::clone(&self.shared.database);
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
+        let (database, places) = (Arc::clone(&self.shared.database), places.to_vec());
         Maybe::Later(
             self.shared
                 .database
                 .threads
-                .run(async move { read::read_at(&database, place).await }),
+                .run(async move { read::read_at(&database, &places).await }),
         )
     }
 

@@ -2,16 +2,23 @@
 
 use crate::database::Database;
 use deadpool_postgres::GenericClient;
-use throng_journal::{Commit, CommitNo, Error, Place, Position, WriterId};
-use tokio_postgres::Client;
+use throng_journal::{Commit, CommitNo, Error, HEADER_BYTES, Place, Position};
+use tokio_postgres::{Client, Row};
 
 /// Commits in one page, at most.
-const PAGE_COMMITS: i64 = 4_096;
+const PAGE_COMMITS: usize = 4_096;
 
 /// The lengths of values stored outside their row are known without reading them.
-const PAGE: &str = "WITH page AS MATERIALIZED (SELECT number, sum(octet_length(body)) OVER (ORDER BY number) AS bytes FROM \
-    commits WHERE writer = $1 AND number > $2::bigint ORDER BY number LIMIT $4) SELECT c.number, c.body FROM page p JOIN commits c \
-    ON c.writer = $1 AND c.number = p.number WHERE p.bytes <= $3::bigint OR p.number = $2::bigint + 1 ORDER BY c.number";
+const LENGTHS: &str =
+    "SELECT number, octet_length(body) FROM commits WHERE writer = $1 AND number > $2 ORDER BY number LIMIT $3";
+const PAGE: &str =
+    "SELECT number, body FROM commits WHERE writer = $1 AND number > $2 AND number <= $3 ORDER BY number";
+
+/// Records read with one statement.
+const BODIES_MAX: usize = 1_024;
+const BODIES: &str = "SELECT substring(c.body FROM u.at FOR u.length) FROM unnest($1::bigint[], $2::bigint[], $3::int[], \
+    $4::int[]) WITH ORDINALITY u(writer, number, at, length, n) LEFT JOIN commits c ON c.writer = u.writer AND c.number = \
+    u.number ORDER BY u.n";
 
 /// The commits after a position, checked one by one.
 pub(crate) async fn read_commits(
@@ -21,28 +28,21 @@ pub(crate) async fn read_commits(
     bytes_max: usize,
 ) -> Result<Vec<Commit>, Error> {
     let doing = "reading commits";
-    let page = client.prepare_cached(PAGE).await.map_err(database.failed(doing))?;
-    let bytes_max = i64::try_from(bytes_max).unwrap_or(i64::MAX);
-    let (writer, number) = (after.writer.0.cast_signed(), after.commit.0.cast_signed());
-    let rows = client
-        .query(&page, &[&writer, &number, &bytes_max, &PAGE_COMMITS])
-        .await
-        .map_err(database.failed(doing))?;
+    let rows = page(client, after, bytes_max).await.map_err(database.failed(doing))?;
     let mut due = after.commit.next();
     let mut commits = Vec::with_capacity(rows.len());
-    for row in rows {
+    for (found, body) in rows {
         let position = Position {
             writer: after.writer,
             commit: due,
         };
-        let found = CommitNo(row.get::<_, i64>(0).cast_unsigned());
         if found != due {
             return Err(damaged(
                 position,
                 format!("the next row is commit {found}: rows are missing"),
             ));
         }
-        let commit = Commit::parse(row.get(1), &[]).map_err(|damage| damaged(position, damage.to_string()))?;
+        let commit = Commit::parse(body, &[]).map_err(|damage| damaged(position, damage.to_string()))?;
         if commit.position() != position {
             return Err(damaged(position, format!("the row holds commit {}", commit.position())));
         }
@@ -50,6 +50,30 @@ pub(crate) async fn read_commits(
         due = due.next();
     }
     Ok(commits)
+}
+
+/// The rows after a position as they are: at least one if there is one, then as many as fit in `bytes_max`.
+pub(crate) async fn page(
+    client: &impl GenericClient,
+    after: Position,
+    bytes_max: usize,
+) -> Result<Vec<(CommitNo, Vec<u8>)>, tokio_postgres::Error> {
+    let (writer, number) = (after.writer.0.cast_signed(), after.commit.0.cast_signed());
+    let most = (bytes_max / HEADER_BYTES).clamp(1, PAGE_COMMITS) as i64;
+    let lengths = client.prepare_cached(LENGTHS).await?;
+    let (mut bytes, mut last) = (0usize, None);
+    for row in client.query(&lengths, &[&writer, &number, &most]).await? {
+        bytes = bytes.saturating_add(usize::try_from(row.get::<_, i32>(1)).unwrap_or_default());
+        if last.is_some() && bytes > bytes_max {
+            break;
+        }
+        last = Some(row.get::<_, i64>(0));
+    }
+    let Some(last) = last else { return Ok(Vec::new()) };
+    let page = client.prepare_cached(PAGE).await?;
+    let rows = client.query(&page, &[&writer, &number, &last]).await?;
+    let commit = |row: Row| (CommitNo(row.get::<_, i64>(0).cast_unsigned()), row.get(1));
+    Ok(rows.into_iter().map(commit).collect())
 }
 
 pub(crate) fn damaged(position: Position, why: String) -> Error {
@@ -61,32 +85,45 @@ pub(crate) fn damaged(position: Position, why: String) -> Error {
     }
 }
 
-/// One record's body: of a large commit only the pages it stands on are read.
-pub(super) async fn read_at(database: &Database, place: Place) -> Result<Vec<u8>, Error> {
-    let doing = "reading a record";
-    let client = database.client(doing).await?;
-    let statement = client
-        .prepare_cached(
-            "SELECT substring(body FROM $3::int FOR $4::int) FROM commits WHERE writer = $1 AND number = $2",
-        )
-        .await
-        .map_err(database.failed(doing))?;
-    let (WriterId(writer), CommitNo(number)) = (place.position.writer, place.position.commit);
-    let from = i32::try_from(place.offset).unwrap_or(i32::MAX).saturating_add(1);
-    let length = i32::try_from(place.len).unwrap_or(i32::MAX);
-    let row = client
-        .query_opt(
-            &statement,
-            &[&writer.cast_signed(), &number.cast_signed(), &from, &length],
-        )
-        .await
-        .map_err(database.failed(doing))?;
-    let body: Vec<u8> = row.ok_or(Error::NoCommit(place.position))?.get(0);
-    if body.len() != place.len as usize {
-        let why = format!("a record of {} bytes ends after {}", place.len, body.len());
-        return Err(damaged(place.position, why));
+/// The bodies of records, in the order asked; `None` where there is no such commit. Of a large commit only the pages they stand
+/// on are read.
+pub(crate) async fn read_bodies(
+    database: &Database,
+    client: &impl GenericClient,
+    places: &[Place],
+) -> Result<Vec<Option<Vec<u8>>>, Error> {
+    let doing = "reading records";
+    let statement = client.prepare_cached(BODIES).await.map_err(database.failed(doing))?;
+    let mut bodies = Vec::with_capacity(places.len());
+    for part in places.chunks(BODIES_MAX) {
+        let writers: Vec<i64> = part.iter().map(|place| place.position.writer.0.cast_signed()).collect();
+        let numbers: Vec<i64> = part.iter().map(|place| place.position.commit.0.cast_signed()).collect();
+        let offsets: Vec<i32> = part
+            .iter()
+            .map(|place| place.offset.cast_signed().saturating_add(1))
+            .collect();
+        let lengths: Vec<i32> = part.iter().map(|place| place.len.cast_signed()).collect();
+        let rows = client
+            .query(&statement, &[&writers, &numbers, &offsets, &lengths])
+            .await
+            .map_err(database.failed(doing))?;
+        bodies.extend(rows.iter().map(|row| row.get::<_, Option<Vec<u8>>>(0)));
     }
-    Ok(body)
+    Ok(bodies)
+}
+
+pub(super) async fn read_at(database: &Database, places: &[Place]) -> Result<Vec<Vec<u8>>, Error> {
+    let client = database.client("reading records").await?;
+    let bodies = read_bodies(database, &client, places).await?;
+    let whole = |(place, body): (&Place, Option<Vec<u8>>)| {
+        let body = body.ok_or(Error::NoCommit(place.position))?;
+        if body.len() != place.len as usize {
+            let why = format!("a record of {} bytes ends after {}", place.len, body.len());
+            return Err(damaged(place.position, why));
+        }
+        Ok(body)
+    };
+    places.iter().zip(bodies).map(whole).collect()
 }
 
 /// A commit that waits for its sync, and so for all before it.
@@ -98,4 +135,57 @@ pub(super) async fn sync(database: &Database) -> Result<(), Error> {
         .await
         .map(drop)
         .map_err(database.failed(doing))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use super::*;
+    use servers::{Postgres, PostgresOptions};
+    use std::{sync::Arc, time::Duration};
+    use throng_journal::WriterId;
+
+    const COMMITS: i64 = 20_000;
+    const PAGE_BYTES: usize = 50_000;
+
+    /// Reads a stream page by page and says how many rows the server has looked at.
+    async fn touched(database: Arc<Database>, before: &str, after: &str) -> i64 {
+        let mut client = database.client("testing").await.unwrap();
+        let fill = format!(
+            "ALTER TABLE commits SET (autovacuum_enabled = off); {before}; INSERT INTO commits SELECT 1, n, '', \
+             repeat('x', 500)::bytea FROM generate_series(1, {COMMITS}) n; {after}"
+        );
+        client.batch_execute(&fill).await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        let mut at = Position {
+            writer: WriterId(1),
+            commit: CommitNo(0),
+        };
+        while let Some((last, _)) = page(&transaction, at, PAGE_BYTES).await.unwrap().last() {
+            at.commit = *last;
+        }
+        assert_eq!(at.commit.0.cast_signed(), COMMITS);
+        let looked =
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = 'commits'::regclass";
+        transaction.query_one(looked, &[]).await.unwrap().get(0)
+    }
+
+    #[test]
+    fn no_row_is_looked_at_for_every_page_whatever_the_statistics_say() {
+        let server = Postgres::start(PostgresOptions::default()).unwrap();
+        for (schema, before, after) in [
+            ("never", "", ""),
+            ("when_it_was_empty", "ANALYZE commits", ""),
+            ("now", "", "ANALYZE commits"),
+        ] {
+            let url = format!("{}?schema={schema}", server.url("postgres"));
+            let database = Database::open(url.parse().unwrap()).unwrap();
+            let task = Arc::clone(&database);
+            let work = async move { Ok(touched(task, before, after).await) };
+            let touched = database.threads.block(work, Duration::from_secs(300)).unwrap();
+            // A page measures a few pages ahead, and reads itself.
+            let most = COMMITS * (2 + (PAGE_BYTES / HEADER_BYTES) as i64 * 500 / PAGE_BYTES as i64);
+            assert!(touched <= most, "analysed {schema}: {touched} rows of {COMMITS}");
+        }
+    }
 }

@@ -1,23 +1,22 @@
 //! Entities and their events.
 
 use super::places::{self, Entry};
-use crate::{database::Database, journal::damaged};
+use crate::{
+    database::Database,
+    journal::{damaged, read_bodies},
+};
 use deadpool_postgres::Object;
-use throng_journal::{Address, Error, Loaded, Position, ShardId, StoredEvent, StoredState, WriterId};
+use throng_journal::{Address, Error, Loaded, Place, Position, ShardId, StoredEvent, StoredState, WriterId};
 use tokio_postgres::Row;
 
 const DOING: &str = "loading an entity";
-/// Rows of places read at once, and events whose bodies are.
+/// Rows of places read at once.
 const ROWS: i64 = 64;
-const BODIES: usize = 1_024;
 
 const LOAD: &str = "SELECT e.entity, e.seq, s.seq, s.version, s.shard, s.state FROM entities e LEFT JOIN states s USING (entity) \
     WHERE e.kind = $1 AND e.id = $2";
 const HEAD: &str = "SELECT entity, seq FROM entities WHERE kind = $1 AND id = $2";
 const PLACES: &str = "SELECT last, writer, places FROM places WHERE entity = $1 AND last > $2 ORDER BY last LIMIT $3";
-const BODY: &str = "SELECT substring(c.body FROM u.at FOR u.length) FROM unnest($1::bigint[], $2::bigint[], $3::int[], \
-    $4::int[]) WITH ORDINALITY u(writer, number, at, length, n) LEFT JOIN commits c ON c.writer = u.writer AND c.number = \
-    u.number ORDER BY u.n";
 
 async fn ask(
     database: &Database,
@@ -111,35 +110,31 @@ async fn events(
         if due == before && !whole {
             return Err(unreadable(address));
         }
-        let mut number = before;
-        for part in wanted.chunks(BODIES) {
-            bodies(database, client, part, &mut number, &mut found).await?;
-        }
+        bodies(database, client, &wanted, before, &mut found).await?;
     }
     Ok(found)
 }
 
+/// Adds events to what was found, the first of them under this number.
 async fn bodies(
     database: &Database,
     client: &Object,
     wanted: &[(WriterId, Entry)],
-    number: &mut u64,
+    first: u64,
     found: &mut Vec<StoredEvent>,
 ) -> Result<(), Error> {
-    let writers: Vec<i64> = wanted.iter().map(|(writer, _)| writer.0.cast_signed()).collect();
-    let commits: Vec<i64> = wanted.iter().map(|(_, entry)| entry.commit.0.cast_signed()).collect();
-    let offsets: Vec<i32> = wanted
-        .iter()
-        .map(|(_, entry)| entry.offset.cast_signed().saturating_add(1))
-        .collect();
-    let lengths: Vec<i32> = wanted.iter().map(|(_, entry)| entry.length.cast_signed()).collect();
-    let rows = ask(database, client, BODY, &[&writers, &commits, &offsets, &lengths]).await?;
-    for ((writer, entry), row) in wanted.iter().zip(&rows) {
-        let position = Position {
+    let place = |(writer, entry): &(WriterId, Entry)| Place {
+        position: Position {
             writer: *writer,
             commit: entry.commit,
-        };
-        let payload: Option<Vec<u8>> = row.get(0);
+        },
+        offset: entry.offset,
+        len: entry.length,
+    };
+    let places: Vec<Place> = wanted.iter().map(place).collect();
+    let payloads = read_bodies(database, client, &places).await?;
+    for (seq, ((place, (_, entry)), payload)) in (first..).zip(places.iter().zip(wanted).zip(payloads)) {
+        let position = place.position;
         let payload = payload.ok_or(Error::NoCommit(position))?;
         let crc = crc32c::crc32c(&payload);
         if crc != entry.crc {
@@ -147,14 +142,13 @@ async fn bodies(
             return Err(damaged(position, why));
         }
         found.push(StoredEvent {
-            seq: *number,
+            seq,
             position,
             at_micros: entry.at_micros,
             name: entry.name.clone(),
             version: entry.version,
             payload,
         });
-        *number += 1;
     }
     Ok(())
 }

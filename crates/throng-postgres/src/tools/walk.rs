@@ -1,19 +1,18 @@
 //! Reading all of a schema's history, and going on behind what cannot be read.
 
-use crate::{PostgresOptions, database::Database, journal::damaged};
+use crate::{
+    PostgresOptions,
+    database::Database,
+    journal::{damaged, page},
+};
 use std::{sync::Arc, time::Duration};
 use throng_journal::{Commit, CommitNo, Error, Position, WriterId};
 use tokio::sync::mpsc;
 
 const DOING: &str = "reading the journal";
 /// Bytes of commits read at once; at least one commit.
-const PAGE_BYTES: i64 = 8 << 20;
-const PAGE_COMMITS: i64 = 1_024;
+const PAGE_BYTES: usize = 8 << 20;
 const PAGES_WAITING: usize = 2;
-const PAGE: &str = "WITH page AS MATERIALIZED (SELECT number, sum(octet_length(body)) OVER (ORDER BY number) AS bytes, \
-    row_number() OVER (ORDER BY number) AS n FROM commits WHERE writer = $1 AND number > $2::bigint ORDER BY number LIMIT \
-    $4) SELECT c.number, c.body FROM page p JOIN commits c ON c.writer = $1 AND c.number = p.number WHERE p.bytes <= \
-    $3::bigint OR p.n = 1 ORDER BY c.number";
 
 /// What is met on the way, in the order of history.
 #[derive(Debug)]
@@ -78,24 +77,22 @@ async fn read(database: &Database, give: &Give) -> Result<(), Error> {
         .query("SELECT writer, node, last FROM writers ORDER BY writer", &[])
         .await
         .map_err(failed())?;
-    let page = client.prepare_cached(PAGE).await.map_err(failed())?;
     for row in writers {
         let writer = WriterId(row.get::<_, i64>(0).cast_unsigned());
         let last = row.get::<_, Option<i64>>(2).map(|last| CommitNo(last.cast_unsigned()));
         let mut found = vec![Found::Writer(writer, row.get(1), last)];
         let mut due = CommitNo(1);
         loop {
-            let after = due.0.cast_signed() - 1;
-            let rows = client
-                .query(&page, &[&writer.0.cast_signed(), &after, &PAGE_BYTES, &PAGE_COMMITS])
-                .await
-                .map_err(failed())?;
+            let after = Position {
+                writer,
+                commit: CommitNo(due.0 - 1),
+            };
+            let rows = page(&client, after, PAGE_BYTES).await.map_err(failed())?;
             if rows.is_empty() {
                 break;
             }
-            for row in rows {
-                let number = CommitNo(row.get::<_, i64>(0).cast_unsigned());
-                look(&mut found, Position { writer, commit: due }, number, row.get(1));
+            for (number, body) in rows {
+                look(&mut found, Position { writer, commit: due }, number, body);
                 due = number.next();
             }
             if give.send(Ok(std::mem::take(&mut found))).await.is_err() {

@@ -9,10 +9,19 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 use throng::{
     Engine, Options,
-    journal::{MemoryJournal, MemoryStore},
+    journal::{
+        Append, Commit, CommitNo, Durability, Journal, Later, Maybe, MemoryJournal, MemoryStore, Opened, Place,
+        Position, ShardId, Taken, WriterId,
+    },
     model::*,
 };
 
@@ -274,4 +283,60 @@ pub async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("it did not come true within ten seconds");
+}
+
+/// A journal that counts how often it is read.
+#[derive(Clone)]
+pub struct Counting {
+    journal: MemoryJournal,
+    /// Of commits.
+    pub reads: Arc<AtomicU32>,
+    /// Of single records.
+    pub reads_at: Arc<AtomicU32>,
+}
+
+impl Counting {
+    pub fn new(world: &World) -> Self {
+        Self {
+            journal: world.journal.clone(),
+            reads: Arc::default(),
+            reads_at: Arc::default(),
+        }
+    }
+}
+
+impl Journal for Counting {
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, throng::journal::Error>> {
+        self.journal.open(node)
+    }
+    fn take<'a>(
+        &'a self,
+        by: WriterId,
+        shards: &'a [ShardId],
+    ) -> Later<'a, Result<Vec<Taken>, throng::journal::Error>> {
+        self.journal.take(by, shards)
+    }
+    fn append(&self, commit: Commit) -> Append {
+        self.journal.append(commit)
+    }
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, throng::journal::Error>> {
+        self.journal.seal(writer)
+    }
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, throng::journal::Error>> {
+        self.reads.fetch_add(1, SeqCst);
+        self.journal.read(after, bytes_max)
+    }
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, throng::journal::Error>> {
+        self.reads_at.fetch_add(1, SeqCst);
+        self.journal.read_at(places)
+    }
+    fn forget(&self, upto: Position) {
+        self.journal.forget(upto);
+    }
+    fn depth(&self) -> usize {
+        self.journal.depth()
+    }
+    fn durability(&self) -> Durability {
+        self.journal.durability()
+    }
 }
