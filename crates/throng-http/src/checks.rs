@@ -6,6 +6,7 @@ use prometheus_client::{
     metrics::gauge::ConstGauge,
 };
 use std::{fmt, sync::Arc};
+use throng::services::health;
 
 /// How a part of the service is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,9 +55,20 @@ impl Checks {
     pub(crate) fn all(&self) -> Vec<Check> {
         self.0.iter().flat_map(|checks| checks()).collect()
     }
+}
 
-    pub(crate) fn are_none(&self) -> bool {
-        self.0.is_empty()
+impl From<health::Check> for Check {
+    fn from(check: health::Check) -> Self {
+        Self {
+            name: check.name,
+            status: match check.status {
+                health::Status::Pass => CheckStatus::Pass,
+                health::Status::Warn => CheckStatus::Warn,
+                health::Status::Unknown => CheckStatus::Unknown,
+                health::Status::Fail => CheckStatus::Fail,
+            },
+            reason: Some(check.reason.to_string()).filter(|reason| !reason.is_empty()),
+        }
     }
 }
 

@@ -147,8 +147,8 @@ impl Gateway {
         self
     }
 
-    /// Asks this, whenever somebody looks at `/health/ready` or `/metrics`, how parts of the service are that the engine does not
-    /// know. The service is not ready while one of them fails. It runs on the gateway's loops and must not block.
+    /// Asks this, whenever somebody looks at `/health/ready` or `/metrics`, how parts of the service are that have not
+    /// registered with [`Engine::checks`]. The service is not ready while one of them fails. It runs on the gateway's loops and must not block.
     #[must_use]
     pub fn health(mut self, checks: impl Fn() -> Vec<Check> + Send + Sync + 'static) -> Self {
         self.checks.add(checks);

@@ -13,6 +13,8 @@ pub(crate) struct Names {
     /// As serde says them.
     pub(crate) commands: Vec<String>,
     pub(crate) queries: Vec<&'static str>,
+    /// Its members have commands and nothing else: no events, no queries, no list.
+    pub(crate) is_actor: bool,
 }
 
 impl Kinds {
@@ -78,6 +80,7 @@ mod tests {
             kind: "section",
             commands,
             queries: vec!["view"],
+            is_actor: false,
         };
         assert_eq!(names.command("open"), Some("open"));
         assert_eq!(names.command("add_student"), Some("add_student"));

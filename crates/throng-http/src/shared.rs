@@ -45,13 +45,14 @@ impl Shared {
     pub(crate) fn new(engine: Engine, limits: Limits, about: &openapi::About, trust: Trust, checks: Checks) -> Self {
         let (places, live) = (Places::new(limits.connections_max), Places::new(limits.live_max));
         let metrics = Metrics::register(&engine, places.clone(), live.clone());
-        if !checks.are_none() {
-            let collector = Box::new(checks.clone());
-            engine
-                .metrics()
-                .register(|registry| registry.register_collector(collector));
-        }
-        let described = openapi::describe(engine.registry(), about);
+        let mut checks = checks;
+        let of_services = engine.checks().clone();
+        checks.add(move || of_services.checks().into_iter().map(Into::into).collect());
+        let collector = Box::new(checks.clone());
+        engine
+            .metrics()
+            .register(|registry| registry.register_collector(collector));
+        let described = openapi::describe(engine.registry(), engine.actor_kinds(), about);
         Self {
             kinds: described.kinds,
             openapi: described.document,

@@ -79,8 +79,3 @@ pub use throng_queue::{HandOver, SendError, TrySendError};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// And those of the page.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/services.md")]
-struct Page;

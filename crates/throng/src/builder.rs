@@ -1,7 +1,9 @@
 //! Setting an engine up.
 
 use crate::{
-    Metrics, Options, checkpoint, commit, deliver,
+    Metrics, Options,
+    actors::{Services, Starting},
+    checkpoint, commit, deliver,
     engine::{Engine, Inner, Status, Wake},
     host::{Host, TokioHost},
     projection::{self, Projections},
@@ -12,15 +14,17 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, AtomicUsize},
 };
 use throng_core::{
-    model::{Entity, Hears, Query},
+    model::{Actor, Entity, Hears, Query},
     shard::Registry,
 };
 use throng_journal::{Journal, Store, Views};
+use throng_services::stats::PrometheusCollector;
 
 /// Gathers the kinds of an engine and its settings.
 #[derive(Default)]
 pub struct Builder {
     registry: Registry,
+    actors: Vec<Starting>,
     options: Options,
     host: Option<Arc<dyn Host>>,
     work: Vec<Box<dyn projection::Work>>,
@@ -45,7 +49,28 @@ impl Builder {
     /// When the kind's name is not one (1 to 64 of `[a-z0-9-]`), or is taken.
     #[must_use]
     pub fn with<E: Entity>(mut self) -> Self {
+        let taken = self.actors.iter().any(|actor| actor.name == E::KIND);
+        assert!(!taken, "the kind {:?} is an actor's", E::KIND);
         self.registry.add::<E>();
+        self
+    }
+
+    /// Gives it a kind of actor.
+    ///
+    /// # Panics
+    /// When the kind's name is not one (1 to 64 of `[a-z0-9-]`), or is taken.
+    #[must_use]
+    pub fn actor<A: Actor>(mut self) -> Self {
+        let name = A::KIND;
+        assert!(
+            throng_core::limits::is_kind(name),
+            "{name:?} is not a kind: 1 to 64 of [a-z0-9-]"
+        );
+        assert!(
+            self.registry.find(name).is_none() && self.actors.iter().all(|actor| actor.name != name),
+            "the kind {name:?} is given twice"
+        );
+        self.actors.push(Starting::of::<A>());
         self
     }
 
@@ -138,6 +163,14 @@ impl Builder {
             Some(host) => host,
             None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),
         };
+        let mut services = Services::default();
+        for actor in self.actors {
+            let kind = (actor.start)(&host, &services.stats).map_err(StartError::Threads)?;
+            services.kinds.push(kind);
+        }
+        let metrics = Metrics::default();
+        let collector = Box::new(PrometheusCollector::new(&services.stats));
+        metrics.register(|registry| registry.register_collector(collector));
         let work = if self.options.projections {
             self.work
         } else {
@@ -150,7 +183,8 @@ impl Builder {
             host,
             journal,
             store,
-            metrics: Metrics::default(),
+            metrics,
+            services,
             status: RwLock::new(Status::Down("the engine is starting".into())),
             stopping: AtomicBool::new(false),
             foreign: Wake::default(),

@@ -1,6 +1,8 @@
 //! The engine, as its users hold it.
 
-use crate::{Metrics, Options, ask::Handle, builder::Builder, host::Host, life::Life, projection::Projections};
+use crate::{
+    Metrics, Options, actors::Services, ask::Handle, builder::Builder, host::Host, life::Life, projection::Projections,
+};
 use std::{
     sync::{
         Arc, Mutex, PoisonError, RwLock,
@@ -27,6 +29,7 @@ pub(crate) struct Inner {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Metrics,
+    pub(crate) services: Services,
     pub(crate) projections: Projections,
     pub(crate) status: RwLock<Status>,
     pub(crate) stopping: AtomicBool,

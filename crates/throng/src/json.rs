@@ -1,6 +1,7 @@
 //! Asking an entity in JSON: what a gateway needs.
 
 use crate::{
+    actors::JsonAnswer,
     engine::{Engine, Inner},
     life::Life,
     run::{Ask, Executed, Payload, Reply, recovering, widen},
@@ -16,7 +17,7 @@ use throng_journal::EntityHead;
 /// A command in JSON.
 #[derive(Clone, Debug)]
 pub struct CommandJson {
-    /// The kind's index in the registry.
+    /// The kind's index in the registry; those of [actors](Engine::actor_kinds) come after.
     pub kind: usize,
     /// The entity's id.
     pub id: String,
@@ -50,9 +51,11 @@ pub struct QueryJson {
 }
 
 /// A command that was executed and whose answer waits for its commit.
-pub struct StagedJson {
-    inner: Arc<Inner>,
-    executed: Executed,
+pub struct StagedJson(Answering);
+
+enum Answering {
+    Entity(Arc<Inner>, Executed),
+    Actor(JsonAnswer),
 }
 
 impl StagedJson {
@@ -61,13 +64,17 @@ impl StagedJson {
     /// # Errors
     /// The entity's "no", or the engine's.
     pub async fn settled(self) -> Result<Vec<u8>, Error<JsonRejection>> {
+        let (inner, executed) = match self.0 {
+            Answering::Entity(inner, executed) => (inner, executed),
+            Answering::Actor(answer) => return answer.await,
+        };
         let Executed {
             reply,
             life,
             rests_on,
             until,
-        } = self.executed;
-        self.inner.durable(&life, rests_on, until).await?;
+        } = executed;
+        inner.durable(&life, rests_on, until).await?;
         let Reply::Json(reply) = reply else {
             return Err(Error::OutcomeUnknown);
         };
@@ -99,6 +106,13 @@ impl Engine {
             caller,
             deadline,
         } = command;
+        let entities = self.inner.registry.kinds().len();
+        if kind >= entities {
+            let asked = self
+                .inner
+                .ask_actor(kind - entities, id, (&name, &body), key.as_deref(), deadline);
+            return asked.map(|answer| StagedJson(Answering::Actor(answer)));
+        }
         let hash = self.inner.hash(kind, &id)?;
         let payload = Payload::Json { name, body };
         let ask = Ask {
@@ -112,10 +126,7 @@ impl Engine {
             parent: None,
         };
         let executed = self.inner.execute(Box::new(ask), deadline).await.map_err(widen)?;
-        Ok(StagedJson {
-            inner: self.inner.clone(),
-            executed,
-        })
+        Ok(StagedJson(Answering::Entity(self.inner.clone(), executed)))
     }
 
     /// Answers a query as JSON.

@@ -46,6 +46,7 @@
 //! # }
 //! ```
 
+mod actors;
 mod admission;
 mod ask;
 mod builder;
@@ -70,6 +71,7 @@ mod stop;
 mod timers;
 mod watch;
 
+pub use actors::{ActorHandle, ActorKind};
 pub use ask::Handle;
 pub use builder::{Builder, StartError};
 pub use dead::{DeadPage, Retried};
@@ -86,3 +88,11 @@ pub use throng_core::{
 };
 /// Journals and stores.
 pub use throng_journal as journal;
+
+/// The examples of the page on services are run, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/services.md")]
+struct ServicesPage;
+/// Services on queues, for what is no entity and no actor; their statistics and checks have a place in
+/// [`Engine::stats`] and [`Engine::checks`].
+pub use throng_services as services;

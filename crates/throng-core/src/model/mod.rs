@@ -1,5 +1,6 @@
 //! What a service is written with.
 
+mod actor;
 mod answer;
 mod entity;
 mod error;
@@ -7,6 +8,7 @@ mod event;
 mod query;
 mod turn;
 
+pub use actor::{Actor, Place};
 pub use answer::{Answer, Read};
 pub use entity::{Entity, EntityId, Hears, Message, Rejection};
 pub use error::Error;

@@ -11,7 +11,7 @@ use crate::kinds::{Kinds, Names};
 use bytes::Bytes;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use throng::Registry;
+use throng::{ActorKind, Registry};
 
 /// What the document says of the service as a whole.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub(crate) struct Known {
     pub(crate) document: Bytes,
 }
 
-/// Describes a registry.
-pub(crate) fn describe(registry: &Registry, about: &About) -> Known {
+/// Describes a registry, and actors.
+pub(crate) fn describe(registry: &Registry, actors: &[ActorKind], about: &About) -> Known {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -54,6 +54,10 @@ pub(crate) fn describe(registry: &Registry, about: &About) -> Known {
         .kinds()
         .iter()
         .map(|kind| paths::KindSchemas::of(kind, &mut generator))
+        .collect();
+    let of_actors: Vec<paths::KindSchemas> = actors
+        .iter()
+        .map(|kind| paths::KindSchemas::of_actor(kind, &mut generator))
         .collect();
     let mut own = Map::new();
     for described in &about.described {
@@ -74,11 +78,22 @@ pub(crate) fn describe(registry: &Registry, about: &About) -> Known {
             kind: kind.name,
             commands: commands.into_iter().map(|command| command.name).collect(),
             queries: kind.queries.iter().map(|query| query.name).collect(),
+            is_actor: false,
+        });
+    }
+    for (kind, schemas) in actors.iter().zip(&of_actors) {
+        let commands = commands::of(&schemas.command, &definitions);
+        all.extend(paths::of_actor(kind.name, schemas, &commands));
+        kinds.0.push(Names {
+            kind: kind.name,
+            commands: commands.into_iter().map(|command| command.name).collect(),
+            queries: Vec::new(),
+            is_actor: true,
         });
     }
     all.extend(own);
     all.extend(paths::own());
-    let tags: Vec<Value> = paths::tags(registry)
+    let tags: Vec<Value> = paths::tags(&kinds)
         .into_iter()
         .chain(about.described.iter().map(Described::tag))
         .collect();

@@ -2,13 +2,13 @@
 
 use super::commands::Command;
 use crate::{
-    kinds::kebab,
+    kinds::{Kinds, kebab},
     limits::{KEY_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX},
     problem::CATALOG,
 };
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
-use throng::{Kind, Registry, model::View};
+use throng::{ActorKind, Kind, model::View};
 
 /// The schemas of a kind, as references into the components.
 pub(super) struct KindSchemas {
@@ -32,6 +32,16 @@ impl KindSchemas {
                 .iter()
                 .map(|query| ((query.arguments_schema)(generator), (query.answer_schema)(generator)))
                 .collect(),
+        }
+    }
+
+    pub(super) fn of_actor(kind: &ActorKind, generator: &mut SchemaGenerator) -> Self {
+        Self {
+            command: (kind.command_schema)(generator),
+            event: Schema::default(),
+            reply: (kind.reply_schema)(generator),
+            rejection: (kind.rejection_schema)(generator),
+            queries: Vec::new(),
         }
     }
 }
@@ -73,6 +83,17 @@ pub(super) fn of(kind: &Kind, schemas: &KindSchemas, commands: &[Command], event
         history(name, events),
     );
     paths
+}
+
+/// All paths of a kind of actor.
+pub(super) fn of_actor(kind: &str, schemas: &KindSchemas, commands: &[Command]) -> Map<String, Value> {
+    let paths = commands.iter().map(|command| {
+        let mut post = post(kind, schemas, command);
+        post["parameters"] = json!([id(kind), timeout(), trace()]);
+        post["responses"]["200"] = content("The reply.", &schemas.reply);
+        (format!("/api/{kind}/{{id}}/{}", command.name), json!({ "post": post }))
+    });
+    paths.collect()
 }
 
 /// A command and a query may share a path.
@@ -314,7 +335,7 @@ pub(super) fn own() -> Map<String, Value> {
 }
 
 /// One a kind, and one for the gateway's own.
-pub(super) fn tags(registry: &Registry) -> Vec<Value> {
-    let names = registry.kinds().iter().map(|kind| kind.name).chain(["service"]);
+pub(super) fn tags(kinds: &Kinds) -> Vec<Value> {
+    let names = kinds.names().into_iter().chain(["service"]);
     names.map(|name| json!({ "name": name })).collect()
 }

@@ -97,6 +97,13 @@ impl Problem {
         )
     }
 
+    pub(crate) fn only_commands(kind: &str) -> Self {
+        Self::of(
+            &catalog::UNKNOWN_QUERY,
+            format!("A {kind} is an actor: it has commands only, no queries, no events, no list."),
+        )
+    }
+
     pub(crate) fn unknown_command<'a>(kind: &str, found: &str, known: impl Iterator<Item = &'a str>) -> Self {
         let known = listed(known);
         Self::of(

@@ -1,6 +1,6 @@
 //! `POST /api/{kind}/{id}/{command}`: the hot path.
 
-use super::{Answered, admit, engine_problem, entity_id, kind};
+use super::{Answered, admit, commanded, engine_problem, entity_id};
 use crate::{
     event_loop::{Connection, Local},
     problem::Problem,
@@ -20,10 +20,10 @@ pub(super) async fn stage(
     (kind_part, id_part, name_part): (&str, &str, &str),
     arrived: &mut Option<Instant>,
 ) -> Answered<StagedJson> {
-    let (kind, names) = kind(local, kind_part)?;
+    let (kind, names) = commanded(local, kind_part)?;
     let given = path::decode(name_part).unwrap_or_default();
     let Some(name) = names.command(&given) else {
-        if given == "events" || names.has_query(&given) {
+        if given == "events" && !names.is_actor || names.has_query(&given) {
             return Err(Problem::method_not_allowed(&Method::POST, "GET, HEAD").boxed());
         }
         return Err(Problem::unknown_command(names.kind, &given, names.commands.iter().map(String::as_str)).boxed());

@@ -190,7 +190,7 @@ fn wrong_method(local: &Local, parts: &Parts) -> Box<Problem> {
 
 /// The methods of a name below an entity.
 fn allowed(names: &Names, name: &str) -> &'static str {
-    let reads = name == "events" || names.has_query(name);
+    let reads = name == "events" && !names.is_actor || names.has_query(name);
     match (reads, names.command(name).is_some()) {
         (true, true) => "GET, HEAD, POST",
         (true, false) => "GET, HEAD",
@@ -198,7 +198,17 @@ fn allowed(names: &Names, name: &str) -> &'static str {
     }
 }
 
+/// A kind of entity.
 pub(crate) fn kind<'a>(local: &'a Local, name: &str) -> Answered<(usize, &'a Names)> {
+    let (kind, names) = commanded(local, name)?;
+    if names.is_actor {
+        return Err(Problem::only_commands(names.kind).boxed());
+    }
+    Ok((kind, names))
+}
+
+/// A kind of entity or actor.
+pub(crate) fn commanded<'a>(local: &'a Local, name: &str) -> Answered<(usize, &'a Names)> {
     local.shared().kinds.find(name).ok_or_else(|| unknown_kind(local, name))
 }
 

@@ -20,7 +20,7 @@ pub(super) async fn stage(
     frame: &Bytes,
     arrived: &mut Option<Instant>,
 ) -> Answered<StagedJson> {
-    let (kind, names) = routes::kind(local, &command.kind)?;
+    let (kind, names) = routes::commanded(local, &command.kind)?;
     let Some(name) = names.command(&command.command) else {
         let known = names.commands.iter().map(String::as_str);
         return Err(Problem::unknown_command(names.kind, &command.command, known).boxed());
@@ -31,7 +31,15 @@ pub(super) async fn stage(
         return Err(Problem::body_too_large(Some(command.body.len() as u64), limit).boxed());
     }
     let wanted = within(local, command.timeout)?;
-    let left = routes::enter(local, connection, || connection.client(), wanted, command.body.len(), arrived).await?;
+    let left = routes::enter(
+        local,
+        connection,
+        || connection.client(),
+        wanted,
+        command.body.len(),
+        arrived,
+    )
+    .await?;
     let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
     let command = CommandJson {
         kind,

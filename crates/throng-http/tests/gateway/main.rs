@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod actors;
 mod admin;
 mod app;
 mod bad_input;

@@ -1,0 +1,47 @@
+//! The actor: a small single-threaded thing with an id that keeps its state in memory.
+
+use super::{EntityId, Message, Rejection, Timestamp};
+
+/// Where the actors of a kind are at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// On the thread of whoever asks: nothing is handed over, and nothing may take long.
+    #[default]
+    InTurn,
+    /// On threads of their own, one a core: for what computes longer than a hand-off takes (10 µs or so), or has to wait. Who
+    /// asks is not held up.
+    Workers,
+}
+
+/// A small single-threaded thing with an id, that changes itself: a counter, a limit, a cache.
+///
+/// It has no events. Its state is gone with the process, when too many others were asked since it was
+/// ([`KEPT_MAX`](Self::KEPT_MAX)), and when it panics; it then begins anew with [`start`](Self::start). What may not be lost is an
+/// [`Entity`](super::Entity).
+///
+/// Commands are serde enums, as an entity's, and so are the routes: `POST /api/{kind}/{id}/{command}`.
+pub trait Actor: Send + 'static {
+    /// 1 to 64 of `[a-z0-9-]`, no entity's.
+    const KIND: &'static str;
+    /// Where they are at work.
+    const PLACE: Place = Place::InTurn;
+    /// How many are kept in memory, about: of more, those that nobody asked for longest are dropped.
+    const KEPT_MAX: usize = 100_000;
+    /// The address within the kind.
+    type Id: EntityId;
+    /// What it can be asked to do.
+    type Command: Message;
+    /// What it answers.
+    type Reply: Message;
+    /// How it says no.
+    type Rejection: Rejection;
+
+    /// One that nobody has asked yet, or not for long.
+    fn start(id: &Self::Id) -> Self;
+
+    /// Does what it is asked to, one command at a time.
+    ///
+    /// # Errors
+    /// The actor's "no". What it has changed by then stays.
+    fn receive(&mut self, command: Self::Command, now: Timestamp) -> Result<Self::Reply, Self::Rejection>;
+}

@@ -1,0 +1,383 @@
+//! Actors: in memory, on [services](throng_services) of their own. A kind's actors are spread over several services by their
+//! ids; one service has all of an actor's commands, one after the other.
+
+use crate::{
+    engine::{Engine, Inner},
+    host::Host,
+    run::unknown_kind,
+};
+use bytes::Bytes;
+use schemars::{Schema, SchemaGenerator};
+use std::{
+    any::Any,
+    collections::HashMap,
+    future::Future,
+    marker::PhantomData,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use throng_core::{
+    limits,
+    model::{Actor, Error, Place},
+    shard::JsonRejection,
+    tagged,
+};
+use throng_services::{
+    AskError, Context, Pending, Reply, Running, Service, SharedAddress, health::Health, service, stats::Stats,
+};
+
+/// Services of a kind that is at work in place: more than any machine has loops, so that they rarely meet.
+const PARTS_IN_PLACE: usize = 64;
+/// When to come again after a kind's queue was full.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// A kind of actor.
+pub struct ActorKind {
+    /// Its name.
+    pub name: &'static str,
+    /// The schema of its commands.
+    pub command_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of its reply.
+    pub reply_schema: fn(&mut SchemaGenerator) -> Schema,
+    /// The schema of its rejection.
+    pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
+    actors: Box<dyn Actors>,
+}
+
+/// The kinds of actors of an engine, what they and an app's own services record of themselves, and how they are.
+#[derive(Default)]
+pub(crate) struct Services {
+    pub(crate) kinds: Vec<ActorKind>,
+    pub(crate) stats: Stats,
+    pub(crate) health: Health,
+}
+
+/// How to start a kind once there is a world.
+pub(crate) struct Starting {
+    pub(crate) name: &'static str,
+    pub(crate) start: fn(&Arc<dyn Host>, &Stats) -> std::io::Result<ActorKind>,
+}
+
+impl Starting {
+    pub(crate) fn of<A: Actor>() -> Self {
+        Self {
+            name: A::KIND,
+            start: |host, stats| {
+                Ok(ActorKind {
+                    name: A::KIND,
+                    command_schema: |generator| generator.subschema_for::<A::Command>(),
+                    reply_schema: |generator| generator.subschema_for::<A::Reply>(),
+                    rejection_schema: |generator| generator.subschema_for::<A::Rejection>(),
+                    actors: Box::new(Typed::<A>::start(host, stats)?),
+                })
+            },
+        }
+    }
+}
+
+type Answer<A> = Result<<A as Actor>::Reply, Error<<A as Actor>::Rejection>>;
+
+/// A command on its way.
+struct Asked<A: Actor> {
+    id: String,
+    command: A::Command,
+    /// By the host's clock.
+    until: u64,
+    reply: Reply<Answer<A>>,
+}
+
+/// Some of a kind's actors.
+struct Part<A: Actor> {
+    host: Arc<dyn Host>,
+    /// Those asked lately, and those asked before; who is asked moves to the young ones. When those are many, the old ones are
+    /// dropped, and they are the old ones.
+    young: HashMap<String, A>,
+    old: HashMap<String, A>,
+    young_max: usize,
+}
+
+impl<A: Actor> Part<A> {
+    /// Taken out while it is at work: one that panics is gone.
+    fn take(&mut self, id: &str) -> Result<A, Error<A::Rejection>> {
+        if let Some(actor) = self.young.remove(id).or_else(|| self.old.remove(id)) {
+            return Ok(actor);
+        }
+        let kind = A::KIND;
+        let id = id
+            .parse()
+            .map_err(|why| Error::Malformed(format!("{id:?} is not the id of a {kind}: {why}")))?;
+        Ok(A::start(&id))
+    }
+
+    fn keep(&mut self, id: String, actor: A) {
+        if self.young.len() >= self.young_max {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(id, actor);
+    }
+}
+
+impl<A: Actor> Service for Part<A> {
+    type Message = Asked<A>;
+
+    fn receive(&mut self, asked: Asked<A>, _: &mut Context<Asked<A>>) {
+        let Asked {
+            id,
+            command,
+            until,
+            reply,
+        } = asked;
+        if self.host.elapsed_micros() >= until {
+            return reply.send(Err(Error::Expired));
+        }
+        let answer = self.take(&id).and_then(|mut actor| {
+            let answer = actor.receive(command, self.host.now()).map_err(Error::Rejected);
+            self.keep(id, actor);
+            answer
+        });
+        reply.send(answer);
+    }
+}
+
+/// A kind at work.
+struct Typed<A: Actor> {
+    parts: Vec<SharedAddress<Asked<A>>>,
+    /// They stop with it. Nobody looks at them, and so the lock is never taken.
+    _running: Mutex<Vec<Running<Asked<A>>>>,
+}
+
+impl<A: Actor> Typed<A> {
+    fn start(host: &Arc<dyn Host>, stats: &Stats) -> std::io::Result<Self> {
+        let count = match A::PLACE {
+            Place::InTurn => PARTS_IN_PLACE,
+            Place::Workers => std::thread::available_parallelism().map_or(1, usize::from),
+        };
+        let young_max = (A::KEPT_MAX / count / 2).max(1);
+        let part = |_| {
+            let host = host.clone();
+            let setup = service(A::KIND, move || Part::<A> {
+                host: host.clone(),
+                young: HashMap::new(),
+                old: HashMap::new(),
+                young_max,
+            });
+            let setup = setup.stats(stats);
+            match A::PLACE {
+                Place::InTurn => Ok(setup.in_place()),
+                Place::Workers => setup.start(),
+            }
+        };
+        let running = (0..count).map(part).collect::<std::io::Result<Vec<_>>>()?;
+        Ok(Self {
+            parts: running.iter().map(|part| part.address().share()).collect(),
+            _running: Mutex::new(running),
+        })
+    }
+
+    /// Sends a command; one that is at work in place is done when this returns.
+    fn send(&self, id: String, command: A::Command, until: u64) -> Result<Pending<Answer<A>>, Error<A::Rejection>> {
+        if !limits::is_id(&id) {
+            let most = throng_journal::Address::ID_BYTES_MAX;
+            let found = id.len();
+            return Err(Error::Malformed(format!(
+                "an id has 1 to {most} bytes, this one {found}"
+            )));
+        }
+        // As the shards: the low bits are spread as evenly as the others.
+        let part = &self.parts[limits::hash(A::KIND, &id) as usize % self.parts.len()];
+        let make = |reply| Asked {
+            id,
+            command,
+            until,
+            reply,
+        };
+        let asked = match A::PLACE {
+            // The work is not done with the shared address locked.
+            Place::InTurn => part.address().try_ask(make),
+            Place::Workers => part.try_ask(make),
+        };
+        asked.map_err(|error| match error {
+            AskError::Full => Error::Overloaded { retry_after: RETRY },
+            AskError::Gone | AskError::TimedOut => Error::Unavailable {
+                reason: format!("the actors of the kind {} have stopped", A::KIND),
+            },
+        })
+    }
+}
+
+async fn answered<A: Actor>(pending: Pending<Answer<A>>, left: Duration) -> Answer<A> {
+    let answered = match A::PLACE {
+        // It is there, or another thread is just at work on it.
+        Place::InTurn => pending.await,
+        Place::Workers => pending.within(left).await,
+    };
+    answered.unwrap_or_else(|error| {
+        Err(match error {
+            AskError::TimedOut => Error::OutcomeUnknown,
+            AskError::Full | AskError::Gone => Error::Crashed {
+                reason: format!("the {} panicked, and begins anew", A::KIND),
+            },
+        })
+    })
+}
+
+/// An answer to come, as JSON.
+pub(crate) type JsonAnswer = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error<JsonRejection>>> + Send>>;
+
+/// A kind, whatever its type.
+trait Actors: Any + Send + Sync {
+    fn send_json(
+        &self,
+        id: String,
+        command: (&str, &[u8]),
+        until: u64,
+        left: Duration,
+    ) -> Result<JsonAnswer, Error<JsonRejection>>;
+}
+
+impl<A: Actor> Actors for Typed<A> {
+    fn send_json(
+        &self,
+        id: String,
+        (name, body): (&str, &[u8]),
+        until: u64,
+        left: Duration,
+    ) -> Result<JsonAnswer, Error<JsonRejection>> {
+        let (found, limit) = (body.len(), limits::COMMAND_BYTES_MAX);
+        if found > limit {
+            let what = "the command";
+            return Err(Error::TooLarge { what, found, limit });
+        }
+        let command =
+            tagged::from_parts(name, body).map_err(|_| Error::Malformed(tagged::explain::<A::Command>(name, body)))?;
+        let pending = self.send(id, command, until).map_err(in_json)?;
+        Ok(Box::pin(async move {
+            let reply = answered::<A>(pending, left).await.map_err(in_json)?;
+            serde_json::to_vec(&reply).map_err(|why| Error::Crashed {
+                reason: format!("the reply cannot be written as JSON: {why}"),
+            })
+        }))
+    }
+}
+
+fn in_json<R: throng_core::model::Rejection>(error: Error<R>) -> Error<JsonRejection> {
+    error
+        .engine()
+        .unwrap_or_else(|rejection| Error::Rejected(rejection.into()))
+}
+
+/// An actor, to be asked.
+pub struct ActorHandle<A: Actor> {
+    engine: Engine,
+    id: String,
+    deadline: Option<Duration>,
+    of: PhantomData<fn() -> A>,
+}
+
+impl<A: Actor> ActorHandle<A> {
+    /// How long to wait at most.
+    #[must_use]
+    pub fn within(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Asks it to do something. One in place does it when this is polled first.
+    ///
+    /// # Errors
+    /// The actor's "no", or the engine's.
+    ///
+    /// # Panics
+    /// One on workers: outside of a tokio runtime with its timer enabled.
+    pub async fn ask(self, command: A::Command) -> Result<A::Reply, Error<A::Rejection>> {
+        let inner = &self.engine.inner;
+        let left = self.deadline.unwrap_or(inner.options.deadline);
+        let pending = inner
+            .actors::<A>()?
+            .send(self.id, command, inner.until_of(Some(left)))?;
+        answered::<A>(pending, left).await
+    }
+
+    /// Has it do something, without waiting for it. What comes of it nobody hears.
+    ///
+    /// # Errors
+    /// It was not sent.
+    pub fn tell(self, command: A::Command) -> Result<(), Error<A::Rejection>> {
+        let inner = &self.engine.inner;
+        let until = inner.until_of(self.deadline);
+        inner.actors::<A>()?.send(self.id, command, until).map(drop)
+    }
+}
+
+impl Inner {
+    fn actors<A: Actor>(&self) -> Result<&Typed<A>, Error<A::Rejection>> {
+        self.serves_actors()?;
+        let kind = self.services.kinds.iter().find(|kind| kind.name == A::KIND);
+        let typed = kind.and_then(|kind| (&*kind.actors as &dyn Any).downcast_ref());
+        typed.ok_or_else(|| unknown_kind(A::KIND))
+    }
+
+    fn serves_actors<R>(&self) -> Result<(), Error<R>> {
+        if self.is_stopping() {
+            let reason = "the engine is stopping".into();
+            return Err(Error::Unavailable { reason });
+        }
+        Ok(())
+    }
+
+    /// Sends a command in JSON to an actor of a kind by its number, if there is one.
+    pub(crate) fn ask_actor(
+        &self,
+        kind: usize,
+        id: String,
+        (name, body): (&str, &Bytes),
+        key: Option<&str>,
+        deadline: Option<Duration>,
+    ) -> Result<JsonAnswer, Error<JsonRejection>> {
+        self.serves_actors()?;
+        let Some(kind) = self.services.kinds.get(kind) else {
+            return Err(Error::Malformed("the engine has no kind of this number".into()));
+        };
+        if key.is_some() {
+            let name = kind.name;
+            return Err(Error::Malformed(format!(
+                "a {name} keeps nothing, so it cannot know an idempotency key again; ask without one"
+            )));
+        }
+        let left = deadline.unwrap_or(self.options.deadline);
+        kind.actors.send_json(id, (name, body), self.until_of(Some(left)), left)
+    }
+}
+
+impl Engine {
+    /// An actor, to ask it.
+    pub fn actor<A: Actor>(&self, id: impl Into<A::Id>) -> ActorHandle<A> {
+        ActorHandle {
+            engine: self.clone(),
+            id: id.into().to_string(),
+            deadline: None,
+            of: PhantomData,
+        }
+    }
+
+    /// The kinds of actors it knows. To [`stage`](Self::stage), they are numbered after those of entities.
+    #[must_use]
+    pub fn actor_kinds(&self) -> &[ActorKind] {
+        &self.inner.services.kinds
+    }
+
+    /// What its actors record of themselves, and an app's own services, told so
+    /// ([`Setup::stats`](throng_services::Setup::stats)). Part of [`metrics`](Self::metrics).
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.inner.services.stats
+    }
+
+    /// How an app's own services are that [registered](Health::register) here. A gateway shows them, and is not ready while one
+    /// fails.
+    #[must_use]
+    pub fn checks(&self) -> &Health {
+        &self.inner.services.health
+    }
+}
