@@ -208,8 +208,8 @@ impl<T: Clone + Send + Sync + 'static> Topic<T> {
         member
     }
 
-    /// Gives every event from now on to a service, as a message, on the service's own thread. What its queue has no room for is
-    /// too long is lost, and told. Ends with the topic, or at the first event after the service's end.
+    /// Gives every event from now on to a service, as a message, on the service's own thread. While its queue has no room,
+    /// events wait as for any subscriber, and what is lost is told. Ends with the topic, or at the first event after the service's end.
     ///
     /// # Errors
     /// The system gives no thread: one carries the events over.

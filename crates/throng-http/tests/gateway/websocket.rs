@@ -30,6 +30,29 @@ fn the_hello_names_what_the_socket_bears() {
 }
 
 #[test]
+fn the_commands_of_a_frame_share_turns_and_commits_even_where_every_turn_is_full() {
+    let limits = Limits {
+        turn: Duration::ZERO,
+        ..Limits::default()
+    };
+    let gateway = start(|gateway| gateway.limits(limits));
+    let mut socket = Socket::new(&gateway);
+    socket.send(&command(0, "S1", "open", &json!({ "capacity": 1_000 })));
+    socket.expect("reply", 0);
+    let commits = || gateway.engine().metrics().commits();
+    let before = commits();
+    let adds: Vec<Value> = (1..=320).map(|id| add(id, &id.to_string())).collect();
+    socket.send(&Value::from(adds));
+    (1..=320).for_each(|id| drop(socket.expect("reply", id)));
+    let commits = commits() - before;
+    assert!(
+        commits <= 20,
+        "{commits} commits of 320 commands, 32 of which go together"
+    );
+    gateway.stop_blocking();
+}
+
+#[test]
 fn a_frame_of_messages_is_executed_in_their_order_and_answered_by_their_ids() {
     let gateway = plain();
     let mut socket = Socket::new(&gateway);
