@@ -1,6 +1,6 @@
 //! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
 
-use crate::{Address, Error, Later, Maybe, Position, ShardId};
+use crate::{Address, Error, Later, Maybe, Pace, Position, ShardId};
 
 /// An entity's state as the engine encoded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub struct Checkpoint {
     pub states: Vec<StoredState>,
     /// The engine's own rows (timers, outbox, keys): key and value, or key and `None` to remove it.
     pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// How fast it is made.
+    pub pace: Pace,
 }
 
 /// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole.

@@ -118,6 +118,7 @@ fn checkpointed(dir: &Path, ends: &[Position]) -> (Arc<Log>, Arc<EmbeddedStore>)
         sealed: sealed.to_vec(),
         states: vec![state],
         system: vec![(b"timer/1".to_vec(), Some(b"noon".to_vec()))],
+        ..Checkpoint::default()
     };
     block_on(store.advance(checkpoint)).unwrap();
     (log, store)

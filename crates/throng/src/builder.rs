@@ -192,6 +192,7 @@ impl Builder {
             alarm: Wake::default(),
             checkpoint: Wake::default(),
             checkpoint_lock: tokio::sync::Mutex::new(()),
+            checkpoints_awaited: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             slow_second: AtomicU64::new(0),
             slow_named: AtomicU64::new(0),

@@ -10,18 +10,33 @@ use std::{
     future::Future,
     sync::{Arc, PoisonError, Weak, atomic::Ordering},
     task::Poll,
+    time::Duration,
 };
 use throng_core::shard::Rows;
-use throng_journal::{AppendError, Checkpoint, Error, Position};
+use throng_journal::{AppendError, Checkpoint, Error, Pace, Position};
+
+/// States on their way to the store may take this part of the memory before they are stored at once.
+pub(crate) const PENDING_PART: i64 = 8;
 
 /// The system row with the commit before the oldest message that was not taken.
 pub(crate) const OUTBOX_ROW: &[u8] = b"o";
 
+/// The part of the time between two checkpoints that one may take: so it keeps up, and what is served beside it meets little of
+/// it at any moment.
+const SPREAD: f64 = 0.7;
+
 /// Makes checkpoints: by the clock, by bytes, and when somebody asks.
 pub(crate) async fn task(inner: Weak<Inner>) {
+    // When the last one began.
+    let mut begun = None;
     loop {
         let Some(strong) = inner.upgrade() else { return };
-        let mut sleep = strong.host.sleep(strong.options.checkpoint_every);
+        let now = strong.host.elapsed_micros();
+        let last = *begun.get_or_insert(now);
+        let since = |now: u64| Duration::from_micros(now.saturating_sub(last));
+        let mut sleep = strong
+            .host
+            .sleep(strong.options.checkpoint_every.saturating_sub(since(now)));
         drop(strong);
         let mut wakes = std::pin::pin!(woken(&inner, |inner| &inner.checkpoint));
         std::future::poll_fn(|context| {
@@ -34,17 +49,21 @@ pub(crate) async fn task(inner: Weak<Inner>) {
         })
         .await;
         let Some(strong) = inner.upgrade() else { return };
+        let now = strong.host.elapsed_micros();
+        let within = since(now).mul_f64(SPREAD);
+        begun = Some(now);
         let life = match &*strong.status() {
             Status::Running(life) => life.clone(),
             Status::Down(_) => continue,
         };
-        if let Err(error) = strong.make_checkpoint(&life).await {
+        let pace = strong.pace(&life, within);
+        if let Err(error) = strong.make_checkpoint(&life, pace).await {
             if matches!(error, Error::Sealed(_)) {
                 strong.writer_over(&life, &AppendError::Sealed);
                 continue;
             }
             tracing::error!("the checkpoint failed, it is tried again: {error}");
-            let pause = strong.host.sleep(std::time::Duration::from_secs(1));
+            let pause = strong.host.sleep(Duration::from_secs(1));
             drop(strong);
             pause.await;
         }
@@ -67,8 +86,24 @@ impl Drop for TakenRows<'_> {
 }
 
 impl Inner {
+    /// Spread over so long, unless somebody waits for it, or what gathers meanwhile needs the next one.
+    fn pace(self: &Arc<Self>, life: &Arc<Life>, within: Duration) -> Pace {
+        let (inner, life) = (Arc::downgrade(self), Arc::downgrade(life));
+        Pace::within(within, move || {
+            let (Some(inner), Some(life)) = (inner.upgrade(), life.upgrade()) else {
+                return true;
+            };
+            let budget = i64::try_from(inner.options.memory_bytes_max).unwrap_or(i64::MAX);
+            inner.is_stopping()
+                || life.is_over()
+                || inner.checkpoints_awaited.load(Ordering::Relaxed) > 0
+                || life.appended_bytes.load(Ordering::Relaxed) >= inner.options.checkpoint_bytes
+                || life.books.pending_bytes.load(Ordering::Relaxed) > budget / PENDING_PART
+        })
+    }
+
     /// Makes one checkpoint.
-    pub(crate) async fn make_checkpoint(self: &Arc<Self>, life: &Arc<Life>) -> Result<(), Error> {
+    pub(crate) async fn make_checkpoint(self: &Arc<Self>, life: &Arc<Life>, pace: Pace) -> Result<(), Error> {
         let _one_at_a_time = self.checkpoint_lock.lock().await;
         if life.is_over() {
             return Ok(());
@@ -104,7 +139,7 @@ impl Inner {
         }
         // After the shards: what was sent before them is in the outbox, and what is taken since is in a commit waited for.
         let outbox = life.outbox().oldest();
-        let stored = self.store_rows(life, upto, outbox, &taken.rows).await;
+        let stored = self.store_rows(life, upto, (outbox, pace), &taken.rows).await;
         if matches!(stored, Ok(true)) {
             for (shard, rows) in life.shards.iter().zip(std::mem::take(&mut taken.rows)) {
                 shard.wait(|shard| {
@@ -129,7 +164,7 @@ impl Inner {
         self: &Arc<Self>,
         life: &Arc<Life>,
         upto: Position,
-        outbox: Option<Position>,
+        (outbox, pace): (Option<Position>, Pace),
         rows: &[Rows],
     ) -> Result<bool, Error> {
         let covers = life.covers();
@@ -148,6 +183,7 @@ impl Inner {
         self.journal.sync().await?;
         let mut checkpoint = Checkpoint {
             upto,
+            pace,
             ..Checkpoint::default()
         };
         let from = covers.map(|covers| covers.writer);

@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     /// Wakes the task that makes checkpoints.
     pub(crate) checkpoint: Wake,
     pub(crate) checkpoint_lock: tokio::sync::Mutex<()>,
+    /// Those who wait for one.
+    pub(crate) checkpoints_awaited: AtomicUsize,
     /// Work from outside that waits for the next commit.
     pub(crate) held: AtomicUsize,
     /// The second in which slow commands were named last, and how many.

@@ -1,6 +1,7 @@
 //! Running one command: in place under its shard's lock, or in the hands of whoever holds it.
 
 use crate::{
+    checkpoint::PENDING_PART,
     deliver::{Asker, Outgoing},
     engine::Inner,
     life::Life,
@@ -170,7 +171,7 @@ impl Inner {
             let delta = shard.book(shard.load());
             add(&life.books.entities, delta.entities);
             add(&life.books.bytes, delta.bytes);
-            if add(&life.books.pending_bytes, delta.pending_bytes) > budget / 8 {
+            if add(&life.books.pending_bytes, delta.pending_bytes) > budget / PENDING_PART {
                 self.checkpoint.wake();
             }
         }

@@ -4,7 +4,13 @@ use crate::{
     engine::{Engine, Status},
     host::Task,
 };
-use std::{future::Future, sync::atomic::Ordering, task::Poll, time::Duration};
+use std::{
+    future::Future,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Poll,
+    time::Duration,
+};
+use throng_journal::Pace;
 
 /// The last checkpoint has at least this long.
 const CHECKPOINT_LEAST: Duration = Duration::from_secs(5);
@@ -17,6 +23,22 @@ async fn within<T>(mut time: Task, work: impl Future<Output = T>) -> Option<T> {
         Poll::Pending => time.as_mut().poll(context).map(|()| None),
     })
     .await
+}
+
+/// Somebody waits for a checkpoint, also for the one under way.
+struct Awaits<'a>(&'a AtomicUsize);
+
+impl<'a> Awaits<'a> {
+    fn new(awaited: &'a AtomicUsize) -> Self {
+        awaited.fetch_add(1, Ordering::Relaxed);
+        Self(awaited)
+    }
+}
+
+impl Drop for Awaits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Engine {
@@ -43,7 +65,7 @@ impl Engine {
             }
             // A journal or a store that hangs does not hold up the end.
             let most = inner.options.drain.max(CHECKPOINT_LEAST);
-            match within(inner.host.sleep(most), inner.make_checkpoint(&life)).await {
+            match within(inner.host.sleep(most), inner.make_checkpoint(&life, Pace::default())).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
                     tracing::error!("the last checkpoint failed; the next start reads more of the journal: {error}");
@@ -72,6 +94,7 @@ impl Engine {
             Status::Running(life) => life.clone(),
             Status::Down(_) => return Ok(()),
         };
-        self.inner.make_checkpoint(&life).await
+        let _awaits = Awaits::new(&self.inner.checkpoints_awaited);
+        self.inner.make_checkpoint(&life, Pace::default()).await
     }
 }

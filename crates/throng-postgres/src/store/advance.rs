@@ -1,8 +1,9 @@
 //! Making a checkpoint true: one transaction.
 
 use super::{
-    events::{self, BATCH_BYTES, Filling},
-    index::{Index, PLAN},
+    events::{self, Filling},
+    index::Index,
+    pacer::Pacer,
 };
 use crate::{database::Database, journal::read_commits};
 use deadpool_postgres::Transaction;
@@ -27,23 +28,36 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
     if database.options.events {
         events::catch_up(database, &mut client).await?;
     }
+    let pacer = Pacer::new(&checkpoint.pace);
     let transaction = client.transaction().await.map_err(failed())?;
-    transaction
-        .batch_execute(&format!("{PATIENCE}; {PLAN}"))
-        .await
-        .map_err(failed())?;
+    transaction.batch_execute(PATIENCE).await.map_err(failed())?;
     let row = transaction.query_one(BEGIN, &[]).await.map_err(failed())?;
     let covers = super::position_of(&row, 0, 1);
     let mut index = Index::new(row.get::<_, i64>(2).cast_unsigned());
     let mut filling = database.options.events.then(Filling::default);
-    for (from, to) in streams(covers, &checkpoint) {
-        stream(database, &transaction, (&mut index, filling.as_mut()), from, to).await?;
+    // About what each costs: the table `events` most by far.
+    let read = if filling.is_some() { 0.7 } else { 0.3 };
+    let streams = streams(covers, &checkpoint);
+    let commits: u64 = streams.iter().map(|(from, to)| to.commit.0 - from.commit.0).sum();
+    let mut done = 0;
+    for (from, to) in streams {
+        let share = |done: u64| done as f64 / commits.max(1) as f64;
+        let begin = share(done);
+        done += to.commit.0 - from.commit.0;
+        let part = pacer.part(0.0, read).part(begin, share(done));
+        stream(
+            database,
+            &transaction,
+            (&mut index, filling.as_mut()),
+            &part,
+            (from, to),
+        )
+        .await?;
     }
-    index.flush(database, &transaction).await?;
-    if let Some(filling) = &mut filling {
-        filling.flush(database, &transaction).await?;
-    }
-    index.states(database, &transaction, &checkpoint.states).await?;
+    let part = pacer.part(read, read + (1.0 - read) * 0.6);
+    index.flush(database, &transaction, &part).await?;
+    let part = pacer.part(read + (1.0 - read) * 0.6, 1.0);
+    index.states(database, &transaction, &part, &checkpoint.states).await?;
     system(database, &transaction, &checkpoint.system).await?;
     let upto = checkpoint.upto;
     let (writer, commit) = (upto.writer.0.cast_signed(), upto.commit.0.cast_signed());
@@ -80,22 +94,20 @@ async fn stream(
     database: &Database,
     transaction: &Transaction<'_>,
     (index, mut filling): (&mut Index, Option<&mut Filling>),
-    from: Position,
-    to: Position,
+    pacer: &Pacer<'_>,
+    (from, to): (Position, Position),
 ) -> Result<(), Error> {
     let mut at = from;
+    let share = |at: Position| (at.commit.0 - from.commit.0) as f64 / (to.commit.0 - from.commit.0) as f64;
     while at.commit < to.commit {
-        let commits = read_commits(database, transaction, at, BATCH_BYTES).await?;
+        let commits = read_commits(database, transaction, at, pacer.batch_bytes()).await?;
         if commits.is_empty() {
             return Err(Error::NoCommit(Position {
                 commit: at.commit.next(),
                 ..at
             }));
         }
-        for commit in commits {
-            if commit.stamp().number > to.commit {
-                return Ok(());
-            }
+        for commit in commits.into_iter().filter(|commit| commit.stamp().number <= to.commit) {
             at = commit.position();
             index.commit(&commit)?;
             if let Some(filling) = &mut filling {
@@ -104,12 +116,15 @@ async fn stream(
             // Loads share these threads.
             tokio::task::consume_budget().await;
         }
-        if index.is_full() {
-            index.flush(database, transaction).await?;
-        }
-        if let Some(filling) = filling.as_mut().filter(|filling| filling.is_full()) {
+        if let Some(filling) = &mut filling {
             filling.flush(database, transaction).await?;
         }
+        if index.is_full() {
+            index
+                .flush(database, transaction, &pacer.part(share(at), share(at)))
+                .await?;
+        }
+        pacer.keep(share(at)).await;
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ const COPY: &str = "COPY events (kind, id, seq, shard, writer, commit, type, ver
     STDIN (FORMAT binary)";
 const COLUMNS: i16 = 11;
 const DOING: &str = "filling the table events";
-/// Bytes of commits read, and of rows sent, at once.
-pub(super) const BATCH_BYTES: usize = 8 << 20;
+/// Bytes of commits read, and of rows sent, at once, while the table catches up.
+const BATCH_BYTES: usize = 8 << 20;
 
 /// Which payloads are taken for JSON that PostgreSQL takes too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,25 +31,16 @@ enum Trust {
 
 /// Commits whose events are to be sent together.
 #[derive(Default)]
-pub(super) struct Filling {
-    commits: Vec<Commit>,
-    bytes: usize,
-}
+pub(super) struct Filling(Vec<Commit>);
 
 impl Filling {
     pub(super) fn push(&mut self, commit: Commit) {
-        self.bytes += commit.bytes().len();
-        self.commits.push(commit);
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.bytes >= BATCH_BYTES
+        self.0.push(commit);
     }
 
     /// Sends them. What `jsonb` does not take stands as `base64` in the column `metadata`; it never fails a checkpoint.
     pub(super) async fn flush(&mut self, database: &Database, transaction: &Transaction<'_>) -> Result<(), Error> {
-        let commits = std::mem::take(&mut self.commits);
-        self.bytes = 0;
+        let commits = std::mem::take(&mut self.0);
         for trust in [Trust::Syntax, Trust::Values, Trust::Nothing] {
             let rows = rows(&commits, trust)?;
             if rows.is_empty() {

@@ -1,6 +1,6 @@
 //! Places of events gathered by entity, so that the tables are written in few statements and in the order of their keys.
 
-use super::places::pack;
+use super::{pacer::Pacer, places::pack};
 use crate::{
     copy::{self, CopyRows},
     database::Database,
@@ -14,12 +14,11 @@ const DOING: &str = "making a checkpoint";
 const GATHERED_BYTES_MAX: usize = 64 << 20;
 /// Counted for an entity's entry beside its packed places.
 const ENTITY_BYTES: usize = 200;
+/// Entities looked up, and written, with one statement.
+const ENTITIES: usize = 512;
 /// States written with one statement.
-const STATES_BYTES: usize = 8 << 20;
+const STATES_BYTES: usize = 256 << 10;
 
-/// Nested loops over the indexes, whatever the statistics say of tables that have just been filled.
-pub(super) const PLAN: &str =
-    "SET LOCAL enable_seqscan TO off; SET LOCAL enable_hashjoin TO off; SET LOCAL enable_mergejoin TO off";
 const FIND: &str = "SELECT u.n, e.entity, e.seq FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY u(kind, id, n) CROSS \
     JOIN LATERAL (SELECT entity, seq FROM entities WHERE kind = u.kind COLLATE \"C\" AND id = u.id LIMIT 1) e";
 const ADD: &str = "COPY entities (entity, kind, id, seq) FROM STDIN (FORMAT binary)";
@@ -119,60 +118,42 @@ impl Index {
     }
 
     /// Writes what was gathered.
-    pub(super) async fn flush(&mut self, database: &Database, transaction: &Transaction<'_>) -> Result<(), Error> {
+    pub(super) async fn flush(
+        &mut self,
+        database: &Database,
+        transaction: &Transaction<'_>,
+        pacer: &Pacer<'_>,
+    ) -> Result<(), Error> {
         let mut gathered: Vec<(Box<[u8]>, Gathered)> = self.gathered.drain().collect();
         self.bytes = 0;
-        if gathered.is_empty() {
-            return Ok(());
-        }
         gathered.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        let heads = find(database, transaction, gathered.iter().map(|(key, _)| &**key)).await?;
-        let (mut moved, mut seqs) = (Vec::new(), Vec::new());
-        let (mut added, mut places) = (CopyRows::new(4), CopyRows::new(4));
-        let mut numbered = Vec::with_capacity(gathered.len());
-        for ((key, entity), head) in gathered.iter().zip(heads) {
-            let before = head.map_or(0, |(_, seq)| seq);
-            if entity.first != before + 1 {
-                return Err(gap(entity.at, key, entity.first, before));
-            }
-            let number = match head {
-                Some((number, _)) => {
-                    moved.push(number.cast_signed());
-                    seqs.push(entity.seq.cast_signed());
-                    number
+        let mut rows = Vec::with_capacity(gathered.len());
+        let share = |count: usize| count as f64 / gathered.len().max(1) as f64;
+        for part in gathered.chunks(ENTITIES) {
+            let heads = find(database, transaction, part.iter().map(|(key, _)| &**key)).await?;
+            for ((key, entity), head) in part.iter().zip(heads) {
+                let before = head.map_or(0, |(_, seq)| seq);
+                if entity.first != before + 1 {
+                    return Err(gap(entity.at, key, entity.first, before));
                 }
-                None => {
-                    self.entities += 1;
-                    let (kind, id) = parts(key);
-                    added
-                        .row()
-                        .bigint(self.entities)
-                        .text(kind)
-                        .value(id)
-                        .bigint(entity.seq);
-                    self.entities
-                }
-            };
-            numbered.push((number, entity));
-        }
-        numbered.sort_unstable_by_key(|(number, _)| *number);
-        for (number, entity) in numbered {
-            for (last, writer, row) in &entity.rows {
-                places.row().bigint(number).bigint(*last).bigint(writer.0).value(row);
+                let number = head.map_or_else(|| self.next_number(), |(number, _)| number);
+                rows.push((number, head.is_none().then_some(&**key), entity));
             }
+            pacer.keep(share(rows.len()) / 2.0).await;
         }
-        let failed = || database.failed(DOING);
-        if !added.is_empty() {
-            send(database, transaction, ADD, added).await?;
+        rows.sort_unstable_by_key(|(number, ..)| *number);
+        let mut written = 0;
+        for part in rows.chunks(ENTITIES) {
+            write(database, transaction, part).await?;
+            written += part.len();
+            pacer.keep(0.5 + share(written) / 2.0).await;
         }
-        if !moved.is_empty() {
-            let statement = transaction.prepare_cached(MOVE).await.map_err(failed())?;
-            transaction
-                .execute(&statement, &[&moved, &seqs])
-                .await
-                .map_err(failed())?;
-        }
-        send(database, transaction, PLACES, places).await
+        Ok(())
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.entities += 1;
+        self.entities
     }
 
     /// Stores states; of entities without events indexed so far too.
@@ -180,6 +161,7 @@ impl Index {
         &mut self,
         database: &Database,
         transaction: &Transaction<'_>,
+        pacer: &Pacer<'_>,
         states: &[StoredState],
     ) -> Result<(), Error> {
         // Of several of one entity the last counts, and one statement may not touch a row twice.
@@ -197,6 +179,7 @@ impl Index {
             let (part, others) = rest.split_at(fits.count());
             self.put(database, transaction, part).await?;
             rest = others;
+            pacer.keep(1.0 - rest.len() as f64 / states.len() as f64).await;
         }
         Ok(())
     }
@@ -223,10 +206,10 @@ impl Index {
             let number = match head {
                 Some((number, _)) => number,
                 None => {
-                    self.entities += 1;
+                    let number = self.next_number();
                     let (kind, id) = parts(key);
-                    added.row().bigint(self.entities).text(kind).value(id).bigint(0);
-                    self.entities
+                    added.row().bigint(number).text(kind).value(id).bigint(0);
+                    number
                 }
             };
             numbers.push(number.cast_signed());
@@ -245,6 +228,43 @@ impl Index {
             .map(drop)
             .map_err(failed())
     }
+}
+
+/// Writes entities' rows: their numbers, the keys of new ones, and what was gathered of them.
+async fn write(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    rows: &[(u64, Option<&[u8]>, &Gathered)],
+) -> Result<(), Error> {
+    let (mut moved, mut seqs) = (Vec::new(), Vec::new());
+    let (mut added, mut places) = (CopyRows::new(4), CopyRows::new(4));
+    for (number, key, entity) in rows {
+        match key {
+            Some(key) => {
+                let (kind, id) = parts(key);
+                added.row().bigint(*number).text(kind).value(id).bigint(entity.seq);
+            }
+            None => {
+                moved.push(number.cast_signed());
+                seqs.push(entity.seq.cast_signed());
+            }
+        }
+        for (last, writer, row) in &entity.rows {
+            places.row().bigint(*number).bigint(*last).bigint(writer.0).value(row);
+        }
+    }
+    if !added.is_empty() {
+        send(database, transaction, ADD, added).await?;
+    }
+    if !moved.is_empty() {
+        let failed = || database.failed(DOING);
+        let statement = transaction.prepare_cached(MOVE).await.map_err(failed())?;
+        transaction
+            .execute(&statement, &[&moved, &seqs])
+            .await
+            .map_err(failed())?;
+    }
+    send(database, transaction, PLACES, places).await
 }
 
 async fn send(

@@ -4,6 +4,7 @@ mod advance;
 mod events;
 mod index;
 mod known;
+mod pacer;
 mod places;
 mod read;
 

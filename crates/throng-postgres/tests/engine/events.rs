@@ -4,8 +4,15 @@ use crate::{
     counter::{Command, Counter, engine},
     kit,
 };
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 use throng_journal::{
-    Address, Append, Checkpoint, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, Stamp, Store,
+    Address, Append, Checkpoint, CommitBuilder, CommitNo, Journal, Pace, Position, RecordKind, ShardId, Stamp, Store,
 };
 use throng_postgres::open_postgres;
 
@@ -106,4 +113,44 @@ async fn switched_on_again_it_catches_up() {
     hit(engine(kit::options(&schema, "events=off")).await).await;
     hit(engine(kit::options(&schema, "events=on")).await).await;
     assert_eq!(count().await, (40, 40));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_takes_its_time_until_somebody_waits_for_it() {
+    let schema = kit::schema();
+    let opened = open_postgres(kit::options(&schema, "")).unwrap();
+    let writer = opened.journal.open("node").await.unwrap().writer;
+    for number in 1..=3 {
+        append(&*opened.journal, number, writer, &[b"1"], number).await;
+    }
+    let (looks, is_urgent) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (looked, urgent) = (looks.clone(), is_urgent.clone());
+    let checkpoint = Checkpoint {
+        upto: Position {
+            writer,
+            commit: CommitNo(3),
+        },
+        pace: Pace::within(Duration::from_secs(100 * 24 * 3_600), move || {
+            looked.fetch_add(1, Ordering::Relaxed);
+            urgent.load(Ordering::Relaxed)
+        }),
+        ..Checkpoint::default()
+    };
+    let store = opened.store.clone();
+    let under_way = tokio::spawn(async move { store.advance(checkpoint).await });
+    while looks.load(Ordering::Relaxed) < 10 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!under_way.is_finished());
+    assert_eq!(
+        opened.store.covers().await.unwrap(),
+        None,
+        "nothing of it is to be seen"
+    );
+    is_urgent.store(true, Ordering::Relaxed);
+    under_way.await.unwrap().unwrap();
+    assert_eq!(
+        opened.store.covers().await.unwrap().map(|at| at.commit),
+        Some(CommitNo(3))
+    );
 }
