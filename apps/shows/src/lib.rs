@@ -5,6 +5,7 @@
 //! - [`show`]: one entity a show, its seats and which of them are reserved;
 //! - [`available`]: the shows with seats left, a read model that follows their events;
 //! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway; [`describe`] documents them;
+//! - [`environment()`]: what the original's deployments say by environment variables;
 //! - [`kinds`] gives an engine the entity with its query and its projection.
 //!
 //! ```
@@ -27,9 +28,11 @@
 //! ```
 
 pub mod available;
+mod environment;
 mod routes;
 pub mod show;
 
+pub use environment::{Environment, NeitherTrueNorFalse, environment};
 pub use routes::{describe, routes};
 
 use available::AvailableShows;

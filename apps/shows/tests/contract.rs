@@ -229,3 +229,27 @@ fn the_generic_routes_and_metrics_stand_beside() {
         "{metrics}"
     );
 }
+
+#[test]
+fn the_originals_pages_for_operators_are_there() {
+    let service = Service::start();
+    service.post("/shows", &create(ID, 50));
+    service.change(ID, 7, "RESERVE");
+    let page = |path: &str| {
+        let (status, body) = service.get(path);
+        (status, serde_json::from_str::<Value>(&body).unwrap_or_default())
+    };
+    assert_eq!(page("/actuator/health"), (200, json!({ "status": "UP" })));
+    assert_eq!(page("/actuator/info").1["app"]["name"], "shows");
+    let (_, plain) = service.get("/actuator/prometheus");
+    let declared = "# TYPE throng_commands_done_total counter\nthrong_commands_done_total 2\n";
+    assert!(plain.contains(declared) && !plain.contains("# EOF"), "{plain}");
+    let names = page("/actuator/metrics").1["names"].clone();
+    assert!(
+        names.as_array().unwrap().contains(&json!("throng_commands_done_total")),
+        "{names}"
+    );
+    let done = page("/actuator/metrics/throng_commands_done_total").1;
+    assert_eq!(done["measurements"], json!([{ "statistic": "COUNT", "value": 2.0 }]));
+    assert_eq!(service.get("/actuator/metrics/nothing").0, 404);
+}

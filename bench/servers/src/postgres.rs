@@ -88,6 +88,29 @@ impl Postgres {
         Ok(server)
     }
 
+    /// Runs a program of PostgreSQL's own (`createdb`, `pg_dump`, …) on it, as the superuser; what it wrote.
+    ///
+    /// # Errors
+    /// It is not there, or what it said.
+    pub fn run(&self, program: &'static str, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+        let done = Command::new(self.programs.join(program))
+            .args(arguments)
+            .env("PGHOST", "127.0.0.1")
+            .env("PGPORT", self.port.to_string())
+            .env("PGUSER", Self::USER)
+            .env("PGPASSWORD", Self::PASSWORD)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(Error::io(format!("starting {program}")))?;
+        if !done.status.success() {
+            return Err(Error::Failed {
+                program,
+                said: String::from_utf8_lossy(&done.stderr).trim().replace('\n', " | "),
+            });
+        }
+        Ok(done.stdout)
+    }
+
     /// Its port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {

@@ -13,6 +13,20 @@ pub(crate) struct App {
     pub(crate) describe: fn() -> Option<Described>,
     /// Whether it has projections: their rows need a place.
     pub(crate) has_projections: bool,
+    /// What variables of its own say.
+    pub(crate) environment: fn() -> anyhow::Result<Environment>,
+}
+
+/// What is not said on the command line, from variables of an app's own.
+#[derive(Debug, Default)]
+pub(crate) struct Environment {
+    /// Where the journal stands.
+    pub(crate) journal: Option<String>,
+    pub(crate) projections: Option<bool>,
+}
+
+fn no_variables() -> anyhow::Result<Environment> {
+    Ok(Environment::default())
 }
 
 /// University registration.
@@ -22,6 +36,7 @@ pub(crate) static REGISTRATION: App = App {
     routes: registration::routes,
     describe: || Some(registration::describe()),
     has_projections: false,
+    environment: no_variables,
 };
 
 /// Seat reservations.
@@ -31,6 +46,13 @@ static SHOWS: App = App {
     routes: shows::routes,
     describe: || Some(shows::describe()),
     has_projections: true,
+    environment: || {
+        let said = shows::environment(|name| std::env::var(name).ok())?;
+        Ok(Environment {
+            journal: said.journal,
+            projections: said.projections,
+        })
+    },
 };
 
 /// The first n primes: no state, only the gateway.
@@ -40,6 +62,7 @@ static PRIMES: App = App {
     routes: primes::routes,
     describe: || None,
     has_projections: false,
+    environment: no_variables,
 };
 
 /// What users do, and what they might like.
@@ -49,6 +72,7 @@ static PREFERENCES: App = App {
     routes: preferences::routes,
     describe: || Some(preferences::describe()),
     has_projections: false,
+    environment: no_variables,
 };
 
 static APPS: &[&App] = &[&REGISTRATION, &SHOWS, &PRIMES, &PREFERENCES];

@@ -71,16 +71,21 @@ impl PlaceArguments {
     }
 
     /// What was said, or the app's own directory.
+    pub(crate) fn place(&self, app: &str) -> anyhow::Result<Place> {
+        self.place_or(app, None)
+    }
+
+    /// What was said here, else by a variable, or the app's own directory.
     ///
     /// Read here and not by the parser of the arguments: that would show what it cannot read, with the password in it.
-    pub(crate) fn place(&self, app: &str) -> anyhow::Result<Place> {
-        Ok(match (&self.journal, &self.data) {
-            (Some(place), _) => place
-                .parse()
-                .map_err(|why| anyhow!("--journal cannot be read: {why}"))?,
-            (None, Some(directory)) => Place::Directory(directory.clone()),
-            (None, None) => Place::Directory(Path::new("data").join(app)),
-        })
+    pub(crate) fn place_or(&self, app: &str, variable: Option<&str>) -> anyhow::Result<Place> {
+        let read = |from: &str, place: &str| place.parse().map_err(|why| anyhow!("{from} cannot be read: {why}"));
+        match (&self.journal, &self.data, variable) {
+            (Some(place), ..) => read("--journal", place),
+            (None, Some(directory), _) => Ok(Place::Directory(directory.clone())),
+            (None, None, Some(place)) => read("what the environment says of the journal", place),
+            (None, None, None) => Ok(Place::Directory(Path::new("data").join(app))),
+        }
     }
 }
 

@@ -51,10 +51,13 @@ pub(crate) struct ServeArguments {
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     logging::start("info");
     let end = End::watch()?;
+    let environment = (arguments.app.environment)()?;
     let settings = Settings {
         app: arguments.app,
         listen: arguments.listen,
-        place: arguments.place.place(arguments.app.name)?,
+        place: arguments
+            .place
+            .place_or(arguments.app.name, environment.journal.as_deref())?,
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
         loops: arguments.loops.map(usize::from),
@@ -62,7 +65,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         engine: Options {
             memory_bytes_max: arguments.memory as usize * 1_000_000,
             checkpoint_every: Duration::from_secs(u64::from(arguments.checkpoint)),
-            projections: !arguments.no_projections,
+            projections: !arguments.no_projections && environment.projections.unwrap_or(true),
             ..Options::default()
         },
     };

@@ -127,6 +127,17 @@ impl Metrics {
         text::encode(out, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// All of it in the plain text format of Prometheus (0.0.4), which every scraper reads.
+    ///
+    /// # Errors
+    /// Only those of `out`.
+    pub fn encode_plain(&self, out: &mut String) -> std::fmt::Result {
+        let mut text = String::new();
+        self.encode(&mut text)?;
+        plain(&text, out);
+        Ok(())
+    }
+
     /// Commits so far, and their records' mean number.
     #[must_use]
     pub fn commits(&self) -> u64 {
@@ -143,5 +154,46 @@ impl Metrics {
     #[must_use]
     pub fn commands(&self) -> (u64, u64, u64) {
         (self.done.get(), self.refused.get(), self.failed.get())
+    }
+}
+
+/// OpenMetrics as the older format: a counter is declared under its samples' name, and there is no unit and no end.
+fn plain(text: &str, out: &mut String) {
+    let mut help = None;
+    for line in text.lines() {
+        if let Some(said) = line.strip_prefix("# HELP ") {
+            help = said.split_once(' ');
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|said| said.split_once(' ')) {
+            let (end, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                "unknown" => ("", "untyped"),
+                other => ("", other),
+            };
+            if let Some((_, help)) = help.take().filter(|(of, _)| *of == name) {
+                out.extend(["# HELP ", name, end, " ", help, "\n"]);
+            }
+            out.extend(["# TYPE ", name, end, " ", kind, "\n"]);
+        } else if !line.starts_with('#') {
+            out.extend([line, "\n"]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plain_format_declares_each_series_by_its_own_name() {
+        let mut text = String::new();
+        let open = "# HELP a_hits How often.\n# TYPE a_hits counter\na_hits_total{x=\"y z\"} 1\n# HELP a_level How much.\n# TYPE a_level \
+                    gauge\n# UNIT a_level bytes\na_level 2\n# EOF\n";
+        plain(open, &mut text);
+        assert_eq!(
+            text,
+            "# HELP a_hits_total How often.\n# TYPE a_hits_total counter\na_hits_total{x=\"y z\"} 1\n# HELP a_level How much.\n# TYPE \
+             a_level gauge\na_level 2\n"
+        );
     }
 }

@@ -7,6 +7,8 @@
 //! | `GET /shows/{showId}` | 200 `{id, title, seats: [{number, status, price}]}`, 404 with no body |
 //! | `PATCH /shows/{showId}/seats/{number}` `{action: "RESERVE" \| "CANCEL_RESERVATION"}` | 202 `RESERVE successful`, 400 `RESERVE failed with: …` |
 //!
+//! and the operator's pages of the original, below `/actuator/`.
+//!
 //! A path may begin with two slashes: clients whose base URL ends in one send it so. What cannot be read (an id that is no
 //! UUID, a number that is none, another action, broken JSON) is 400, a body that is not JSON 415, as problem details.
 
@@ -15,6 +17,7 @@
     reason = "a problem is rare, and handlers return it as it is"
 )]
 
+mod actuator;
 mod parse;
 
 use axum::{
@@ -39,7 +42,7 @@ use parse::IsJson;
 
 /// The routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
-    let mut routes = Router::new();
+    let mut routes = actuator::routes();
     for slash in ["", "/"] {
         routes = routes
             .route(&format!("{slash}/shows"), get(list).post(create))
@@ -53,7 +56,7 @@ pub fn routes(engine: Engine) -> Router {
 #[must_use]
 pub fn describe() -> Described {
     let of_show = |route: Route| route.part("show", "The show's id, a UUID");
-    Described::new("shows", "Shows, and their seats; answers to changes are plain text")
+    let described = Described::new("shows", "Shows, and their seats; answers to changes are plain text")
         .route(
             Route::get("/shows", "Lists the shows with seats left")
                 .query::<Listing>()
@@ -79,7 +82,8 @@ pub fn describe() -> Described {
                 .body::<Change>()
                 .replies::<String>(202, "`RESERVE successful` or `CANCEL_RESERVATION successful`; durable")
                 .replies::<String>(400, "`RESERVE failed with: ` and one of SHOW_NOT_EXISTS, SEAT_NOT_EXISTS, SEAT_NOT_AVAILABLE, SEAT_NOT_RESERVED"),
-        )
+        );
+    actuator::describe(described)
 }
 
 type Body = Result<Bytes, BytesRejection>;

@@ -316,8 +316,8 @@ pub(super) fn own() -> Map<String, Value> {
             "/metrics",
             page(
                 "metrics",
-                "Counters, levels and histograms (OpenMetrics)",
-                "application/openmetrics-text",
+                "Counters, levels and histograms, for Prometheus (OpenMetrics where that is accepted)",
+                "text/plain",
             ),
         ),
         (

@@ -147,6 +147,11 @@ pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     accepts(headers, "text/html")
 }
 
+/// The client takes metrics in the newer format, too.
+pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
+    accepts(headers, "application/openmetrics-text")
+}
+
 fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let mut accepted = headers
         .get_all(header::ACCEPT)

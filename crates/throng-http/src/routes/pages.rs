@@ -14,8 +14,10 @@ use throng::journal::Durability;
 
 const DOCS: &str = include_str!("../pages/docs.html");
 const INDEX: &str = include_str!("../pages/index.html");
-/// What OpenMetrics text is.
-const METRICS: HeaderValue = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+/// What metrics are, for those who ask for OpenMetrics, and for all others.
+const OPEN_METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 /// The pages need their own script and style, and this server; nothing else.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -37,7 +39,7 @@ pub(super) fn answer(local: &Local, parts: &Parts) -> Option<Answered<Response<A
     Some(match path {
         "/health/live" => Ok(fresh(answer::json(r#"{"live":true}"#))),
         "/health/ready" => Ok(ready(local)),
-        "/metrics" => Ok(metrics(local)),
+        "/metrics" => Ok(metrics(local, headers::wants_open_metrics(&parts.headers))),
         "/openapi.json" => Ok(answer::json(local.shared().openapi.clone())),
         "/docs" => Ok(page(DOCS.into())),
         _ => problem_type(
@@ -102,10 +104,14 @@ fn ready(local: &Local) -> Response<Answer> {
     response
 }
 
-fn metrics(local: &Local) -> Response<Answer> {
-    let mut text = String::new();
-    match local.shared().engine.metrics().encode(&mut text) {
-        Ok(()) => fresh(answer::bytes(text, METRICS)),
+fn metrics(local: &Local, is_open: bool) -> Response<Answer> {
+    let (mut text, metrics) = (String::new(), local.shared().engine.metrics());
+    let (encoded, media) = match is_open {
+        true => (metrics.encode(&mut text), OPEN_METRICS),
+        false => (metrics.encode_plain(&mut text), METRICS),
+    };
+    match encoded {
+        Ok(()) => fresh(answer::bytes(text, media)),
         Err(_) => Problem::crashed("the metrics cannot be written").response(),
     }
 }

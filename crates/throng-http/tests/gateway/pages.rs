@@ -64,11 +64,9 @@ fn metrics_count_requests_by_route_and_status_and_problems_by_type() {
     client.get("/api/section/S1");
     client.get("/api/section/S2");
     let answer = client.get("/metrics");
-    assert!(
-        answer
-            .header("content-type")
-            .unwrap()
-            .starts_with("application/openmetrics-text")
+    assert_eq!(
+        answer.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
     );
     let text = answer.text();
     for line in [
@@ -84,7 +82,16 @@ fn metrics_count_requests_by_route_and_status_and_problems_by_type() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
-    assert!(text.ends_with("# EOF\n"));
+    assert!(text.contains("# TYPE throng_commits_total counter\n"), "{text}");
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+    let open = client.request("GET", "/metrics", &[("accept", accept)], "");
+    let media = open.header("content-type").unwrap();
+    assert!(media.starts_with("application/openmetrics-text"), "{media}");
+    let text = open.text();
+    assert!(
+        text.contains("# TYPE throng_commits counter\n") && text.ends_with("# EOF\n"),
+        "{text}"
+    );
 }
 
 /// Every `$ref` of a document leads somewhere.
