@@ -17,12 +17,14 @@ use throng_load::{
 };
 use yardsticks::echo::EchoProcess;
 
-use super::{Common, Scratch, table::Table, yardstick};
+use super::{Common, Scratch, median, table::Table, yardstick};
 use crate::units;
 use load::{Board, Load};
 
 /// Response time that 99 of 100 requests keep.
 const P99: Duration = Duration::from_millis(20);
+/// Runs without and with a hot show.
+const HOT_ROUNDS: usize = 5;
 
 /// How to measure.
 #[derive(Debug, Args)]
@@ -64,9 +66,7 @@ struct Figures {
     serial: Option<Rate>,
     closed_64: Option<Rate>,
     closed_256: Option<Rate>,
-    /// p99 of the other shows' requests, without and with a hot one, at the same rate.
-    rest_p99_ms: Option<(f64, f64)>,
-    hot_p99_ms: Option<f64>,
+    hot: Option<Hot>,
     one_show: Option<Rate>,
     cold: Option<Cold>,
 }
@@ -80,6 +80,16 @@ struct Rate {
     postgres_cpu_us: f64,
     /// Of the generator.
     generator_cpu_us: f64,
+}
+
+/// p99 at one rate over all, the medians of some rounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Hot {
+    /// Of the other shows, without a hot one and with.
+    rest_without_ms: f64,
+    rest_with_ms: f64,
+    /// Of the hot one.
+    hot_ms: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -229,18 +239,35 @@ fn figures(arguments: &ShowsArguments, place: &str, scratch: &Scratch) -> anyhow
             })?;
         }
         if is_wanted("hot") {
-            let without = load.concurrent(arguments.hot_rate, hold, false)?;
-            let with = load.concurrent(arguments.hot_rate, hold, true)?;
-            let p99 =
-                |report: &Report, class: usize| report.classes[class].response.value_at_quantile(0.99) as f64 / 1e6;
-            figures.rest_p99_ms = Some((p99(&without, 0), p99(&with, 0)));
-            figures.hot_p99_ms = Some(p99(&with, 1));
+            figures.hot = Some(hot(&load, arguments)?);
         }
     }
     if is_wanted("cold") {
         figures.cold = Some(cold(arguments, place, scratch, first)?);
     }
     Ok(figures)
+}
+
+/// The same rate over all with and without a hot show, in turn: what disturbs the machine disturbs both.
+fn hot(load: &Load, arguments: &ShowsArguments) -> anyhow::Result<Hot> {
+    let p99 = |report: &Report, class: usize| report.classes[class].response.value_at_quantile(0.99) as f64 / 1e6;
+    let mut found: [Vec<f64>; 3] = Default::default();
+    for _ in 0..HOT_ROUNDS {
+        let without = load.concurrent(arguments.hot_rate, arguments.hold, false)?;
+        let with = load.concurrent(arguments.hot_rate, arguments.hold, true)?;
+        let round = [p99(&without, 0), p99(&with, 0), p99(&with, 1)];
+        note(&format!(
+            "  others' p99 {:.2} ms without a hot show, {:.2} ms with; its own {:.2} ms",
+            round[0], round[1], round[2]
+        ));
+        found.iter_mut().zip(round).for_each(|(all, one)| all.push(one));
+    }
+    let [rest_without_ms, rest_with_ms, hot_ms] = found.map(median);
+    Ok(Hot {
+        rest_without_ms,
+        rest_with_ms,
+        hot_ms,
+    })
 }
 
 /// The highest rate that keeps p99, and what it cost there.
@@ -369,10 +396,13 @@ fn text(all: &[Figures]) -> String {
     let mut out = table.text();
     for figures in all {
         let name = &figures.journal;
-        if let (Some((without, with)), Some(hot)) = (figures.rest_p99_ms, figures.hot_p99_ms) {
+        if let Some(hot) = figures.hot {
             out += &format!(
-                "\n  {name}: p99 of the other shows {without:.2} ms without a hot one, {with:.2} ms with ({:.2} x); of the hot one {hot:.2} ms\n",
-                with / without
+                "\n  {name}: p99 of the other shows {:.2} ms without a hot one, {:.2} ms with ({:.2} x); of the hot one {:.2} ms (medians of {HOT_ROUNDS})\n",
+                hot.rest_without_ms,
+                hot.rest_with_ms,
+                hot.rest_with_ms / hot.rest_without_ms,
+                hot.hot_ms
             );
         }
         if let Some(cold) = figures.cold {
