@@ -22,13 +22,22 @@ impl Barrier {
         }
     }
 
+    /// Whether [`compiler`](Self::compiler) is all that a sender needs.
+    pub(crate) fn receivers_pay(self) -> bool {
+        self.receivers_pay
+    }
+
+    /// Keeps the compiler from putting a sender's load before its store.
+    #[inline(always)]
+    pub(crate) fn compiler(self) {
+        compiler_fence(Ordering::SeqCst);
+    }
+
     /// Between a sender's store and its load.
-    #[inline]
     pub(crate) fn sender(self) {
-        if self.receivers_pay {
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            fence(Ordering::SeqCst);
+        match self.receivers_pay {
+            true => self.compiler(),
+            false => fence(Ordering::SeqCst),
         }
     }
 

@@ -1,157 +1,110 @@
 //! A batch that its sender fills while receivers already take from it.
 //!
-//! Its places are filled from the front by the one sender, without a lock, and taken from the front by whoever holds the
-//! queue's lock:
+//! Its places are filled from the front by the one sender, without a lock, and emptied from the front under the lane's lock:
 //!
 //! ```text
 //!   0 ........ taken ........ published ........ items_max
-//!   moved out   | here, receivers' | the sender's
+//!   moved out   | whoever's   | the sender's, to be
+//!               | lock it is  | filled without it
 //! ```
 //!
-//! What it buys, measured on two cores with `cargo run --release -p queues --example one -- "throng adaptive"`: with a lock around
-//! the batch 49 to 73 million items a second at 21 to 26 ns of CPU each, without it 58 to 88 million at 16 to 31 ns; with `once`
-//! (one `send_all` for all items) 154 to 217 million. Where the lock-free one is not clearly better, the lock is enough.
+//! A full batch leaves as it is, buffer and all. Only where receivers were there first are items copied.
+//!
+//! What it buys: a lock for every item, without contention, costs about 10 ns; filling a place here, half a nanosecond. The
+//! crate's README has the figures (`cargo run --release -p queues --example one -- "throng adaptive"`).
 #![allow(unsafe_code)]
 
-use crate::sync::{AtomicUsize, Ordering, Padded};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, Padded, lock};
 use std::{
-    cell::UnsafeCell,
-    mem::ManuallyDrop,
-    ptr::{self, NonNull},
-    sync::Arc,
+    mem,
+    sync::{Arc, atomic::AtomicPtr},
 };
 
 /// What sender and receivers share.
 pub(crate) struct Lane<T> {
-    /// Items the sender has written, from the front. Only the sender stores; `Release`, after the item.
+    /// Places filled so far, also those moved out since. Only the sender stores: `Release`, after the item.
     published: Padded<AtomicUsize>,
-    /// Items moved out, from the front. Stored under the queue's lock.
-    taken: Padded<AtomicUsize>,
-    /// Looked at under the queue's lock; changed under it, by the sender only.
-    buffer: UnsafeCell<Buffer<T>>,
+    held: Mutex<Held<T>>,
 }
 
-/// A `Vec<T>` taken apart, so that two threads can use different parts of it.
-struct Buffer<T> {
-    start: NonNull<T>,
-    capacity: usize,
+struct Held<T> {
+    /// Empty as far as it knows itself: the items are in its spare capacity. Only the sender exchanges it.
+    buffer: Vec<T>,
+    /// Places whose items were moved out.
+    taken: usize,
 }
 
-impl<T> Clone for Buffer<T> {
-    fn clone(&self) -> Self {
-        *self
+impl<T> Held<T> {
+    /// Moves the oldest of the items published so far into a batch until it has `items_max`.
+    fn move_into(&mut self, published: usize, batch: &mut Vec<T>, items_max: usize) {
+        let first = self.buffer.as_ptr();
+        let count = (published - self.taken).min(items_max.saturating_sub(batch.len()));
+        batch.reserve(count);
+        let places = self.taken..self.taken + count;
+        self.taken += count;
+        batch.extend(places.map(|place| {
+            // SAFETY: places from `taken` up to `published` hold items, written before `published` was stored and left alone
+            // by the sender since; `taken`, changed before, makes sure that nobody moves them out again.
+            unsafe { first.wrapping_add(place).read() }
+        }));
     }
 }
-
-impl<T> Copy for Buffer<T> {}
-
-impl<T> Buffer<T> {
-    /// Takes an empty vector apart.
-    fn of(vec: Vec<T>, items_max: usize) -> Self {
-        assert!(
-            vec.is_empty() && vec.capacity() >= items_max,
-            "a buffer is empty and large enough"
-        );
-        let mut vec = ManuallyDrop::new(vec);
-        let capacity = vec.capacity();
-        let start = NonNull::new(vec.as_mut_ptr()).expect("a vector's pointer is never null");
-        Self { start, capacity }
-    }
-}
-
-// SAFETY: items go from the sender's thread to a receiver's; everything else is atomics, or under the queue's lock.
-unsafe impl<T: Send> Send for Lane<T> {}
-// SAFETY: as above; no reference to an item is ever given out.
-unsafe impl<T: Send> Sync for Lane<T> {}
 
 impl<T> Lane<T> {
     /// Items that are here.
     pub(crate) fn len(&self) -> usize {
-        // In this order, so that a receiver that takes in between cannot make it negative.
-        let taken = self.taken.load(Ordering::Acquire);
-        self.published.load(Ordering::Acquire).saturating_sub(taken)
+        let held = lock(&self.held);
+        self.published.load(Ordering::Acquire) - held.taken
     }
 
     /// Moves the oldest items into a batch until it has `items_max`.
-    ///
-    /// # Safety
-    /// The caller holds the queue's lock.
-    pub(crate) unsafe fn move_into(&self, batch: &mut Vec<T>, items_max: usize) {
-        let taken = self.taken.load(Ordering::Relaxed);
-        let there = self.published.load(Ordering::Acquire) - taken;
-        let count = there.min(items_max.saturating_sub(batch.len()));
-        batch.reserve(count);
-        // SAFETY: under the queue's lock nobody changes the buffer.
-        let start = unsafe { (*self.buffer.get()).start };
-        // SAFETY: `taken` is at most the buffer's capacity.
-        let from = unsafe { start.add(taken) };
-        let to = batch.spare_capacity_mut().as_mut_ptr().cast::<T>();
-        // SAFETY: the places from `taken` up to `published` hold items, written before `published` was stored and left
-        // alone by the sender since; `to` has room for `count`, reserved above, in an allocation of its own.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, count) };
-        // SAFETY: so many items have just been moved in; `taken` makes sure that they are never looked at here again.
-        unsafe { batch.set_len(batch.len() + count) };
-        self.taken.store(taken + count, Ordering::Release);
+    pub(crate) fn move_into(&self, batch: &mut Vec<T>, items_max: usize) {
+        let mut held = lock(&self.held);
+        let published = self.published.load(Ordering::Acquire);
+        held.move_into(published, batch, items_max);
     }
 }
 
 impl<T> Drop for Lane<T> {
     fn drop(&mut self) {
-        let (taken, published) = (
-            self.taken.load(Ordering::Relaxed),
-            self.published.load(Ordering::Relaxed),
-        );
-        // SAFETY: dropped by the last who had it: nobody else looks.
-        let buffer = unsafe { *self.buffer.get() };
-        // SAFETY: the buffer is a vector taken apart; the items are where `whole` expects them.
-        drop(unsafe { whole(buffer, taken, published) });
+        let mut left = Vec::new();
+        self.move_into(&mut left, usize::MAX);
     }
-}
-
-/// A vector again, with the items that had not been moved out.
-///
-/// # Safety
-/// The buffer is nobody else's any more, and its places from `taken` up to `published` hold items.
-unsafe fn whole<T>(buffer: Buffer<T>, taken: usize, published: usize) -> Vec<T> {
-    let start = buffer.start.as_ptr();
-    let left = published - taken;
-    if taken > 0 && left > 0 {
-        // SAFETY: `taken` is within the buffer.
-        let from = unsafe { start.add(taken) };
-        // SAFETY: moves the items to the front of the same buffer; the places may overlap.
-        unsafe { ptr::copy(from, start, left) };
-    }
-    // SAFETY: pointer and capacity are those of a vector, whose first `left` places hold items.
-    unsafe { Vec::from_raw_parts(start, left, buffer.capacity) }
 }
 
 /// The sender's hold on its lane.
 pub(crate) struct Filling<T> {
     lane: Arc<Lane<T>>,
-    /// The lane's buffer, known without the lock.
-    start: NonNull<T>,
-    /// What the lane's `published` says: places used, also by items that have been taken.
+    /// The first place of the lane's buffer. Atomic only to be shared and sent as its items can be.
+    first: AtomicPtr<T>,
+    /// What `published` says.
     used: usize,
+    /// The last place that may be filled before the next [`allow`](Self::allow). The buffer has it.
+    last: usize,
+    /// The batch before was full: this one will be.
+    is_in_flow: bool,
     items_max: usize,
+    stop_items: usize,
 }
 
-// SAFETY: the pointer is the lane's buffer's, which moves between threads with its items.
-unsafe impl<T: Send> Send for Filling<T> {}
-// SAFETY: a shared reference only reads the lane's counters.
-unsafe impl<T: Send> Sync for Filling<T> {}
-
 impl<T> Filling<T> {
-    pub(crate) fn new(buffer: Vec<T>, items_max: usize) -> Self {
-        let buffer = Buffer::of(buffer, items_max);
+    /// Of at least one item; the filling stops each time after so many, and at the end.
+    pub(crate) fn new(mut buffer: Vec<T>, items_max: usize, stop_items: usize) -> Self {
+        assert!(
+            buffer.is_empty() && buffer.capacity() >= items_max && items_max > 0 && stop_items > 0,
+            "a buffer is empty and large enough"
+        );
         Self {
+            first: AtomicPtr::new(buffer.as_mut_ptr()),
             lane: Arc::new(Lane {
                 published: Padded(AtomicUsize::new(0)),
-                taken: Padded(AtomicUsize::new(0)),
-                buffer: UnsafeCell::new(buffer),
+                held: Mutex::new(Held { buffer, taken: 0 }),
             }),
-            start: buffer.start,
             used: 0,
+            last: 0,
+            is_in_flow: false,
             items_max,
+            stop_items,
         }
     }
 
@@ -159,52 +112,144 @@ impl<T> Filling<T> {
         &self.lane
     }
 
-    /// Places used, also by items that have been taken; from here to `items_max` there is room.
+    /// Places filled, also those whose items were moved out.
     #[inline(always)]
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
-    /// Writes an item into the next place, which there must be, and lets receivers see it.
+    /// Whether the sender has to stop at the next place: to have it [allowed](Self::allow), and to look after it is filled.
+    #[inline(always)]
+    pub(crate) fn is_stop(&self) -> bool {
+        self.used >= self.last
+    }
+
+    /// Allows the places up to the next stop to be filled.
+    pub(crate) fn allow(&mut self) {
+        let stop = (self.used / self.stop_items + 1).saturating_mul(self.stop_items);
+        self.last = stop.min(self.items_max) - 1;
+        if self.used == 0 && mem::take(&mut self.is_in_flow) {
+            self.fetch();
+        }
+    }
+
+    /// Writes over all places. A buffer that has gone round is in the cache of the receiver's core; where the cores are far
+    /// apart, the way back of its lines costs several times more one by one, as items come, than all at once.
+    fn fetch(&mut self) {
+        let first = *self.first.get_mut();
+        // SAFETY: the buffer has so many places, and none is published yet: all are the sender's alone.
+        unsafe { first.write_bytes(0, self.items_max) };
+    }
+
+    /// Writes an item into the next place and lets receivers see it.
+    ///
+    /// # Panics
+    /// Panics if the place is not allowed.
     #[inline(always)]
     pub(crate) fn push(&mut self, item: T) {
         let used = self.used;
-        assert!(used < self.items_max, "there is room");
-        // SAFETY: `used` is below the buffer's capacity.
-        let place = unsafe { self.start.add(used) };
-        // SAFETY: places from `published` on are the sender's alone, and there is but this one sender (`&mut self`).
-        unsafe { place.write(item) };
+        self.write(used, item);
         self.used = used + 1;
         self.lane.published.store(used + 1, Ordering::Release);
     }
 
-    /// Writes over all free places at once.
-    pub(crate) fn fetch(&mut self) {
-        // SAFETY: `used` is at most the buffer's capacity.
-        let free = unsafe { self.start.add(self.used) };
-        // SAFETY: from `published` to `items_max` the places are within the buffer, hold no items, and are the sender's alone.
-        unsafe { free.write_bytes(0, self.items_max - self.used) };
+    /// Writes an item into a place that is not published.
+    #[inline(always)]
+    fn write(&mut self, place: usize, item: T) {
+        assert!(place <= self.last, "there is room");
+        // SAFETY: the buffer has the place (`last`), and as long as it is not published it is the sender's alone, of
+        // which there is but this one (`&mut self`).
+        unsafe { self.first.get_mut().wrapping_add(place).write(item) };
     }
 
-    /// Takes what is left with its buffer and leaves another one; nothing is left: the lane begins at its front again, and
-    /// `None`.
-    ///
-    /// # Safety
-    /// The caller holds the queue's lock.
-    pub(crate) unsafe fn replace(&mut self, other: impl FnOnce() -> Vec<T>) -> Option<Vec<T>> {
-        let (taken, published) = (self.lane.taken.load(Ordering::Relaxed), self.used());
-        let left = (taken < published).then(|| {
-            let buffer = Buffer::of(other(), self.items_max);
-            self.start = buffer.start;
-            // SAFETY: under the queue's lock nobody else looks at the buffer.
-            let before = unsafe { self.lane.buffer.get().replace(buffer) };
-            // SAFETY: the old buffer is out of everybody's reach; the sender, `&mut self`, writes nothing meanwhile.
-            unsafe { whole(before, taken, published) }
-        });
-        // Receivers look under the lock only, so they never see one of the two alone; `len` may, and says at most 0.
-        self.used = 0;
-        self.lane.published.store(0, Ordering::Release);
-        self.lane.taken.store(0, Ordering::Release);
-        left
+    /// Writes items into the places up to the next stop, and then lets receivers see them together; also those that came
+    /// before a panic.
+    pub(crate) fn extend(&mut self, items: impl Iterator<Item = T>) {
+        struct Written<'a, T>(&'a mut Filling<T>, usize);
+
+        impl<T> Drop for Written<'_, T> {
+            fn drop(&mut self) {
+                self.0.used = self.1;
+                self.0.lane.published.store(self.1, Ordering::Release);
+            }
+        }
+
+        let (used, room) = (self.used, self.last + 1);
+        let mut written = Written(self, used);
+        for item in items.take(room.saturating_sub(used)) {
+            written.0.write(written.1, item);
+            written.1 += 1;
+        }
+    }
+
+    /// Keeps receivers out, to take the items away.
+    pub(crate) fn hold(&mut self) -> Holding<'_, T> {
+        Holding {
+            used: &mut self.used,
+            held: lock(&self.lane.held),
+            published: &self.lane.published,
+            first: self.first.get_mut(),
+            last: &mut self.last,
+            is_in_flow: &mut self.is_in_flow,
+            items_max: self.items_max,
+        }
+    }
+}
+
+/// A sender's batch while receivers are kept out.
+pub(crate) struct Holding<'a, T> {
+    used: &'a mut usize,
+    held: MutexGuard<'a, Held<T>>,
+    published: &'a AtomicUsize,
+    first: &'a mut *mut T,
+    last: &'a mut usize,
+    is_in_flow: &'a mut bool,
+    items_max: usize,
+}
+
+impl<T> Holding<'_, T> {
+    /// Items that are here.
+    pub(crate) fn len(&self) -> usize {
+        *self.used - self.held.taken
+    }
+
+    /// Moves the items into a batch; the sender's begins anew.
+    pub(crate) fn move_into(mut self, batch: &mut Vec<T>) {
+        self.held.move_into(*self.used, batch, usize::MAX);
+        self.begin_anew();
+    }
+
+    /// Takes the items, with their buffer if none was moved out; `None` if there are none. The sender's batch begins anew.
+    pub(crate) fn take(mut self, spare: impl FnOnce() -> Vec<T>) -> Option<Vec<T>> {
+        let items = match self.held.taken {
+            taken if taken == *self.used => None,
+            0 => {
+                let mut spare = spare();
+                assert!(
+                    spare.is_empty() && spare.capacity() >= self.items_max,
+                    "a spare buffer is empty and large enough"
+                );
+                *self.first = spare.as_mut_ptr();
+                let mut items = mem::replace(&mut self.held.buffer, spare);
+                // SAFETY: the first `used` places hold items, and none was moved out.
+                unsafe { items.set_len(*self.used) };
+                Some(items)
+            }
+            _ => {
+                let mut items = spare();
+                self.held.move_into(*self.used, &mut items, usize::MAX);
+                Some(items)
+            }
+        };
+        *self.is_in_flow = *self.used == self.items_max;
+        self.begin_anew();
+        items
+    }
+
+    fn begin_anew(&mut self) {
+        self.held.taken = 0;
+        *self.last = 0;
+        *self.used = 0;
+        self.published.store(0, Ordering::Release);
     }
 }

@@ -55,7 +55,6 @@ mod error;
 mod interval;
 mod lane;
 mod later;
-mod open;
 mod options;
 mod park;
 mod receiver;

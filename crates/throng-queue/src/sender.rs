@@ -1,17 +1,20 @@
 //! The sending side: a handle with a batch of its own.
 
 use crate::{
-    SendError, TryFlushError, TrySendError,
+    HandOver, SendError, TryFlushError, TrySendError,
+    lane::Filling,
     later::{Flush, Send},
-    open::Open,
     park::{linger, wait},
-    shared::{CLOSED, FULL, Handed, Shared, WAITING},
+    shared::{CLOSED, FULL, Handed, Shared},
 };
 use std::{
     fmt,
     sync::Arc,
     task::{Context, Poll},
 };
+
+/// Of many items given at once, receivers see so many together.
+const SEEN_ITEMS: usize = 64;
 
 /// Sends into a queue. Belongs to one thread or task at a time; a clone is another sender with a batch of its own.
 ///
@@ -25,24 +28,20 @@ use std::{
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
     handle: u64,
-    open: Open<T>,
+    open: Filling<T>,
     /// Items after which it hands over.
     gather_items: usize,
-    /// Of a batch, the items but the first.
-    rest_items: usize,
 }
 
 impl<T> Sender<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
         let (handle, open) = shared.join_senders();
         let gather_items = shared.options().gather_items();
-        let rest_items = shared.options().batch_items - 1;
         Self {
             shared,
             handle,
             open,
             gather_items,
-            rest_items,
         }
     }
 
@@ -54,41 +53,39 @@ impl<T> Sender<T> {
     #[inline(always)]
     pub fn send(&mut self, item: T) -> Result<(), SendError<T>> {
         // No slow way takes the item along: it would have to be in memory for that, also on the fast one.
-        if self.open.used().wrapping_sub(1) >= self.rest_items
-            && let Err(mut error) = self.make_room()
-        {
+        let is_stop = self.open.is_stop();
+        if is_stop && let Err(mut error) = self.make_room() {
             error.unsent.push(item);
             return Err(error);
         }
-        let used = self.open.push(item);
-        match &self.open {
-            _ if used >= self.gather_items => self.look_now(),
-            Open::Visible(_) if self.shared.signal_after_write() & (WAITING | CLOSED) != 0 => self.look_now(),
-            _ => Ok(()),
+        self.open.push(item);
+        if is_stop || self.shared.demands() {
+            return self.look_now();
         }
+        Ok(())
     }
 
     /// Waits until an item can be added.
     #[cold]
     fn make_room(&mut self) -> Result<(), SendError<T>> {
         let signal = self.shared.signal();
-        if self.open.used() == 0 && signal & (FULL | CLOSED) == 0 {
-            return Ok(());
+        let has_room = match self.open.used() {
+            0 => signal == 0,
+            used => used < self.shared.options().batch_items,
+        };
+        if !has_room {
+            if signal & FULL != 0 {
+                linger(|| self.shared.signal() & FULL == 0);
+            }
+            wait(|context| self.poll_ready(context))?;
         }
-        if signal & FULL != 0 {
-            linger(|| self.shared.signal() & FULL == 0);
-        }
-        wait(|context| self.poll_ready(context))
+        self.open.allow();
+        Ok(())
     }
 
     #[cold]
     fn look_now(&mut self) -> Result<(), SendError<T>> {
-        let full = self.open.used() >= self.shared.options().batch_items;
-        self.look().map_err(|unsent| SendError { unsent })?;
-        if full && self.open.used() == 0 {
-            self.open.fetch();
-        }
-        Ok(())
+        self.look().map_err(|unsent| SendError { unsent })
     }
 
     /// Sends an item if there is room.
@@ -112,34 +109,25 @@ impl<T> Sender<T> {
         self.accept(item).map_err(TrySendError::Closed)
     }
 
-    /// Sends items, waiting for room where needed.
+    /// Sends items, waiting for room where needed. Receivers see them up to 64 at a time: an iterator that waits itself for what
+    /// it gives makes those wait that it gave just before, which a [`send`](Self::send) for each would not.
     ///
     /// # Errors
     /// Every receiver is gone; what was not received comes back, what was not yet drawn from the iterator goes with it.
     pub fn send_all(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), SendError<T>> {
+        let seen_items = match self.shared.options().hand_over {
+            HandOver::Adaptive => SEEN_ITEMS,
+            HandOver::Every(_) => usize::MAX,
+        };
         let mut items = items.into_iter();
-        loop {
-            let used = self.open.used();
-            let room = self.gather_items.saturating_sub(used + 1);
-            match &mut self.open {
-                _ if used == 0 => {}
-                Open::Private(open) => open.extend(items.by_ref().take(room)),
-                // Each item is seen at once, whatever the iterator waits for before the next.
-                Open::Visible(filling) => {
-                    for item in items.by_ref().take(room) {
-                        filling.push(item);
-                        if self.shared.signal_after_write() & (WAITING | CLOSED) != 0 {
-                            break;
-                        }
-                    }
-                    self.look_now()?;
-                }
-            }
-            match items.next() {
-                Some(item) => self.send(item)?,
-                None => return Ok(()),
+        while let Some(item) = items.next() {
+            self.send(item)?;
+            if self.open.used() > 0 {
+                self.open.extend(items.by_ref().take(seen_items));
+                self.look_now()?;
             }
         }
+        Ok(())
     }
 
     /// Hands over what the sender has gathered; while the queue is full, the thread waits for room.
@@ -227,7 +215,7 @@ impl<T> Sender<T> {
 
     /// Items this sender has gathered and no receiver has taken.
     pub fn gathered(&self) -> usize {
-        self.open.len()
+        self.open.lane().len()
     }
 
     /// Whether every receiver is gone.
@@ -241,17 +229,16 @@ impl<T> Sender<T> {
 
     /// Adds an item there is room for, and hands over if it is time; a full queue leaves that for later.
     pub(crate) fn accept(&mut self, item: T) -> Result<(), Vec<T>> {
+        self.open.allow();
         self.open.push(item);
         self.look()
     }
 
     /// Hands over if it is time.
     fn look(&mut self) -> Result<(), Vec<T>> {
-        let waiting = match &self.open {
-            Open::Private(_) => 0,
-            Open::Visible(_) => self.shared.signal_after_write() & (WAITING | CLOSED),
-        };
-        if (self.open.used().is_multiple_of(self.gather_items) || waiting != 0) && self.hand_over() == Handed::Closed {
+        let used = self.open.used();
+        let is_due = used > 0 && used.is_multiple_of(self.gather_items);
+        if (is_due || self.shared.demands_after_write()) && self.hand_over() == Handed::Closed {
             return Err(self.unsent());
         }
         Ok(())
@@ -263,7 +250,9 @@ impl<T> Sender<T> {
     }
 
     fn unsent(&mut self) -> Vec<T> {
-        self.shared.unsent(&mut self.open)
+        let items_max = self.shared.options().batch_items;
+        let unsent = self.open.hold().take(|| Vec::with_capacity(items_max));
+        unsent.unwrap_or_default()
     }
 
     fn unsent_with(&mut self, item: T) -> Vec<T> {

@@ -3,20 +3,17 @@
 use crate::{
     Options,
     barrier::Barrier,
-    lane::{Filling, Lane},
-    open::Open,
+    lane::{Filling, Holding, Lane},
     options::HandOver,
     sync::{AtomicBool, AtomicU8, Mutex, Ordering, Padded, lock},
     waiters::{Waiters, wake},
 };
 use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
 
-/// A receiver waits.
-pub(crate) const WAITING: u8 = 1;
 /// Every receiver is gone.
-pub(crate) const CLOSED: u8 = 2;
+pub(crate) const CLOSED: u8 = 1;
 /// No further batch may be begun.
-pub(crate) const FULL: u8 = 4;
+pub(crate) const FULL: u8 = 2;
 
 /// So often a receiver that finds batches looks into the senders' open ones too, so that a slow sender's items do not wait
 /// for ever behind a fast one's.
@@ -29,20 +26,23 @@ const COPIED_ITEMS_MIN: usize = 16;
 pub(crate) const RESERVED_BATCHES_MAX: usize = 1_024;
 
 pub(crate) struct Shared<T> {
-    /// [`WAITING`], [`CLOSED`], [`FULL`]; written under the lock of `state`.
+    /// An item that adaptive senders add is to be handed over at once: a receiver waits, or none is there any more. Written
+    /// under the lock of `state`, as the others.
+    demand: Padded<AtomicBool>,
+    /// [`CLOSED`], [`FULL`].
     signal: Padded<AtomicU8>,
     /// There are batches in the ring, or there will never be any again; a hint for receivers, apart from what senders read.
     filled: Padded<AtomicBool>,
     barrier: Barrier,
-    state: Mutex<State<T>>,
-    /// Empty buffers.
-    spare: Mutex<Vec<Vec<T>>>,
+    state: Padded<Mutex<State<T>>>,
     options: Options,
 }
 
 struct State<T> {
     /// Batches that wait; no more than the bound, but for what senders leave at their end.
     ring: VecDeque<Vec<T>>,
+    /// Empty buffers, the warmest last.
+    spare: Vec<Vec<T>>,
     /// The open batches of adaptive senders.
     lanes: Vec<(u64, Arc<Lane<T>>)>,
     /// Where the next collection begins.
@@ -76,11 +76,13 @@ impl<T> Shared<T> {
     pub(crate) fn new(options: Options) -> Self {
         let reserved = options.batches.min(RESERVED_BATCHES_MAX);
         Self {
+            demand: Padded(AtomicBool::new(false)),
             signal: Padded(AtomicU8::new(0)),
             filled: Padded(AtomicBool::new(false)),
             barrier: Barrier::here(),
-            state: Mutex::new(State {
+            state: Padded(Mutex::new(State {
                 ring: VecDeque::with_capacity(reserved + 1),
+                spare: Vec::with_capacity(2 * reserved),
                 lanes: Vec::new(),
                 lane_next: 0,
                 visits: 0,
@@ -89,8 +91,7 @@ impl<T> Shared<T> {
                 senders: 0,
                 receivers: 0,
                 handle_next: 0,
-            }),
-            spare: Mutex::new(Vec::with_capacity(2 * reserved)),
+            })),
             options,
         }
     }
@@ -104,11 +105,17 @@ impl<T> Shared<T> {
         self.signal.load(Ordering::Relaxed)
     }
 
-    /// The signal as it is after what this thread wrote before can be seen by others.
-    #[inline]
-    pub(crate) fn signal_after_write(&self) -> u8 {
+    /// Whether an adaptive sender has to hand over at once, as far as it can be seen without a fence.
+    #[inline(always)]
+    pub(crate) fn demands(&self) -> bool {
+        self.barrier.compiler();
+        self.demand.load(Ordering::Relaxed)
+    }
+
+    /// The same after what this thread wrote before can be seen by others.
+    pub(crate) fn demands_after_write(&self) -> bool {
         self.barrier.sender();
-        self.signal.load(Ordering::Relaxed)
+        self.demand.load(Ordering::Relaxed)
     }
 
     /// Whether it is worth a receiver's while to look.
@@ -118,18 +125,15 @@ impl<T> Shared<T> {
 
     /// Writes the signal anew from the state it stands for.
     fn tell(&self, state: &State<T>) {
-        let mut signal = 0;
-        if !state.receiving.is_empty() {
-            signal |= WAITING;
-        }
-        if state.receivers == 0 {
-            signal |= CLOSED;
-        }
-        if !state.has_room(self) {
-            signal |= FULL;
-        }
+        let (closed, full) = (state.receivers == 0, !state.has_room(self));
+        let signal = u8::from(closed) * CLOSED + u8::from(full) * FULL;
         if self.signal.load(Ordering::Relaxed) != signal {
-            self.signal.store(signal, Ordering::SeqCst);
+            self.signal.store(signal, Ordering::Relaxed);
+        }
+        let is_adaptive = self.options.hand_over == HandOver::Adaptive;
+        let demand = is_adaptive && (closed || !state.receiving.is_empty());
+        if self.demand.load(Ordering::Relaxed) != demand {
+            self.demand.store(demand, Ordering::SeqCst);
         }
         let filled = !state.ring.is_empty() || state.senders == 0;
         if self.filled.load(Ordering::Relaxed) != filled {
@@ -139,43 +143,39 @@ impl<T> Shared<T> {
 
     // --- buffers ---------------------------------------------------------------------------------------------------
 
-    pub(crate) fn buffer(&self) -> Vec<T> {
-        let spare = lock(&self.spare).pop();
-        spare.unwrap_or_else(|| Vec::with_capacity(self.options.batch_items))
-    }
-
     pub(crate) fn recycle(&self, mut buffer: Vec<T>) {
         buffer.clear();
-        let mut spare = lock(&self.spare);
-        if buffer.capacity() >= self.options.batch_items && spare.len() < 2 * self.options.batches {
-            spare.push(buffer);
+        let mut state = lock(&self.state);
+        if buffer.capacity() >= self.options.batch_items && state.spare.len() < 2 * self.options.batches {
+            state.spare.push(buffer);
         }
     }
 
     // --- senders ---------------------------------------------------------------------------------------------------
 
     /// A new sender's handle and open batch.
-    pub(crate) fn join_senders(&self) -> (u64, Open<T>) {
-        let buffer = self.buffer();
+    pub(crate) fn join_senders(&self) -> (u64, Filling<T>) {
         let mut state = lock(&self.state);
         state.senders += 1;
         let handle = state.handle();
-        let open = match self.options.hand_over {
-            HandOver::Every(_) => Open::Private(buffer),
-            HandOver::Adaptive => {
-                let filling = Filling::new(buffer, self.options.batch_items);
-                state.lanes.push((handle, Arc::clone(filling.lane())));
-                Open::Visible(filling)
-            }
+        let is_adaptive = self.options.hand_over == HandOver::Adaptive;
+        // Where senders need a fence to see whether a receiver waits, they stop for it at each item.
+        let stop_items = match is_adaptive && !self.barrier.receivers_pay() {
+            true => 1,
+            false => self.options.gather_items(),
         };
+        let open = Filling::new(state.buffer(self), self.options.batch_items, stop_items);
+        if is_adaptive {
+            state.lanes.push((handle, Arc::clone(open.lane())));
+        }
         (handle, open)
     }
 
     /// Ends a sender; what it still has goes into the queue, also a full one.
-    pub(crate) fn leave_senders(&self, handle: u64, open: &mut Open<T>) {
+    pub(crate) fn leave_senders(&self, handle: u64, open: &mut Filling<T>) {
         let mut state = lock(&self.state);
-        if state.receivers > 0 && !open.is_empty() {
-            state.put(self, open);
+        if state.receivers > 0 {
+            state.put(self, open.hold());
         }
         let waker = state.sending.leave(handle);
         let lane = state.lanes.iter().position(|(of, _)| *of == handle);
@@ -194,18 +194,20 @@ impl<T> Shared<T> {
     }
 
     /// Puts a sender's items where receivers look, and wakes one that waits. `wait` is told when there is room again.
-    pub(crate) fn hand_over(&self, handle: u64, open: &mut Open<T>, wait: Option<&Waker>) -> Handed {
+    pub(crate) fn hand_over(&self, handle: u64, open: &mut Filling<T>, wait: Option<&Waker>) -> Handed {
         let mut state = lock(&self.state);
         if state.receivers == 0 {
             return Handed::Closed;
         }
-        if state.ring.len() >= self.options.batches && !state.fits_last(self, open.len()) {
+        let items = open.hold();
+        if state.ring.len() >= self.options.batches && !state.fits_last(self, items.len()) {
+            drop(items);
             if let Some(waker) = wait {
                 state.sending.enter(handle, waker);
             }
             return Handed::Full;
         }
-        state.put(self, open);
+        state.put(self, items);
         let woken = match state.ring.is_empty() {
             true => None,
             false => state.receiving.first(),
@@ -229,16 +231,6 @@ impl<T> Shared<T> {
             state.sending.enter(handle, wait);
             Handed::Full
         }
-    }
-
-    /// What a sender has and nobody will receive.
-    #[allow(unsafe_code)]
-    pub(crate) fn unsent(&self, open: &mut Open<T>) -> Vec<T> {
-        let state = lock(&self.state);
-        // SAFETY: the lock is held.
-        let unsent = unsafe { open.replace(|| self.buffer()) };
-        drop(state);
-        unsent.unwrap_or_default()
     }
 
     /// A wait for room was given up.
@@ -376,22 +368,25 @@ impl<T> State<T> {
         items <= copied_max && self.ring.back().is_some_and(|last| last.len() + items <= items_max)
     }
 
+    /// An empty buffer.
+    fn buffer(&mut self, shared: &Shared<T>) -> Vec<T> {
+        let spare = self.spare.pop();
+        spare.unwrap_or_else(|| Vec::with_capacity(shared.options.batch_items))
+    }
+
     /// Puts a sender's items into the ring: a few into the last batch, many with their buffer.
-    #[allow(unsafe_code)]
-    fn put(&mut self, shared: &Shared<T>, open: &mut Open<T>) {
-        if self.fits_last(shared, open.len())
+    fn put(&mut self, shared: &Shared<T>, items: Holding<'_, T>) {
+        if self.fits_last(shared, items.len())
             && let Some(last) = self.ring.back_mut()
         {
-            // SAFETY: the state is only to be had under its lock.
-            unsafe { open.move_into(last, shared.options.batch_items) };
+            items.move_into(last);
+        } else {
+            let items = items.take(|| self.buffer(shared));
+            self.ring.extend(items);
         }
-        // SAFETY: as above.
-        let left = unsafe { open.replace(|| shared.buffer()) };
-        self.ring.extend(left);
     }
 
     /// Moves what is in the senders' open batches into the ring, as far as there is room.
-    #[allow(unsafe_code)]
     fn collect(&mut self, shared: &Shared<T>) {
         let (items_max, batches) = (shared.options.batch_items, shared.options.batches);
         for _ in 0..self.lanes.len() {
@@ -401,10 +396,11 @@ impl<T> State<T> {
             };
             while lane.len() > 0 {
                 if let Some(last) = self.ring.back_mut().filter(|last| last.len() < items_max) {
-                    // SAFETY: the state is only to be had under its lock.
-                    unsafe { lane.move_into(last, items_max) };
+                    lane.move_into(last, items_max);
                 } else if self.ring.len() < batches {
-                    self.ring.push_back(shared.buffer());
+                    let buffer = self.spare.pop();
+                    self.ring
+                        .push_back(buffer.unwrap_or_else(|| Vec::with_capacity(items_max)));
                 } else {
                     return;
                 }
