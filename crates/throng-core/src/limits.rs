@@ -4,7 +4,7 @@
 pub const NAME_BYTES_MAX: usize = 255;
 /// Largest command as JSON, in bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
-/// Most events one command may emit.
+/// Most events one command may emit, and most values it may publish.
 pub const EVENTS_MAX: usize = 1_000;
 /// Most bytes of events and messages one command may record.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;

@@ -1,6 +1,6 @@
 //! Testing an entity without an engine: given events, when a command, then look.
 
-use crate::model::{Answer, Effects, Entity, Error, Moment, Sent, Timestamp, Turn};
+use crate::model::{Answer, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn};
 
 /// An entity under test.
 ///
@@ -110,5 +110,11 @@ impl<E: Entity> Done<E> {
     pub fn sent<T: Entity>(&self) -> impl Iterator<Item = (&str, &T::Command)> {
         let sent = self.effects.sent.iter().filter(|sent| sent.kind == T::KIND);
         sent.filter_map(|sent| Some((sent.id.as_str(), sent.command::<T>()?)))
+    }
+
+    /// What was published on a topic.
+    pub fn published<T: 'static>(&self, topic: &Topic<T>) -> impl Iterator<Item = &T> {
+        let of = self.effects.published.iter().filter(|of| of.topic == topic.name());
+        of.filter_map(|of| of.value.downcast_ref())
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     engine::{Engine, Inner, Status, Wake},
     host::{Host, TokioHost},
     projection::{self, Projections},
+    publish::Topics,
     timers, watch,
 };
 use std::sync::{
@@ -185,6 +186,7 @@ impl Builder {
             store,
             metrics,
             services,
+            topics: Topics::default(),
             status: RwLock::new(Status::Down("the engine is starting".into())),
             stopping: AtomicBool::new(false),
             foreign: Wake::default(),

@@ -204,6 +204,7 @@ impl Inner {
                 life.commit_micros.store((average * 7 + micros) / 8, Ordering::Relaxed);
                 life.open.give(|open| open.recycle(appended.buffer));
                 life.open.landed(number);
+                self.publish_durable(life);
                 self.wake_watchers();
             }
             Err(error) => self.writer_over(life, &error),

@@ -2,6 +2,7 @@
 
 use crate::{
     Metrics, Options, actors::Services, ask::Handle, builder::Builder, host::Host, life::Life, projection::Projections,
+    publish::Topics,
 };
 use std::{
     sync::{
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Metrics,
     pub(crate) services: Services,
+    pub(crate) topics: Topics,
     pub(crate) projections: Projections,
     pub(crate) status: RwLock<Status>,
     pub(crate) stopping: AtomicBool,

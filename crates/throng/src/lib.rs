@@ -64,6 +64,7 @@ mod load;
 mod metrics;
 mod options;
 pub mod projection;
+mod publish;
 mod recovery;
 mod run;
 mod share;

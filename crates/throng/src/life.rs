@@ -1,11 +1,17 @@
 //! One life of the engine: from a recovery to the end of its writer.
 
 use crate::{deliver::Outbox, load::Loads, watch::AtWork};
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+    },
 };
-use throng_core::shard::{Shard, Stage, Staged};
+use throng_core::{
+    model::Published,
+    shard::{Shard, Stage, Staged},
+};
 use throng_journal::{Appended, CommitBuilder, CommitNo, Later, Position, ShardId, WriterId};
 use throng_turn::{Leader, OpenCommit, Turnstile};
 
@@ -33,6 +39,8 @@ pub(crate) struct Life {
     /// Messages on their way, delivered by one at a time, in order.
     outbox: Mutex<Outbox>,
     pub(crate) is_outbox_full: AtomicBool,
+    /// What was published and rests on what is not durable yet.
+    published: Mutex<VecDeque<(u64, Published)>>,
     pub(crate) pump_lead: Leader,
     /// When the next timer is due, microseconds of the time of day.
     pub(crate) next_due: AtomicI64,
@@ -75,6 +83,7 @@ impl Life {
             covers: Mutex::default(),
             outbox: Mutex::default(),
             is_outbox_full: AtomicBool::new(false),
+            published: Mutex::default(),
             pump_lead: Leader::new(),
             next_due: AtomicI64::new(i64::MAX),
             books: Books::default(),
@@ -104,6 +113,10 @@ impl Life {
 
     pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn published(&self) -> MutexGuard<'_, VecDeque<(u64, Published)>> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -138,6 +138,10 @@ impl Inner {
     /// What follows every run while the shard's lock is still held.
     pub(crate) fn after(self: &Arc<Self>, life: &Life, shard: &mut Shard, first: bool) {
         self.balance(life, shard);
+        let published = shard.take_published();
+        if !published.is_empty() {
+            self.publish(life, published);
+        }
         if let Some(due) = shard.next_due()
             && due.micros < life.next_due.load(Ordering::Relaxed)
         {

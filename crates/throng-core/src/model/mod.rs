@@ -14,4 +14,4 @@ pub use entity::{Entity, EntityId, Hears, Message, Rejection};
 pub use error::Error;
 pub use event::{Event, Recorded, UpcastError};
 pub use query::{Query, View};
-pub use turn::{Effects, Family, Moment, Sent, Timer, Timestamp, Turn};
+pub use turn::{Effects, Family, Moment, Published, Sent, Timer, Timestamp, Topic, Turn};

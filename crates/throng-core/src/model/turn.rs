@@ -3,7 +3,7 @@
 use super::{Entity, Hears};
 use crate::tagged;
 use serde::{Deserialize, Serialize};
-use std::{any::Any, borrow::Cow, collections::BTreeSet, time::Duration};
+use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
 use throng_journal::Address;
 
 /// Microseconds since 1970-01-01 UTC.
@@ -65,6 +65,8 @@ pub struct Effects<E: Entity> {
     pub sent: Vec<Sent>,
     /// Timers set and cancelled.
     pub timers: Vec<Timer<E::Command>>,
+    /// Live values, in order.
+    pub published: Vec<Published>,
     pub(crate) entropy: u128,
 }
 
@@ -74,6 +76,7 @@ impl<E: Entity> Default for Effects<E> {
             events: Vec::new(),
             sent: Vec::new(),
             timers: Vec::new(),
+            published: Vec::new(),
             entropy: 0,
         }
     }
@@ -90,7 +93,42 @@ impl<E: Entity> Effects<E> {
         self.events.clear();
         self.sent.clear();
         self.timers.clear();
+        self.published.clear();
     }
+}
+
+/// A topic of live values, by its name: a constant of the app.
+///
+/// ```
+/// use throng_core::model::Topic;
+///
+/// const SEATS_TAKEN: Topic<u32> = Topic::new("seats-taken");
+/// ```
+pub struct Topic<T> {
+    name: &'static str,
+    of: PhantomData<fn(T)>,
+}
+
+impl<T> Topic<T> {
+    /// A topic of this name. All of one name have values of one type.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, of: PhantomData }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+/// A value on its way to a topic.
+pub struct Published {
+    /// The topic's name.
+    pub topic: &'static str,
+    /// The topic's `T`.
+    pub value: Box<dyn Any + Send>,
 }
 
 type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Result<&'static str>;
@@ -255,6 +293,15 @@ impl<'a, E: Entity> Turn<'a, E> {
             at,
             every,
             command,
+        });
+    }
+
+    /// Tells whoever listens to the topic now, once this command is durable. At most once: what must not be lost is an event, and who
+    /// may not miss it follows the events.
+    pub fn publish<T: Clone + Send + Sync + 'static>(&mut self, topic: &Topic<T>, value: T) {
+        self.out.published.push(Published {
+            topic: topic.name,
+            value: Box::new(value),
         });
     }
 

@@ -87,9 +87,13 @@ impl<E: Entity> Entities<E> {
         if !matches!(call.cause, Cause::Asked { .. }) {
             close_cause(common, call, &Address::new(E::KIND, call.id), "done", "");
         }
+        let published = std::mem::take(&mut self.effects.published);
         self.hand_over(common, call, at, &events, written.deliveries, stage);
         self.shapes = events;
         let rests_on = self.slot(at).rests_on;
+        common
+            .published
+            .extend(published.into_iter().map(|value| (rests_on, value)));
         if let Some((key, kept)) = written.key {
             common.keys.insert(key, Kept { rests_on, ..kept });
         }

@@ -216,6 +216,11 @@ impl<E: Entity> Entities<E> {
                 effects.events.len(),
                 limits::EVENTS_MAX,
             )?;
+            too_many(
+                "number of values published by one command",
+                effects.published.len(),
+                limits::EVENTS_MAX,
+            )?;
             for (seq, event) in (here.seq + 1..).zip(&effects.events) {
                 common.payload.clear();
                 let name = tagged::to_parts(event, &mut common.payload).map_err(|why| unwritable("event", why))?;

@@ -37,7 +37,7 @@ pub use slot::{TailEvent, decode_event};
 pub use table::{LoadRequest, Recalled, Table};
 pub use timers::Due;
 
-use crate::model::Timestamp;
+use crate::model::{Published, Timestamp};
 use std::{any::Any, sync::Arc};
 use throng_journal::{CommitBuilder, ShardId, WriterId};
 
@@ -64,6 +64,8 @@ pub struct Common {
     dead: dead::DeadMessages,
     /// Messages the last command sent, for the driver to deliver.
     outbox: Vec<Delivery>,
+    /// What the last command published, and what that rests on.
+    published: Vec<(u64, Published)>,
     /// Bytes of all resident entities of this shard.
     resident_bytes: usize,
     resident: usize,
@@ -117,6 +119,7 @@ impl Shard {
                 timers: timers::Timers::default(),
                 dead: dead::DeadMessages::default(),
                 outbox: Vec::new(),
+                published: Vec::new(),
                 resident_bytes: 0,
                 resident: 0,
                 pending_bytes: 0,
@@ -156,6 +159,11 @@ impl Shard {
     /// The messages sent since the last call, in order.
     pub fn take_outbox(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.common.outbox)
+    }
+
+    /// What was published since the last call, in order, each with the number of the commit it rests on.
+    pub fn take_published(&mut self) -> Vec<(u64, Published)> {
+        std::mem::take(&mut self.common.published)
     }
 
     /// The typed table of a kind.
