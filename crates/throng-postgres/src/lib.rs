@@ -66,7 +66,16 @@
 //! of `events` likewise, states and system rows in batches; last, on condition of the unsealed writer (`FOR SHARE` again), the row
 //! that says what is covered. A checkpoint of a writer that was taken over is refused, whole.
 //!
+//! It keeps to its [`Pace`](throng_journal::Pace): small batches with pauses between them while there is time, large ones without once it is
+//! urgent.
+//!
 //! A payload that `jsonb` does not take never stops a checkpoint: it stands in `metadata` as `base64`.
+//!
+//! # Plans
+//!
+//! Every statement is a range of an index or a loop over one. The sessions say so (`enable_seqscan` and its like are off), because the
+//! statistics of a table that has just been filled say otherwise, and a page that reads the whole table makes a start take the square
+//! of what there is to read.
 //!
 //! # The URL
 //!

@@ -165,6 +165,53 @@ fn a_journal_moves_from_a_directory_to_a_database_and_back_with_one_command() {
     assert_eq!(json_of(&["journal", "verify", &url, "--json"])["damages"], json!([]));
 }
 
+/// The statements that `docs/postgresql.md` gives after these words.
+fn documented(words: &str) -> String {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/postgresql.md");
+    let text = std::fs::read_to_string(document).unwrap();
+    let (_, after) = text.split_once(words).expect("the document says how");
+    let (_, block) = after.split_once("```sql\n").unwrap();
+    block.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn a_dump_is_restored_and_the_store_rebuilt_as_the_document_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kept.dump").display().to_string();
+    SERVER.run("createdb", &["kept"]).unwrap();
+    SERVER.run("createdb", &["restored"]).unwrap();
+    let served = serve(&SERVER.url("kept"));
+    fill(&served);
+    let dump = ["--format=custom", "--schema=throng", "--file", &file, "kept"];
+    SERVER.run("pg_dump", &dump).unwrap();
+    drop(served);
+    SERVER.run("pg_restore", &["--dbname=restored", &file]).unwrap();
+
+    let statement = |sql: &str| {
+        let arguments = [
+            "--dbname=restored",
+            "--set=ON_ERROR_STOP=1",
+            "--tuples-only",
+            "--command",
+            sql,
+        ];
+        let said = String::from_utf8(SERVER.run("psql", &arguments).unwrap()).unwrap();
+        said.trim().to_owned()
+    };
+    for rebuilds in [false, true] {
+        if rebuilds {
+            statement(&documented("To rebuild the store from the commits"));
+            assert_eq!(statement("SELECT count(*) FROM throng.events"), "0");
+        }
+        let again = serve(&SERVER.url("restored"));
+        assert_eq!(students(&again), json!(["ann"]));
+        again.signal(Signal::TERM);
+        assert!(again.ended().0.success());
+        let whole = "SELECT (SELECT count(*) FROM throng.events) = (SELECT sum(seq) FROM throng.entities)";
+        assert_eq!(statement(whole), "t", "every event is there");
+    }
+}
+
 #[test]
 fn an_engine_that_was_paused_while_another_took_over_answers_and_commits_nothing() {
     let url = url("paused");
