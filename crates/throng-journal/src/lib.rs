@@ -32,6 +32,7 @@ mod memory;
 mod pace;
 mod place;
 mod store;
+pub mod tools;
 mod views;
 
 pub use commit::{Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Stamp};

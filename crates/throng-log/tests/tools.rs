@@ -340,7 +340,8 @@ fn inspect_shows_writers_records_and_one_entitys_history() {
         records_max: 5,
         ..InspectOptions::default()
     };
-    let found = tools::inspect(&options(), dir.path(), &what).unwrap();
+    let inspection = tools::inspect(&options(), dir.path(), &what).unwrap();
+    let found = &inspection.contents;
     assert_eq!(found.commits, 90);
     assert_eq!(
         found.writers.iter().map(|writer| writer.commits).collect::<Vec<_>>(),
@@ -352,7 +353,7 @@ fn inspect_shows_writers_records_and_one_entitys_history() {
         [1, 2, 3, 4, 5]
     );
     assert!(found.history_cut);
-    let shown = found.to_string();
+    let shown = inspection.to_string();
     assert!(shown.contains("section/C S 1 ü event 1 Added"), "{shown}");
 }
 

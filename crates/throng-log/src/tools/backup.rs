@@ -1,6 +1,6 @@
 //! Copying a log and its store into another directory, and checking the copy.
 
-use super::verify::{Verification, verify};
+use super::{Verification, verify};
 use crate::{
     EmbeddedStore, Log, Options,
     files::{File, Files},

@@ -1,7 +1,6 @@
 //! Writing a directory's history as JSON lines.
 
 use super::{
-    inspect::word,
     line::{EXPORT_VERSION, Line},
     walk::{Seen, walk},
 };
@@ -169,7 +168,7 @@ fn write_record(out: &mut dyn Write, commit: &Commit, record: &Record<'_>) -> Re
         &Line {
             commit: Some(stamp.number.0),
             at_micros: Some(stamp.at_micros),
-            record: Some(word(record.record).into()),
+            record: Some(record.record.word().into()),
             shard: Some(record.shard.0),
             kind: Some(record.kind.into()),
             id: Some(record.id.into()),

@@ -54,10 +54,10 @@ pub(super) struct Line<'a> {
     pub base64: Option<Cow<'a, str>>,
 }
 
-/// The record kind a word of [`super::inspect::word`] stands for.
+/// The record kind a word of [`RecordKind::word`] stands for.
 pub(super) fn kind_of(word: &str) -> Option<RecordKind> {
     use RecordKind::{Event, Family, Key, Released, Sent, Taken, TimerCleared, TimerSet};
     [Event, Sent, Taken, Key, TimerSet, TimerCleared, Family, Released]
         .into_iter()
-        .find(|kind| super::inspect::word(*kind) == word)
+        .find(|kind| kind.word() == word)
 }

@@ -18,8 +18,9 @@ pub use backup::{BackedUp, backup, backup_live};
 pub use compact::{Compacted, compact};
 pub use export::{ExportLines, ExportOptions, Exported, export};
 pub use import::{ImportTarget, Imported, import, import_into};
-pub use inspect::{HistoryLine, InspectOptions, Inspection, SegmentLine, WriterLine, inspect};
-pub use verify::{Finding, Verification, verify};
+pub use inspect::{Inspection, SegmentLine, inspect};
+pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
+pub use verify::verify;
 
 use crate::recovery;
 use std::path::Path;

@@ -6,6 +6,7 @@ mod verify;
 mod walk;
 
 pub use import::Import;
-pub use inspect::{HistoryLine, InspectOptions, Inspection, TableLine, WriterLine, inspect};
-pub use verify::{Finding, Verification, verify};
+pub use inspect::{Inspection, TableLine, inspect};
+pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
+pub use verify::verify;
 pub use walk::{Seen, walk};

@@ -2,72 +2,11 @@
 
 use super::walk::{PATIENCE, Seen, walk};
 use crate::{PostgresOptions, database::Database};
-use std::{collections::HashMap, fmt, sync::Arc};
-use throng_journal::{Error, RecordKind};
-
-/// Something found while checking.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Finding {
-    /// The commit it concerns, written `writer.commit`.
-    pub position: String,
-    /// Table and row, or the entity.
-    pub place: String,
-    /// What was expected and what was found.
-    pub why: String,
-}
-
-/// What a check of a schema came to.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct Verification {
-    /// Streams met.
-    pub writers: u64,
-    /// Whole commits.
-    pub commits: u64,
-    /// Records in them.
-    pub records: u64,
-    /// Events among them.
-    pub events: u64,
-    /// Entities they belong to.
-    pub entities: u64,
-    /// Everything that is not as it was written.
-    pub damages: Vec<Finding>,
-    /// What became of checking the store: a sentence.
-    pub store: String,
-}
-
-impl Verification {
-    /// Nothing is damaged.
-    #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.damages.is_empty()
-    }
-}
-
-impl fmt::Display for Verification {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            writers,
-            commits,
-            records,
-            events,
-            entities,
-            ..
-        } = self;
-        writeln!(
-            f,
-            "{writers} writers, {commits} commits, {records} records, {events} events of {entities} entities"
-        )?;
-        writeln!(f, "store: {}", self.store)?;
-        for damage in &self.damages {
-            writeln!(f, "damage at {} ({}): {}", damage.position, damage.place, damage.why)?;
-        }
-        match self.damages.len() {
-            0 => write!(f, "sound"),
-            1 => write!(f, "1 damage"),
-            damages => write!(f, "{damages} damages"),
-        }
-    }
-}
+use std::sync::Arc;
+use throng_journal::{
+    Error,
+    tools::{Finding, Verification},
+};
 
 /// Checks every commit's checksum, that commits follow one another without a gap, that each entity's events do, and that the
 /// store knows as many entities and events as there are up to its checkpoint. Holds one entry an entity in memory.
@@ -76,40 +15,21 @@ impl fmt::Display for Verification {
 /// Not reachable, another version, or no journal there. Damage is a finding, not an error.
 pub fn verify(options: &PostgresOptions) -> Result<Verification, Error> {
     let mut found = Verification::default();
-    let mut sequences: HashMap<Box<str>, u64> = HashMap::new();
     let store = store(options)?;
     let mut indexed = 0u64;
     walk(options, &mut |seen| {
         match seen {
             Seen::Writer { .. } => found.writers += 1,
             Seen::Commit(commit) => {
-                found.commits += 1;
-                let position = commit.position();
-                for record in commit.records().flatten() {
-                    found.records += 1;
-                    if record.record != RecordKind::Event {
-                        continue;
-                    }
-                    found.events += 1;
-                    let is_covered = (position.writer.0, position.commit.0) <= store.covers;
-                    indexed += u64::from(is_covered);
-                    let entity = format!("{}/{}", record.kind, record.id);
-                    let before = sequences.entry(entity.clone().into()).or_default();
-                    if record.seq != *before + 1 {
-                        found.damages.push(Finding {
-                            position: position.to_string(),
-                            place: entity,
-                            why: format!("event {} follows event {before}", record.seq),
-                        });
-                    }
-                    *before = record.seq;
+                let (position, events) = (commit.position(), found.commit(commit));
+                if (position.writer.0, position.commit.0) <= store.covers {
+                    indexed += events;
                 }
             }
-            Seen::Damage(damage) => found.damages.push(finding(damage)),
+            Seen::Damage(damage) => found.damages.push(damage.into()),
         }
         Ok(())
     })?;
-    found.entities = sequences.len() as u64;
     found.store = match store.covers {
         (0, 0) => "it covers nothing yet".into(),
         (writer, commit) if store.events == indexed => {
@@ -128,21 +48,6 @@ pub fn verify(options: &PostgresOptions) -> Result<Verification, Error> {
         }
     };
     Ok(found)
-}
-
-fn finding(damage: Error) -> Finding {
-    match damage {
-        Error::Damaged { position, place, why } => Finding {
-            position: position.to_string(),
-            place,
-            why,
-        },
-        other => Finding {
-            position: "0.0".into(),
-            place: String::new(),
-            why: other.to_string(),
-        },
-    }
 }
 
 /// What the store says of itself.

@@ -1,0 +1,300 @@
+//! What the tools of every journal say: what a history holds, and whether it is whole. Each backend walks its own history
+//! and adds what only it has.
+
+use crate::{Address, Commit, Error, Position, Record, RecordKind, WriterId};
+use serde::Serialize;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
+
+/// What to look at beside the summary.
+#[derive(Clone, Debug)]
+pub struct InspectOptions {
+    /// Show this entity's records.
+    pub entity: Option<Address>,
+    /// Show the records of this commit.
+    pub commit: Option<Position>,
+    /// Records shown, at most. Default 1,000.
+    pub records_max: usize,
+}
+
+impl Default for InspectOptions {
+    fn default() -> Self {
+        Self {
+            entity: None,
+            commit: None,
+            records_max: 1_000,
+        }
+    }
+}
+
+/// One writer's stream.
+#[derive(Clone, Debug, Serialize)]
+pub struct WriterLine {
+    /// Its id.
+    pub writer: u64,
+    /// The node it was a life of.
+    pub node: String,
+    /// It can commit nothing any more; nothing where the journal does not note it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<bool>,
+    /// Its whole commits.
+    pub commits: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// When the first was made, microseconds since 1970-01-01 UTC; 0 without one.
+    pub first_at_micros: i64,
+    /// When the last was made.
+    pub last_at_micros: i64,
+}
+
+/// One record, for a person.
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryLine {
+    /// Its commit, written `writer.commit`.
+    pub position: String,
+    /// When, microseconds since 1970-01-01 UTC.
+    pub at_micros: i64,
+    /// What it says: `event`, `sent`, …
+    pub record: &'static str,
+    /// The entity.
+    pub entity: String,
+    /// Its sequence number.
+    pub seq: u64,
+    /// Its name.
+    pub name: String,
+    /// The body, where it is text; else how long it is.
+    pub body: String,
+}
+
+/// What a history holds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Contents {
+    /// The writers, in the order of history.
+    pub writers: Vec<WriterLine>,
+    /// Whole commits.
+    pub commits: u64,
+    /// How many records of each kind, entity kind and name.
+    pub records: BTreeMap<String, u64>,
+    /// The records asked for.
+    pub history: Vec<HistoryLine>,
+    /// More than were to be shown matched.
+    pub history_cut: bool,
+    /// Places that cannot be read or are worth knowing; a check says more.
+    pub findings: Vec<String>,
+}
+
+impl Contents {
+    /// A writer's stream begins.
+    pub fn writer(&mut self, writer: WriterId, node: &str, sealed: Option<bool>) {
+        self.writers.push(WriterLine {
+            writer: writer.0,
+            node: node.to_owned(),
+            sealed,
+            commits: 0,
+            bytes: 0,
+            first_at_micros: 0,
+            last_at_micros: 0,
+        });
+    }
+
+    /// The next commit of the last writer's stream.
+    pub fn commit(&mut self, commit: &Commit, what: &InspectOptions) {
+        let stamp = commit.stamp();
+        self.commits += 1;
+        if let Some(writer) = self.writers.last_mut() {
+            if writer.commits == 0 {
+                writer.first_at_micros = stamp.at_micros;
+            }
+            writer.last_at_micros = stamp.at_micros;
+            writer.commits += 1;
+            writer.bytes += commit.bytes().len() as u64;
+        }
+        for record in commit.records().flatten() {
+            let name = format!("{} {} {}", record.record.word(), record.kind, record.name);
+            *self.records.entry(name).or_default() += 1;
+            let of_entity = |entity: &Address| *entity.kind == *record.kind && *entity.id == *record.id;
+            if what.entity.as_ref().is_some_and(of_entity) || what.commit == Some(stamp.position()) {
+                self.show(&record, stamp.at_micros, what.records_max);
+            }
+        }
+    }
+
+    fn show(&mut self, record: &Record<'_>, at_micros: i64, records_max: usize) {
+        if self.history.len() >= records_max {
+            self.history_cut = true;
+            return;
+        }
+        self.history.push(HistoryLine {
+            position: record.place.position.to_string(),
+            at_micros,
+            record: record.record.word(),
+            entity: format!("{}/{}", record.kind, record.id),
+            seq: record.seq,
+            name: record.name.to_owned(),
+            body: match std::str::from_utf8(record.body) {
+                Ok(text) => text.to_owned(),
+                Err(_) => format!("({} bytes)", record.body.len()),
+            },
+        });
+    }
+}
+
+impl fmt::Display for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.writers {
+            let WriterLine {
+                writer,
+                node,
+                commits,
+                bytes,
+                ..
+            } = line;
+            let state = match line.sealed {
+                Some(true) => ", sealed",
+                Some(false) => ", open",
+                None => "",
+            };
+            writeln!(
+                f,
+                "writer {writer} (node {node}{state}): {commits} commits, {bytes} bytes"
+            )?;
+        }
+        for (name, records) in &self.records {
+            writeln!(f, "  {records} × {name}")?;
+        }
+        for line in &self.history {
+            let HistoryLine {
+                position,
+                record,
+                entity,
+                seq,
+                name,
+                body,
+                ..
+            } = line;
+            writeln!(f, "{position} {entity} {record} {seq} {name} {body}")?;
+        }
+        if self.history_cut {
+            writeln!(f, "… more than {} records match", self.history.len())?;
+        }
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Something found while checking.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The commit it concerns, written `writer.commit`; `0.0` where none can be named.
+    pub position: String,
+    /// Where it stands (file and offset, table and row), or the entity.
+    pub place: String,
+    /// What was expected and what was found.
+    pub why: String,
+}
+
+impl From<Error> for Finding {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Damaged { position, place, why } => Self {
+                position: position.to_string(),
+                place,
+                why,
+            },
+            other => Self {
+                position: "0.0".into(),
+                place: String::new(),
+                why: other.to_string(),
+            },
+        }
+    }
+}
+
+/// What a check of a history came to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Verification {
+    /// Segments read, where the journal has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments: Option<u64>,
+    /// Streams met.
+    pub writers: u64,
+    /// Whole commits.
+    pub commits: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Events among them.
+    pub events: u64,
+    /// Entities they belong to.
+    pub entities: u64,
+    /// Everything that is not as it was written.
+    pub damages: Vec<Finding>,
+    /// What is worth knowing and no loss, such as an unfinished end after a crash.
+    pub notes: Vec<Finding>,
+    /// What became of checking the store: a sentence.
+    pub store: String,
+    /// Each entity's last event.
+    #[serde(skip)]
+    last: HashMap<Box<str>, u64>,
+}
+
+impl Verification {
+    /// The next whole commit: each entity's events follow one another. Says how many events it has.
+    pub fn commit(&mut self, commit: &Commit) -> u64 {
+        self.commits += 1;
+        let before = self.events;
+        for record in commit.records().flatten() {
+            self.records += 1;
+            if record.record != RecordKind::Event {
+                continue;
+            }
+            self.events += 1;
+            let entity = format!("{}/{}", record.kind, record.id);
+            let last = self.last.entry(entity.clone().into()).or_default();
+            if record.seq != *last + 1 {
+                self.damages.push(Finding {
+                    position: commit.position().to_string(),
+                    place: entity,
+                    why: format!("event {} follows event {last}", record.seq),
+                });
+            }
+            *last = record.seq;
+        }
+        self.entities = self.last.len() as u64;
+        self.events - before
+    }
+
+    /// Nothing is damaged.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.damages.is_empty()
+    }
+}
+
+impl fmt::Display for Verification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(segments) = self.segments {
+            write!(f, "{segments} segments, ")?;
+        }
+        writeln!(
+            f,
+            "{} writers, {} commits, {} records, {} events of {} entities",
+            self.writers, self.commits, self.records, self.events, self.entities
+        )?;
+        writeln!(f, "store: {}", self.store)?;
+        for note in &self.notes {
+            writeln!(f, "note: {}: {}", note.place, note.why)?;
+        }
+        for damage in &self.damages {
+            writeln!(f, "damage at {} ({}): {}", damage.position, damage.place, damage.why)?;
+        }
+        match self.damages.len() {
+            0 => write!(f, "sound"),
+            1 => write!(f, "1 damage"),
+            damages => write!(f, "{damages} damages"),
+        }
+    }
+}
