@@ -11,7 +11,7 @@ use std::{
     process::ExitCode,
     thread,
 };
-use throng::journal::{Address, Commit, CommitNo, Error, Position, WriterId};
+use throng::journal::{Address, Commit, CommitNo, Error, Position, WriterId, commit::Buffer};
 use throng_log::{
     Options,
     tools::{self, ExportLines, ExportOptions, Exported, ImportTarget, Imported, InspectOptions},
@@ -167,18 +167,14 @@ pub(crate) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
     match &arguments.command {
         JournalCommand::Inspect(arguments) => inspect(arguments, json),
-        JournalCommand::Verify(here) => match &source(&here.place)? {
-            Source::Directory(data) => {
-                let found = tools::verify(&options, data)?;
-                print(&found, json)?;
-                Ok(sound(found.is_sound()))
-            }
-            Source::Postgres(options) => {
-                let found = postgres::verify(options)?;
-                print(&found, json)?;
-                Ok(sound(found.is_sound()))
-            }
-        },
+        JournalCommand::Verify(here) => {
+            let found = match &source(&here.place)? {
+                Source::Directory(data) => tools::verify(&options, data)?,
+                Source::Postgres(options) => postgres::verify(options)?,
+            };
+            print(&found, json)?;
+            Ok(sound(found.is_sound()))
+        }
         JournalCommand::Export(arguments) => export(arguments, json),
         JournalCommand::Import(arguments) => import(arguments, json),
         JournalCommand::Backup(BackupArguments { directory, target }) => {
@@ -201,23 +197,14 @@ fn inspect(arguments: &InspectArguments, json: bool) -> anyhow::Result<ExitCode>
         commit,
         limit,
     } = arguments;
+    let what = InspectOptions {
+        entity: entity.clone(),
+        commit: *commit,
+        records_max: *limit,
+    };
     match &source(&here.place)? {
-        Source::Directory(data) => {
-            let what = InspectOptions {
-                entity: entity.clone(),
-                commit: *commit,
-                records_max: *limit,
-            };
-            print(&tools::inspect(&Options::default(), data, &what)?, json)
-        }
-        Source::Postgres(options) => {
-            let what = postgres::InspectOptions {
-                entity: entity.clone(),
-                commit: *commit,
-                records_max: *limit,
-            };
-            print(&postgres::inspect(options, &what)?, json)
-        }
+        Source::Directory(data) => print(&tools::inspect(&Options::default(), data, &what)?, json),
+        Source::Postgres(options) => print(&postgres::inspect(options, &what)?, json),
     }
 }
 
@@ -266,7 +253,7 @@ impl ImportTarget for ToPostgres {
         self.0.writer(writer, node)
     }
 
-    fn append(&mut self, commit: Commit) -> Result<Vec<u8>, Error> {
+    fn append(&mut self, commit: Commit) -> Result<Buffer, Error> {
         self.0.commit(commit)
     }
 }

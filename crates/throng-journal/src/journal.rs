@@ -1,6 +1,6 @@
 //! The truth: per writer one ordered, gapless stream of commits.
 
-use crate::{AppendError, Commit, CommitNo, Error, Place, Position, ShardId, WriterId};
+use crate::{AppendError, Commit, CommitNo, Error, Place, Position, ShardId, WriterId, commit};
 use std::{future::Future, pin::Pin};
 
 /// An answer that comes later; polled by whatever executor the engine runs on.
@@ -47,7 +47,7 @@ pub struct Appended {
     /// Durable, or why not.
     pub result: Result<(), AppendError>,
     /// The commit's buffer, emptied, to be used again.
-    pub buffer: Vec<u8>,
+    pub buffer: commit::Buffer,
 }
 
 /// `Done` is the inline path: no executor, no allocation.

@@ -11,7 +11,7 @@ use std::sync::{
 };
 use throng_journal::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position,
-    ShardId, Taken, WriterId,
+    ShardId, Taken, WriterId, commit::Buffer,
 };
 
 /// What one process holds of the medium.
@@ -226,7 +226,7 @@ impl Journal for SimJournal {
         let done = |result| {
             Append::Done(Appended {
                 result,
-                buffer: Vec::new(),
+                buffer: Buffer::default(),
             })
         };
         if self.state.dead.load(Ordering::Relaxed) {
@@ -290,7 +290,7 @@ impl Journal for SimJournal {
                     sleep.await;
                     Appended {
                         result: journal.resolve(writer, number, fate),
-                        buffer: Vec::new(),
+                        buffer: Buffer::default(),
                     }
                 }))
             }

@@ -1,6 +1,6 @@
 //! Building a commit in one pass.
 
-use super::{CRC_AT, Commit, ENTRY_BYTES, HEADER_BYTES, MAGIC, RecordKind};
+use super::{Buffer, CRC_AT, Commit, ENTRY_BYTES, HEADER_BYTES, MAGIC, RecordKind};
 use crate::{Address, CommitNo, Position, ShardId, WriterId};
 
 /// What the engine writes into a commit's header.
@@ -39,25 +39,15 @@ pub struct Mark {
 #[derive(Debug, Default)]
 pub struct CommitBuilder {
     /// Header space, then bodies. Empty until the first push.
-    bytes: Vec<u8>,
+    bytes: Buffer,
     directory: Vec<u8>,
     records: u32,
 }
 
 impl CommitBuilder {
-    /// A builder that reuses a finished commit's buffer.
-    #[must_use]
-    pub fn with_buffer(mut buffer: Vec<u8>) -> Self {
-        buffer.clear();
-        Self {
-            bytes: buffer,
-            directory: Vec::new(),
-            records: 0,
-        }
-    }
-
     /// Gives a finished commit's buffer back, if the builder has none yet.
-    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+    pub fn recycle(&mut self, buffer: impl Into<Buffer>) {
+        let mut buffer = buffer.into();
         if self.bytes.capacity() == 0 {
             buffer.clear();
             self.bytes = buffer;
@@ -113,7 +103,7 @@ impl CommitBuilder {
         debug_assert!(entity.len() <= Address::KIND_BYTES_MAX && id.len() <= Address::ID_BYTES_MAX);
         debug_assert!(name.len() <= usize::from(u8::MAX));
         if self.bytes.is_empty() {
-            self.bytes.resize(HEADER_BYTES, 0);
+            self.bytes.resize(HEADER_BYTES);
         }
         self.bytes.extend_from_slice(body);
         let mut entry = [0u8; ENTRY_BYTES];
@@ -141,7 +131,7 @@ impl CommitBuilder {
             return 0;
         }
         if self.bytes.is_empty() {
-            self.bytes.resize(HEADER_BYTES, 0);
+            self.bytes.resize(HEADER_BYTES);
         }
         let shift = (self.bytes.len() - HEADER_BYTES) as u32;
         self.bytes.extend_from_slice(&other.bytes[HEADER_BYTES..]);
@@ -179,7 +169,7 @@ impl CommitBuilder {
     pub fn finish(&mut self, stamp: Stamp) -> Commit {
         let mut bytes = std::mem::take(&mut self.bytes);
         if bytes.is_empty() {
-            bytes.resize(HEADER_BYTES, 0);
+            bytes.resize(HEADER_BYTES);
         }
         let directory_at = bytes.len() as u32;
         bytes.extend_from_slice(&self.directory);

@@ -17,7 +17,7 @@
 //!
 //!     56     …  bodies, one after another, in the order of the directory
 //!
-//!      …     …  directory, one entry a record:
+//!      …     …  directory, one entry a record, and zeros behind the last where a backend wants the commit longer:
 //!      0     1  record kind (see RecordKind)
 //!      1     1  length of the entity's kind in bytes
 //!      2     2  length of the entity's id in bytes
@@ -36,9 +36,11 @@
 //! The directory stands behind the bodies, so that a commit is built in one pass, and can be read alone: recovery needs
 //! nothing else of a commit.
 
+mod buffer;
 mod builder;
 mod reader;
 
+pub use buffer::Buffer;
 pub use builder::{CommitBuilder, Mark, Stamp};
 pub use reader::{Commit, Damage, Record, Records};
 

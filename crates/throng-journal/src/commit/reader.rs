@@ -1,6 +1,6 @@
 //! Reading a commit, whole or its directory alone, and finding damage.
 
-use super::{CRC_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, RecordKind, Stamp};
+use super::{Buffer, CRC_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, RecordKind, Stamp};
 use crate::{CommitNo, Place, Position, ShardId, WriterId};
 
 /// Why bytes are not a commit.
@@ -33,7 +33,7 @@ pub enum Damage {
 /// A finished commit. Reading one that came from a disk or a network begins with [`Commit::parse`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Commit {
-    bytes: Vec<u8>,
+    bytes: Buffer,
 }
 
 impl std::fmt::Debug for Commit {
@@ -57,7 +57,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Commit {
-    pub(super) fn of_finished(bytes: Vec<u8>) -> Self {
+    pub(super) fn of_finished(bytes: Buffer) -> Self {
         Self { bytes }
     }
 
@@ -87,7 +87,8 @@ impl Commit {
     ///
     /// # Errors
     /// [`Damage`] says what was found.
-    pub fn parse(bytes: Vec<u8>, seed: &[u8]) -> Result<Self, Damage> {
+    pub fn parse(bytes: impl Into<Buffer>, seed: &[u8]) -> Result<Self, Damage> {
+        let bytes = bytes.into();
         let length = Self::length(&bytes)?;
         if bytes.len() != length {
             return Err(Damage::Short {
@@ -120,6 +121,14 @@ impl Commit {
         self.bytes[24..32].copy_from_slice(&synced.0.to_le_bytes());
     }
 
+    /// Makes the commit longer, with zeros behind its directory, for a backend that writes whole blocks. Before
+    /// [`seal`](Self::seal).
+    pub fn pad(&mut self, bytes: usize) {
+        let length = self.bytes.len() + bytes;
+        self.bytes.resize(length);
+        self.bytes[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+    }
+
     /// Sets the checksum for a backend's seed.
     pub fn seal(&mut self, seed: &[u8]) {
         let crc = Self::checksum(&self.bytes, seed);
@@ -132,9 +141,15 @@ impl Commit {
         &self.bytes
     }
 
-    /// The buffer, to be used again or stored.
+    /// The bytes, to be stored.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes.into()
+    }
+
+    /// The buffer, to be used again.
+    #[must_use]
+    pub fn into_buffer(self) -> Buffer {
         self.bytes
     }
 

@@ -76,7 +76,7 @@ proptest! {
             bytes[..4].copy_from_slice(&MAGIC);
             let length = bytes.len() as u32;
             bytes[4..8].copy_from_slice(&length.to_le_bytes());
-            let mut commit = Commit::of_finished(bytes.clone());
+            let mut commit = Commit::of_finished(bytes.into());
             commit.seal(b"");
             bytes = commit.into_bytes();
         }
@@ -99,6 +99,18 @@ fn a_mark_takes_back_what_was_pushed_since() {
         commit.records().map(|r| r.unwrap().body.to_vec()).collect::<Vec<_>>(),
         [b"one"]
     );
+}
+
+#[test]
+fn a_padded_commit_holds_the_same_records() {
+    let mut commit = build(&[(1, 1, "k".into(), "i".into(), 1, "A".into(), 1, b"one".to_vec())]);
+    let length = commit.bytes().len();
+    commit.pad(1000);
+    commit.seal(b"seed");
+    assert_eq!(Commit::length(commit.bytes()), Ok(length + 1000));
+    let commit = Commit::parse(commit.into_bytes(), b"seed").unwrap();
+    let bodies: Vec<_> = commit.records().map(|record| record.unwrap().body.to_vec()).collect();
+    assert_eq!(bodies, [b"one"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position,
-    ShardId, Taken, WriterId,
+    ShardId, Taken, WriterId, commit,
 };
 use std::{
     collections::BTreeMap,
@@ -128,7 +128,7 @@ impl Journal for MemoryJournal {
         };
         Append::Done(Appended {
             result,
-            buffer: Vec::new(),
+            buffer: commit::Buffer::default(),
         })
     }
 

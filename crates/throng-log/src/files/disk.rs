@@ -1,12 +1,15 @@
 //! The real file system.
 
-use super::{File, Files};
+use super::{BLOCK_BYTES, File, Files, LARGE_BYTES};
 use std::{
     fs::{self, OpenOptions, TryLockError},
     io::{self, ErrorKind, Write as _},
-    os::unix::fs::FileExt as _,
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{FileExt as _, OpenOptionsExt as _},
+    },
     path::Path,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -59,7 +62,10 @@ impl Files for Disk {
             .create(create)
             .truncate(false)
             .open(path)?;
-        Ok(Arc::new(DiskFile(file)))
+        Ok(Arc::new(DiskFile {
+            file,
+            direct: OnceLock::new(),
+        }))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -82,17 +88,58 @@ impl Files for Disk {
 }
 
 #[derive(Debug)]
-struct DiskFile(fs::File);
+struct DiskFile {
+    file: fs::File,
+    /// The same file, written past the page cache; `None` where that cannot be.
+    direct: OnceLock<Option<fs::File>>,
+}
+
+/// What a write past the page cache must be aligned to in memory: a sector.
+const MEMORY_ALIGNMENT: usize = 512;
+
+impl DiskFile {
+    fn direct(&self) -> Option<&fs::File> {
+        let open = || {
+            let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let flags = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+            OpenOptions::new().write(true).custom_flags(flags).open(path).ok()
+        };
+        self.direct.get_or_init(open).as_ref()
+    }
+
+    /// Writes the whole blocks of a large write from where they stand in memory, past the page cache: copying them there
+    /// and finding them again takes longer than the disk does. `false`: nothing is written, it has to go the usual way.
+    fn write_direct(&self, bytes: &[u8], offset: u64) -> io::Result<bool> {
+        let begins = offset.next_multiple_of(BLOCK_BYTES);
+        let Some((head, rest)) = bytes.split_at_checked((begins - offset) as usize) else {
+            return Ok(false);
+        };
+        let (blocks, tail) = rest.split_at(rest.len() - rest.len() % BLOCK_BYTES as usize);
+        let aligned = blocks.as_ptr().addr().is_multiple_of(MEMORY_ALIGNMENT);
+        if !aligned || (blocks.len() as u64) < LARGE_BYTES / 2 {
+            return Ok(false);
+        }
+        let Some(direct) = self.direct() else { return Ok(false) };
+        match direct.write_all_at(blocks, begins) {
+            // The disk or the file system wants another alignment, or none of it.
+            Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => return Ok(false),
+            result => result?,
+        }
+        self.file.write_all_at(head, offset)?;
+        self.file.write_all_at(tail, begins + blocks.len() as u64)?;
+        Ok(true)
+    }
+}
 
 impl File for DiskFile {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        Ok(self.file.metadata()?.len())
     }
 
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut read = 0;
         while read < into.len() {
-            match self.0.read_at(&mut into[read..], offset + read as u64) {
+            match self.file.read_at(&mut into[read..], offset + read as u64) {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -103,16 +150,19 @@ impl File for DiskFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, offset)
+        if bytes.len() as u64 >= LARGE_BYTES && self.write_direct(bytes, offset)? {
+            return Ok(());
+        }
+        self.file.write_all_at(bytes, offset)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
         use rustix::{fs::FallocateFlags, io::Errno};
-        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, length) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length) {
             // A file system that cannot reserve: the file grows with its writes instead.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -121,6 +171,49 @@ impl File for DiskFile {
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
-        self.0.set_len(length)
+        self.file.set_len(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use super::*;
+    use throng_journal::commit::Buffer;
+
+    /// Writes of all lengths one behind the other, over room that is reserved and over zeros: the file holds them all.
+    #[test]
+    fn large_and_small_writes_stand_side_by_side() {
+        let dir = tempfile::tempdir().unwrap();
+        for zeros in [false, true] {
+            let path = dir.path().join(format!("zeros-{zeros}"));
+            let file = Disk.open(&path, true).unwrap();
+            file.allocate(4 << 20).unwrap();
+            if zeros {
+                file.write_at(&vec![0; 4 << 20], 0).unwrap();
+            }
+            let mut expected = Vec::new();
+            for (number, sectors) in [2_usize, 128, 1, 300, 301, 200, 7, 8, 640, 131, 1, 2048, 3, 129]
+                .iter()
+                .enumerate()
+            {
+                let mut buffer = Buffer::default();
+                buffer.resize(sectors * 512);
+                buffer.fill(number as u8 + 1);
+                file.write_at(&buffer, expected.len() as u64).unwrap();
+                expected.extend_from_slice(&buffer);
+                if number % 3 == 0 {
+                    file.sync_data().unwrap();
+                }
+                // As a reader does, from another open file.
+                let mut read = vec![0; expected.len()];
+                Disk.open(&path, false).unwrap().read_at(&mut read, 0).unwrap();
+                assert!(read == expected, "after write {number}, zeros: {zeros}");
+            }
+            let there = fs::read(&path).unwrap();
+            assert!(there[..expected.len()] == expected && there[expected.len()..].iter().all(|byte| *byte == 0));
+            assert_eq!(there.len(), 4 << 20);
+        }
     }
 }

@@ -6,6 +6,11 @@ pub use disk::Disk;
 
 use std::{fmt, io, path::Path, sync::Arc};
 
+/// What disks and file systems take whole, in bytes: whole blocks need no page of the cache.
+pub const BLOCK_BYTES: u64 = 4096;
+/// Writes from this length on are for the disk's bandwidth, in bytes; shorter ones for its latency.
+pub const LARGE_BYTES: u64 = 64 << 10;
+
 /// A file system.
 pub trait Files: fmt::Debug + Send + Sync {
     /// Creates a directory and its parents; nothing to do if it is there.

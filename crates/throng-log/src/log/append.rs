@@ -7,17 +7,14 @@ use super::{
     state::Answers,
 };
 use crate::{
+    files::{BLOCK_BYTES, LARGE_BYTES},
     header::{SECTOR_BYTES, align, seed},
     recovery::segment_path,
 };
 use std::time::Instant;
-use throng_journal::{Append, AppendError, Appended, Commit, CommitNo, Durability, Stamp};
+use throng_journal::{Append, AppendError, Appended, Commit, CommitNo, Durability, Stamp, commit::Buffer};
 
-/// Commits of this mean size and above get segments that are reserved, not filled with zeros: there the disk's
-/// bandwidth counts, and zeros would take half of it.
-const LARGE_BYTES: u64 = 256 << 10;
-
-fn done(result: Result<(), AppendError>, mut buffer: Vec<u8>) -> Append {
+fn done(result: Result<(), AppendError>, mut buffer: Buffer) -> Append {
     buffer.clear();
     Append::Done(Appended { result, buffer })
 }
@@ -28,7 +25,7 @@ impl Log {
         let mut writing = self.writing();
         let synced = match self.admit(stamp) {
             Ok(synced) => synced,
-            Err(refused) => return done(Err(refused), commit.into_bytes()),
+            Err(refused) => return done(Err(refused), commit.into_buffer()),
         };
         let buffer = match self.write(&mut writing, commit, synced) {
             Ok(buffer) => buffer,
@@ -69,19 +66,26 @@ impl Log {
     }
 
     /// Writes a commit behind the last one, in the next segment if this one is full.
-    fn write(&self, writing: &mut Writing, mut commit: Commit, synced: CommitNo) -> Result<Vec<u8>, (String, Vec<u8>)> {
+    fn write(&self, writing: &mut Writing, mut commit: Commit, synced: CommitNo) -> Result<Buffer, (String, Buffer)> {
         let bytes = commit.bytes().len() as u64;
-        if let Err(why) = self.make_room(writing, bytes) {
-            return Err((why, commit.into_bytes()));
+        // A large one ends with a block, so that the next one begins with one.
+        let blocks = bytes >= LARGE_BYTES;
+        let room = if blocks { bytes + BLOCK_BYTES } else { bytes };
+        if let Err(why) = self.make_room(writing, room) {
+            return Err((why, commit.into_buffer()));
         }
         let Some(active) = &mut writing.segment else {
-            return Err(("no segment is open".into(), commit.into_bytes()));
+            return Err(("no segment is open".into(), commit.into_buffer()));
         };
         commit.set_synced(synced);
+        if blocks {
+            let end = active.offset + bytes;
+            commit.pad((end.next_multiple_of(BLOCK_BYTES) - end) as usize);
+        }
         commit.seal(&seed(active.number, active.offset));
-        let mut buffer = commit.into_bytes();
+        let mut buffer = commit.into_buffer();
         // The rest of the last sector belongs to this commit alone: no later write touches a synced sector.
-        buffer.resize(buffer.len().next_multiple_of(SECTOR_BYTES as usize), 0);
+        buffer.resize(buffer.len().next_multiple_of(SECTOR_BYTES as usize));
         if let Err(error) = active.file.write_at(&buffer, active.offset) {
             let path = segment_path(&self.dir, active.number);
             return Err((format!("writing to {} failed: {error}", path.display()), buffer));
@@ -110,6 +114,8 @@ impl Log {
     /// before that), and any later one half.
     fn look_ahead(&self, writing: &mut Writing) {
         let bytes = self.options.segment_bytes;
+        // Zeros would take half of the disk's bandwidth from large commits, and what skips the page cache gains little
+        // by them.
         let zeros = writing.commit_bytes_mean < LARGE_BYTES;
         let segment = writing.next_segment;
         let enough = if writing.room_bytes == bytes {
@@ -133,7 +139,7 @@ impl Log {
     }
 
     /// Makes what was written durable: here and now while syncs are fast, beside the caller while they are slow.
-    fn sync_written(&self, writing: &mut Writing, number: CommitNo, buffer: Vec<u8>) -> Append {
+    fn sync_written(&self, writing: &mut Writing, number: CommitNo, buffer: Buffer) -> Append {
         if self.shared.depth() > 1 && self.syncers_run(writing) {
             let flight = self.shared.state().await_sync(number, buffer);
             self.shared.wanted.notify_one();

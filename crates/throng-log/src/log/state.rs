@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use throng_journal::{AppendError, Appended, CommitNo, Position, WriterId};
+use throng_journal::{AppendError, Appended, CommitNo, Position, WriterId, commit::Buffer};
 
 /// The writer that may append.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl State {
         )
     }
 
-    pub(super) fn await_sync(&mut self, number: CommitNo, buffer: Vec<u8>) -> Flight {
+    pub(super) fn await_sync(&mut self, number: CommitNo, buffer: Buffer) -> Flight {
         let waiter = Arc::new(Waiter(Mutex::new(Waiting {
             result: None,
             buffer,
@@ -175,7 +175,7 @@ impl State {
 #[derive(Debug)]
 struct Waiting {
     result: Option<Result<(), AppendError>>,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     waker: Option<Waker>,
 }
 

@@ -6,6 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{fmt, io::BufRead, path::Path};
 use throng_journal::{
     Address, Append, Commit, CommitBuilder, CommitNo, Durability, Error, Journal, ShardId, Stamp, WriterId,
+    commit::Buffer,
 };
 
 /// Longest line read, in bytes: a commit's largest record as base64, and its names.
@@ -68,7 +69,7 @@ pub trait ImportTarget {
     ///
     /// # Errors
     /// The journal's.
-    fn append(&mut self, commit: Commit) -> Result<Vec<u8>, Error>;
+    fn append(&mut self, commit: Commit) -> Result<Buffer, Error>;
 }
 
 impl ImportTarget for &Log {
@@ -76,7 +77,7 @@ impl ImportTarget for &Log {
         self.begin_imported(writer, node)
     }
 
-    fn append(&mut self, commit: Commit) -> Result<Vec<u8>, Error> {
+    fn append(&mut self, commit: Commit) -> Result<Buffer, Error> {
         let refused = |why: String| Error::Backend {
             doing: "writing a commit".into(),
             why,

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
     task::Poll,
 };
-use throng_journal::{Append, AppendError, Appended, Commit, Error, WriterId};
+use throng_journal::{Append, AppendError, Appended, Commit, Error, WriterId, commit::Buffer};
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::{Client, Statement};
 
@@ -81,7 +81,7 @@ impl Appender {
 fn in_doubt(why: String) -> Appended {
     Appended {
         result: Err(AppendError::InDoubt(why)),
-        buffer: Vec::new(),
+        buffer: Buffer::default(),
     }
 }
 
@@ -143,7 +143,7 @@ fn land(landing: Landing) {
     // An engine that does not wait any more reads what landed after the seal.
     let _ = landing.tell.send(Appended {
         result: landing.result,
-        buffer: landing.commit.into_bytes(),
+        buffer: landing.commit.into_buffer(),
     });
 }
 

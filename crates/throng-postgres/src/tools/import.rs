@@ -8,7 +8,7 @@ use crate::{
     journal::shards,
 };
 use std::sync::Arc;
-use throng_journal::{Commit, Durability, Error, WriterId};
+use throng_journal::{Commit, Durability, Error, WriterId, commit::Buffer};
 use tokio_postgres::Client;
 
 const DOING: &str = "importing into PostgreSQL";
@@ -88,7 +88,7 @@ impl Import {
     ///
     /// # Errors
     /// The server's.
-    pub fn commit(&mut self, mut commit: Commit) -> Result<Vec<u8>, Error> {
+    pub fn commit(&mut self, mut commit: Commit) -> Result<Buffer, Error> {
         commit.seal(&[]);
         let stamp = commit.stamp();
         self.writer = Some((stamp.writer, stamp.number.0));
@@ -101,7 +101,7 @@ impl Import {
         if self.rows.bytes() >= BATCH_BYTES {
             self.send()?;
         }
-        Ok(commit.into_bytes())
+        Ok(commit.into_buffer())
     }
 
     /// Makes it true.
