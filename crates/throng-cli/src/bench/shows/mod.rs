@@ -286,7 +286,8 @@ fn capacity(
         precision: 0.06,
     };
     let (mut trials, mut kept) = (Vec::<Trial>::new(), None);
-    while let Some(rate) = search.next(&trials) {
+    let mut again = None;
+    while let Some(rate) = again.take().or_else(|| search.next(&trials)) {
         let (report, cost) = server.measure(|| attempt(rate))?;
         let trial = Trial::judge(rate, &report, &promise);
         note(&format!(
@@ -296,6 +297,13 @@ fn capacity(
             cost.server_cpu_us + cost.postgres_cpu_us,
             trial.broken.as_deref().unwrap_or("kept")
         ));
+        // What disturbs the machine for a moment breaks a rate once, what is too much for the service every time.
+        let is_first = trials.last().is_none_or(|last| last.rate != rate);
+        if trial.broken.is_some() && is_first {
+            again = Some(rate);
+        } else if !is_first {
+            trials.pop();
+        }
         trials.push(trial);
         if best(&trials).is_some_and(|best| best.rate == rate) {
             kept = Some(cost);
