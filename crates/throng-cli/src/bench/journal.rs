@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use std::{
+    path::Path,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -31,21 +32,84 @@ pub(super) struct JournalArguments {
     /// Bytes of an event's content.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     event_bytes: u32,
+    /// As a recorder of events: so many MB (10⁶ bytes) a round, for events of 100 B, 1 KiB and 10 KiB.
+    #[arg(long, value_name = "MB", num_args = 0..=1, default_missing_value = "400",
+          conflicts_with_all = ["commits", "event_bytes"], value_parser = clap::value_parser!(u32).range(1..=4_000))]
+    mb: Option<u32>,
 }
 
+/// Medians over the rounds.
 #[derive(Debug, Serialize)]
 struct Figures {
+    event_bytes: u32,
     block_bytes: usize,
+    events_per_s: f64,
     log_megabytes_per_s: f64,
+    commit_mean_us: f64,
+    commit_p50_us: f64,
+    commit_p99_us: f64,
+    /// CPU a commit, with that of the log's threads.
+    cpu_us: f64,
+    /// Blocks written over synced zeros; writing those is not counted.
     loop_megabytes_per_s: f64,
     ratio: f64,
+    /// Blocks that lengthen their file.
+    growing_megabytes_per_s: f64,
+    growing_ratio: f64,
 }
 
 /// Measures and prints.
 pub(super) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
+    let sizes = match arguments.mb {
+        Some(_) => vec![100, 1 << 10, 10 << 10],
+        None => vec![arguments.event_bytes],
+    };
+    let mut rows = Vec::new();
+    for event_bytes in sizes {
+        rows.push(measure(&scratch.0, event_bytes, arguments)?);
+    }
+    arguments.common.print(&serde_json::json!({ "journal": rows }), || {
+        let mut table = Table::new([
+            "event bytes",
+            "block bytes",
+            "events/s",
+            "log MB/s",
+            "mean µs",
+            "p50 µs",
+            "p99 µs",
+            "CPU µs",
+            "in place MB/s",
+            "ratio",
+            "growing MB/s",
+            "ratio",
+        ]);
+        for row in &rows {
+            table.row([
+                row.event_bytes.to_string(),
+                row.block_bytes.to_string(),
+                format!("{:.0}", row.events_per_s),
+                format!("{:.0}", row.log_megabytes_per_s),
+                format!("{:.0}", row.commit_mean_us),
+                format!("{:.0}", row.commit_p50_us),
+                format!("{:.0}", row.commit_p99_us),
+                format!("{:.0}", row.cpu_us),
+                format!("{:.0}", row.loop_megabytes_per_s),
+                format!("{:.2}", row.ratio),
+                format!("{:.0}", row.growing_megabytes_per_s),
+                format!("{:.2}", row.growing_ratio),
+            ]);
+        }
+        table.text()
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The log and both loops in turn, the order turned round every other round.
+fn measure(dir: &Path, event_bytes: u32, arguments: &JournalArguments) -> anyhow::Result<Figures> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let log = Log::open(scratch.0.join("log"), Options::default())?;
+    let log_dir = dir.join(format!("log-{event_bytes}"));
+    let log = Log::open(&log_dir, Options::default())?;
     let writer = runtime.block_on(log.open("bench"))?.writer;
     let mut writing = Writing {
         log: &log,
@@ -53,31 +117,76 @@ pub(super) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
         number: 0,
         builder: CommitBuilder::default(),
     };
-    let (block_bytes, _) = runtime.block_on(writing.commits(1, arguments))?;
-    let mut rounds = Vec::new();
-    for _ in 0..arguments.rounds {
-        let (bytes, appending) = runtime.block_on(writing.commits(arguments.commits, arguments))?;
-        let log_rate = bytes as f64 / appending.as_secs_f64();
-        let bare = disk::measure(&scratch.0, block_bytes, arguments.commits as usize, Mode::PreZeroed)?.bytes_per_s;
-        rounds.push((log_rate, bare));
-    }
-    let figures = Figures {
-        block_bytes,
-        log_megabytes_per_s: median(rounds.iter().map(|(log, _)| log / 1e6)),
-        loop_megabytes_per_s: median(rounds.iter().map(|(_, bare)| bare / 1e6)),
-        ratio: median(rounds.iter().map(|(log, bare)| log / bare)),
-    };
-    arguments.common.print(&serde_json::json!({ "journal": figures }), || {
-        let mut table = Table::new(["block bytes", "log MB/s", "bare loop MB/s", "ratio"]);
-        table.row([
-            figures.block_bytes.to_string(),
-            format!("{:.0}", figures.log_megabytes_per_s),
-            format!("{:.0}", figures.loop_megabytes_per_s),
-            format!("{:.2}", figures.ratio),
-        ]);
-        table.text()
+    let block_bytes = runtime
+        .block_on(writing.commits(1, event_bytes, arguments.events))?
+        .bytes;
+    let commits = arguments.mb.map_or(arguments.commits, |mb| {
+        (u64::from(mb) * 1_000_000).div_ceil(block_bytes as u64) as u32
     });
-    Ok(ExitCode::SUCCESS)
+    let mut rounds = Vec::new();
+    for round in 0..arguments.rounds {
+        let bare = |mode| disk::measure(dir, block_bytes, commits as usize, mode).map(|figures| figures.bytes_per_s);
+        let mut append = || runtime.block_on(writing.commits(commits, event_bytes, arguments.events));
+        rounds.push(if round % 2 == 0 {
+            let run = append()?;
+            (run, bare(Mode::PreZeroed)?, bare(Mode::Growing)?)
+        } else {
+            let (growing, in_place) = (bare(Mode::Growing)?, bare(Mode::PreZeroed)?);
+            (append()?, in_place, growing)
+        });
+    }
+    let of = |figure: &dyn Fn(&Run, f64, f64) -> f64| {
+        median(
+            rounds
+                .iter()
+                .map(|(run, in_place, growing)| figure(run, *in_place, *growing)),
+        )
+    };
+    let figures = Figures {
+        event_bytes,
+        block_bytes,
+        events_per_s: of(&|run, _, _| run.rate() / block_bytes as f64 * f64::from(arguments.events)),
+        log_megabytes_per_s: of(&|run, _, _| run.rate() / 1e6),
+        commit_mean_us: of(&|run, _, _| block_bytes as f64 / run.rate() * 1e6),
+        commit_p50_us: of(&|run, _, _| run.percentile_us(50)),
+        commit_p99_us: of(&|run, _, _| run.percentile_us(99)),
+        cpu_us: of(&|run, _, _| run.cpu.as_secs_f64() * 1e6 / run.times.len() as f64),
+        loop_megabytes_per_s: of(&|_, in_place, _| in_place / 1e6),
+        ratio: of(&|run, in_place, _| run.rate() / in_place),
+        growing_megabytes_per_s: of(&|_, _, growing| growing / 1e6),
+        growing_ratio: of(&|run, _, growing| run.rate() / growing),
+    };
+    drop(log);
+    std::fs::remove_dir_all(log_dir)?;
+    Ok(figures)
+}
+
+/// One round of the log.
+struct Run {
+    bytes: usize,
+    /// Of each commit, sorted.
+    times: Vec<Duration>,
+    /// While appending.
+    cpu: Duration,
+}
+
+impl Run {
+    fn rate(&self) -> f64 {
+        self.bytes as f64 / self.times.iter().sum::<Duration>().as_secs_f64()
+    }
+
+    fn percentile_us(&self, percent: usize) -> f64 {
+        let rank = (self.times.len() * percent).div_ceil(100).max(1);
+        self.times
+            .get(rank - 1)
+            .map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
+    }
+}
+
+/// What the process has used so far, all its threads.
+fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
 struct Writing<'log> {
@@ -88,25 +197,19 @@ struct Writing<'log> {
 }
 
 impl Writing<'_> {
-    /// Builds and appends so many commits, one after the other; how many bytes they have, and how long finishing (with
-    /// the checksum) and appending them took. Gathering the records is the engine's work, not the log's.
-    async fn commits(&mut self, count: u32, arguments: &JournalArguments) -> anyhow::Result<(usize, Duration)> {
+    /// Builds and appends so many commits, one after the other: finishing (with the checksum) and appending are timed.
+    /// Gathering the records is the engine's work, not the log's.
+    async fn commits(&mut self, count: u32, event_bytes: u32, events: u32) -> anyhow::Result<Run> {
         let address = Address::new("section", "C S 142-1");
-        let body = vec![b'x'; arguments.event_bytes as usize];
-        let (mut bytes, mut appending) = (0, Duration::ZERO);
+        let body = vec![b'x'; event_bytes as usize];
+        let (mut bytes, mut times, mut cpu) = (0, Vec::with_capacity(count as usize), Duration::ZERO);
         for _ in 0..count {
-            for event in 0..arguments.events {
-                self.builder.push(
-                    RecordKind::Event,
-                    ShardId(7),
-                    &address,
-                    u64::from(event),
-                    "Added",
-                    1,
-                    &body,
-                );
+            for event in 0..events {
+                let seq = u64::from(event);
+                self.builder
+                    .push(RecordKind::Event, ShardId(7), &address, seq, "Added", 1, &body);
             }
-            let begun = Instant::now();
+            let (begun, cpu_begun) = (Instant::now(), cpu_time());
             self.number += 1;
             let commit = self.builder.finish(Stamp {
                 writer: self.writer,
@@ -116,11 +219,13 @@ impl Writing<'_> {
             });
             bytes += commit.bytes().len();
             let appended = landed(self.log.append(commit)).await;
-            appending += begun.elapsed();
+            times.push(begun.elapsed());
+            cpu += cpu_time().saturating_sub(cpu_begun);
             appended.result?;
             self.builder.recycle(appended.buffer);
         }
-        Ok((bytes, appending))
+        times.sort_unstable();
+        Ok(Run { bytes, times, cpu })
     }
 }
 
