@@ -59,12 +59,12 @@ enum Answering {
 }
 
 impl StagedJson {
-    /// The reply as JSON, once it is durable.
+    /// The reply as JSON, once it is durable; it is given once. By reference, so that what waits stays where it is.
     ///
     /// # Errors
     /// The entity's "no", or the engine's.
-    pub async fn settled(self) -> Result<Vec<u8>, Error<JsonRejection>> {
-        let (inner, executed) = match self.0 {
+    pub async fn settled(&mut self) -> Result<Vec<u8>, Error<JsonRejection>> {
+        let (inner, executed) = match &mut self.0 {
             Answering::Entity(inner, executed) => (inner, executed),
             Answering::Actor(answer) => return answer.await,
         };
@@ -74,8 +74,8 @@ impl StagedJson {
             rests_on,
             until,
         } = executed;
-        inner.durable(&life, rests_on, until).await?;
-        let Reply::Json(reply) = reply else {
+        inner.durable(life, *rests_on, *until).await?;
+        let Reply::Json(reply) = std::mem::replace(reply, Reply::Nobody) else {
             return Err(Error::OutcomeUnknown);
         };
         reply.error.map_or(Ok(reply.body), Err)

@@ -16,6 +16,7 @@ pub(crate) use connection::Connection;
 use crate::{
     Limits,
     gate::{Gate, Pass},
+    lane::Buffers,
     metrics::Metrics,
     problem::Problem,
     shared::{Shared, Taken},
@@ -55,6 +56,7 @@ pub(crate) struct Local {
     pub(crate) router: RefCell<Option<axum::Router>>,
     /// What a response's `Date` says.
     pub(crate) date: Date,
+    pub(crate) buffers: Buffers,
     connections: Connections,
     protocol: auto::Builder<serve::Here>,
     refusals: Cell<usize>,
@@ -206,6 +208,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
             protocol: serve::protocol(&shared.limits),
             router: RefCell::new(router),
+            buffers: Buffers::default(),
             date: Date::default(),
             connections: Connections::new(),
             refusals: Cell::new(0),

@@ -9,7 +9,7 @@ use hyper_util::server::conn::auto;
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     rc::Rc,
     task::Poll,
 };
@@ -48,7 +48,7 @@ pub(super) fn protocol(limits: &crate::Limits) -> auto::Builder<Here> {
 /// Serves a connection until its client or a verdict ends it: in the lane of plain requests first, in the full one from the
 /// first request on that is none.
 pub(super) async fn serve(local: Rc<Local>, connection: Rc<Connection>, stream: TcpStream) {
-    let lane = unless_dropped(&connection, lane::serve(&local, &connection, stream)).await;
+    let lane = unless_dropped(&connection, pin!(lane::serve(&local, &connection, stream))).await;
     if let Some(lane::End::HandOver(stream, came)) = lane {
         Box::pin(full(local.clone(), connection.clone(), stream, came)).await;
         if let Some(stream) = connection.handed_over() {
@@ -57,8 +57,7 @@ pub(super) async fn serve(local: Rc<Local>, connection: Rc<Connection>, stream: 
     }
 }
 
-async fn unless_dropped<T>(connection: &Connection, serving: impl Future<Output = T>) -> Option<T> {
-    let mut serving = pin!(serving);
+async fn unless_dropped<T>(connection: &Connection, mut serving: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     poll_fn(|context| {
         connection.set_waker(context.waker());
         if connection.verdict() == Verdict::Drop {
@@ -72,7 +71,7 @@ async fn unless_dropped<T>(connection: &Connection, serving: impl Future<Output 
 /// A WebSocket, on the stream of a connection that became one.
 async fn socket(local: Rc<Local>, connection: Rc<Connection>, stream: std::net::TcpStream) {
     match TcpStream::from_std(stream) {
-        Ok(stream) => drop(unless_dropped(&connection, websocket::run(local, connection.clone(), stream)).await),
+        Ok(stream) => drop(unless_dropped(&connection, pin!(websocket::run(local, connection.clone(), stream))).await),
         Err(error) => tracing::warn!("a WebSocket could not be opened: {error}"),
     }
 }
@@ -94,13 +93,13 @@ async fn full(local: Rc<Local>, connection: Rc<Connection>, stream: TcpStream, c
     let mut finishing = false;
     let ended = unless_dropped(
         &connection,
-        poll_fn(|context| {
+        pin!(poll_fn(|context| {
             if connection.is_ending() && !finishing {
                 finishing = true;
                 serving.as_mut().graceful_shutdown();
             }
             serving.as_mut().poll(context)
-        }),
+        })),
     )
     .await;
     if let Some(Err(error)) = ended {

@@ -7,6 +7,7 @@
 //! Commands that came together (pipelined) are executed one after the other in one turn; their answers leave together, once
 //! all of them are durable.
 
+mod buffers;
 mod head;
 mod response;
 mod wire;
@@ -21,7 +22,9 @@ use crate::{
     },
     routes,
 };
-use bytes::{Buf, Bytes};
+pub(crate) use buffers::Buffers;
+
+use bytes::Bytes;
 use head::{Head, Parsed, Room};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Body;
@@ -47,7 +50,7 @@ pub(crate) enum End {
 
 /// Answers the plain requests of a connection.
 pub(crate) async fn serve(local: &Rc<Local>, connection: &Rc<Connection>, stream: TcpStream) -> End {
-    let mut wire = Wire::new(stream, connection.clone());
+    let mut wire = Wire::new(stream, local.clone(), connection.clone());
     match run(local, connection, &mut wire).await {
         Ok(true) => {
             let (stream, came) = wire.into_parts();
@@ -182,8 +185,10 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire) ->
                     closes,
                 } = command;
                 let body = RequestBody::Here(Bytes::copy_from_slice(body));
-                together.push(routes::stage(local, connection, path, place, &headers, body).await);
-                wire.input.advance(end);
+                // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
+                let stage = Box::pin(routes::stage(local, connection, path, place, &headers, body));
+                together.push(stage.await);
+                wire.advance(end);
                 if closes || wire.input.is_empty() || together.len() == TOGETHER_MAX {
                     settle(local, connection, wire, &mut together, closes).await?;
                     in_flight = None;
@@ -208,16 +213,16 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire) ->
             Else::ReadTo(end) => {
                 in_flight = Some(connection.begin(Version::HTTP_11));
                 if let Err(problem) = wire.read_to(end, limits).await? {
-                    respond(local, connection, wire, problem.response(), true).await?;
+                    Box::pin(respond(local, connection, wire, problem.response(), true)).await?;
                     wire.flush().await?;
                     return Ok(false);
                 }
             }
             Else::Other(Other { request, end, closes }) => {
                 let in_flight = connection.begin(Version::HTTP_11);
-                wire.input.advance(end);
-                let response = routes::answer(local, connection, *request).await;
-                let closes = respond(local, connection, wire, response, closes).await?;
+                wire.advance(end);
+                let response = Box::pin(routes::answer(local, connection, *request)).await;
+                let closes = Box::pin(respond(local, connection, wire, response, closes)).await?;
                 drop(in_flight);
                 wire.flush().await?;
                 if closes {
@@ -237,18 +242,19 @@ async fn settle(
     closes: bool,
 ) -> io::Result<()> {
     let count = together.len();
-    for (at, staged) in together.drain(..).enumerate() {
+    for (at, staged) in together.iter_mut().enumerate() {
         let settled = routes::settle(local, staged).await;
         let closes = at + 1 == count && (closes || connection.is_ending());
         match settled {
             Ok(body) => local
                 .date
-                .with(|date| response::reply(&mut wire.output, &body, date, closes)),
+                .with(|date| response::reply(wire.output(), &body, date, closes)),
             Err(problem) => {
-                respond(local, connection, wire, problem.response(), closes).await?;
+                Box::pin(respond(local, connection, wire, problem.response(), closes)).await?;
             }
         }
     }
+    together.clear();
     Ok(())
 }
 
@@ -269,7 +275,7 @@ async fn respond(
         (_, None) => Framing::Chunked,
     };
     local.date.with(|date| {
-        response::head(&mut wire.output, parts.status, &parts.headers, framing, date, closes);
+        response::head(wire.output(), parts.status, &parts.headers, framing, date, closes);
     });
     if framing == Framing::Nothing {
         return Ok(closes);
@@ -292,22 +298,22 @@ async fn respond(
             Ok(Some(Ok(frame))) => {
                 let Ok(data) = frame.into_data() else { continue };
                 match &mut left {
-                    None => response::chunk(&mut wire.output, &data),
+                    None => response::chunk(wire.output(), &data),
                     Some(left) => {
                         *left = left
                             .checked_sub(data.len())
                             .ok_or_else(|| io::Error::other("a response is longer than it said"))?;
-                        wire.output.extend_from_slice(&data);
+                        wire.output().extend_from_slice(&data);
                     }
                 }
-                if wire.output.len() > OUTPUT_BYTES_MAX {
+                if wire.output().len() > OUTPUT_BYTES_MAX {
                     wire.flush().await?;
                 }
             }
         }
     }
     match left {
-        None => response::last_chunk(&mut wire.output),
+        None => response::last_chunk(wire.output()),
         Some(0) => {}
         Some(_) => return Err(io::Error::other("a response is shorter than it said")),
     }

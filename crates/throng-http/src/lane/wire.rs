@@ -1,23 +1,31 @@
 //! The bytes of a connection, as they come and go.
 
-use crate::{event_loop::Connection, limits::Limits, problem::Problem};
-use bytes::{Bytes, BytesMut};
+use super::buffers::{BUFFER_BYTES, Input, KEPT_BYTES};
+use crate::{
+    event_loop::{Connection, Local},
+    limits::Limits,
+    problem::Problem,
+};
+use bytes::Bytes;
+use rustix::{
+    buffer::spare_capacity,
+    net::{RecvFlags, SendFlags, recv, send},
+};
 use std::{
-    future::{Future, poll_fn},
+    future::poll_fn,
     io,
-    pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, ready},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::{io::Interest, net::TcpStream};
 
-/// Room for what is read at once.
-const READ_BYTES: usize = 4 << 10;
-/// A buffer that has grown beyond this is not kept.
-const KEPT_BYTES: usize = 16 << 10;
+/// Room for what is read at once, at least.
+const READ_BYTES: usize = BUFFER_BYTES / 4;
+
+/// It is tried again: once the socket is ready, or at once.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
 
 /// What reading brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,30 +38,47 @@ pub(super) enum Came {
 /// A connection's socket, what has come of it, and what is to go.
 pub(super) struct Wire {
     stream: TcpStream,
+    local: Rc<Local>,
     connection: Rc<Connection>,
-    pub(super) input: BytesMut,
-    pub(super) output: Vec<u8>,
+    pub(super) input: Input,
+    output: Vec<u8>,
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, connection: Rc<Connection>) -> Self {
+    pub(super) fn new(stream: TcpStream, local: Rc<Local>, connection: Rc<Connection>) -> Self {
         Self {
             stream,
+            local,
             connection,
-            input: BytesMut::new(),
+            input: Input::default(),
             output: Vec::new(),
         }
     }
 
     pub(super) fn into_parts(self) -> (TcpStream, Bytes) {
-        (self.stream, self.input.freeze())
+        (self.stream, self.input.into_vec().into())
+    }
+
+    /// So many bytes of what has come are done with.
+    pub(super) fn advance(&mut self, count: usize) {
+        self.input.advance(count);
+        self.give_back_input();
+    }
+
+    fn give_back_input(&mut self) {
+        if self.input.is_empty() {
+            self.local.buffers.take_back(&mut self.input.bytes);
+        }
+    }
+
+    /// Where answers are written.
+    pub(super) fn output(&mut self) -> &mut Vec<u8> {
+        self.local.buffers.lend(&mut self.output);
+        &mut self.output
     }
 
     /// Reads what is there, or waits for it; between requests, also for the connection's end.
     pub(super) async fn read(&mut self) -> io::Result<Came> {
-        if self.input.is_empty() && self.input.capacity() > KEPT_BYTES {
-            self.input = BytesMut::new();
-        }
         poll_fn(|context| {
             if self.connection.is_ending() {
                 return Poll::Ready(Ok(Came::End));
@@ -65,7 +90,7 @@ impl Wire {
 
     /// Reads until so many bytes are there.
     pub(super) async fn read_to(&mut self, length: usize, limits: &Limits) -> io::Result<Result<(), Box<Problem>>> {
-        self.input.reserve(length - self.input.len());
+        self.input.reserve(length.saturating_sub(self.input.len()));
         while self.input.len() < length {
             let came = poll_fn(|context| match self.poll_read(context) {
                 Poll::Ready(came) => Poll::Ready(came.map(Some)),
@@ -87,13 +112,35 @@ impl Wire {
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Came>> {
-        self.input.reserve(READ_BYTES / 4);
-        if self.input.capacity() < READ_BYTES {
+        loop {
+            let Poll::Ready(ready) = self.stream.poll_read_ready(context) else {
+                self.give_back_input();
+                return Poll::Pending;
+            };
+            ready?;
+            self.local.buffers.lend(&mut self.input.bytes);
             self.input.reserve(READ_BYTES);
+            let room = self.input.bytes.capacity() - self.input.bytes.len();
+            let mut read = None;
+            let tried = self.stream.try_io(Interest::READABLE, || {
+                let count = recv(&self.stream, spare_capacity(&mut self.input.bytes), RecvFlags::empty())?;
+                read = Some(count.0);
+                // Fewer bytes than there is room for were all: the next read would find none.
+                if count.0 > 0 && count.0 < room {
+                    Err(io::ErrorKind::WouldBlock.into())
+                } else {
+                    Ok(())
+                }
+            });
+            match (read, tried) {
+                (Some(count), _) => {
+                    self.connection.came();
+                    return Poll::Ready(Ok(if count == 0 { Came::End } else { Came::Bytes }));
+                }
+                (None, Err(error)) if !is_passing(&error) => return Poll::Ready(Err(error)),
+                _ => {}
+            }
         }
-        let read = ready!(pin!(self.stream.read_buf(&mut self.input)).poll(context))?;
-        self.connection.came();
-        Poll::Ready(Ok(if read == 0 { Came::End } else { Came::Bytes }))
     }
 
     /// Writes all that is to go.
@@ -103,26 +150,29 @@ impl Wire {
         }
         let mut written = 0;
         poll_fn(|context| self.poll_write(context, &mut written)).await?;
-        self.output.clear();
-        if self.output.capacity() > KEPT_BYTES {
-            self.output = Vec::new();
-        }
+        self.local.buffers.take_back(&mut self.output);
         Ok(())
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>, written: &mut usize) -> Poll<io::Result<()>> {
         while *written < self.output.len() {
-            match Pin::new(&mut self.stream).poll_write(context, &self.output[*written..]) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(count)) => {
+            let Poll::Ready(ready) = self.stream.poll_write_ready(context) else {
+                self.connection.blocks();
+                return Poll::Pending;
+            };
+            ready?;
+            let left = &self.output[*written..];
+            let sent = self.stream.try_io(Interest::WRITABLE, || {
+                Ok(send(&self.stream, left, SendFlags::NOSIGNAL)?)
+            });
+            match sent {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(count) => {
                     self.connection.went();
                     *written += count;
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {
-                    self.connection.blocks();
-                    return Poll::Pending;
-                }
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
         Poll::Ready(Ok(()))

@@ -49,8 +49,8 @@ pub(crate) async fn answer(
         && let Some(Place::Member(kind, id, name)) = path::place(parts.uri.path())
     {
         let path = parts.uri.path();
-        let staged = stage(local, connection, path, (kind, id, name), &parts.headers, body).await;
-        return match settle(local, staged).await {
+        let mut staged = stage(local, connection, path, (kind, id, name), &parts.headers, body).await;
+        return match settle(local, &mut staged).await {
             Ok(body) => crate::answer::reply(std::mem::take(&mut parts.headers), body),
             Err(problem) => problem.response(),
         };
@@ -85,10 +85,10 @@ pub(crate) async fn stage(
 }
 
 /// Waits until a command's answer may leave: the reply, or the problem.
-pub(crate) async fn settle(local: &Local, staged: Staged) -> Answered<Vec<u8>> {
-    let settled = match staged.staged {
+pub(crate) async fn settle(local: &Local, staged: &mut Staged) -> Answered<Vec<u8>> {
+    let settled = match &mut staged.staged {
         Ok(json) => json.settled().await.map_err(engine_problem),
-        Err(problem) => Err(problem),
+        Err(problem) => Err(problem.clone()),
     };
     let settled = settled.map_err(|problem| counted(local, *problem, &staged.path).boxed());
     let status = settled

@@ -316,7 +316,11 @@ async fn settle(shared: &Shared) -> std::convert::Infallible {
                 .pop_front()
                 .map_or(Poll::Pending, Poll::Ready)
         });
-        let Staged { id, staged, arrived } = next.await;
+        let Staged {
+            id,
+            mut staged,
+            arrived,
+        } = next.await;
         let settled = staged.settled().await.map_err(routes::engine_problem);
         shared.in_flight.set(shared.in_flight.get() - 1);
         shared.answer(Route::Command, &id, arrived, settled);

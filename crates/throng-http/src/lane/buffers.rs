@@ -1,0 +1,122 @@
+//! The memory that requests are read into and answers are written into: the loop's, not a connection's.
+//!
+//! Who waits has none. So an idle connection costs no buffer, and what a busy one works in is what the one before it worked
+//! in a moment ago, still in the processor's cache.
+
+use std::{cell::RefCell, ops::Deref};
+
+/// What a buffer holds at least.
+pub(super) const BUFFER_BYTES: usize = 4 << 10;
+/// A buffer that has grown beyond this is not kept.
+pub(super) const KEPT_BYTES: usize = 16 << 10;
+/// Buffers kept at most; a loop needs more than a few only while requests come in pieces or commands wait.
+const KEPT_MAX: usize = 16;
+
+/// A loop's buffers that nobody uses.
+#[derive(Default)]
+pub(crate) struct Buffers(RefCell<Vec<Vec<u8>>>);
+
+impl Buffers {
+    /// An empty one with room, if this has none.
+    pub(super) fn lend(&self, buffer: &mut Vec<u8>) {
+        if buffer.capacity() == 0 {
+            let kept = self.0.borrow_mut().pop();
+            *buffer = kept.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
+        }
+    }
+
+    /// Takes one back, empty.
+    pub(super) fn take_back(&self, buffer: &mut Vec<u8>) {
+        let mut buffer = std::mem::take(buffer);
+        let mut kept = self.0.borrow_mut();
+        if (1..=KEPT_BYTES).contains(&buffer.capacity()) && kept.len() < KEPT_MAX {
+            buffer.clear();
+            kept.push(buffer);
+        }
+    }
+}
+
+/// What has come of a connection and is not done with.
+#[derive(Default)]
+pub(super) struct Input {
+    pub(super) bytes: Vec<u8>,
+    /// So many of them are done with.
+    done: usize,
+}
+
+impl Input {
+    pub(super) fn advance(&mut self, count: usize) {
+        self.done = (self.done + count).min(self.bytes.len());
+        if self.done == self.bytes.len() {
+            self.bytes.clear();
+            self.done = 0;
+        }
+    }
+
+    /// Room for so many bytes more.
+    pub(super) fn reserve(&mut self, count: usize) {
+        if self.bytes.capacity() - self.bytes.len() < count {
+            self.bytes.drain(..std::mem::take(&mut self.done));
+            self.bytes.reserve(count);
+        }
+    }
+
+    pub(super) fn into_vec(mut self) -> Vec<u8> {
+        self.bytes.drain(..self.done);
+        self.bytes
+    }
+}
+
+impl Deref for Input {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.done..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_with_makes_room_and_the_rest_stays() {
+        let mut input = Input::default();
+        input.reserve(8);
+        input.bytes.extend_from_slice(b"abcdefgh");
+        input.advance(3);
+        assert_eq!(&*input, b"defgh");
+        input.reserve(100);
+        assert_eq!(&*input, b"defgh");
+        assert!(input.bytes.capacity() - input.bytes.len() >= 100);
+        input.advance(4);
+        assert_eq!(&*input, b"h");
+        assert_eq!(input.into_vec(), b"h");
+    }
+
+    #[test]
+    fn a_buffer_is_lent_again_unless_it_has_grown_too_large() {
+        let buffers = Buffers::default();
+        let mut one = Vec::new();
+        buffers.lend(&mut one);
+        one.extend_from_slice(b"used");
+        let place = one.as_ptr();
+        buffers.take_back(&mut one);
+        assert_eq!(one.capacity(), 0);
+        buffers.lend(&mut one);
+        assert!(one.is_empty() && one.as_ptr() == place);
+        one.reserve(KEPT_BYTES * 2);
+        buffers.take_back(&mut one);
+        buffers.lend(&mut one);
+        assert!(one.capacity() <= KEPT_BYTES);
+    }
+
+    #[test]
+    fn only_so_many_are_kept() {
+        let buffers = Buffers::default();
+        let mut lent = vec![Vec::new(); KEPT_MAX * 2];
+        lent.iter_mut().for_each(|buffer| buffers.lend(buffer));
+        lent.iter_mut().for_each(|buffer| buffers.take_back(buffer));
+        assert_eq!(buffers.0.borrow().len(), KEPT_MAX);
+    }
+}
