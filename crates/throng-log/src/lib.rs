@@ -68,6 +68,11 @@
 //! before it is synced first (at [`Fsync`](throng_journal::Durability::Fsync)). A **seal** is the header of the next
 //! writer's first segment, synced: from then on every recovery agrees on where the stream before ends.
 //!
+//! A commit of 64 KiB or more is padded with zeros, within its own length, so that it ends at a multiple of 4,096. Its whole blocks
+//! go to the disk past the page cache (`O_DIRECT`), from the memory they were built in, where file system and disk take that;
+//! and while commits are that large the next segment is reserved rather than filled with zeros, which would cost as much of the
+//! disk's bandwidth as they do.
+//!
 //! # What recovery does
 //!
 //! It reads the headers, and follows the last writer's commits from the last position a header calls synced. History ends

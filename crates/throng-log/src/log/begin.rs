@@ -294,7 +294,11 @@ impl Log {
             .map_err(Error::io(format!("making room for the log in {}", path.display())))?;
         self.readers.forget(header.segment);
         if let Err(error) = room.file.write_at(&header.encode(), 0) {
+            // It may stand on the disk all the same: neither number is given again.
             writing.next_segment += 1;
+            if header.writer.0 == writing.next_writer {
+                writing.next_writer += 1;
+            }
             let _ = self.options.files.remove(&path);
             return Err(Error::io(format!("writing to {}", path.display()))(error));
         }
