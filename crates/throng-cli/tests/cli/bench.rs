@@ -1,0 +1,46 @@
+//! `throng bench`: the figures are for people to judge; that they come, for all that was asked, is tested here.
+
+use super::kit::run;
+use serde_json::Value;
+
+fn measured(arguments: &[&str]) -> Value {
+    let output = run(&[&["bench"], arguments, &["--rounds", "1", "--json"]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn assert_positive(row: &Value, names: &[&str]) {
+    for name in names {
+        assert!(row[name].as_f64().is_some_and(|figure| figure > 0.0), "{name}: {row}");
+    }
+}
+
+#[test]
+fn the_log_is_measured_as_a_recorder_at_three_sizes() {
+    let figures = measured(&["journal", "--mb", "1"]);
+    let rows = figures["journal"].as_array().unwrap();
+    let sizes: Vec<_> = rows.iter().map(|row| row["event_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [100, 1024, 10_240]);
+    for row in rows {
+        assert_positive(row, &["log_megabytes_per_s", "ratio", "growing_ratio", "commit_p50_us"]);
+    }
+}
+
+#[test]
+fn durable_commands_are_measured_beside_an_echo_with_and_without_a_delay() {
+    let figures = measured(&[
+        "http",
+        "--connections",
+        "64",
+        "--requests",
+        "640",
+        "--sync-delay",
+        "1ms",
+    ]);
+    let rows = figures["http"].as_array().unwrap();
+    let delays: Vec<_> = rows.iter().map(|row| row["sync_delay_ms"].as_f64().unwrap()).collect();
+    assert_eq!(delays, [0.0, 1.0]);
+    for row in rows {
+        assert_positive(row, &["requests_ratio", "p50_us", "sync_p50_us", "p50_ratio"]);
+    }
+}
