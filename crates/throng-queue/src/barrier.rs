@@ -62,6 +62,7 @@ mod everywhere {
         sync::OnceLock,
     };
 
+    // SAFETY: the signature is the C library's own, see syscall(2).
     unsafe extern "C" {
         /// Of the C library that the standard library is linked with.
         fn syscall(number: c_long, ...) -> c_long;
