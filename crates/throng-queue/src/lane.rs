@@ -43,8 +43,8 @@ impl<T> Held<T> {
         let places = self.taken..self.taken + count;
         self.taken += count;
         batch.extend(places.map(|place| {
-            // SAFETY: places from `taken` up to `published` hold items, written before `published` was stored and left alone
-            // by the sender since; `taken`, changed before, makes sure that nobody moves them out again.
+            // Written before `published` was stored, left alone by the sender since; `taken`, changed before, sees to "once".
+            // SAFETY: places from `taken` up to `published` hold items, and each is moved out once.
             unsafe { first.wrapping_add(place).read() }
         }));
     }
@@ -157,8 +157,7 @@ impl<T> Filling<T> {
     #[inline(always)]
     fn write(&mut self, place: usize, item: T) {
         assert!(place <= self.last, "there is room");
-        // SAFETY: the buffer has the place (`last`), and as long as it is not published it is the sender's alone, of
-        // which there is but this one (`&mut self`).
+        // SAFETY: the buffer has the place (`last`); not published, it is the one sender's alone (`&mut self`).
         unsafe { self.first.get_mut().wrapping_add(place).write(item) };
     }
 

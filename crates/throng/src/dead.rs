@@ -14,10 +14,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{
-        Call, Cause, DeadMessage, Delivery, JsonRejection, JsonReply, KnownDead, Outcome, Ran, Shard, dead_row,
-        dead_rows,
-    },
+    shard::{DeadMessage, Delivery, JsonRejection, JsonReply, KnownDead, Outcome, Ran, Shard, dead_row, dead_rows},
 };
 use throng_journal::{Address, ShardId};
 
@@ -225,26 +222,11 @@ impl Inner {
         self: &Arc<Self>,
         life: &Life,
         shard: &mut Shard,
-        (kind, hash): (usize, u64),
+        target: (usize, u64),
         delivery: &mut Delivery,
         reply: &mut Reply,
     ) -> Ran {
-        let id = delivery.to.id.clone();
-        let (input, taking) = delivery.parts();
-        let mut staging = life.staging();
-        let mut call = Call {
-            kind,
-            hash,
-            id: &id,
-            now: self.host.now(),
-            entropy: self.host.entropy(),
-            input,
-            output: reply.output(),
-            cause: Cause::Message(taking),
-        };
-        let mut ran = self.watched(life, shard, &mut call, &mut staging);
-        let first = staging.first;
-        self.enqueue(life, shard.take_outbox(), None);
+        let (mut ran, first) = self.run_message(life, shard, target, delivery, reply);
         if let Some(delivery) = forwarded(&mut ran) {
             self.enqueue(life, Vec::new(), Some(Outgoing::new(life, delivery, None)));
         }

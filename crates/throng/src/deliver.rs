@@ -279,6 +279,35 @@ impl Inner {
         true
     }
 
+    /// Runs the command of a message under its receiver's lock, and puts what it sends on its way. Also whether it put the
+    /// first record into the open commit.
+    pub(crate) fn run_message(
+        &self,
+        life: &Life,
+        shard: &mut Shard,
+        (kind, hash): (usize, u64),
+        delivery: &mut Delivery,
+        reply: &mut Reply,
+    ) -> (Ran, bool) {
+        let id = delivery.to.id.clone();
+        let (input, taking) = delivery.parts();
+        let mut staging = life.staging();
+        let mut call = Call {
+            kind,
+            hash,
+            id: &id,
+            now: self.host.now(),
+            entropy: self.host.entropy(),
+            input,
+            output: reply.output(),
+            cause: Cause::Message(taking),
+        };
+        let ran = self.watched(life, shard, &mut call, &mut staging);
+        let first = staging.first;
+        self.enqueue(life, shard.take_outbox(), None);
+        (ran, first)
+    }
+
     fn try_deliver(
         self: &Arc<Self>,
         shard: &mut Shard,
@@ -294,8 +323,8 @@ impl Inner {
             return Tried::Parked;
         };
         let delivery = &mut outgoing.delivery;
-        let mut staging = life.staging();
         let Some(kind) = kind else {
+            let mut staging = life.staging();
             let reason = format!("the engine was not given the kind {:?}", delivery.to.kind);
             shard.bury(delivery, self.host.now(), &reason, &mut staging);
             let first = staging.first;
@@ -304,21 +333,7 @@ impl Inner {
         };
         let mut nobody = Reply::Nobody;
         let reply = outgoing.asker.as_mut().map_or(&mut nobody, |asker| &mut asker.reply);
-        let id = delivery.to.id.clone();
-        let (input, taking) = delivery.parts();
-        let mut call = Call {
-            kind,
-            hash,
-            id: &id,
-            now: self.host.now(),
-            entropy: self.host.entropy(),
-            input,
-            output: reply.output(),
-            cause: Cause::Message(taking),
-        };
-        let mut ran = self.watched(life, shard, &mut call, &mut staging);
-        let first = staging.first;
-        self.enqueue(life, shard.take_outbox(), None);
+        let (mut ran, first) = self.run_message(life, shard, (kind, hash), delivery, reply);
         // A forwarded message is a message of its own; the asker goes with it.
         if let Some(delivery) = forwarded(&mut ran) {
             let asker = outgoing.asker.take();
