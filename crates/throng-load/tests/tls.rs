@@ -76,6 +76,16 @@ fn a_trusted_certificate_is_accepted() {
 }
 
 #[test]
+fn a_body_larger_than_a_tls_record_is_sent_whole() {
+    let (address, _) = start();
+    let mut options = options(address);
+    options.tls.insecure = true;
+    let request = Request::build("POST", &options.target.authority, "/").body(vec![b'x'; 300_000]);
+    let report = run(&options, vec![Closed::new(request.finish(), 5)]).unwrap().report;
+    assert_eq!(report.counters.successes, 5, "{:?}", report.counters.errors);
+}
+
+#[test]
 fn any_certificate_is_accepted_where_asked_for() {
     let (address, _) = start();
     let mut options = options(address);
