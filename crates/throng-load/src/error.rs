@@ -26,6 +26,16 @@ pub enum ErrorKind {
     Garbage,
     /// The answer's head is above 64 KiB.
     TooLarge,
+    /// The target speaks HTTP/1 only, where HTTP/2 was asked for.
+    NoHttp2,
+    /// The target gave the connection up (GOAWAY) before it took the request (HTTP/2).
+    GoAway,
+    /// The target refused the request its stream (HTTP/2).
+    RefusedStream,
+    /// The target reset the request's stream (HTTP/2).
+    StreamReset,
+    /// Frames that break the protocol (HTTP/2), or a request that has no form in it.
+    Protocol,
     /// No whole answer within the request timeout.
     Timeout,
     /// Still unanswered when the run was over.
@@ -44,7 +54,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of its index.
-    pub const ALL: [ErrorKind; 17] = [
+    pub const ALL: [ErrorKind; 22] = [
         ErrorKind::Dns,
         ErrorKind::Refused,
         ErrorKind::Unreachable,
@@ -55,6 +65,11 @@ impl ErrorKind {
         ErrorKind::ClosedMidway,
         ErrorKind::Garbage,
         ErrorKind::TooLarge,
+        ErrorKind::NoHttp2,
+        ErrorKind::GoAway,
+        ErrorKind::RefusedStream,
+        ErrorKind::StreamReset,
+        ErrorKind::Protocol,
         ErrorKind::Timeout,
         ErrorKind::Unanswered,
         ErrorKind::Redirect,
@@ -77,6 +92,11 @@ impl ErrorKind {
             ErrorKind::ClosedMidway => "closed within the answer",
             ErrorKind::Garbage => "answer is not HTTP",
             ErrorKind::TooLarge => "answer head too large",
+            ErrorKind::NoHttp2 => "target speaks no HTTP/2",
+            ErrorKind::GoAway => "given up by GOAWAY",
+            ErrorKind::RefusedStream => "stream refused",
+            ErrorKind::StreamReset => "stream reset",
+            ErrorKind::Protocol => "HTTP/2 protocol error",
             ErrorKind::Timeout => "timeout",
             ErrorKind::Unanswered => "unanswered at the end",
             ErrorKind::Redirect => "redirect not followed",

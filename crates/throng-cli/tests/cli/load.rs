@@ -62,6 +62,23 @@ fn the_registration_plan_opens_every_section_and_every_request_is_answered() {
 }
 
 #[test]
+fn the_gateway_answers_the_registration_plan_over_http2() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path(), &[]);
+    let (output, report) = registration(&served, &["--http2", "--streams", "50", "--connections", "2"]);
+    assert!(output.status.success(), "{report}");
+    let counters = &report["counters"];
+    assert_eq!(counters["failures"], 0, "{counters}");
+    assert_eq!(counters["successes"], 5_393 + 5_976, "{counters}");
+    assert_eq!(
+        report["settings"]["protocol"],
+        "HTTP/2, at most 50 streams a connection"
+    );
+    assert_eq!(report["connections_opened"], 2, "{report}");
+    assert_eq!(sections(&served), 5_393);
+}
+
+#[test]
 fn without_the_sections_the_registration_plan_fails() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path(), &[]);

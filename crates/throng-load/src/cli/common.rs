@@ -22,6 +22,12 @@ pub(crate) struct Common {
     /// Worker threads; one drives more than 100,000 requests a second.
     #[arg(long, short = 't', default_value_t = 1)]
     pub(crate) threads: usize,
+    /// Speak HTTP/2: negotiated with an https target, known of an http one.
+    #[arg(long)]
+    pub(crate) http2: bool,
+    /// Requests in flight on one connection of HTTP/2 at most, as far as the target allows [default: 1].
+    #[arg(long, value_name = "N", requires = "http2")]
+    pub(crate) streams: Option<usize>,
     /// How long a request may take [default: 10s, or as the plan says].
     #[arg(long, value_parser = values::duration)]
     pub(crate) timeout: Option<Duration>,
@@ -84,6 +90,7 @@ impl Common {
         options.drain = options.request_timeout;
         options.stop = stop.clone();
         options.log = self.csv.clone();
+        options.http2 = self.http2.then(|| self.streams.unwrap_or(1));
         options.tls.insecure = self.insecure;
         options.tls.roots = self.tls_roots.clone();
         options

@@ -41,10 +41,10 @@ pub(crate) struct DirectArgs {
     #[arg(long, short = 'b')]
     body: Option<String>,
     /// Requests in flight on one connection (HTTP pipelining).
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, conflicts_with = "http2")]
     pipeline: usize,
     /// A new connection for every request.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "http2")]
     no_keep_alive: bool,
     #[command(flatten)]
     common: Common,

@@ -62,6 +62,7 @@ impl Planned {
             options.request_timeout = timeout;
             options.drain = timeout;
         }
+        options.http2 = options.http2.or(plan.http2()?);
         Ok((plan, options))
     }
 }

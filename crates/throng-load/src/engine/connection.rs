@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 
+use super::http2::Session;
 use super::parser::Parser;
 use super::tls::{TlsClient, TlsSession};
 use crate::ErrorKind;
@@ -37,6 +38,9 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) tls: Option<TlsSession>,
+    /// What is made of the bytes, where HTTP/2 is spoken. It holds the requests in flight on its streams.
+    pub(crate) http2: Option<Box<Session>>,
+    /// Without HTTP/2 in the order of their answers; with it, only one that waits for the connection to be made.
     pub(crate) in_flight: VecDeque<InFlight>,
     pub(crate) parser: Parser,
     /// Bytes for the wire that the socket has not taken, from `out_at` on.
@@ -71,6 +75,7 @@ impl Connection {
             state: State::Closed,
             socket: None,
             tls: None,
+            http2: None,
             in_flight: VecDeque::with_capacity(1),
             parser: Parser::default(),
             out: Vec::new(),
@@ -123,6 +128,9 @@ impl Connection {
 
     /// Lets go of the socket and of all that belonged to it, except what is in flight.
     pub(crate) fn close(&mut self) {
+        if let Some(session) = self.http2.take() {
+            self.in_flight.extend(session.into_in_flight());
+        }
         self.socket = None;
         self.tls = None;
         self.state = State::Closed;
@@ -134,12 +142,25 @@ impl Connection {
         self.bytes_in = 0;
     }
 
+    /// How many requests it takes now, with `pipeline` in flight at most where HTTP/1.1 is spoken.
+    pub(crate) fn room(&self, pipeline: usize) -> usize {
+        match &self.http2 {
+            Some(session) => session.room(),
+            None => pipeline.saturating_sub(self.in_flight.len()),
+        }
+    }
+
     /// Takes a request: straight to the socket where nothing is before it, else behind the rest.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
         if self.state != State::Open {
             self.out.extend_from_slice(bytes);
             return Sent::All; // flushed when the connection is made
         }
+        self.transmit(bytes)
+    }
+
+    /// Takes bytes for the wire, encrypted where that is spoken.
+    pub(crate) fn transmit(&mut self, bytes: &[u8]) -> Sent {
         if let Some(tls) = &mut self.tls {
             if tls.send(bytes).is_err() {
                 return Sent::Failed(ErrorKind::Tls);

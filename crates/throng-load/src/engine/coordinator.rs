@@ -214,6 +214,7 @@ fn add_up<S>(
         Ended::Stopped => "stopped",
         Ended::NoAddress => "the target's name has no address (DNS)",
         Ended::NobodyThere => "nobody answered at the target's address",
+        Ended::NoHttp2 => "the target speaks no HTTP/2",
     };
     let report = Report::new(options, started_at, elapsed_nanos, ended, classes, series)
         .with_generator(generator, lateness, own_delay, opened, unsent);

@@ -2,6 +2,7 @@
 
 mod connection;
 mod coordinator;
+mod http2;
 mod options;
 mod parser;
 mod poll;

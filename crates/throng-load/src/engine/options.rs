@@ -41,8 +41,11 @@ pub struct Options {
     pub connections: usize,
     /// So many of them are made before the clock starts; each further one when a request is due and none is free.
     pub connections_ahead: usize,
-    /// Requests in flight on one connection; above 1 is HTTP pipelining.
+    /// Requests in flight on one connection of HTTP/1.1; above 1 is pipelining.
     pub pipeline: usize,
+    /// Speaks HTTP/2, with so many streams (requests in flight) on one connection at most, 1 to 1,024, and no more than
+    /// the target allows. `https` targets are asked for it in the handshake (ALPN), `http` ones are known to speak it.
+    pub http2: Option<usize>,
     /// No new request after this time; `None`: until the sources are done.
     pub duration: Option<Duration>,
     /// How long a request may take, from being given to a connection to its whole answer.
@@ -71,6 +74,7 @@ impl Options {
             connections: 64,
             connections_ahead: usize::MAX,
             pipeline: 1,
+            http2: None,
             duration: None,
             request_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(1),
@@ -101,6 +105,16 @@ impl Options {
                 "a pipeline of {}: give 1 to 1024",
                 self.pipeline
             )));
+        }
+        if let Some(streams) = self.http2 {
+            if !(1..=1024).contains(&streams) {
+                return Err(Error::Option(format!("{streams} streams a connection: give 1 to 1024")));
+            }
+            if self.pipeline > 1 || !self.keep_alive {
+                return Err(Error::Option(
+                    "HTTP/2 has streams and keeps its connections: pipelining and connections for one request each are of HTTP/1.1".into(),
+                ));
+            }
         }
         file_descriptors_for(self.connections)
     }

@@ -3,7 +3,7 @@
 use crate::{Answer, ErrorKind};
 
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-const BODY_KEPT_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const BODY_KEPT_BYTES_MAX: usize = 1024 * 1024;
 const HEADERS_MAX: usize = 96;
 
 /// Parses the answers of one connection, one after another.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
 
+use crate::ErrorKind;
 use crate::error::{Error, Result};
 
 /// How an `https` target is trusted.
@@ -34,37 +35,44 @@ pub(crate) struct TlsSession {
 
 /// A handshake or record that cannot be understood or trusted.
 #[derive(Debug)]
-pub(crate) struct TlsBroken;
+pub(crate) struct TlsBroken(pub(crate) ErrorKind);
 
 #[cfg(not(feature = "tls"))]
 impl TlsClient {
-    pub(crate) fn new(_options: &TlsOptions, _host: &str) -> Result<Self> {
+    pub(crate) fn new(_options: &TlsOptions, _host: &str, _http2: bool) -> Result<Self> {
         Err(Error::Option(
             "this build has no TLS: enable the feature `tls`, or use http://".into(),
         ))
     }
 
     pub(crate) fn session(&self) -> Result<TlsSession, TlsBroken> {
-        Err(TlsBroken)
+        Err(TlsBroken(ErrorKind::Tls))
     }
 }
 
 #[cfg(not(feature = "tls"))]
 impl TlsSession {
     pub(crate) fn receive(&mut self, _data: &[u8], _plain: &mut Vec<u8>) -> Result<bool, TlsBroken> {
-        Err(TlsBroken)
+        Err(TlsBroken(ErrorKind::Tls))
     }
 
     pub(crate) fn send(&mut self, _plain: &[u8]) -> Result<(), TlsBroken> {
-        Err(TlsBroken)
+        Err(TlsBroken(ErrorKind::Tls))
     }
 
     pub(crate) fn outgoing(&mut self, _out: &mut Vec<u8>) {}
+
+    pub(crate) fn refuses_http2(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(feature = "tls")]
+const HTTP2: &[u8] = b"h2";
+
+#[cfg(feature = "tls")]
 impl TlsClient {
-    pub(crate) fn new(options: &TlsOptions, host: &str) -> Result<Self> {
+    pub(crate) fn new(options: &TlsOptions, host: &str, http2: bool) -> Result<Self> {
         use rustls::pki_types::pem::PemObject as _;
         use rustls::pki_types::{CertificateDer, ServerName};
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -95,7 +103,8 @@ impl TlsClient {
             }
             builder.with_root_certificates(roots).with_no_client_auth()
         };
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let protocol: &[u8] = if http2 { HTTP2 } else { b"http/1.1" };
+        config.alpn_protocols = vec![protocol.to_vec()];
         let name = ServerName::try_from(host.to_string()).map_err(|error| Error::Url {
             url: host.to_string(),
             reason: format!("no name for TLS: {error}"),
@@ -107,7 +116,9 @@ impl TlsClient {
     }
 
     pub(crate) fn session(&self) -> Result<TlsSession, TlsBroken> {
-        let session = rustls::ClientConnection::new(self.config.clone(), self.name.clone()).map_err(|_| TlsBroken)?;
+        let mut session = rustls::ClientConnection::new(self.config.clone(), self.name.clone()).map_err(broken)?;
+        // A whole request is handed over at once, however large; what it becomes is taken out at once.
+        session.set_buffer_limit(None);
         Ok(TlsSession {
             session: Box::new(session),
         })
@@ -119,14 +130,16 @@ impl TlsSession {
     /// Takes ciphertext, appends what it says to `plain`; false once the peer has said goodbye.
     pub(crate) fn receive(&mut self, mut data: &[u8], plain: &mut Vec<u8>) -> Result<bool, TlsBroken> {
         while !data.is_empty() {
-            self.session.read_tls(&mut data).map_err(|_| TlsBroken)?;
-            let state = self.session.process_new_packets().map_err(|_| TlsBroken)?;
+            self.session
+                .read_tls(&mut data)
+                .map_err(|_| TlsBroken(ErrorKind::Tls))?;
+            let state = self.session.process_new_packets().map_err(broken)?;
             let begin = plain.len();
             plain.resize(begin + state.plaintext_bytes_to_read(), 0);
             self.session
                 .reader()
                 .read_exact(&mut plain[begin..])
-                .map_err(|_| TlsBroken)?;
+                .map_err(|_| TlsBroken(ErrorKind::Tls))?;
             if state.peer_has_closed() {
                 return Ok(false);
             }
@@ -136,12 +149,28 @@ impl TlsSession {
 
     /// Encrypts; before the end of the handshake it is kept until then.
     pub(crate) fn send(&mut self, plain: &[u8]) -> Result<(), TlsBroken> {
-        self.session.writer().write_all(plain).map_err(|_| TlsBroken)
+        self.session
+            .writer()
+            .write_all(plain)
+            .map_err(|_| TlsBroken(ErrorKind::Tls))
+    }
+
+    /// Whether the handshake is done and did not settle on HTTP/2.
+    pub(crate) fn refuses_http2(&self) -> bool {
+        !self.session.is_handshaking() && self.session.alpn_protocol() != Some(HTTP2)
     }
 
     /// Appends the ciphertext that wants to go out.
     pub(crate) fn outgoing(&mut self, out: &mut Vec<u8>) {
         while self.session.wants_write() && self.session.write_tls(out).is_ok_and(|bytes| bytes > 0) {}
+    }
+}
+
+#[cfg(feature = "tls")]
+fn broken(error: rustls::Error) -> TlsBroken {
+    match error {
+        rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol) => TlsBroken(ErrorKind::NoHttp2),
+        _ => TlsBroken(ErrorKind::Tls),
     }
 }
 

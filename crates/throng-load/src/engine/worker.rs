@@ -5,6 +5,7 @@
 //! kernel does not take waits for writability.
 
 mod exchange;
+mod streams;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::connection::{Connection, InFlight, Sent, State};
+use super::http2::Translator;
 use super::options::{Options, Stop};
 use super::poll::Poll;
 use super::resolver::Resolver;
@@ -41,6 +43,8 @@ pub(crate) struct Orders {
     /// Of them, made before the clock starts.
     pub(crate) ahead: usize,
     pub(crate) pipeline: usize,
+    /// Streams on a connection at most, where HTTP/2 is spoken.
+    pub(crate) http2: Option<usize>,
     pub(crate) keep_alive: bool,
     pub(crate) give_until_nanos: u64,
     pub(crate) drain_nanos: u64,
@@ -63,7 +67,7 @@ impl Orders {
         let tls = options
             .target
             .tls
-            .then(|| TlsClient::new(&options.tls, &options.target.host))
+            .then(|| TlsClient::new(&options.tls, &options.target.host, options.http2.is_some()))
             .transpose()?;
         Ok(Orders {
             addresses: options.target.addresses.clone(),
@@ -72,6 +76,7 @@ impl Orders {
             connections,
             ahead: share(options.connections_ahead).min(connections),
             pipeline: options.pipeline,
+            http2: options.http2,
             keep_alive: options.keep_alive,
             give_until_nanos: options.duration.map_or(u64::MAX, nanos),
             drain_nanos: nanos(options.drain),
@@ -92,6 +97,8 @@ pub(crate) enum Ended {
     NobodyThere,
     /// The same, for want of an address.
     NoAddress,
+    /// The same, because none speaks HTTP/2.
+    NoHttp2,
 }
 
 pub(crate) struct Worker<S> {
@@ -118,8 +125,12 @@ pub(crate) struct Worker<S> {
     driving: bool,
     ever_connected: bool,
     failed_connects: usize,
+    last_failed_connect: Option<ErrorKind>,
     buffer: Box<[u8]>,
     plain: Vec<u8>,
+    /// What sessions of HTTP/2 want to send, on its way to the socket.
+    frames: Vec<u8>,
+    translator: Translator,
 }
 
 impl<S: Source> Worker<S> {
@@ -144,8 +155,11 @@ impl<S: Source> Worker<S> {
             driving: false,
             ever_connected: false,
             failed_connects: 0,
+            last_failed_connect: None,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             plain: Vec::new(),
+            frames: Vec::new(),
+            translator: Translator::default(),
         })
     }
 
@@ -250,10 +264,10 @@ impl<S: Source> Worker<S> {
         } else if now >= self.orders.give_until_nanos {
             Some(Ended::TimeUp)
         } else if !self.ever_connected && self.failed_connects >= 3 * self.connections.len().max(4) {
-            Some(if self.orders.addresses.is_empty() {
-                Ended::NoAddress
-            } else {
-                Ended::NobodyThere
+            Some(match self.last_failed_connect {
+                _ if self.orders.addresses.is_empty() => Ended::NoAddress,
+                Some(ErrorKind::NoHttp2) => Ended::NoHttp2,
+                _ => Ended::NobodyThere,
             })
         } else {
             None
@@ -312,13 +326,12 @@ impl<S: Source> Worker<S> {
             self.connections[index].queued = false;
             self.give(index, now);
             let connection = &mut self.connections[index];
-            if !connection.queued
-                && connection.state != State::Resting
-                && connection.in_flight.len() < self.orders.pipeline
-            {
+            if !connection.queued && connection.state != State::Resting && connection.room(self.orders.pipeline) > 0 {
                 connection.queued = true;
                 match connection.state {
                     State::Closed => self.closed.push_front(index as u32),
+                    // Streams are spread over the connections, a pipeline is filled.
+                    _ if connection.http2.is_some() => self.free.push_back(index as u32),
                     _ => self.free.push_front(index as u32),
                 }
             }
@@ -329,9 +342,10 @@ impl<S: Source> Worker<S> {
     fn give(&mut self, index: usize, now: u64) {
         let connection = &mut self.connections[index];
         let first = connection.in_flight.is_empty();
+        let room = connection.room(self.orders.pipeline);
         let mut given = 0;
         let mut sent = Sent::All;
-        while connection.in_flight.len() < self.orders.pipeline {
+        while given < room {
             match self.source.next(now) {
                 Next::Send(shot) => {
                     if let Some(intended) = shot.intended_nanos {
@@ -339,15 +353,20 @@ impl<S: Source> Worker<S> {
                         self.recorder
                             .sent_late(now.saturating_sub(intended), now.saturating_sub(due));
                     }
-                    connection.in_flight.push_back(InFlight {
+                    let in_flight = InFlight {
                         tag: shot.tag,
                         sent_nanos: now,
                         intended_nanos: shot.intended_nanos,
                         bytes: shot.bytes.len() as u32,
                         class: shot.class,
                         no_body: shot.bytes.starts_with(b"HEAD "),
-                    });
+                    };
                     given += 1;
+                    if let Some(session) = &mut connection.http2 {
+                        session.send(in_flight, shot.bytes, self.orders.tls.is_some(), &mut self.translator);
+                        continue;
+                    }
+                    connection.in_flight.push_back(in_flight);
                     if self.orders.pipeline == 1 {
                         sent = connection.send(shot.bytes);
                     } else {
@@ -382,8 +401,15 @@ impl<S: Source> Worker<S> {
         }
         self.in_flight += given;
         if first {
-            connection.deadline_nanos = now.saturating_add(self.orders.request_timeout_nanos);
+            let deadline_nanos = now.saturating_add(self.orders.request_timeout_nanos);
+            connection.deadline_nanos = match connection.http2 {
+                Some(_) => connection.deadline_nanos.min(deadline_nanos),
+                None => deadline_nanos,
+            };
             self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
+        }
+        if connection.http2.is_some() {
+            return self.work(index);
         }
         match connection.state {
             State::Closed => {
@@ -429,6 +455,7 @@ impl<S: Source> Worker<S> {
                         self.set_free(index, now);
                     }
                     State::Connecting => self.fail(index, ErrorKind::ConnectTimeout),
+                    State::Open if connection.http2.is_some() => self.expire(index, now),
                     State::Open | State::Closed => self.fail(index, ErrorKind::Timeout),
                 }
             }
@@ -439,9 +466,13 @@ impl<S: Source> Worker<S> {
     /// The end: what is still in flight counts as unanswered.
     fn abandon(&mut self, now: u64) {
         for index in 0..self.connections.len() {
-            if !self.connections[index].in_flight.is_empty() {
-                self.fail_in_flight(index, ErrorKind::Unanswered, now);
+            let connection = &self.connections[index];
+            let on_streams = connection.http2.as_ref().map_or(0, |session| session.len());
+            if on_streams + connection.in_flight.len() > 0 {
+                let bytes_in = connection.bytes_in;
                 self.close(index);
+                self.connections[index].bytes_in = bytes_in;
+                self.fail_in_flight(index, ErrorKind::Unanswered, now);
             }
         }
     }

@@ -238,6 +238,19 @@ impl Plan {
         plan
     }
 
+    /// Streams on a connection of HTTP/2, where it asks for that.
+    pub fn http2(&self) -> Result<Option<usize>> {
+        let streams = match (&self.file.streams, self.file.http2) {
+            (None, true) => 1,
+            (None, false) => return Ok(None),
+            (Some(_), false) => return Err(self.wrong("`streams` is of HTTP/2: say `http2 = true`, too".into())),
+            (Some(streams), true) => streams
+                .whole(&self.file.variables)
+                .map_err(|reason| self.wrong(reason))?,
+        };
+        Ok(Some(streams as usize))
+    }
+
     /// The request timeout it names.
     pub fn timeout(&self) -> Result<Option<Duration>> {
         let timeout = self.file.timeout.as_deref().map(values::duration).transpose();

@@ -14,6 +14,10 @@ pub(crate) struct PlanFile {
     pub(crate) target: Option<String>,
     pub(crate) connections: Option<Amount>,
     pub(crate) timeout: Option<String>,
+    #[serde(default)]
+    pub(crate) http2: bool,
+    /// Requests in flight on one connection of HTTP/2.
+    pub(crate) streams: Option<Amount>,
     /// With one, every run draws the same values; without (or 0), each run draws others, so that what it creates is new.
     #[serde(default)]
     pub(crate) seed: u64,

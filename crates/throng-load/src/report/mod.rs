@@ -141,6 +141,10 @@ impl Report {
         series.outliers.sort_by_key(|outlier| outlier.at_nanos);
         let settings = [
             ("connections", options.connections.to_string()),
+            match options.http2 {
+                Some(streams) => ("protocol", format!("HTTP/2, at most {streams} streams a connection")),
+                None => ("protocol", "HTTP/1.1".to_string()),
+            },
             ("pipeline", options.pipeline.to_string()),
             ("request timeout", format!("{:?}", options.request_timeout)),
             ("keep-alive", options.keep_alive.to_string()),

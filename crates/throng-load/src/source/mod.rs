@@ -100,7 +100,7 @@ impl Outcome<'_> {
 pub struct Answer<'a> {
     /// HTTP status.
     pub status: u16,
-    /// Status line and headers as received.
+    /// Status line and headers as received; of HTTP/2 written as HTTP/1.1 would have it.
     pub head: &'a [u8],
     /// The body without its framing; cut at 1 MiB.
     pub body: &'a [u8],

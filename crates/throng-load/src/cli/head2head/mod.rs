@@ -29,8 +29,9 @@ pub(crate) struct HeadToHeadArgs {
     /// The targets' URLs, two or more; they are called A, B and so on.
     #[arg(value_name = "URL")]
     urls: Vec<String>,
-    /// A target with a name and a process: name=NAME,url=URL[,pid=PID][,command=COMMAND]; repeatable. COMMAND is all that
-    /// follows: it is started before the rounds and ended after them. CPU and memory are those of the process.
+    /// A target with a name and a process: name=NAME,url=URL[,http2=STREAMS][,pid=PID][,command=COMMAND]; repeatable.
+    /// COMMAND is all that follows: it is started before the rounds and ended after them. CPU and memory are those of the
+    /// process.
     #[arg(long = "target", value_name = "TARGET")]
     targets: Vec<TargetArgument>,
     /// Start and end each target's command for every round of its own: cold starts.
@@ -71,6 +72,7 @@ impl HeadToHeadArgs {
         let named = self.urls.iter().zip('A'..='Z').map(|(url, name)| TargetArgument {
             name: name.to_string(),
             url: url.clone(),
+            http2: None,
             pid: None,
             command: None,
         });

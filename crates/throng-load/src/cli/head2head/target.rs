@@ -18,11 +18,13 @@ const END: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const CONNECT: Duration = Duration::from_millis(200);
 
-/// `name=NAME,url=URL[,pid=PID][,command=COMMAND]`.
+/// `name=NAME,url=URL[,http2=STREAMS][,pid=PID][,command=COMMAND]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TargetArgument {
     pub(crate) name: String,
     pub(crate) url: String,
+    /// Streams on a connection, where HTTP/2 is to be spoken.
+    pub(crate) http2: Option<usize>,
     pub(crate) pid: Option<u32>,
     pub(crate) command: Option<String>,
 }
@@ -31,12 +33,12 @@ impl FromStr for TargetArgument {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (mut name, mut url, mut pid, mut command) = (None, None, None, None);
+        let (mut name, mut url, mut http2, mut pid, mut command) = (None, None, None, None, None);
         let mut rest = text;
         while !rest.is_empty() {
             let (key, after) = rest
                 .split_once('=')
-                .ok_or_else(|| format!("`{rest}` has no `=`: write name=…,url=…[,pid=…][,command=…]"))?;
+                .ok_or_else(|| format!("`{rest}` has no `=`: write name=…,url=…[,http2=…][,pid=…][,command=…]"))?;
             if key.trim() == "command" {
                 command = Some(after.to_string());
                 break;
@@ -45,8 +47,15 @@ impl FromStr for TargetArgument {
             match key.trim() {
                 "name" => name = Some(value.to_string()),
                 "url" => url = Some(value.to_string()),
+                "http2" => {
+                    http2 = Some(
+                        value
+                            .parse()
+                            .map_err(|_| format!("`{value}` is no number of streams"))?,
+                    )
+                }
                 "pid" => pid = Some(value.parse().map_err(|_| format!("`{value}` is no process id"))?),
-                other => return Err(format!("no field `{other}`: there are name, url, pid, command")),
+                other => return Err(format!("no field `{other}`: there are name, url, http2, pid, command")),
             }
             rest = next;
         }
@@ -54,6 +63,7 @@ impl FromStr for TargetArgument {
             (Some(name), Some(url)) if !name.is_empty() && !url.is_empty() => Ok(TargetArgument {
                 name,
                 url,
+                http2,
                 pid,
                 command,
             }),

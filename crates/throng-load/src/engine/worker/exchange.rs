@@ -3,6 +3,7 @@
 use super::super::connection::{Sent, State};
 use super::super::parser::Fed;
 use super::super::poll::EventFlags;
+use super::super::tls::{TlsBroken, TlsSession};
 use super::{READ_BYTES, REST_NANOS_MAX, REST_NANOS_MIN, Worker};
 use crate::{Answer, ErrorKind, Outcome, Source};
 
@@ -68,11 +69,12 @@ impl<S: Source> Worker<S> {
             return; // of an earlier socket in this slot
         }
         match self.connections[index].state {
-            State::Connecting => self.finish_connect(index),
-            State::Open => {
+            State::Connecting if self.connections[index].http2.is_none() => self.finish_connect(index),
+            State::Connecting | State::Open => {
                 if flags.contains(EventFlags::OUT) {
                     let sent = self.connections[index].flush();
                     self.after_send(index, sent);
+                    self.work(index);
                 }
                 if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
                     self.read(index);
@@ -85,6 +87,9 @@ impl<S: Source> Worker<S> {
     fn finish_connect(&mut self, index: usize) {
         if let Err(kind) = self.connections[index].connect_result() {
             return self.fail(index, kind);
+        }
+        if let Some(streams) = self.orders.http2 {
+            return self.shake_hands(index, streams);
         }
         self.open += 1;
         self.ever_connected = true;
@@ -140,6 +145,11 @@ impl<S: Source> Worker<S> {
             connection.flush()
         };
         self.after_send(index, sent);
+        let connection = &self.connections[index];
+        if connection.state == State::Connecting && connection.tls.as_ref().is_some_and(TlsSession::refuses_http2) {
+            self.fail(index, ErrorKind::NoHttp2);
+            return false;
+        }
         self.answers(index, &plain);
         self.plain = plain;
         match taken {
@@ -148,8 +158,8 @@ impl<S: Source> Worker<S> {
                 self.peer_closed(index);
                 false
             }
-            Err(_) => {
-                self.fail(index, ErrorKind::Tls);
+            Err(TlsBroken(kind)) => {
+                self.fail(index, kind);
                 false
             }
         }
@@ -157,6 +167,10 @@ impl<S: Source> Worker<S> {
 
     /// Parses what came and ends the requests that are answered by it.
     fn answers(&mut self, index: usize, mut data: &[u8]) {
+        if let Some(session) = &mut self.connections[index].http2 {
+            session.receive(data);
+            return self.work(index);
+        }
         while !data.is_empty() {
             let connection = &mut self.connections[index];
             if connection.socket.is_none() {
@@ -198,6 +212,10 @@ impl<S: Source> Worker<S> {
     }
 
     fn peer_closed(&mut self, index: usize) {
+        if let Some(session) = &mut self.connections[index].http2 {
+            session.receive_end();
+            return self.work(index);
+        }
         let now = self.now();
         let mut parser = std::mem::take(&mut self.connections[index].parser);
         let bytes_in = self.connections[index].bytes_in;
@@ -264,7 +282,9 @@ impl<S: Source> Worker<S> {
                 Err(_) => self.close(index),
             }
         }
-        let bytes_in = self.connections[index].bytes_in;
+        let connection = &self.connections[index];
+        let kind = connection.http2.as_ref().map_or(kind, |session| session.reason(kind));
+        let bytes_in = connection.bytes_in;
         self.close(index);
         self.connections[index].bytes_in = bytes_in;
         self.fail_in_flight(index, kind, now);
@@ -272,6 +292,7 @@ impl<S: Source> Worker<S> {
         if was_connecting {
             // Nobody there: not again at once, or the loop would only count refusals.
             self.failed_connects += 1;
+            self.last_failed_connect = Some(kind);
             let connection = &mut self.connections[index];
             let rest = (REST_NANOS_MIN << connection.failed_connects.min(10)).min(REST_NANOS_MAX);
             connection.failed_connects += 1;

@@ -1,0 +1,177 @@
+//! One request on its stream, and what has come of its answer.
+
+use std::future::Future as _;
+use std::io::Write as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+
+use super::super::connection::InFlight;
+use super::super::parser::BODY_KEPT_BYTES_MAX;
+use crate::{Answer, ErrorKind};
+
+pub(super) struct Exchange {
+    pub(super) in_flight: InFlight,
+    /// Bytes the connection had heard when it was sent.
+    pub(super) heard_before: u64,
+    stage: Stage,
+    upload: Option<SendStream<Bytes>>,
+    status: u16,
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+enum Stage {
+    Head(ResponseFuture),
+    Body(RecvStream),
+    /// It could not be sent.
+    Broken(ErrorKind),
+}
+
+/// A request that has ended.
+pub(crate) struct Finished {
+    pub(crate) in_flight: InFlight,
+    /// What passed over the connection since the last that ended, frames of others among it.
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    result: Result<(), ErrorKind>,
+    status: u16,
+    head: Vec<u8>,
+    body: Vec<u8>,
+}
+
+impl Finished {
+    pub(crate) fn result(&self) -> Result<Answer<'_>, ErrorKind> {
+        self.result.map(|()| Answer {
+            status: self.status,
+            head: &self.head,
+            body: &self.body,
+        })
+    }
+}
+
+impl Exchange {
+    pub(super) fn begin(
+        sender: &mut SendRequest<Bytes>,
+        in_flight: InFlight,
+        heard_before: u64,
+        request: http::Request<()>,
+        body: Bytes,
+    ) -> Self {
+        let sent = sender
+            .send_request(request, body.is_empty())
+            .and_then(|(response, mut upload)| {
+                if !body.is_empty() {
+                    // It waits in `h2` for the peer's window.
+                    upload.send_data(body, true)?;
+                }
+                Ok((response, upload))
+            });
+        match sent {
+            Ok((response, upload)) => Exchange {
+                in_flight,
+                heard_before,
+                stage: Stage::Head(response),
+                upload: Some(upload),
+                status: 0,
+                head: Vec::new(),
+                body: Vec::new(),
+            },
+            Err(error) => Exchange::broken(in_flight, kind_of(&error, false)),
+        }
+    }
+
+    pub(super) fn broken(in_flight: InFlight, kind: ErrorKind) -> Self {
+        Exchange {
+            in_flight,
+            heard_before: 0,
+            stage: Stage::Broken(kind),
+            upload: None,
+            status: 0,
+            head: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// Takes what has come; ready when the answer is whole or has failed.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ErrorKind>> {
+        loop {
+            match &mut self.stage {
+                Stage::Head(response) => match ready!(Pin::new(response).poll(context)) {
+                    Ok(response) => {
+                        let (parts, body) = response.into_parts();
+                        self.status = parts.status.as_u16();
+                        self.head = head(self.status, &parts.headers);
+                        self.stage = Stage::Body(body);
+                    }
+                    Err(error) => return Poll::Ready(Err(kind_of(&error, false))),
+                },
+                Stage::Body(body) => match ready!(body.poll_data(context)) {
+                    Some(Ok(data)) => {
+                        // It fails only for more than was received.
+                        let _ = body.flow_control().release_capacity(data.len());
+                        let room = BODY_KEPT_BYTES_MAX - self.body.len();
+                        self.body.extend_from_slice(&data[..data.len().min(room)]);
+                    }
+                    None => return Poll::Ready(Ok(())),
+                    Some(Err(error)) => return Poll::Ready(Err(kind_of(&error, true))),
+                },
+                Stage::Broken(kind) => return Poll::Ready(Err(*kind)),
+            }
+        }
+    }
+
+    /// Tells the peer that nobody waits any more.
+    pub(super) fn cancel(&mut self) {
+        if let Some(upload) = &mut self.upload {
+            upload.send_reset(Reason::CANCEL);
+        }
+    }
+
+    pub(super) fn finish(self, result: Result<(), ErrorKind>, bytes_in: u64, bytes_out: u64) -> Finished {
+        Finished {
+            in_flight: self.in_flight,
+            bytes_in,
+            bytes_out,
+            result,
+            status: self.status,
+            head: self.head,
+            body: self.body,
+        }
+    }
+}
+
+/// The head as HTTP/1.1 would show it, for who looks for a header.
+fn head(status: u16, headers: &http::HeaderMap) -> Vec<u8> {
+    let mut head = Vec::with_capacity(128);
+    let _ = write!(head, "HTTP/2 {status}\r\n");
+    for (name, value) in headers {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// What an error of `h2` is counted as; `midway`: after the answer had begun.
+pub(super) fn kind_of(error: &h2::Error, midway: bool) -> ErrorKind {
+    if error.is_io() {
+        // There is no socket below `h2`, only the end of what was read from one.
+        return if midway {
+            ErrorKind::ClosedMidway
+        } else {
+            ErrorKind::Closed
+        };
+    }
+    match (error.is_remote(), error.is_go_away(), error.reason()) {
+        (true, true, _) => ErrorKind::GoAway,
+        (true, false, Some(Reason::REFUSED_STREAM)) => ErrorKind::RefusedStream,
+        (true, false, _) => ErrorKind::StreamReset,
+        (false, ..) => ErrorKind::Protocol,
+    }
+}

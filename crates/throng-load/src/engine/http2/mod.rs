@@ -1,0 +1,263 @@
+//! HTTP/2 on one connection, sans I/O: the crate `h2` between two buffers.
+//!
+//! The worker's loop stays the one of HTTP/1.1: it reads what is there, feeds it to the [`Session`], lets it work,
+//! ends the requests that are answered, and sends what the session wants to say. `h2` needs no runtime for that, so
+//! requests are sent as punctually as those of HTTP/1.1.
+
+mod exchange;
+mod pipe;
+mod request;
+mod wake;
+
+use std::cell::RefCell;
+use std::future::Future as _;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use h2::client::{Connection, SendRequest};
+
+use super::connection::InFlight;
+use crate::ErrorKind;
+use exchange::Exchange;
+pub(crate) use exchange::Finished;
+use pipe::{Pipe, PipeEnd};
+pub(crate) use request::Translator;
+use wake::Woken;
+
+/// Room for bodies on their way: a stream's, and a connection's.
+const STREAM_WINDOW_BYTES: u32 = 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
+const HEAD_BYTES_MAX: u32 = 64 * 1024;
+/// Streams given up here whose late frames are still told from an error.
+const RESETS_REMEMBERED: usize = 1024;
+
+/// What HTTP/2 is made of on one connection.
+pub(crate) struct Session {
+    pipe: Rc<RefCell<Pipe>>,
+    sender: SendRequest<Bytes>,
+    connection: Connection<PipeEnd, Bytes>,
+    woken: Arc<Woken>,
+    connection_waker: Waker,
+    exchanges: Vec<Option<Exchange>>,
+    wakers: Vec<Waker>,
+    vacant: Vec<u32>,
+    streams_max: usize,
+    /// How many streams the peer lets us have; 0 until its settings are here.
+    peer_streams_max: usize,
+    /// Whether new streams may be begun: no GOAWAY, numbers left.
+    accepting: bool,
+    /// Whether the peer has said that it gives the connection up.
+    gone_away: bool,
+    over: Option<ErrorKind>,
+    /// A request that is to be sent when the peer's settings are here.
+    pub(crate) parked: Vec<u8>,
+    /// All bytes from the peer.
+    heard: u64,
+    /// Bytes since the last request that ended.
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl Session {
+    /// Begins a connection that carries at most `streams` requests at once. Its first bytes stand ready to be sent.
+    pub(crate) fn new(streams: usize, parked: Vec<u8>) -> Result<Self, ErrorKind> {
+        let pipe = Rc::new(RefCell::new(Pipe::default()));
+        let mut builder = h2::client::Builder::new();
+        builder
+            .enable_push(false)
+            // Nothing is sent before the peer's settings, so that no stream is refused for want of knowing them.
+            .initial_max_send_streams(0)
+            .initial_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_header_list_size(HEAD_BYTES_MAX)
+            .max_concurrent_reset_streams(RESETS_REMEMBERED);
+        let handshake = pin!(builder.handshake(PipeEnd(pipe.clone())));
+        let Poll::Ready(Ok((sender, connection))) = handshake.poll(&mut Context::from_waker(Waker::noop())) else {
+            return Err(ErrorKind::Protocol);
+        };
+        let woken = Arc::new(Woken::default());
+        woken.wake_connection();
+        Ok(Session {
+            pipe,
+            sender,
+            connection,
+            connection_waker: woken.connection_waker(),
+            woken,
+            exchanges: Vec::new(),
+            wakers: Vec::new(),
+            vacant: Vec::new(),
+            streams_max: streams,
+            peer_streams_max: 0,
+            accepting: true,
+            gone_away: false,
+            over: None,
+            parked,
+            heard: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+        })
+    }
+
+    /// Whether the peer's settings are here: it speaks HTTP/2.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.peer_streams_max > 0
+    }
+
+    /// How many requests are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.exchanges.len() - self.vacant.len()
+    }
+
+    /// How many requests it takes now.
+    pub(crate) fn room(&self) -> usize {
+        match self.accepting && self.over.is_none() {
+            true => self.streams_max.min(self.peer_streams_max).saturating_sub(self.len()),
+            false => 0,
+        }
+    }
+
+    /// Why nothing more will come of this connection, if it is over.
+    pub(crate) fn over(&self) -> Option<ErrorKind> {
+        match self.over {
+            None if !self.accepting && self.len() == 0 => Some(ErrorKind::GoAway),
+            over => over,
+        }
+    }
+
+    /// Takes bytes from the peer.
+    pub(crate) fn receive(&mut self, data: &[u8]) {
+        self.bytes_in += data.len() as u64;
+        self.heard += data.len() as u64;
+        self.pipe.borrow_mut().input(data);
+        self.woken.wake_connection();
+    }
+
+    /// The peer has closed.
+    pub(crate) fn receive_end(&mut self) {
+        self.pipe.borrow_mut().end_input();
+        self.woken.wake_connection();
+    }
+
+    /// Gives a request a stream. That it cannot be sent is told as any other failure, by [`Session::next_finished`].
+    pub(crate) fn send(&mut self, in_flight: InFlight, bytes: &[u8], scheme_tls: bool, translator: &mut Translator) {
+        let exchange = match translator.translate(bytes, scheme_tls) {
+            Ok((request, body)) => Exchange::begin(&mut self.sender, in_flight, self.heard, request, body),
+            Err(kind) => Exchange::broken(in_flight, kind),
+        };
+        let number = self.vacant.pop().unwrap_or_else(|| {
+            self.exchanges.push(None);
+            let number = self.exchanges.len() as u32 - 1;
+            self.wakers.push(self.woken.stream_waker(number));
+            number
+        });
+        self.exchanges[number as usize] = Some(exchange);
+        // Its first poll leaves its waker behind.
+        self.wakers[number as usize].wake_by_ref();
+        self.woken.wake_connection();
+    }
+
+    /// Lets the connection work on what has come and what wants to go.
+    pub(crate) fn work(&mut self) {
+        let mut context = Context::from_waker(&self.connection_waker);
+        if self.over.is_none() {
+            while self.woken.take_connection() {
+                if let Poll::Ready(result) = Pin::new(&mut self.connection).poll(&mut context) {
+                    self.over = Some(match result {
+                        Ok(()) if self.pipe.borrow().has_ended() => ErrorKind::Closed,
+                        Ok(()) => ErrorKind::GoAway,
+                        Err(error) if !self.is_ready() && error.is_library() => ErrorKind::NoHttp2,
+                        Err(error) => exchange::kind_of(&error, false),
+                    });
+                    break;
+                }
+            }
+        }
+        self.peer_streams_max = self.sender.current_max_send_streams();
+        if let Poll::Ready(Err(error)) = self.sender.poll_ready(&mut context) {
+            self.accepting = false;
+            self.gone_away |= error.is_go_away() && error.is_remote();
+        }
+    }
+
+    /// The next request that has ended, if there is one.
+    pub(crate) fn next_finished(&mut self) -> Option<Finished> {
+        while let Some(number) = self.woken.next_stream() {
+            let index = number as usize;
+            let Some(exchange) = &mut self.exchanges[index] else {
+                continue;
+            };
+            let mut context = Context::from_waker(&self.wakers[index]);
+            if let Poll::Ready(result) = exchange.poll(&mut context) {
+                return self.finish(index, result);
+            }
+        }
+        let kind = self.over?;
+        // Whatever was not told by then will not be.
+        let index = self.exchanges.iter().position(Option::is_some)?;
+        self.finish(index, Err(kind))
+    }
+
+    /// Gives up the first request that was sent before `sent_before_nanos`, if there is one.
+    pub(crate) fn next_expired(&mut self, sent_before_nanos: u64) -> Option<Finished> {
+        let expired = |exchange: &Option<Exchange>| {
+            exchange
+                .as_ref()
+                .is_some_and(|exchange| exchange.in_flight.sent_nanos <= sent_before_nanos)
+        };
+        let index = self.exchanges.iter().position(expired)?;
+        if let Some(exchange) = &mut self.exchanges[index] {
+            exchange.cancel();
+            if exchange.heard_before == self.heard {
+                // Not one byte since: what is sent on this connection from now on would wait in vain as well.
+                self.accepting = false;
+            }
+        }
+        self.woken.wake_connection();
+        self.finish(index, Err(ErrorKind::Timeout))
+    }
+
+    /// When the longest waiting request was sent.
+    pub(crate) fn oldest_nanos(&self) -> Option<u64> {
+        let under_way = self.exchanges.iter().flatten();
+        under_way.map(|exchange| exchange.in_flight.sent_nanos).min()
+    }
+
+    fn finish(&mut self, index: usize, result: Result<(), ErrorKind>) -> Option<Finished> {
+        let exchange = self.exchanges[index].take()?;
+        let result = result.map_err(|kind| self.reason(kind));
+        self.vacant.push(index as u32);
+        let bytes_in = std::mem::take(&mut self.bytes_in);
+        let bytes_out = std::mem::take(&mut self.bytes_out);
+        Some(exchange.finish(result, bytes_in, bytes_out))
+    }
+
+    /// Why the connection ended as it did: a peer says that it gives it up, and then closes.
+    pub(crate) fn reason(&self, kind: ErrorKind) -> ErrorKind {
+        match kind {
+            ErrorKind::Closed | ErrorKind::Reset if self.gone_away => ErrorKind::GoAway,
+            kind => kind,
+        }
+    }
+
+    /// Takes what is to be sent.
+    pub(crate) fn outgoing(&mut self, out: &mut Vec<u8>) {
+        let (taken, waited) = self.pipe.borrow_mut().take_output(out);
+        self.bytes_out += taken as u64;
+        if waited {
+            self.woken.wake_connection();
+        }
+    }
+
+    /// Whether there is work again after [`Session::work`].
+    pub(crate) fn wants_work(&self) -> bool {
+        self.over.is_none() && self.woken.is_connection()
+    }
+
+    /// The requests under way, without an answer.
+    pub(crate) fn into_in_flight(self) -> impl Iterator<Item = InFlight> {
+        self.exchanges.into_iter().flatten().map(|exchange| exchange.in_flight)
+    }
+}

@@ -1,0 +1,117 @@
+//! HTTP/2 on a worker's connections: the handshake, the work on streams, their ends.
+
+use super::super::connection::{Sent, State};
+use super::super::http2::{Finished, Session};
+use super::Worker;
+use crate::{Outcome, Source};
+
+impl<S: Source> Worker<S> {
+    /// The socket is connected: says what HTTP/2 begins with. The connection is made when the peer has, too.
+    pub(super) fn shake_hands(&mut self, index: usize, streams: usize) {
+        let connection = &mut self.connections[index];
+        connection.wants_write = true; // as it was registered for connecting
+        let parked = std::mem::take(&mut connection.out);
+        match Session::new(streams, parked) {
+            Ok(session) => {
+                connection.http2 = Some(Box::new(session));
+                self.work(index);
+            }
+            Err(kind) => self.fail(index, kind),
+        }
+    }
+
+    /// Lets a connection's session work, ends the requests that are answered or have failed, and sends what it says.
+    pub(super) fn work(&mut self, index: usize) {
+        let Some(mut session) = self.connections[index].http2.take() else {
+            return;
+        };
+        let mut sent;
+        loop {
+            session.work();
+            if self.connections[index].state == State::Connecting && session.is_ready() {
+                self.made(index, &mut session);
+            }
+            while let Some(finished) = session.next_finished() {
+                self.end_stream(&finished);
+            }
+            let connection = &mut self.connections[index];
+            if connection.out.is_empty() {
+                session.outgoing(&mut self.frames);
+                sent = connection.transmit(&self.frames);
+                self.frames.clear();
+            } else {
+                sent = Sent::Partly; // the session writes on when that is gone, so what waits is bounded
+            }
+            if sent != Sent::All || !session.wants_work() {
+                break;
+            }
+        }
+        let over = session.over();
+        let has_room = session.room() > 0;
+        self.connections[index].http2 = Some(session);
+        match (over, self.connections[index].state) {
+            (Some(kind), State::Connecting) => self.fail(index, kind),
+            (Some(_), _) => {
+                self.close(index);
+                let now = self.now();
+                self.set_free(index, now);
+            }
+            (None, state) => {
+                if state == State::Open && has_room {
+                    let now = self.now();
+                    self.set_free(index, now);
+                }
+                self.after_send(index, sent);
+            }
+        }
+    }
+
+    /// The peer's settings are here: what waited for them goes.
+    fn made(&mut self, index: usize, session: &mut Session) {
+        self.open += 1;
+        self.ever_connected = true;
+        self.recorder.opened += 1;
+        let timeout_nanos = self.orders.request_timeout_nanos;
+        let connection = &mut self.connections[index];
+        connection.state = State::Open;
+        connection.failed_connects = 0;
+        connection.deadline_nanos = u64::MAX;
+        if let Some(request) = connection.in_flight.pop_front() {
+            connection.deadline_nanos = request.sent_nanos.saturating_add(timeout_nanos);
+            let parked = std::mem::take(&mut session.parked);
+            session.send(request, &parked, self.orders.tls.is_some(), &mut self.translator);
+        }
+        self.scan_nanos = self.scan_nanos.min(connection.deadline_nanos);
+    }
+
+    /// Gives up the requests that have waited too long. Their streams are reset, the others go on.
+    pub(super) fn expire(&mut self, index: usize, now: u64) {
+        let timeout_nanos = self.orders.request_timeout_nanos;
+        let Some(mut session) = self.connections[index].http2.take() else {
+            return;
+        };
+        while let Some(finished) = session.next_expired(now.saturating_sub(timeout_nanos)) {
+            self.end_stream(&finished);
+        }
+        let oldest = session.oldest_nanos();
+        let connection = &mut self.connections[index];
+        connection.deadline_nanos = oldest.map_or(u64::MAX, |sent| sent.saturating_add(timeout_nanos));
+        connection.http2 = Some(session);
+        self.work(index);
+    }
+
+    fn end_stream(&mut self, finished: &Finished) {
+        self.in_flight -= 1;
+        let request = &finished.in_flight;
+        let outcome = Outcome {
+            result: finished.result(),
+            sent_nanos: request.sent_nanos,
+            intended_nanos: request.intended_nanos.unwrap_or(request.sent_nanos),
+            done_nanos: self.now(),
+        };
+        let verdict = self.source.answered(request.tag, &outcome);
+        self.recorder
+            .ended(request.class, verdict, &outcome, finished.bytes_out, finished.bytes_in);
+        self.ask_nanos = 0;
+    }
+}
