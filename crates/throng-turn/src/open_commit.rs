@@ -174,13 +174,29 @@ impl<B: Default> OpenCommit<B> {
         }
     }
 
+    /// Wakes this one once [`state`](Self::state) says more than now, and when its deadline is [swept](Self::sweep). `false`: it
+    /// says it already, and nobody is woken.
+    pub fn wake_at(&self, number: u64, deadline: u64, waker: &Waker) -> bool {
+        let mut waiters = lock(&self.waiters);
+        // Under the lock: who advances takes it after advancing, so that nobody is missed.
+        let is_open = self.state(number).is_pending();
+        if is_open {
+            waiters.push(Waiter {
+                number,
+                deadline,
+                waker: waker.clone(),
+            });
+        }
+        is_open
+    }
+
     /// Wakes those whose deadline has passed, to look at the clock.
     pub fn sweep(&self, now: u64) {
         self.wake(|waiter| waiter.deadline <= now);
     }
 
     /// Is it durable, lost, or still open?
-    fn state(&self, number: u64) -> Poll<Result<(), Lost>> {
+    pub fn state(&self, number: u64) -> Poll<Result<(), Lost>> {
         if number <= self.durable() {
             return Poll::Ready(Ok(()));
         }

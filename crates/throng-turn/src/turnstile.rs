@@ -62,6 +62,16 @@ impl<T> Turnstile<T> {
         Entered::Queued
     }
 
+    /// Runs work on the value, after all that waits in the inbox; `None`, and nothing was done, while somebody holds the lock.
+    pub fn try_enter<R>(&self, run: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let mut value = try_lock(&self.value)?;
+        self.drain(&mut value);
+        let result = run(&mut value);
+        drop(value);
+        self.look_again();
+        Some(result)
+    }
+
     /// Blocks until the lock is free: for recovery, checkpoints and tests, never on a loop.
     pub fn wait<R>(&self, run: impl FnOnce(&mut T) -> R) -> R {
         let mut value = lock(&self.value);

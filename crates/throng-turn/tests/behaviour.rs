@@ -10,7 +10,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
 };
-use throng_turn::{Entered, Job, OpenCommit, Turnstile};
+use throng_turn::{Entered, Job, Lost, OpenCommit, Turnstile};
 
 #[test]
 fn a_full_inbox_gives_the_work_back() {
@@ -30,6 +30,17 @@ fn what_waits_in_the_inbox_goes_first() {
     turnstile.wait(|_| assert_eq!(turnstile.enter(1, |_, _| (), push), Entered::Queued));
     turnstile.enter(2, |value: &mut Vec<i32>, number| value.push(number), push);
     assert_eq!(turnstile.wait(|value| value.clone()), [1, 2]);
+}
+
+#[test]
+fn who_does_not_wait_finds_the_lock_free_or_does_nothing() {
+    let turnstile = Turnstile::new(Vec::new(), 9);
+    let push = |number: i32| -> Job<Vec<i32>> { Box::new(move |value: &mut Vec<i32>| value.push(number)) };
+    turnstile.wait(|_| {
+        assert_eq!(turnstile.try_enter(|_| panic!("somebody else holds it")), None::<()>);
+        assert_eq!(turnstile.enter(1, |_, _| (), push), Entered::Queued);
+    });
+    assert_eq!(turnstile.try_enter(|value| value.len()), Some(1), "after what waits");
 }
 
 struct Count(AtomicUsize);
@@ -58,6 +69,29 @@ fn a_sweep_wakes_those_past_their_deadline_and_they_can_wait_on() {
     let (number, _) = open.take(1).unwrap();
     open.landed(number);
     assert_eq!(wait.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+}
+
+#[test]
+fn a_waker_is_kept_until_its_commit_is_decided_or_its_deadline_swept() {
+    let open = OpenCommit::<Vec<u8>>::default();
+    open.stage(|batch| batch.push(1));
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(count.clone());
+    let woken = || count.0.load(Ordering::SeqCst);
+    assert!(open.wake_at(1, 10, &waker));
+    open.sweep(10);
+    assert_eq!((woken(), open.waiting()), (1, 0));
+    assert!(open.wake_at(1, 20, &waker));
+    let (number, _) = open.take(1).unwrap();
+    open.landed(number);
+    assert_eq!(woken(), 2);
+    assert!(!open.wake_at(1, 20, &waker), "it is durable");
+    assert!(open.wake_at(2, 20, &waker));
+    open.end(1);
+    assert_eq!(woken(), 3);
+    assert_eq!(open.state(2), Poll::Ready(Err(Lost)));
+    assert!(!open.wake_at(2, 20, &waker), "it is lost");
+    assert_eq!(open.waiting(), 0);
 }
 
 #[test]

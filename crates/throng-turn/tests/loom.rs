@@ -9,6 +9,7 @@ use loom::{
     },
     thread,
 };
+use std::task::Poll;
 use throng_turn::{Entered, Leader, Lost, OpenCommit, Turnstile};
 
 fn model(test: impl Fn() + Sync + Send + 'static) {
@@ -90,6 +91,29 @@ fn who_waits_for_a_commit_is_woken_when_it_lands() {
         };
         let (number, batch) = open.take(1).unwrap();
         assert_eq!((number, batch), (1, vec![1]));
+        open.landed(number);
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+    });
+}
+
+#[test]
+fn who_asks_to_be_woken_is_woken_or_told_that_it_has_landed() {
+    model(|| {
+        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        open.stage(|batch| batch.push(1));
+        let waiter = {
+            let open = open.clone();
+            thread::spawn(move || {
+                block_on(std::future::poll_fn(|context| {
+                    if open.wake_at(1, 0, context.waker()) {
+                        Poll::Pending
+                    } else {
+                        open.state(1)
+                    }
+                }))
+            })
+        };
+        let (number, _) = open.take(1).unwrap();
         open.landed(number);
         assert_eq!(waiter.join().unwrap(), Ok(()));
     });

@@ -51,16 +51,26 @@ impl Inner {
         Ok(())
     }
 
-    fn within_bounds<R>(&self, life: &Life) -> Result<(), Error<R>> {
+    /// Whether work from outside is let in at once.
+    pub(crate) fn has_room(&self, life: &Life) -> bool {
+        life.staged_bytes.load(Ordering::Relaxed) < self.options.commit_bytes_max && self.bounds(life).is_ok()
+    }
+
+    /// How long to come back after, if there is too much that cannot be given away.
+    fn bounds(&self, life: &Life) -> Result<(), Duration> {
         let budget = i64::try_from(self.options.memory_bytes_max).unwrap_or(i64::MAX);
         if life.books.pending_bytes.load(Ordering::Relaxed) > budget / 2 {
             self.checkpoint.wake();
-            return self.overloaded(Duration::from_secs(1));
+            return Err(Duration::from_secs(1));
         }
         if life.is_outbox_full.load(Ordering::Relaxed) {
-            return self.overloaded(Duration::from_millis(200));
+            return Err(Duration::from_millis(200));
         }
         Ok(())
+    }
+
+    fn within_bounds<R>(&self, life: &Life) -> Result<(), Error<R>> {
+        self.bounds(life).or_else(|wait| self.overloaded(wait))
     }
 
     pub(crate) fn overloaded<R>(&self, retry_after: Duration) -> Result<(), Error<R>> {

@@ -302,7 +302,7 @@ impl Inner {
             output: reply.output(),
             cause: Cause::Message(taking),
         };
-        let ran = self.watched(life, shard, &mut call, &mut staging);
+        let ran = self.watched(life, shard, &mut call, self.host.elapsed_micros(), &mut staging);
         let first = staging.first;
         self.enqueue(life, shard.take_outbox(), None);
         (ran, first)

@@ -2,12 +2,13 @@
 
 use crate::{
     actors::JsonAnswer,
+    at_once::Now,
     engine::{Engine, Inner},
     life::Life,
     run::{Ask, Executed, Payload, Reply, recovering, widen},
 };
 use bytes::Bytes;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, pin::Pin, sync::Arc, task::Waker, time::Duration};
 use throng_core::{
     model::Error,
     shard::{JsonRejection, JsonReply, QueryCall, Ran},
@@ -33,6 +34,21 @@ pub struct CommandJson {
     pub deadline: Option<Duration>,
 }
 
+/// A command in JSON as it stands in a request: nothing is copied to execute it.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainCommand<'a> {
+    /// The kind's index in the registry.
+    pub kind: usize,
+    /// The entity's id.
+    pub id: &'a str,
+    /// The command's name.
+    pub name: &'a str,
+    /// Its content; empty is `{}`.
+    pub body: &'a [u8],
+    /// How long its answer is waited for at most.
+    pub deadline: Duration,
+}
+
 /// A query with its fields as a query string.
 #[derive(Clone, Debug)]
 pub struct QueryJson {
@@ -55,10 +71,51 @@ pub struct StagedJson(Answering);
 
 enum Answering {
     Entity(Arc<Inner>, Executed),
+    /// It was forwarded as a message, and another entity answers.
+    Elsewhere(Pin<Box<dyn Future<Output = Result<Reply, Error<Infallible>>> + Send>>),
     Actor(JsonAnswer),
 }
 
+fn written(reply: Reply) -> Result<Vec<u8>, Error<JsonRejection>> {
+    let Reply::Json(reply) = reply else {
+        return Err(Error::OutcomeUnknown);
+    };
+    reply.error.map_or(Ok(reply.body), Err)
+}
+
 impl StagedJson {
+    /// The answer, if it may leave now; given once, like [`settled`](Self::settled)'s. For who looks after many at once, and has
+    /// itself [woken](Self::wake) for the one it waits for.
+    pub fn settled_now(&mut self) -> Option<Result<Vec<u8>, Error<JsonRejection>>> {
+        let Answering::Entity(inner, executed) = &mut self.0 else {
+            return None;
+        };
+        let durable = inner.durable_now(&executed.life, executed.rests_on, executed.until)?;
+        Some(durable.and_then(|()| written(std::mem::replace(&mut executed.reply, Reply::Nobody))))
+    }
+
+    /// Has this waker told when [`settled_now`](Self::settled_now) may say more, or its deadline has passed. `false`: it may
+    /// already, or its answer comes from elsewhere and can only be waited for.
+    #[must_use]
+    pub fn wake(&self, waker: &Waker) -> bool {
+        match &self.0 {
+            Answering::Entity(_, executed) => executed.life.open.wake_at(executed.rests_on, executed.until, waker),
+            _ => false,
+        }
+    }
+
+    /// Its answer comes from elsewhere: it can only be waited for.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        !matches!(self.0, Answering::Entity(..))
+    }
+
+    /// It was executed, and its answer is a "no".
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(&self.0, Answering::Entity(_, Executed { reply: Reply::Json(reply), .. }) if reply.error.is_some())
+    }
+
     /// The reply as JSON, once it is durable; it is given once. By reference, so that what waits stays where it is.
     ///
     /// # Errors
@@ -66,19 +123,11 @@ impl StagedJson {
     pub async fn settled(&mut self) -> Result<Vec<u8>, Error<JsonRejection>> {
         let (inner, executed) = match &mut self.0 {
             Answering::Entity(inner, executed) => (inner, executed),
+            Answering::Elsewhere(answer) => return answer.await.map_err(widen).and_then(written),
             Answering::Actor(answer) => return answer.await,
         };
-        let Executed {
-            reply,
-            life,
-            rests_on,
-            until,
-        } = executed;
-        inner.durable(life, *rests_on, *until).await?;
-        let Reply::Json(reply) = std::mem::replace(reply, Reply::Nobody) else {
-            return Err(Error::OutcomeUnknown);
-        };
-        reply.error.map_or(Ok(reply.body), Err)
+        inner.durable(&executed.life, executed.rests_on, executed.until).await?;
+        written(std::mem::replace(&mut executed.reply, Reply::Nobody))
     }
 }
 
@@ -127,6 +176,17 @@ impl Engine {
         };
         let executed = self.inner.execute(Box::new(ask), deadline).await.map_err(widen)?;
         Ok(StagedJson(Answering::Entity(self.inner.clone(), executed)))
+    }
+
+    /// Executes a command if that can be done here and now: its entity is in memory and free, nothing holds it up. Otherwise
+    /// `None`, nothing was done, and [`stage`](Self::stage) says why or waits.
+    #[must_use]
+    pub fn stage_now(&self, command: &PlainCommand<'_>) -> Option<StagedJson> {
+        let executed = self.inner.execute_now(command)?;
+        Some(StagedJson(match executed {
+            Now::Here(executed) => Answering::Entity(self.inner.clone(), executed),
+            Now::Elsewhere(answer) => Answering::Elsewhere(answer),
+        }))
     }
 
     /// Answers a query as JSON.

@@ -49,6 +49,7 @@
 mod actors;
 mod admission;
 mod ask;
+mod at_once;
 mod builder;
 mod checkpoint;
 mod commit;
@@ -79,7 +80,7 @@ pub use dead::{DeadPage, Retried};
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError};
 pub use history::History;
-pub use json::{CommandJson, QueryJson, StagedJson};
+pub use json::{CommandJson, PlainCommand, QueryJson, StagedJson};
 pub use metrics::Metrics;
 pub use options::Options;
 pub use throng_core::{

@@ -77,12 +77,15 @@ pub(crate) struct Executed {
     pub(crate) until: u64,
 }
 
+/// Where the answer of a command comes that was forwarded as a message, and the commit it rests on.
+pub(crate) type Told = oneshot::Receiver<(Reply, u64)>;
+
 /// What came of running it once.
 struct Round {
     ask: Box<Ask>,
     ran: Ran,
     /// It was forwarded as a message; this is where its answer comes.
-    answer: Option<oneshot::Receiver<(Reply, u64)>>,
+    answer: Option<Told>,
     /// Messages were sent.
     sent: bool,
 }
@@ -112,29 +115,41 @@ impl Ask {
                 parent: self.parent.as_deref(),
             },
         };
-        let ran = inner.watched(life, shard, &mut call, &mut staging);
+        let mut ran = inner.watched(life, shard, &mut call, inner.host.elapsed_micros(), &mut staging);
         let first = staging.first;
-        let deliveries = shard.take_outbox();
-        let mut round = Round {
-            sent: !deliveries.is_empty(),
+        let (sent, answer) = inner.send_on(life, shard, &mut ran, &mut self.reply);
+        let round = Round {
             ask: self,
             ran,
-            answer: None,
+            answer,
+            sent,
         };
-        // While the shard's lock is held, so that a checkpoint sees every message that was sent before it looked.
-        inner.enqueue(life, deliveries, None);
-        if let Some(delivery) = forwarded(&mut round.ran) {
-            let (asker, answer) = Asker::new(std::mem::replace(&mut round.ask.reply, Reply::Nobody));
-            round.answer = Some(answer);
-            round.sent = true;
-            inner.enqueue(life, Vec::new(), Some(Outgoing::new(life, delivery, Some(asker))));
-        }
         inner.after(life, shard, first);
         Some(round)
     }
 }
 
 impl Inner {
+    /// Puts what a run sent on its way, while the shard's lock is held, so that a checkpoint sees every message that was sent
+    /// before it looked. Whether there was any, and where the answer comes if the command itself was forwarded with it.
+    pub(crate) fn send_on(
+        &self,
+        life: &Life,
+        shard: &mut Shard,
+        ran: &mut Ran,
+        reply: &mut Reply,
+    ) -> (bool, Option<Told>) {
+        let deliveries = shard.take_outbox();
+        let sent = !deliveries.is_empty();
+        self.enqueue(life, deliveries, None);
+        let Some(delivery) = forwarded(ran) else {
+            return (sent, None);
+        };
+        let (asker, answer) = Asker::new(std::mem::replace(reply, Reply::Nobody));
+        self.enqueue(life, Vec::new(), Some(Outgoing::new(life, delivery, Some(asker))));
+        (true, Some(answer))
+    }
+
     /// What follows every run while the shard's lock is still held.
     pub(crate) fn after(self: &Arc<Self>, life: &Life, shard: &mut Shard, first: bool) {
         self.balance(life, shard);
@@ -225,22 +240,13 @@ impl Inner {
             ask = round.ask;
             match round.ran {
                 Ran::Done { rests_on: on, outcome } => {
-                    match outcome {
-                        Outcome::Done => self.metrics.done.inc(),
-                        Outcome::Refused => self.metrics.refused.inc(),
-                        Outcome::Failed => self.metrics.failed.inc(),
-                    };
+                    self.count(outcome);
                     rests_on = rests_on.max(on);
                     if round.sent {
                         self.pump(&life, self.options.deliveries_per_turn);
                     }
                     if let Some(answer) = round.answer {
-                        let told = self.in_time(&life, until, answer).await.and_then(Result::ok);
-                        let (reply, on) = told.ok_or(Error::OutcomeUnknown)?;
-                        ask.reply = reply;
-                        // The answer may be lost where the message it answers is not: that will be taken again.
-                        let durable = self.durable(&life, rests_on.max(on), until).await;
-                        durable.map_err(|_: Error<Infallible>| Error::OutcomeUnknown)?;
+                        ask.reply = self.answered(&life, (rests_on, until), answer).await?;
                     }
                     return Ok(Executed {
                         reply: ask.reply,
@@ -308,6 +314,29 @@ impl Inner {
                 }
             }
         }
+    }
+
+    pub(crate) fn count(&self, outcome: Outcome) {
+        match outcome {
+            Outcome::Done => self.metrics.done.inc(),
+            Outcome::Refused => self.metrics.refused.inc(),
+            Outcome::Failed => self.metrics.failed.inc(),
+        };
+    }
+
+    /// Waits for the answer of a command that was forwarded as a message, and until that is durable.
+    pub(crate) async fn answered(
+        &self,
+        life: &Life,
+        (rests_on, until): (u64, u64),
+        answer: Told,
+    ) -> Result<Reply, Error<Infallible>> {
+        let told = self.in_time(life, until, answer).await.and_then(Result::ok);
+        let (reply, on) = told.ok_or(Error::OutcomeUnknown)?;
+        // The answer may be lost where the message it answers is not: that will be taken again.
+        let durable = self.durable(life, rests_on.max(on), until).await;
+        durable.map_err(|_: Error<Infallible>| Error::OutcomeUnknown)?;
+        Ok(reply)
     }
 
     /// Waits while its entity has had its share of the turn and others wait. `true`: it did.
@@ -388,6 +417,17 @@ impl Inner {
         .await
     }
 
+    /// What [`durable`](Self::durable) would say at once; `None`: it would wait.
+    pub(crate) fn durable_now<R>(&self, life: &Life, number: u64, until: u64) -> Option<Result<(), Error<R>>> {
+        match life.open.state(number) {
+            // What was looked at may have been another engine's to change.
+            Poll::Ready(Ok(())) if self.journal.holds(life.writer) => Some(Ok(())),
+            Poll::Ready(Err(_)) => Some(Err(lost())),
+            Poll::Pending if self.host.elapsed_micros() < until => None,
+            _ => Some(Err(Error::OutcomeUnknown)),
+        }
+    }
+
     /// Waits until a commit is durable, or says what is known at the deadline.
     pub(crate) async fn durable<R>(&self, life: &Life, number: u64, until: u64) -> Result<(), Error<R>> {
         let wait = life.open.wait(number, until);
@@ -396,9 +436,7 @@ impl Inner {
             let holds = self.journal.holds(life.writer);
             return if holds { Ok(()) } else { Err(Error::OutcomeUnknown) };
         }
-        self.until(until, wait).await?.map_err(|_| Error::Unavailable {
-            reason: "the commit did not land; the engine starts again from its journal".into(),
-        })
+        self.until(until, wait).await?.map_err(|_| lost())
     }
 
     /// Waits, but not past the deadline. Wakers are swept at least ten times a second (`timers::sweep`).
@@ -436,6 +474,12 @@ pub(crate) fn forwarded(ran: &mut Ran) -> Option<Delivery> {
         taking,
         commit: rests_on,
     })
+}
+
+fn lost<R>() -> Error<R> {
+    Error::Unavailable {
+        reason: "the commit did not land; the engine starts again from its journal".into(),
+    }
 }
 
 /// Asked at the end of a writer's life: nothing was done.

@@ -186,6 +186,7 @@ impl Inner {
                     output: nobody.output(),
                     cause: Cause::Timer(due),
                 },
+                self.host.elapsed_micros(),
                 &mut staging,
             );
             let first = staging.first;

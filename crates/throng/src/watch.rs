@@ -75,16 +75,16 @@ impl AtWork {
 }
 
 impl Inner {
-    /// Runs a command under the watchdog's eyes.
+    /// Runs a command under the watchdog's eyes; `begun` is now, by the engine's clock.
     pub(crate) fn watched(
         &self,
         life: &Life,
         shard: &mut Shard,
         call: &mut Call<'_>,
+        begun: u64,
         staging: &mut Staging<'_>,
     ) -> Ran {
         let at_work = &life.at_work[usize::from(shard.id().0)];
-        let begun = self.host.elapsed_micros();
         at_work.begin(begun, call.kind, call.id);
         let mut sample = SAMPLE.get();
         if begun.wrapping_sub(sample.0) >= SAMPLE_MICROS

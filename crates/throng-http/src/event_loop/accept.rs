@@ -1,7 +1,7 @@
 //! Taking connections, up to their limit.
 
-use super::{Local, connection::Verdict, serve::serve, socket::plain};
-use crate::problem::Problem;
+use super::{Local, connection::Verdict, socket::plain};
+use crate::{lane::Wire, problem::Problem};
 use std::{io, net::IpAddr, rc::Rc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -55,17 +55,14 @@ fn take(local: &Rc<Local>, stream: TcpStream, address: IpAddr) {
         refuse(local, stream);
         return;
     };
-    let connection = local.connections.add();
-    connection.1.came_from(address);
+    let guest = local.connections.add(local, place);
+    let connection = &guest.connection;
+    connection.came_from(address);
     if local.is_draining() {
-        connection.1.condemn(Verdict::Finish);
+        connection.condemn(Verdict::Finish);
     }
-    let local = local.clone();
-    tokio::task::spawn_local(async move {
-        let _place = place;
-        serve(local.clone(), connection.1, stream).await;
-        local.connections.remove(connection.0);
-    });
+    let wire = Wire::new(stream, local.clone(), connection.clone());
+    local.door.enter(guest, wire);
 }
 
 fn refuse(local: &Rc<Local>, mut stream: TcpStream) {

@@ -55,11 +55,7 @@ pub(crate) struct InFlight<'a>(&'a Connection);
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let connection = self.0;
-        connection.requests.set(connection.requests.get() - 1);
-        connection.moved.set(connection.ticks.now());
-        connection.body_since.set(None);
-        connection.owes.set(true);
+        self.0.ends();
     }
 }
 
@@ -122,9 +118,22 @@ impl Connection {
     /// A request's head is complete.
     pub(crate) fn begin(&self, version: http::Version) -> InFlight<'_> {
         self.is_http2.set(version == http::Version::HTTP_2);
+        self.begins();
+        InFlight(self)
+    }
+
+    /// The same, for who says itself when the request [ends](Self::ends).
+    pub(crate) fn begins(&self) {
         self.head_since.set(None);
         self.requests.set(self.requests.get() + 1);
-        InFlight(self)
+    }
+
+    /// A request has its answer.
+    pub(crate) fn ends(&self) {
+        self.requests.set(self.requests.get() - 1);
+        self.moved.set(self.ticks.now());
+        self.body_since.set(None);
+        self.owes.set(true);
     }
 
     /// More of a body has to come; `false` if it has taken too long already.
@@ -168,7 +177,7 @@ impl Connection {
     }
 
     /// How it is to end.
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         self.verdict.get()
     }
 
@@ -178,7 +187,7 @@ impl Connection {
     }
 
     /// Who to wake with a verdict.
-    pub(super) fn set_waker(&self, waker: &Waker) {
+    pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut own = self.waker.borrow_mut();
         if !own.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *own = Some(waker.clone());

@@ -11,17 +11,17 @@ mod serve;
 mod socket;
 mod ticks;
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, Verdict};
+pub(crate) use serve::serve;
 
 use crate::{
     Limits,
     gate::{Gate, Pass},
-    lane::Buffers,
+    lane::{self, Buffers, Door},
     metrics::Metrics,
     problem::Problem,
     shared::{Shared, Taken},
 };
-use connection::Verdict;
 use date::Date;
 use hyper_util::server::conn::auto;
 use std::{
@@ -57,6 +57,8 @@ pub(crate) struct Local {
     /// What a response's `Date` says.
     pub(crate) date: Date,
     pub(crate) buffers: Buffers,
+    /// To the connections that are direct.
+    pub(crate) door: Door,
     connections: Connections,
     protocol: auto::Builder<serve::Here>,
     refusals: Cell<usize>,
@@ -106,6 +108,21 @@ async fn reaches(mut stage: watch::Receiver<Stage>, wanted: Stage) {
     let _ = stage.wait_for(|stage| *stage >= wanted).await;
 }
 
+/// A connection of a loop, until this is dropped.
+pub(crate) struct Guest {
+    /// No other connection of the loop has or had it.
+    pub(crate) number: u64,
+    pub(crate) connection: Rc<Connection>,
+    local: Rc<Local>,
+    _place: Taken,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.local.connections.remove(self.number);
+    }
+}
+
 /// The connections of a loop.
 struct Connections {
     ticks: Rc<Ticks>,
@@ -124,11 +141,16 @@ impl Connections {
         }
     }
 
-    fn add(&self) -> (u64, Rc<Connection>) {
+    fn add(&self, local: &Rc<Local>, place: Taken) -> Guest {
         let number = self.next.replace(self.next.get() + 1);
         let connection = Rc::new(Connection::new(self.ticks.clone()));
         self.open.borrow_mut().insert(number, connection.clone());
-        (number, connection)
+        Guest {
+            number,
+            connection,
+            local: local.clone(),
+            _place: place,
+        }
     }
 
     fn remove(&self, number: u64) {
@@ -193,6 +215,16 @@ pub(crate) fn runtime(pass: &Arc<Pass>) -> std::io::Result<runtime::LocalRuntime
         .build_local(runtime::LocalOptions::default())
 }
 
+/// Nothing goes on without this task: if it panics, recovery is the safe path.
+fn ends_the_process(task: tokio::task::JoinHandle<()>, name: &'static str) {
+    tokio::task::spawn_local(async move {
+        if task.await.is_err_and(|error| error.is_panic()) {
+            tracing::error!("{name} panicked; the process ends here, and recovery is the safe path");
+            std::process::abort();
+        }
+    });
+}
+
 /// Runs a loop until the gateway is over.
 pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start) -> std::io::Result<()> {
     runtime.block_on(async {
@@ -209,6 +241,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             protocol: serve::protocol(&shared.limits),
             router: RefCell::new(router),
             buffers: Buffers::default(),
+            door: Door::default(),
             date: Date::default(),
             connections: Connections::new(),
             refusals: Cell::new(0),
@@ -217,14 +250,8 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         });
         // First of all tasks, so that its waker is known before there is anything to commit.
         let committer = tokio::task::spawn_local(local.shared.engine.committer());
-        tokio::task::spawn_local(async move {
-            if committer.await.is_err_and(|error| error.is_panic()) {
-                tracing::error!(
-                    "the engine's committer panicked; the process ends here, and recovery is the safe path"
-                );
-                std::process::abort();
-            }
-        });
+        ends_the_process(committer, "the engine's committer");
+        ends_the_process(tokio::task::spawn_local(lane::run(local.clone())), "the gateway's loop");
         tokio::task::spawn_local({
             let local = local.clone();
             async move { local.gate.end_turns().await }

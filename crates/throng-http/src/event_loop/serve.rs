@@ -1,6 +1,6 @@
 //! One connection, from its first byte to its last.
 
-use super::{Connection, Local, connection::Verdict, socket::Socket};
+use super::{Connection, Guest, Local, connection::Verdict, socket::Socket};
 use crate::{lane, request::body::RequestBody, routes, websocket};
 use bytes::Bytes;
 use http::Request;
@@ -45,14 +45,19 @@ pub(super) fn protocol(limits: &crate::Limits) -> auto::Builder<Here> {
     builder
 }
 
-/// Serves a connection until its client or a verdict ends it: in the lane of plain requests first, in the full one from the
-/// first request on that is none.
-pub(super) async fn serve(local: Rc<Local>, connection: Rc<Connection>, stream: TcpStream) {
-    let lane = unless_dropped(&connection, pin!(lane::serve(&local, &connection, stream))).await;
-    if let Some(lane::End::HandOver(stream, came)) = lane {
-        Box::pin(full(local.clone(), connection.clone(), stream, came)).await;
-        if let Some(stream) = connection.handed_over() {
-            Box::pin(socket(local, connection, stream)).await;
+/// Serves a connection until its client or a verdict ends it: in the lane of plain requests, until it is direct again, or in the
+/// full one from the first request on that is none.
+pub(crate) async fn serve(guest: Guest, wire: lane::Wire, work: lane::Work) {
+    let (local, connection) = (guest.local.clone(), guest.connection.clone());
+    let lane = unless_dropped(&connection, pin!(lane::serve(&local, &connection, wire, work))).await;
+    match lane {
+        None | Some(lane::End::Over) => {}
+        Some(lane::End::Direct(wire)) => local.door.enter(guest, wire),
+        Some(lane::End::HandOver(stream, came)) => {
+            Box::pin(full(local.clone(), connection.clone(), stream, came)).await;
+            if let Some(stream) = connection.handed_over() {
+                Box::pin(socket(local, connection, stream)).await;
+            }
         }
     }
 }

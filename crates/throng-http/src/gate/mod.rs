@@ -85,19 +85,7 @@ impl Gate {
         client: impl FnOnce() -> Client,
     ) -> Result<Admitted, Refused> {
         let now = Instant::now();
-        let (entry, arrived, opens) = {
-            let mut turns = self.turns.borrow_mut();
-            let opens = !turns.is_open();
-            let arrived = self
-                .pass
-                .woken()
-                .map_or(turns.ended(), |woken| woken.max(turns.ended()))
-                .min(now);
-            (turns.enter(now, bytes, place), arrived, opens)
-        };
-        if opens {
-            self.wake_ender();
-        }
+        let (entry, arrived) = self.look(now, |turns| turns.enter(now, bytes, place));
         match entry {
             Entry::Go => Ok(Admitted { arrived, now }),
             Entry::Refuse(wait) => Err(Refused { wait, by_share: false }),
@@ -120,6 +108,27 @@ impl Gate {
                 Ok(Admitted { arrived, now })
             }
         }
+    }
+
+    /// Lets a request of so many bytes go if it goes at once.
+    pub(crate) fn enter_now(&self, place: &Place, bytes: usize) -> Option<Admitted> {
+        let now = Instant::now();
+        let (goes, arrived) = self.look(now, |turns| turns.enter_now(now, bytes, place));
+        goes.then_some(Admitted { arrived, now })
+    }
+
+    /// Asks the turns for a request, which can have arrived at the time returned at the earliest.
+    fn look<R>(&self, now: Instant, ask: impl FnOnce(&mut Turns) -> R) -> (R, Instant) {
+        let mut turns = self.turns.borrow_mut();
+        let is_first = !turns.is_open();
+        let ended = turns.ended();
+        let arrived = self.pass.woken().map_or(ended, |woken| woken.max(ended)).min(now);
+        let asked = ask(&mut turns);
+        drop(turns);
+        if is_first {
+            self.wake_ender();
+        }
+        (asked, arrived)
     }
 
     /// Counts one that has begun to wait to its client; if that has its share already, it waits no more.

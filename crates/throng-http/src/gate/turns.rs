@@ -95,18 +95,26 @@ impl Turns {
         }
     }
 
-    /// A request of a connection is read.
-    pub(super) fn enter(&mut self, now: Instant, bytes: usize, place: &Place) -> Entry {
+    /// A request of a connection is read: it goes in this turn, or (`false`) it has to [`enter`](Self::enter).
+    pub(super) fn enter_now(&mut self, now: Instant, bytes: usize, place: &Place) -> bool {
         if place.goes(self.turn_number, bytes) {
             self.bytes += bytes;
-            return Entry::Go;
+            return true;
         }
         if self.waiting == 0 {
             let began = *self.began.get_or_insert(now);
             if now.saturating_duration_since(began) < self.turn && self.bytes < self.bytes_max {
                 self.goes(bytes, place);
-                return Entry::Go;
+                return true;
             }
+        }
+        false
+    }
+
+    /// A request of a connection is read.
+    pub(super) fn enter(&mut self, now: Instant, bytes: usize, place: &Place) -> Entry {
+        if self.enter_now(now, bytes, place) {
+            return Entry::Go;
         }
         let wait = self.wait();
         if wait > self.wait_max {

@@ -36,7 +36,7 @@ pub(super) enum Came {
 }
 
 /// A connection's socket, what has come of it, and what is to go.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: TcpStream,
     local: Rc<Local>,
     connection: Rc<Connection>,
@@ -45,7 +45,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, local: Rc<Local>, connection: Rc<Connection>) -> Self {
+    pub(crate) fn new(stream: TcpStream, local: Rc<Local>, connection: Rc<Connection>) -> Self {
         Self {
             stream,
             local,
@@ -111,7 +111,8 @@ impl Wire {
         Ok(Ok(()))
     }
 
-    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Came>> {
+    /// Reads what is there.
+    pub(super) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Came>> {
         loop {
             let Poll::Ready(ready) = self.stream.poll_read_ready(context) else {
                 self.give_back_input();
@@ -140,6 +141,23 @@ impl Wire {
                 (None, Err(error)) if !is_passing(&error) => return Poll::Ready(Err(error)),
                 _ => {}
             }
+        }
+    }
+
+    /// Has this context woken once there is something to read; `false`: there may be already.
+    pub(super) fn arm(&self, context: &mut Context<'_>) -> bool {
+        self.stream.poll_read_ready(context).is_pending()
+    }
+
+    /// Sends bytes that nothing else waits before, as many as go at once.
+    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match send(&self.stream, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from) {
+            Ok(count) => {
+                self.connection.went();
+                Ok(count)
+            }
+            Err(error) if is_passing(&error) => Ok(0),
+            Err(error) => Err(error),
         }
     }
 

@@ -3,12 +3,13 @@
 use super::{Answered, admit, commanded, engine_problem, entity_id};
 use crate::{
     event_loop::{Connection, Local},
+    gate::Admitted,
     problem::Problem,
     request::{body, body::RequestBody, headers, path, trace},
 };
 use http::{HeaderMap, Method};
 use std::time::Instant;
-use throng::{CommandJson, StagedJson};
+use throng::{CommandJson, PlainCommand, StagedJson};
 use tracing::Instrument;
 
 /// Reads the command, waits for its turn, executes it.
@@ -51,4 +52,31 @@ pub(super) async fn stage(
         Some(span) => Box::pin(engine.stage(command).instrument(span)).await,
     }
     .map_err(engine_problem)
+}
+
+/// Executes a command whose header fields tell nothing, if nothing holds it up; and when it can have arrived at the earliest.
+pub(super) fn stage_now(
+    local: &Local,
+    connection: &Connection,
+    body: &[u8],
+    (kind_part, id, name_part): (&str, &str, &str),
+) -> Option<(StagedJson, Instant)> {
+    let (kind, names) = local.shared().kinds.find(kind_part)?;
+    if names.is_actor || id.contains('%') || name_part.contains('%') {
+        return None;
+    }
+    let name = names.command(name_part)?;
+    let Admitted { arrived, now } = local.gate.enter_now(&connection.place, body.len())?;
+    let deadline = local
+        .limits()
+        .deadline
+        .checked_sub(now.saturating_duration_since(arrived))?;
+    let staged = local.shared().engine.stage_now(&PlainCommand {
+        kind,
+        id,
+        name,
+        body,
+        deadline,
+    })?;
+    Some((staged, arrived))
 }

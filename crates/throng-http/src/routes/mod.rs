@@ -28,6 +28,7 @@ use crate::{
 use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
 use std::{
     rc::Rc,
+    task::Waker,
     time::{Duration, Instant},
 };
 use throng::StagedJson;
@@ -66,6 +67,59 @@ pub(crate) struct Staged {
     path: Box<str>,
 }
 
+impl Staged {
+    /// Its answer, if it may leave now; given once. For who looks after many at once and was [woken](Self::wake).
+    pub(crate) fn settled_now(&mut self, local: &Local, now: Instant) -> Option<Answered<Vec<u8>>> {
+        let settled = match &mut self.staged {
+            Ok(json) => json.settled_now()?.map_err(engine_problem),
+            Err(problem) => Err(problem.clone()),
+        };
+        Some(self.counted(local, settled, now))
+    }
+
+    /// Has this waker told when [`settled_now`](Self::settled_now) may say more. `false`: it may already.
+    pub(crate) fn wake(&self, waker: &Waker) -> bool {
+        self.staged.as_ref().is_ok_and(|json| json.wake(waker))
+    }
+
+    /// Its answer can only be waited for.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.staged.as_ref().is_ok_and(StagedJson::is_elsewhere)
+    }
+
+    fn counted(&self, local: &Local, settled: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
+        let settled = settled.map_err(|problem| counted(local, *problem, &self.path).boxed());
+        let status = settled
+            .as_ref()
+            .map_or_else(|problem| problem.http_status(), |_| StatusCode::OK);
+        let took = self.arrived.map(|arrived| now.saturating_duration_since(arrived));
+        local.metrics().answered(Route::Command, status, took);
+        settled
+    }
+}
+
+/// Executes the command a path names, if that can be done here and now. Otherwise `None`, nothing was done, and
+/// [`stage`] says why or waits.
+pub(crate) fn stage_now(
+    local: &Local,
+    connection: &Connection,
+    path: &str,
+    place: (&str, &str, &str),
+    body: &[u8],
+) -> Option<Staged> {
+    let (staged, arrived) = command::stage_now(local, connection, body, place)?;
+    Some(Staged {
+        // An answer that is no problem needs none.
+        path: if staged.is_refused() {
+            path.into()
+        } else {
+            Box::default()
+        },
+        staged: Ok(staged),
+        arrived: Some(arrived),
+    })
+}
+
 /// Executes the command a path names.
 pub(crate) async fn stage(
     local: &Local,
@@ -90,12 +144,7 @@ pub(crate) async fn settle(local: &Local, staged: &mut Staged) -> Answered<Vec<u
         Ok(json) => json.settled().await.map_err(engine_problem),
         Err(problem) => Err(problem.clone()),
     };
-    let settled = settled.map_err(|problem| counted(local, *problem, &staged.path).boxed());
-    let status = settled
-        .as_ref()
-        .map_or_else(|problem| problem.http_status(), |_| StatusCode::OK);
-    answered(local, Route::Command, status, staged.arrived);
-    settled
+    staged.counted(local, settled, Instant::now())
 }
 
 async fn other(

@@ -5,8 +5,8 @@ use crate::{
     book::{Asked, Book, Told},
     relay::{self, Relay},
 };
-use std::time::Duration;
-use throng::{CommandJson, Engine, JsonRejection, model::Error};
+use std::{future::poll_fn, task::Poll, time::Duration};
+use throng::{CommandJson, Engine, JsonRejection, PlainCommand, StagedJson, model::Error};
 use throng_core::tagged;
 use throng_sim::{Gone, Sim};
 
@@ -401,19 +401,52 @@ pub(crate) async fn look_typed<const G: u8>(engine: &Engine, to: u64, within: Du
 async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<String>, within: Duration) -> Outcome {
     let mut body = Vec::new();
     let name = tagged::to_parts(command, &mut body).unwrap();
-    let command = CommandJson {
-        kind: engine.kind(KIND).unwrap(),
-        id: to.to_string(),
-        name: name.to_owned(),
-        body: body.into(),
-        key,
-        caller: None,
-        deadline: Some(within),
+    let (kind, id) = (engine.kind(KIND).unwrap(), to.to_string());
+    // As a gateway does: at once if that can be, or else however long it takes.
+    let plain = PlainCommand {
+        kind,
+        id: &id,
+        name,
+        body: &body,
+        deadline: within,
     };
-    match engine.command(command).await {
+    let answer = match key.is_none().then(|| engine.stage_now(&plain)).flatten() {
+        Some(staged) => settled(staged).await,
+        None => {
+            let command = CommandJson {
+                kind,
+                id,
+                name: name.to_owned(),
+                body: body.into(),
+                key,
+                caller: None,
+                deadline: Some(within),
+            };
+            engine.command(command).await
+        }
+    };
+    match answer {
         Ok(reply) => Ok(serde_json::from_slice(&reply).unwrap()),
         Err(error) => Err(error.engine::<No>().unwrap_or_else(|rejection: JsonRejection| {
             Error::Rejected(serde_json::from_slice(&rejection.body).unwrap())
         })),
     }
+}
+
+/// Waits as one who looks after many does.
+async fn settled(mut staged: StagedJson) -> Result<Vec<u8>, Error<JsonRejection>> {
+    if staged.is_elsewhere() {
+        return staged.settled().await;
+    }
+    poll_fn(|context| {
+        loop {
+            if let Some(answer) = staged.settled_now() {
+                return Poll::Ready(answer);
+            }
+            if staged.wake(context.waker()) {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await
 }

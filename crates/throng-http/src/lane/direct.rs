@@ -1,0 +1,486 @@
+//! Connections whose requests wait for nothing but their commit: one task of the loop looks after all of them.
+//!
+//! A turn: what is ready is read and executed in place, one connection after the other; the loop's committer, which runs
+//! behind, makes the records durable; then the answers go out, in the order of their requests. Between the two a
+//! connection is a place in a table and its answer one in a queue: no task is woken for a request, none is scheduled.
+
+use super::{
+    TOGETHER_MAX, Work,
+    next::{Command, Else, Next, Other, look},
+    outgoing::{Outgoing, Poured},
+    response,
+    wire::{Came, Wire},
+};
+use crate::{
+    event_loop::{Guest, Local, Verdict, serve},
+    routes::{self, Answered},
+};
+use slab::Slab;
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+    time::Instant,
+};
+
+/// Stands for the commit among the keys of connections.
+const COMMIT: usize = usize::MAX;
+
+/// Where connections come in.
+#[derive(Default)]
+pub(crate) struct Door {
+    came: RefCell<Vec<(Guest, Wire)>>,
+    calls: Arc<Calls>,
+}
+
+impl Door {
+    /// A connection becomes direct.
+    pub(crate) fn enter(&self, guest: Guest, wire: Wire) {
+        self.came.borrow_mut().push((guest, wire));
+        self.calls.wake();
+    }
+}
+
+/// Who has called, and the task that looks after them.
+#[derive(Default)]
+struct Calls(Mutex<Called>);
+
+#[derive(Default)]
+struct Called {
+    keys: Vec<usize>,
+    task: Option<Waker>,
+}
+
+impl Calls {
+    fn called(&self) -> MutexGuard<'_, Called> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        if let Some(task) = &self.called().task {
+            task.wake_by_ref();
+        }
+    }
+
+    fn call(&self, key: usize) {
+        let mut called = self.called();
+        let is_first = called.keys.is_empty();
+        called.keys.push(key);
+        if is_first && let Some(task) = &called.task {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Those that have called since the last look, in order.
+    fn take(&self, keys: &mut Vec<usize>, task: &Waker) {
+        let mut called = self.called();
+        std::mem::swap(&mut called.keys, keys);
+        if !called.task.as_ref().is_some_and(|known| known.will_wake(task)) {
+            called.task = Some(task.clone());
+        }
+    }
+}
+
+/// Calls for a connection, or for the commit.
+struct Call {
+    key: usize,
+    calls: Arc<Calls>,
+}
+
+impl Wake for Call {
+    fn wake(self: Arc<Self>) {
+        self.calls.call(self.key);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.calls.call(self.key);
+    }
+}
+
+/// A connection.
+struct Member {
+    wire: Wire,
+    guest: Guest,
+    waker: Waker,
+    /// It calls when there is something to read.
+    is_armed: bool,
+    /// Commands whose answers wait.
+    waiting: usize,
+}
+
+/// A command that was executed.
+struct Pending {
+    key: usize,
+    /// The connection's own number: its key may be another's by the time it is answered.
+    number: u64,
+    staged: routes::Staged,
+    /// The answers of its connection leave with this one.
+    is_last: bool,
+    /// The connection closes after it.
+    closes: bool,
+}
+
+struct Direct {
+    local: Rc<Local>,
+    members: Slab<Member>,
+    /// In the order of execution.
+    pending: VecDeque<Pending>,
+    /// The commit's call is asked for.
+    is_called: bool,
+    commit: Waker,
+    calls: Arc<Calls>,
+    /// Answers of the connection whose first is the oldest pending.
+    answers: Vec<u8>,
+    output: Vec<u8>,
+}
+
+/// Looks after the direct connections of a loop, for ever.
+pub(crate) async fn run(local: Rc<Local>) {
+    let mut direct = Direct::new(local);
+    let mut keys = Vec::new();
+    // A turn is bounded by the gate, not by a count of socket calls.
+    tokio::task::coop::unconstrained(poll_fn(move |context| {
+        direct.turn(&mut keys, context);
+        Poll::Pending
+    }))
+    .await
+}
+
+impl Direct {
+    fn new(local: Rc<Local>) -> Self {
+        let calls = local.door.calls.clone();
+        Self {
+            local,
+            members: Slab::new(),
+            pending: VecDeque::new(),
+            is_called: false,
+            commit: Waker::from(Arc::new(Call {
+                key: COMMIT,
+                calls: calls.clone(),
+            })),
+            calls,
+            answers: Vec::new(),
+            output: Vec::new(),
+        }
+    }
+
+    fn turn(&mut self, keys: &mut Vec<usize>, context: &Context<'_>) {
+        self.calls.take(keys, context.waker());
+        if keys.contains(&COMMIT) {
+            self.is_called = false;
+            self.settle();
+        }
+        for (guest, wire) in self.local.door.came.take() {
+            let key = self.take_in(guest, wire);
+            self.look_after(key);
+        }
+        for key in keys.drain(..) {
+            if let Some(member) = self.members.get_mut(key) {
+                member.is_armed = false;
+                self.look_after(key);
+            }
+        }
+        if !self.is_called {
+            self.settle();
+        }
+    }
+
+    fn take_in(&mut self, guest: Guest, wire: Wire) -> usize {
+        let place = self.members.vacant_entry();
+        let key = place.key();
+        let waker = Waker::from(Arc::new(Call {
+            key,
+            calls: self.calls.clone(),
+        }));
+        guest.connection.set_waker(&waker);
+        place.insert(Member {
+            wire,
+            guest,
+            waker,
+            is_armed: false,
+            waiting: 0,
+        });
+        key
+    }
+
+    /// A panic ends one connection, not all.
+    fn look_after(&mut self, key: usize) {
+        if catch_unwind(AssertUnwindSafe(|| self.step(key))).is_err() {
+            tracing::error!("the gateway panicked over a request; its connection is closed");
+            self.end(key);
+        }
+    }
+
+    fn end(&mut self, key: usize) {
+        self.members.try_remove(key);
+    }
+
+    /// The connection becomes a task of its own.
+    fn hand_over(&mut self, key: usize, work: Work) {
+        if let Some(member) = self.members.try_remove(key) {
+            tokio::task::spawn_local(serve(member.guest, member.wire, work));
+        }
+    }
+
+    /// Does all that can be done for a connection now.
+    fn step(&mut self, key: usize) {
+        for _ in 0..TOGETHER_MAX {
+            let Some(other) = self.next(key) else { return };
+            if !self.answer(key, other) {
+                return;
+            }
+        }
+        // It has more than others should wait for.
+        self.calls.call(key);
+    }
+
+    /// Reads and executes what a connection asks for, up to a request that is no command.
+    fn next(&mut self, key: usize) -> Option<Other> {
+        let member = self.members.get_mut(key)?;
+        let connection = &member.guest.connection;
+        if connection.verdict() == Verdict::Drop {
+            self.end(key);
+            return None;
+        }
+        // What it asked before is answered first.
+        if member.waiting > 0 {
+            return None;
+        }
+        let mut context = Context::from_waker(&member.waker);
+        while member.waiting < TOGETHER_MAX {
+            let next = match look(&member.wire.input, self.local.limits()) {
+                Next::Command(command) if command.headers.is_empty() => {
+                    let Command {
+                        path,
+                        place,
+                        body,
+                        end,
+                        closes,
+                        ..
+                    } = command;
+                    let Some(staged) = routes::stage_now(&self.local, connection, path, place, body) else {
+                        break;
+                    };
+                    if member.waiting == 0 {
+                        connection.begins();
+                    }
+                    member.waiting += 1;
+                    member.wire.advance(end);
+                    let is_last = closes || member.wire.input.is_empty();
+                    self.pending.push_back(Pending {
+                        key,
+                        number: member.guest.number,
+                        staged,
+                        is_last,
+                        closes,
+                    });
+                    if is_last {
+                        member.is_armed = member.is_armed || member.wire.arm(&mut context);
+                        return None;
+                    }
+                    continue;
+                }
+                Next::Command(_) => break,
+                Next::Else(next) => next,
+            };
+            if member.waiting > 0 {
+                break;
+            }
+            match next {
+                Else::Read if connection.is_ending() => {
+                    self.end(key);
+                    return None;
+                }
+                Else::Read if member.is_armed => return None,
+                Else::Read => match member.wire.poll_read(&mut context) {
+                    Poll::Pending => {
+                        member.is_armed = true;
+                        return None;
+                    }
+                    Poll::Ready(Ok(Came::Bytes)) => {}
+                    Poll::Ready(Ok(Came::End)) => {
+                        self.end(key);
+                        return None;
+                    }
+                    Poll::Ready(Err(error)) => {
+                        tracing::debug!("a connection ended early: {error}");
+                        self.end(key);
+                        return None;
+                    }
+                },
+                Else::ReadTo(_) | Else::HandOver => break,
+                Else::Other(other) => return Some(other),
+            }
+        }
+        if member.waiting == 0 {
+            self.hand_over(key, Work::Nothing);
+        } else if let Some(last) = self.pending.back_mut() {
+            // What comes next waits until these are answered.
+            last.is_last = true;
+        }
+        None
+    }
+
+    /// Answers a request for any other route; `false`: the connection is not direct any more.
+    fn answer(&mut self, key: usize, other: Other) -> bool {
+        let Some(member) = self.members.get_mut(key) else {
+            return false;
+        };
+        let Other { request, end, closes } = other;
+        let (local, connection) = (self.local.clone(), member.guest.connection.clone());
+        connection.begins();
+        member.wire.advance(end);
+        let mut answer = Box::pin({
+            let connection = connection.clone();
+            async move { routes::answer(&local, &connection, *request).await }
+        });
+        // Whoever waits is asked again at once, by a task that can be woken.
+        let mut nobody = Context::from_waker(Waker::noop());
+        let work = match answer.as_mut().poll(&mut nobody) {
+            Poll::Pending => Some(Work::Answer(answer, closes)),
+            Poll::Ready(response) => {
+                let mut outgoing = Outgoing::begin(&self.local, &connection, response, closes, &mut self.output);
+                match outgoing.poll(&mut self.output, &mut nobody) {
+                    Poll::Ready(Ok(Poured::All)) => {
+                        connection.ends();
+                        return self.send_output(key, outgoing.closes);
+                    }
+                    Poll::Ready(Err(error)) => {
+                        tracing::debug!("a connection ended early: {error}");
+                        self.output.clear();
+                        self.end(key);
+                        return false;
+                    }
+                    Poll::Ready(Ok(Poured::Full)) | Poll::Pending => {
+                        if let Some(member) = self.members.get_mut(key) {
+                            member.wire.output().extend_from_slice(&self.output);
+                        }
+                        self.output.clear();
+                        Some(Work::Respond(outgoing))
+                    }
+                }
+            }
+        };
+        connection.ends();
+        if let Some(work) = work {
+            self.hand_over(key, work);
+        }
+        false
+    }
+
+    fn send_output(&mut self, key: usize, closes: bool) -> bool {
+        let mut output = std::mem::take(&mut self.output);
+        let stays = self.send(key, &output, closes);
+        output.clear();
+        self.output = output;
+        stays
+    }
+
+    /// Sends a connection's answers; `false`: it is not direct any more.
+    fn send(&mut self, key: usize, bytes: &[u8], closes: bool) -> bool {
+        let Some(member) = self.members.get_mut(key) else {
+            return false;
+        };
+        match member.wire.send(bytes) {
+            Ok(count) if count == bytes.len() => {
+                if closes {
+                    self.end(key);
+                }
+                !closes
+            }
+            Ok(count) => {
+                member.wire.output().extend_from_slice(&bytes[count..]);
+                self.hand_over(key, Work::Flush(closes));
+                false
+            }
+            Err(error) => {
+                tracing::debug!("a connection ended early: {error}");
+                self.end(key);
+                false
+            }
+        }
+    }
+
+    /// Answers what is durable, and asks to be called for the rest.
+    fn settle(&mut self) {
+        let now = Instant::now();
+        while let Some(front) = self.pending.front_mut() {
+            let Some(settled) = front.staged.settled_now(&self.local, now) else {
+                if front.staged.wake(&self.commit) {
+                    self.is_called = true;
+                    return;
+                }
+                if front.staged.is_elsewhere() {
+                    self.hand_over_front();
+                }
+                continue;
+            };
+            if let Some(front) = self.pending.pop_front() {
+                self.answered(front, settled);
+            }
+        }
+    }
+
+    fn answered(&mut self, front: Pending, settled: Answered<Vec<u8>>) {
+        let Pending {
+            key,
+            number,
+            is_last,
+            closes,
+            ..
+        } = front;
+        let Some(member) = self.members.get_mut(key).filter(|member| member.guest.number == number) else {
+            self.answers.clear();
+            return;
+        };
+        let connection = &member.guest.connection;
+        let closes = closes || is_last && connection.is_ending();
+        match settled {
+            Ok(body) => self
+                .local
+                .date
+                .with(|date| response::reply(&mut self.answers, &body, date, closes)),
+            Err(problem) => {
+                let mut outgoing =
+                    Outgoing::begin(&self.local, connection, problem.response(), closes, &mut self.answers);
+                // A problem is whole.
+                let _ = outgoing.poll(&mut self.answers, &mut Context::from_waker(Waker::noop()));
+            }
+        }
+        member.waiting -= 1;
+        if !is_last {
+            return;
+        }
+        connection.ends();
+        let is_done = member.is_armed && member.wire.input.is_empty();
+        let mut answers = std::mem::take(&mut self.answers);
+        let stays = self.send(key, &answers, closes);
+        answers.clear();
+        self.answers = answers;
+        if stays && !is_done {
+            self.look_after(key);
+        }
+    }
+
+    /// The oldest pending command was forwarded and is answered elsewhere: nobody behind it waits for that.
+    fn hand_over_front(&mut self) {
+        let Some(first) = self.pending.pop_front() else { return };
+        let (key, number, mut closes) = (first.key, first.number, first.closes);
+        let mut is_last = first.is_last;
+        let mut together = vec![first.staged];
+        while !is_last && let Some(next) = self.pending.pop_front() {
+            (is_last, closes) = (next.is_last, next.closes);
+            together.push(next.staged);
+        }
+        let answers = std::mem::take(&mut self.answers);
+        if let Some(member) = self.members.get_mut(key).filter(|member| member.guest.number == number) {
+            member.guest.connection.ends();
+            member.wire.output().extend_from_slice(&answers);
+            self.hand_over(key, Work::Settle(together, closes));
+        }
+    }
+}

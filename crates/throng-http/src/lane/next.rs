@@ -1,0 +1,118 @@
+//! What the bytes that have come ask for.
+
+use super::head::{self, Head, Parsed, Room};
+use crate::{
+    limits::Limits,
+    request::{
+        body::RequestBody,
+        path::{self, Place},
+    },
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+
+/// A plain request's body at most.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// What the bytes that have come ask for.
+pub(super) enum Next<'a> {
+    Command(Command<'a>),
+    Else(Else),
+}
+
+/// What waits until the commands before it are answered.
+pub(super) enum Else {
+    /// More bytes.
+    Read,
+    /// So many bytes.
+    ReadTo(usize),
+    Other(Other),
+    /// The full lane.
+    HandOver,
+}
+
+/// A command, among the bytes that have come.
+pub(super) struct Command<'a> {
+    pub(super) path: &'a str,
+    pub(super) place: (&'a str, &'a str, &'a str),
+    pub(super) headers: HeaderMap,
+    pub(super) body: &'a [u8],
+    pub(super) end: usize,
+    pub(super) closes: bool,
+}
+
+/// A request for any other route.
+pub(super) struct Other {
+    pub(super) request: Box<Request<RequestBody>>,
+    pub(super) end: usize,
+    pub(super) closes: bool,
+}
+
+/// Looks at what has come.
+pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
+    let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
+    let mut room = Room::new();
+    let head = match head::parse(input, &mut room, limits.header_bytes_max, body_bytes_max) {
+        Parsed::Partial => return Next::Else(Else::Read),
+        Parsed::Odd => return Next::Else(Else::HandOver),
+        Parsed::Plain(head) => head,
+    };
+    let (end, closes) = (head.body.end, head.closes);
+    let Some(body) = input.get(head.body.clone()) else {
+        return Next::Else(Else::ReadTo(end));
+    };
+    let path = head.path();
+    if head.method == "POST"
+        && let Some(Place::Member(kind, id, name)) = path::place(path)
+    {
+        return Next::Command(Command {
+            path,
+            place: (kind, id, name),
+            headers: telling(&head),
+            body,
+            end,
+            closes,
+        });
+    }
+    Next::Else(request(&head, body).map_or(Else::HandOver, |request| Else::Other(Other { request, end, closes })))
+}
+
+/// The header fields that can tell a command something: all but those every client sends.
+fn telling(head: &Head<'_, '_>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in head.fields() {
+        let is_usual = match name.len() {
+            4 => name.eq_ignore_ascii_case("host"),
+            6 => name.eq_ignore_ascii_case("accept"),
+            10 => name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("user-agent"),
+            12 => value == b"application/json" && name.eq_ignore_ascii_case("content-type"),
+            14 => name.eq_ignore_ascii_case("content-length"),
+            15 => name.eq_ignore_ascii_case("accept-encoding") || name.eq_ignore_ascii_case("accept-language"),
+            _ => false,
+        };
+        if !is_usual
+            && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+            && let Ok(value) = HeaderValue::from_bytes(value)
+        {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+/// A request as the routes take it; `None` if a part of it is not what it has to be, which the full lane explains.
+fn request(head: &Head<'_, '_>, body: &[u8]) -> Option<Box<Request<RequestBody>>> {
+    let mut request = Box::new(Request::new(RequestBody::Here(Bytes::copy_from_slice(body))));
+    *request.method_mut() = Method::from_bytes(head.method.as_bytes()).ok()?;
+    *request.uri_mut() = Uri::try_from(head.target).ok()?;
+    let fields = head.fields();
+    let headers = request.headers_mut();
+    headers.reserve(fields.len());
+    for (name, value) in fields {
+        headers.append(
+            HeaderName::from_bytes(name.as_bytes()).ok()?,
+            HeaderValue::from_bytes(value).ok()?,
+        );
+    }
+    Some(request)
+}

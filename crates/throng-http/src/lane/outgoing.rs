@@ -1,0 +1,99 @@
+//! A response on its way out.
+
+use super::response::{self, Framing};
+use crate::{
+    answer::Answer,
+    event_loop::{Connection, Local},
+};
+use http::{Response, StatusCode};
+use hyper::body::Body;
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+/// Bytes of answers that wait to leave together at most.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// A response whose head is written, and what is to come of it.
+pub(crate) struct Outgoing {
+    body: Answer,
+    framing: Framing,
+    /// Bytes to come, where that was said.
+    left: Option<usize>,
+    /// It is the connection's last.
+    pub(super) closes: bool,
+}
+
+/// How far a response is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Poured {
+    /// All of it.
+    All,
+    /// As much as is to wait; there is more.
+    Full,
+}
+
+impl Outgoing {
+    /// Writes the head.
+    pub(super) fn begin(
+        local: &Local,
+        connection: &Connection,
+        response: Response<Answer>,
+        closes: bool,
+        output: &mut Vec<u8>,
+    ) -> Self {
+        let (parts, body) = response.into_parts();
+        let closes = closes || connection.is_ending();
+        let framing = match (parts.status, body.size_hint().exact()) {
+            (StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED, _) => Framing::Nothing,
+            (status, _) if status.is_informational() => Framing::Nothing,
+            (_, Some(length)) => Framing::Length(length as usize),
+            (_, None) => Framing::Chunked,
+        };
+        local
+            .date
+            .with(|date| response::head(output, parts.status, &parts.headers, framing, date, closes));
+        Self {
+            body,
+            framing,
+            left: match framing {
+                Framing::Length(length) => Some(length),
+                _ => None,
+            },
+            closes,
+        }
+    }
+
+    /// Writes what there is of the body.
+    pub(super) fn poll(&mut self, output: &mut Vec<u8>, context: &mut Context<'_>) -> Poll<io::Result<Poured>> {
+        if self.framing == Framing::Nothing {
+            return Poll::Ready(Ok(Poured::All));
+        }
+        while let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) {
+            let frame = frame.map_err(io::Error::other)?;
+            let Ok(data) = frame.into_data() else { continue };
+            match &mut self.left {
+                None => response::chunk(output, &data),
+                Some(left) => {
+                    *left = left
+                        .checked_sub(data.len())
+                        .ok_or_else(|| io::Error::other("a response is longer than it said"))?;
+                    output.extend_from_slice(&data);
+                }
+            }
+            if output.len() > OUTPUT_BYTES_MAX {
+                return Poll::Ready(Ok(Poured::Full));
+            }
+        }
+        match self.left {
+            None => response::last_chunk(output),
+            Some(0) => {}
+            Some(_) => return Poll::Ready(Err(io::Error::other("a response is shorter than it said"))),
+        }
+        // Asked again after it was full.
+        self.framing = Framing::Nothing;
+        Poll::Ready(Ok(Poured::All))
+    }
+}

@@ -1,0 +1,233 @@
+//! A connection as a task of its own: its requests may wait, for whatever it is.
+
+use super::{
+    TOGETHER_MAX,
+    next::{Command, Else, Next, Other, look},
+    outgoing::{Outgoing, Poured},
+    response,
+    wire::{Came, Wire},
+};
+use crate::{
+    answer::Answer,
+    event_loop::{Connection, Local},
+    request::body::RequestBody,
+    routes,
+};
+use bytes::Bytes;
+use http::{Response, Version};
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::Poll,
+};
+use tokio::net::TcpStream;
+
+/// How a task ends.
+pub(crate) enum End {
+    /// The connection is over.
+    Over,
+    /// Its requests wait for nothing any more.
+    Direct(Wire),
+    /// The next request is not the lane's: the connection, and what has come of the request.
+    HandOver(TcpStream, Bytes),
+}
+
+/// What a connection has begun when it becomes a task.
+pub(crate) enum Work {
+    /// Nothing: it begins with the bytes that have come.
+    Nothing,
+    /// What was executed together; the last closes the connection, if so said.
+    Settle(Vec<routes::Staged>, bool),
+    /// An answer is on its way; after it the connection closes, if so said.
+    Answer(Pin<Box<dyn Future<Output = Response<Answer>>>>, bool),
+    /// A response is on its way.
+    Respond(Outgoing),
+    /// The bytes that are to go; after them the connection closes, if so said.
+    Flush(bool),
+}
+
+/// What is left to do with a connection's requests.
+enum Then {
+    Over,
+    Direct,
+    HandOver,
+}
+
+/// Answers the plain requests of a connection.
+pub(crate) async fn serve(local: &Rc<Local>, connection: &Rc<Connection>, mut wire: Wire, work: Work) -> End {
+    match run(local, connection, &mut wire, work).await {
+        Ok(Then::HandOver) => {
+            let (stream, came) = wire.into_parts();
+            End::HandOver(stream, came)
+        }
+        Ok(Then::Direct) => End::Direct(wire),
+        Ok(Then::Over) => End::Over,
+        Err(error) => {
+            tracing::debug!("a connection ended early: {error}");
+            End::Over
+        }
+    }
+}
+
+async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, work: Work) -> io::Result<Then> {
+    let limits = local.limits();
+    if finish(local, connection, wire, work).await? {
+        return Ok(Then::Over);
+    }
+    let mut together: Vec<routes::Staged> = Vec::new();
+    let mut in_flight = None;
+    // The last request waited for nothing but its commit.
+    let mut is_direct = false;
+    loop {
+        let next = match look(&wire.input, limits) {
+            Next::Else(next) => next,
+            Next::Command(command) => {
+                in_flight.get_or_insert_with(|| connection.begin(Version::HTTP_11));
+                let Command {
+                    path,
+                    place,
+                    headers,
+                    body,
+                    end,
+                    closes,
+                } = command;
+                let body = RequestBody::Here(Bytes::copy_from_slice(body));
+                // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
+                let stage = Box::pin(routes::stage(local, connection, path, place, &headers, body));
+                let (staged, waited) = noting(stage).await;
+                is_direct = !waited && headers.is_empty() && !staged.is_elsewhere();
+                together.push(staged);
+                wire.advance(end);
+                if closes || wire.input.is_empty() || together.len() == TOGETHER_MAX {
+                    settle(local, connection, wire, &mut together, closes).await?;
+                    in_flight = None;
+                    wire.flush().await?;
+                    if closes || connection.is_ending() {
+                        return Ok(Then::Over);
+                    }
+                }
+                continue;
+            }
+        };
+        settle(local, connection, wire, &mut together, false).await?;
+        in_flight = None;
+        wire.flush().await?;
+        match next {
+            Else::HandOver => return Ok(Then::HandOver),
+            Else::Read if is_direct => return Ok(Then::Direct),
+            Else::Read => {
+                if connection.is_ending() || wire.read().await? == Came::End {
+                    return Ok(Then::Over);
+                }
+            }
+            Else::ReadTo(end) => {
+                in_flight = Some(connection.begin(Version::HTTP_11));
+                if let Err(problem) = wire.read_to(end, limits).await? {
+                    let outgoing = Outgoing::begin(local, connection, problem.response(), true, wire.output());
+                    respond(wire, outgoing).await?;
+                    wire.flush().await?;
+                    return Ok(Then::Over);
+                }
+            }
+            Else::Other(Other { request, end, closes }) => {
+                let in_flight = connection.begin(Version::HTTP_11);
+                wire.advance(end);
+                let (response, waited) = noting(Box::pin(routes::answer(local, connection, *request))).await;
+                is_direct = !waited;
+                let outgoing = Outgoing::begin(local, connection, response, closes, wire.output());
+                let closes = outgoing.closes;
+                respond(wire, outgoing).await?;
+                drop(in_flight);
+                wire.flush().await?;
+                if closes {
+                    return Ok(Then::Over);
+                }
+            }
+        }
+    }
+}
+
+/// Ends what was begun before the connection became a task; `true` if the connection ends with it.
+async fn finish(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, work: Work) -> io::Result<bool> {
+    if matches!(work, Work::Nothing) {
+        return Ok(false);
+    }
+    let in_flight = connection.begin(Version::HTTP_11);
+    let closes = match work {
+        Work::Nothing => false,
+        Work::Flush(closes) => closes,
+        Work::Settle(mut together, closes) => {
+            settle(local, connection, wire, &mut together, closes).await?;
+            closes
+        }
+        Work::Answer(answer, closes) => {
+            let response = answer.await;
+            let outgoing = Outgoing::begin(local, connection, response, closes, wire.output());
+            let closes = outgoing.closes;
+            respond(wire, outgoing).await?;
+            closes
+        }
+        Work::Respond(outgoing) => {
+            let closes = outgoing.closes;
+            respond(wire, outgoing).await?;
+            closes
+        }
+    };
+    drop(in_flight);
+    wire.flush().await?;
+    Ok(closes || connection.is_ending())
+}
+
+/// Waits for a future, and says whether there was anything to wait for.
+async fn noting<F: Future + Unpin>(mut future: F) -> (F::Output, bool) {
+    let mut waited = false;
+    poll_fn(|context| {
+        let polled = Pin::new(&mut future).poll(context);
+        waited |= polled.is_pending();
+        polled.map(|output| (output, waited))
+    })
+    .await
+}
+
+/// Waits until what was executed together is durable, and writes the answers down.
+async fn settle(
+    local: &Rc<Local>,
+    connection: &Connection,
+    wire: &mut Wire,
+    together: &mut Vec<routes::Staged>,
+    closes: bool,
+) -> io::Result<()> {
+    let count = together.len();
+    for (at, staged) in together.iter_mut().enumerate() {
+        let settled = routes::settle(local, staged).await;
+        let closes = at + 1 == count && (closes || connection.is_ending());
+        match settled {
+            Ok(body) => local
+                .date
+                .with(|date| response::reply(wire.output(), &body, date, closes)),
+            Err(problem) => {
+                let outgoing = Outgoing::begin(local, connection, problem.response(), closes, wire.output());
+                respond(wire, outgoing).await?;
+            }
+        }
+    }
+    together.clear();
+    Ok(())
+}
+
+/// Writes a response down, or sends as much of it as there is.
+async fn respond(wire: &mut Wire, mut outgoing: Outgoing) -> io::Result<()> {
+    loop {
+        let poured = poll_fn(|context| match outgoing.poll(wire.output(), context) {
+            Poll::Ready(poured) => Poll::Ready(poured),
+            // While nothing comes from the app, what has come of it leaves, and a client that goes away is noticed.
+            Poll::Pending => wire.poll_gone(context).map(Err),
+        });
+        match poured.await? {
+            Poured::All => return Ok(()),
+            Poured::Full => wire.flush().await?,
+        }
+    }
+}
