@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Report;
-use crate::report::Summary;
+use crate::report::{Summary, units};
 
 /// What a rate must keep.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Trial {
         } else if failure_share > promise.failure_share {
             Some(format!("{:.2} % failed", failure_share * 100.0))
         } else if report.unsent > 0 {
-            Some(format!("{} requests were never sent", report.unsent))
+            Some(format!("{} never sent", units::requests(report.unsent)))
         } else if response.p99 > promise.p99_nanos {
             Some(format!("p99 {}", crate::report::nanos(response.p99)))
         } else {

@@ -99,6 +99,12 @@ fn an_unknown_certificate_is_a_tls_failure() {
     let report = load(&options(address));
     assert_eq!(report.counters.successes, 0);
     assert_eq!(report.counters.errors[&ErrorKind::Tls], 50);
+    let reason = "TLS failed first with: invalid peer certificate: UnknownIssuer";
+    assert!(
+        report.warnings.iter().any(|warning| warning.starts_with(reason)),
+        "{:?}",
+        report.warnings
+    );
 }
 
 #[test]

@@ -216,8 +216,13 @@ fn add_up<S>(
         Ended::NobodyThere => "nobody answered at the target's address",
         Ended::NoHttp2 => "the target speaks no HTTP/2",
     };
-    let report = Report::new(options, started_at, elapsed_nanos, ended, classes, series)
+    let mut report = Report::new(options, started_at, elapsed_nanos, ended, classes, series)
         .with_generator(generator, lateness, own_delay, opened, unsent);
+    if let Some(reason) = finished.iter().find_map(|worker| worker.recorder.tls_failure.as_ref()) {
+        report.warnings.push(format!(
+            "TLS failed first with: {reason}; --tls-roots FILE trusts further certificates, --insecure any"
+        ));
+    }
     Run {
         report,
         sources: finished.into_iter().map(|worker| worker.source).collect(),

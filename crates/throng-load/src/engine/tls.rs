@@ -35,7 +35,19 @@ pub(crate) struct TlsSession {
 
 /// A handshake or record that cannot be understood or trusted.
 #[derive(Debug)]
-pub(crate) struct TlsBroken(pub(crate) ErrorKind);
+pub(crate) struct TlsBroken {
+    pub(crate) kind: ErrorKind,
+    /// What was wrong, for people.
+    pub(crate) reason: String,
+}
+
+#[cfg(not(feature = "tls"))]
+fn none() -> TlsBroken {
+    TlsBroken {
+        kind: ErrorKind::Tls,
+        reason: "this build has no TLS".into(),
+    }
+}
 
 #[cfg(not(feature = "tls"))]
 impl TlsClient {
@@ -46,18 +58,18 @@ impl TlsClient {
     }
 
     pub(crate) fn session(&self) -> Result<TlsSession, TlsBroken> {
-        Err(TlsBroken(ErrorKind::Tls))
+        Err(none())
     }
 }
 
 #[cfg(not(feature = "tls"))]
 impl TlsSession {
     pub(crate) fn receive(&mut self, _data: &[u8], _plain: &mut Vec<u8>) -> Result<bool, TlsBroken> {
-        Err(TlsBroken(ErrorKind::Tls))
+        Err(none())
     }
 
     pub(crate) fn send(&mut self, _plain: &[u8]) -> Result<(), TlsBroken> {
-        Err(TlsBroken(ErrorKind::Tls))
+        Err(none())
     }
 
     pub(crate) fn outgoing(&mut self, _out: &mut Vec<u8>) {}
@@ -130,16 +142,14 @@ impl TlsSession {
     /// Takes ciphertext, appends what it says to `plain`; false once the peer has said goodbye.
     pub(crate) fn receive(&mut self, mut data: &[u8], plain: &mut Vec<u8>) -> Result<bool, TlsBroken> {
         while !data.is_empty() {
-            self.session
-                .read_tls(&mut data)
-                .map_err(|_| TlsBroken(ErrorKind::Tls))?;
+            self.session.read_tls(&mut data).map_err(unreadable)?;
             let state = self.session.process_new_packets().map_err(broken)?;
             let begin = plain.len();
             plain.resize(begin + state.plaintext_bytes_to_read(), 0);
             self.session
                 .reader()
                 .read_exact(&mut plain[begin..])
-                .map_err(|_| TlsBroken(ErrorKind::Tls))?;
+                .map_err(unreadable)?;
             if state.peer_has_closed() {
                 return Ok(false);
             }
@@ -149,10 +159,7 @@ impl TlsSession {
 
     /// Encrypts; before the end of the handshake it is kept until then.
     pub(crate) fn send(&mut self, plain: &[u8]) -> Result<(), TlsBroken> {
-        self.session
-            .writer()
-            .write_all(plain)
-            .map_err(|_| TlsBroken(ErrorKind::Tls))
+        self.session.writer().write_all(plain).map_err(unreadable)
     }
 
     /// Whether the handshake is done and did not settle on HTTP/2.
@@ -167,10 +174,22 @@ impl TlsSession {
 }
 
 #[cfg(feature = "tls")]
+fn unreadable(error: std::io::Error) -> TlsBroken {
+    TlsBroken {
+        kind: ErrorKind::Tls,
+        reason: error.to_string(),
+    }
+}
+
+#[cfg(feature = "tls")]
 fn broken(error: rustls::Error) -> TlsBroken {
-    match error {
-        rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol) => TlsBroken(ErrorKind::NoHttp2),
-        _ => TlsBroken(ErrorKind::Tls),
+    let kind = match error {
+        rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol) => ErrorKind::NoHttp2,
+        _ => ErrorKind::Tls,
+    };
+    TlsBroken {
+        kind,
+        reason: error.to_string(),
     }
 }
 

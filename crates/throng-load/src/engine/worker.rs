@@ -114,6 +114,8 @@ pub(crate) struct Worker<S> {
     /// Slots without a connection: one is made when a request is due and no connection is free.
     closed: VecDeque<u32>,
     in_flight: usize,
+    /// When the source was last asked: all that was due by then was given, or found no connection.
+    asked_nanos: u64,
     /// No use in asking the source before this; `u64::MAX`: before an answer.
     ask_nanos: u64,
     source_done: bool,
@@ -147,6 +149,7 @@ impl<S: Source> Worker<S> {
             free: VecDeque::new(),
             closed: VecDeque::new(),
             in_flight: 0,
+            asked_nanos: 0,
             ask_nanos: 0,
             source_done: false,
             scan_nanos: 0,
@@ -233,7 +236,10 @@ impl<S: Source> Worker<S> {
                 match ended {
                     Some(Ended::Stopped) => give_up_nanos = now + self.orders.drain_nanos.min(STOPPED_DRAIN_NANOS),
                     Some(_) => give_up_nanos = now.saturating_add(self.orders.drain_nanos),
-                    None => self.give_all(now),
+                    None => {
+                        self.asked_nanos = now;
+                        self.give_all(now);
+                    }
                 }
             } else if give_up_nanos > now + STOPPED_DRAIN_NANOS && self.orders.stop.is_set() {
                 give_up_nanos = now + STOPPED_DRAIN_NANOS;
@@ -244,7 +250,11 @@ impl<S: Source> Worker<S> {
                 self.abandon(now);
                 self.recorder.set_connections(self.open);
                 self.recorder.finish();
-                let unsent_until = now.min(self.orders.give_until_nanos);
+                let unsent_until = match ended {
+                    // What became due while nobody looked is not for want of anything.
+                    Ended::Stopped => self.asked_nanos,
+                    _ => now.min(self.orders.give_until_nanos),
+                };
                 let unsent = if self.source_done {
                     0
                 } else {

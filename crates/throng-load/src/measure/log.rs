@@ -42,11 +42,9 @@ impl RequestLog {
         }
     }
 
-    pub(crate) fn write(&mut self, class: usize, outcome: &Outcome<'_>) {
-        let error = match &outcome.result {
-            Ok(answer) => ErrorKind::of_status(answer.status).map_or("", ErrorKind::name),
-            Err(kind) => kind.name(),
-        };
+    /// `error`: the kind it is counted under, if it is no success.
+    pub(crate) fn write(&mut self, class: usize, outcome: &Outcome<'_>, error: Option<ErrorKind>) {
+        let error = error.map_or("", ErrorKind::name);
         let name = self.classes.get(class).map_or("", String::as_str);
         let _ = writeln!(
             self.buffer,

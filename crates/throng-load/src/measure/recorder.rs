@@ -19,6 +19,8 @@ pub(crate) struct Recorder {
     /// The part of the lateness during which a connection was free: the generator's own delay.
     pub(crate) own_delay: Latencies,
     pub(crate) opened: u64,
+    /// What was wrong with TLS when it first failed.
+    pub(crate) tls_failure: Option<String>,
     second: SecondSlice,
     mailbox: Arc<Mailbox>,
     log: Option<RequestLog>,
@@ -146,6 +148,15 @@ enum Judged {
     Retried(ErrorKind),
 }
 
+impl Judged {
+    fn error(self) -> Option<ErrorKind> {
+        match self {
+            Judged::Success => None,
+            Judged::Failure(kind) | Judged::Retried(kind) => Some(kind),
+        }
+    }
+}
+
 /// The verdict of a source together with what happened; a transport error is never a success.
 fn judge(verdict: Verdict, result: &Result<crate::Answer<'_>, ErrorKind>) -> Judged {
     let by_status = match result {
@@ -180,6 +191,7 @@ impl Recorder {
             lateness: latencies(),
             own_delay: latencies(),
             opened: 0,
+            tls_failure: None,
             second: SecondSlice::new(0),
             mailbox,
             log,
@@ -221,7 +233,7 @@ impl Recorder {
             }
         }
         if let Some(log) = &mut self.log {
-            log.write(index, outcome);
+            log.write(index, outcome, judged.error());
         }
     }
 

@@ -3,11 +3,16 @@ use std::fmt::Write as _;
 
 use super::Report;
 
-/// The per-second series as CSV, times in milliseconds.
+/// The per-second series as CSV, times in milliseconds; at the end a column for each kind of error of the run.
 pub fn seconds_csv(report: &Report) -> String {
     let mut text = String::from(
-        "second,successes,failures,retried,p50_ms,p90_ms,p99_ms,p99_9_ms,max_ms,connections,bytes_in,bytes_out\n",
+        "second,successes,failures,retried,p50_ms,p90_ms,p99_ms,p99_9_ms,max_ms,connections,bytes_in,bytes_out",
     );
+    let kinds = report.counters.errors.keys();
+    for kind in kinds.clone() {
+        let _ = write!(text, ",{}", field(kind.name()));
+    }
+    text.push('\n');
     for second in &report.seconds {
         let [p50, p90, p99, p999, max] = [
             second.p50_nanos,
@@ -18,7 +23,7 @@ pub fn seconds_csv(report: &Report) -> String {
         ]
         .map(|nanos| nanos as f64 / 1e6);
         let counters = &second.counters;
-        let _ = writeln!(
+        let _ = write!(
             text,
             "{},{},{},{},{p50:.3},{p90:.3},{p99:.3},{p999:.3},{max:.3},{},{},{}",
             second.second,
@@ -29,6 +34,10 @@ pub fn seconds_csv(report: &Report) -> String {
             counters.bytes_in,
             counters.bytes_out
         );
+        for kind in kinds.clone() {
+            let _ = write!(text, ",{}", counters.errors.get(kind).copied().unwrap_or(0));
+        }
+        text.push('\n');
     }
     text
 }

@@ -243,8 +243,8 @@ impl Report {
     fn find_warnings(&mut self) {
         if self.unsent > 0 {
             self.warnings.push(format!(
-                "THE RATE WAS NOT KEPT: {} requests were due and never sent; response times cover only those that were",
-                count(self.unsent)
+                "THE RATE WAS NOT KEPT: {} due and never sent; response times cover only those that were",
+                units::requests(self.unsent)
             ));
         }
         let late = self.lateness.value_at_quantile(0.99);

@@ -15,6 +15,14 @@ pub fn nanos(nanos: u64) -> String {
     }
 }
 
+/// `1 request was`, `2 requests were`.
+pub(crate) fn requests(number: u64) -> String {
+    match number {
+        1 => "1 request was".into(),
+        _ => format!("{} requests were", count(number)),
+    }
+}
+
 /// A count in groups of three digits.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();

@@ -158,7 +158,10 @@ impl<S: Source> Worker<S> {
                 self.peer_closed(index);
                 false
             }
-            Err(TlsBroken(kind)) => {
+            Err(TlsBroken { kind, reason }) => {
+                if kind == ErrorKind::Tls {
+                    self.recorder.tls_failure.get_or_insert(reason);
+                }
                 self.fail(index, kind);
                 false
             }
