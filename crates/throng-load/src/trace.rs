@@ -35,7 +35,7 @@ struct Line {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "`expect` must be a status, or a list of them")]
 enum Expect {
     One(u16),
     Several(Vec<u16>),

@@ -370,6 +370,76 @@ fn commands_are_started_measured_and_ended() {
 }
 
 #[test]
+fn every_line_of_the_csv_says_what_the_report_counts() {
+    let server = Server::start(|number, _| Reply::Answer([200, 503, 409][number % 3], "no".into()));
+    let files = Files::new();
+    let plan = files.write(
+        "plan.toml",
+        r#"
+        name = "judged"
+        [request.fine]
+        path = "/"
+        check = { status = [200, 409] }
+        retry = { tries = 2 }
+        [request.checked]
+        path = "/"
+        check = { status = [200, 409, 503], contains = "yes" }
+        [[phase]]
+        name = "all"
+        users = 1
+        repeat = 3
+        steps = ["fine", "checked"]
+        "#,
+    );
+    let (csv, out) = (files.text("a.csv"), files.text("a.json"));
+    load(&[
+        "run",
+        &plan,
+        "--target",
+        &server.url(),
+        "-q",
+        "--csv",
+        &csv,
+        "--json",
+        &out,
+    ]);
+    let lines = std::fs::read_to_string(&csv).unwrap();
+    let errors = |name: &str| {
+        lines
+            .lines()
+            .filter(|line| line.split(',').nth(4) == Some(name))
+            .count()
+    };
+    let report = json(Path::new(&out));
+    let counted = &report["counters"]["errors"];
+    assert!(errors("check failed") > 0 && errors("status 5xx") > 0, "{lines}");
+    assert_eq!(counted["check"], errors("check failed"), "{lines}");
+    assert_eq!(counted["server-error"], errors("status 5xx"), "{lines}");
+    assert_eq!(errors("status 4xx"), 0, "a status that was expected is no error");
+    let seconds = std::fs::read_to_string(csv + ".seconds.csv").unwrap();
+    let mut rows = seconds.lines();
+    assert!(
+        rows.next().unwrap().ends_with("bytes_out,status 5xx,check failed"),
+        "{seconds}"
+    );
+    let ends = format!(",{},{}", counted["server-error"], counted["check"]);
+    assert!(rows.next().unwrap().ends_with(&ends), "{seconds}");
+}
+
+#[test]
+fn files_that_cannot_be_written_are_found_before_the_run() {
+    let (server, files) = (fine(), Files::new());
+    let nowhere = files.text("missing/file");
+    for option in ["--json", "--csv", "--html"] {
+        assert_eq!(
+            load(&[&server.url(), "-n", "1", "-q", option, &nowhere]),
+            ExitCode::from(2)
+        );
+    }
+    assert_eq!(server.lines().len(), 0);
+}
+
+#[test]
 fn what_cannot_be_run_is_refused_before_a_request() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let files = Files::new();
@@ -379,6 +449,9 @@ fn what_cannot_be_run_is_refused_before_a_request() {
         &["run", "no-such-plan"],
         &["run", "primes"],
         &["run", "skiers", "--set", "skier=1"],
+        &["run", "constant", "--set", "rate=0"],
+        &["run", "constant", "--set", "rate=nan"],
+        &["http://127.0.0.1:9", "--pid", "4194305"],
         &["replay", &no_trace, "--target", "http://127.0.0.1:9"],
         &["compare", &no_trace, &no_trace],
         &["capacity", "constant", "--p99", "1s", "--variable", "speed"],
@@ -394,6 +467,17 @@ fn what_cannot_be_run_is_refused_before_a_request() {
         &[],
     ] {
         assert_eq!(load(arguments), ExitCode::from(2), "{arguments:?}");
+    }
+    for arguments in [
+        ["-n", "0"],
+        ["--for", "0s"],
+        ["--rate", "0"],
+        ["-t", "0"],
+        ["--timeout", "0"],
+        ["--streams", "2"],
+    ] {
+        let parsed = Arguments::try_parse_from([&["load", "http://127.0.0.1:9"], &arguments[..]].concat());
+        assert!(parsed.is_err(), "{arguments:?}");
     }
     let refused = load(&[&format!("http://{nobody}"), "-n", "10", "-q"]);
     assert_eq!(refused, ExitCode::FAILURE, "a run without one success fails");

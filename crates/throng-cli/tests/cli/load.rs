@@ -2,7 +2,11 @@
 
 use super::kit::{Served, throng};
 use serde_json::Value;
-use std::process::Output;
+use std::{
+    io::Read,
+    net::TcpListener,
+    process::{Output, Stdio},
+};
 
 /// Runs the shipped registration plan, a minute in half a second.
 fn registration(served: &Served, more: &[&str]) -> (Output, Value) {
@@ -103,4 +107,25 @@ fn the_primes_are_served() {
     );
     assert_eq!(client.get("/primes/-3").unwrap().status, 400);
     assert_eq!(client.get("/primes/5000").unwrap().json()[4_999], "48611");
+}
+
+#[test]
+fn a_signal_told_twice_ends_a_run_with_its_report() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("http://{}", listener.local_addr().unwrap());
+    let load = throng()
+        .args(["load", &target, "--for", "1h", "-c", "1", "-q", "--json", "-"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut connection, _) = listener.accept().unwrap();
+    connection.read_exact(&mut [0; 16]).unwrap(); // it is under way
+    let process = rustix::process::Pid::from_child(&load);
+    for _ in 0..2 {
+        rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    }
+    let output = load.wait_with_output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["ended"], "stopped");
+    assert_eq!(report["counters"]["errors"]["unanswered"], 1, "{report}");
 }

@@ -22,7 +22,7 @@ pub(crate) struct CapacityArgs {
     #[command(flatten)]
     planned: Planned,
     /// Response time that 99 % must keep.
-    #[arg(long, value_parser = values::duration)]
+    #[arg(long, value_parser = values::time)]
     p99: Duration,
     /// Share of requests that may fail, in percent.
     #[arg(long, default_value_t = 0.1, value_name = "PERCENT")]
@@ -43,7 +43,7 @@ pub(crate) struct CapacityArgs {
     #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
     precision: f64,
     /// How long each rate is held, for a URL; a plan has its own time.
-    #[arg(long = "for", short = 'd', value_parser = values::duration, default_value = "10s", value_name = "TIME")]
+    #[arg(long = "for", short = 'd', value_parser = values::time, default_value = "10s", value_name = "TIME")]
     duration: Duration,
     #[command(flatten)]
     common: Common,
@@ -64,10 +64,10 @@ fn run_search(
             cpu_percent,
             ..Trial::judge(rate, &report, promise)
         };
-        show(&trial);
         if stopped {
-            break;
+            break; // what it found by then is no answer
         }
+        show(&trial);
         trials.push(trial);
         if best(&trials).is_some_and(|best| best.rate == rate) {
             kept = Some(report);
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals()?;
     let is_url = args.plan.contains("://");
     let (plan, options) = if is_url {
-        (None, common.options(common.target(&args.plan)?, &stop))
+        (None, common.options(common.target(&args.plan)?, &stop)?)
     } else {
         let (plan, options) = args.planned.open(&args.plan, common, &stop)?;
         (Some(plan), options)
@@ -141,7 +141,6 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let (trials, kept) = run_search(search, &promise, attempt, show)?;
-    common.page(|| html::capacity(&args.plan, &trials, &promise, kept.as_ref()))?;
     let json = || {
         serde_json::json!({
             "format": 1, "kind": "capacity", "target": options.target.base(), "plan": args.plan, "variable": args.variable,
@@ -150,6 +149,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         .to_string()
     };
     common.print(json, || table(&trials, &promise, args))?;
+    common.page(|| html::capacity(&args.plan, &trials, &promise, kept.as_ref()))?;
     Ok(if best(&trials).is_some() {
         ExitCode::SUCCESS
     } else {

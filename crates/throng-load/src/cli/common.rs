@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -10,7 +10,7 @@ use clap::Args;
 use super::values;
 use crate::plan::SampleShape;
 use crate::report::html;
-use crate::sample::{Address, Probe, Sampler};
+use crate::sample::{Address, Probe, Sampler, Usage};
 use crate::{Error, Options, Report, Stop, Target, report};
 
 /// Options every command has.
@@ -20,8 +20,8 @@ pub(crate) struct Common {
     #[arg(long, short = 'c')]
     pub(crate) connections: Option<usize>,
     /// Worker threads; one drives more than 100,000 requests a second.
-    #[arg(long, short = 't', default_value_t = 1)]
-    pub(crate) threads: usize,
+    #[arg(long, short = 't', default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) threads: u16,
     /// Speak HTTP/2: negotiated with an https target, known of an http one.
     #[arg(long)]
     pub(crate) http2: bool,
@@ -29,10 +29,10 @@ pub(crate) struct Common {
     #[arg(long, value_name = "N", requires = "http2")]
     pub(crate) streams: Option<usize>,
     /// How long a request may take [default: 10s, or as the plan says].
-    #[arg(long, value_parser = values::duration)]
+    #[arg(long, value_parser = values::time)]
     pub(crate) timeout: Option<Duration>,
     /// How long a connection may take to be made.
-    #[arg(long, default_value = "1s", value_parser = values::duration)]
+    #[arg(long, default_value = "1s", value_parser = values::time)]
     pub(crate) connect_timeout: Duration,
     /// Write the whole report as JSON to this file (`-`: standard output, instead of the text).
     #[arg(long, value_name = "FILE")]
@@ -78,11 +78,17 @@ impl Common {
     }
 
     pub(crate) fn threads(&self) -> usize {
-        self.threads.clamp(1, 256)
+        self.threads.into()
     }
 
-    /// Options of a run against `target`.
-    pub(crate) fn options(&self, target: Target, stop: &Stop) -> Options {
+    /// Options of a run against `target`, whose files can be written.
+    pub(crate) fn options(&self, target: Target, stop: &Stop) -> anyhow::Result<Options> {
+        let files = [&self.json, &self.csv, &self.html].into_iter().flatten();
+        for path in files.filter(|path| path.as_os_str() != "-") {
+            // Found now, not when the run is over and its report would be lost.
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            file.with_context(|| format!("cannot write {}", path.display()))?;
+        }
         let mut options = Options::new(target);
         options.connections = self.connections.unwrap_or(options.connections);
         options.request_timeout = self.timeout.unwrap_or(options.request_timeout);
@@ -93,7 +99,7 @@ impl Common {
         options.http2 = self.http2.then(|| self.streams.unwrap_or(1));
         options.tls.insecure = self.insecure;
         options.tls.roots = self.tls_roots.clone();
-        options
+        Ok(options)
     }
 
     /// Several runs cannot share the file of one.
@@ -106,7 +112,11 @@ impl Common {
 
     /// Starts sampling what was asked for, here and in a plan.
     pub(crate) fn sampler(&self, planned: &[SampleShape]) -> anyhow::Result<Sampler> {
-        let mut probes: Vec<Probe> = self.pid.iter().map(|&pid| Probe::Process { pid }).collect();
+        let mut probes = Vec::new();
+        for &pid in &self.pid {
+            Usage::of(pid).map_err(anyhow::Error::msg).context("--pid")?;
+            probes.push(Probe::Process { pid });
+        }
         let owned = self.i_own_this_target;
         for text in &self.sample {
             let (url, series) = text
@@ -142,13 +152,13 @@ impl Common {
 
     /// Writes the files that were asked for and prints the report.
     pub(crate) fn deliver(&self, report: &Report) -> anyhow::Result<ExitCode> {
+        self.print(|| report.to_json(), || report::text(report))?;
+        self.page(|| html::run(report))?;
         if let Some(path) = &self.csv {
             let mut seconds = path.clone().into_os_string();
             seconds.push(".seconds.csv");
             write(Path::new(&seconds), &report::seconds_csv(report))?;
         }
-        self.page(|| html::run(report))?;
-        self.print(|| report.to_json(), || report::text(report))?;
         Ok(if report.counters.successes == 0 {
             ExitCode::FAILURE
         } else {
@@ -163,15 +173,14 @@ impl Common {
 
     /// Prints the text and writes the JSON, as asked for.
     pub(crate) fn print(&self, json: impl FnOnce() -> String, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-        let shown = match self.json.as_deref() {
-            Some(path) if path.as_os_str() == "-" => json() + "\n",
+        match self.json.as_deref() {
+            Some(path) if path.as_os_str() == "-" => show(&(json() + "\n")),
             Some(path) => {
+                show(&text());
                 write(path, &json())?;
-                text()
             }
-            None => text(),
-        };
-        show(&shown);
+            None => show(&text()),
+        }
         Ok(())
     }
 }
@@ -192,12 +201,25 @@ pub(crate) fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Ctrl-C ends the run with its report; a second one ends the program at once.
+/// A signal so soon after the first is the same wish, told twice: `timeout` and others signal process and group.
+const ECHO: Duration = Duration::from_secs(1);
+
+/// Ctrl-C ends the run with its report; another one later ends the program at once.
 pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Stop::new();
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.flag()).context("cannot handle signals")?;
-        signal_hook::flag::register(signal, stop.flag()).context("cannot handle signals")?;
-    }
+    let stopped = stop.clone();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
+    let watch = move || {
+        let mut first = None;
+        for _ in signals.forever() {
+            stopped.now();
+            if first.get_or_insert_with(Instant::now).elapsed() > ECHO {
+                std::process::exit(130);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into());
+    thread.spawn(watch).context("cannot handle signals")?;
     Ok(stop)
 }

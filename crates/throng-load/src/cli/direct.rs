@@ -26,10 +26,10 @@ pub(crate) struct DirectArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How long (60s, 5m); default 10s.
-    #[arg(long = "for", short = 'd', value_parser = values::duration, value_name = "TIME")]
+    #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
     /// Closed model: end after so many requests.
-    #[arg(long, short = 'n', conflicts_with = "rate")]
+    #[arg(long, short = 'n', conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
     /// Method; POST where there is a body.
     #[arg(long, short = 'm')]
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &DirectArgs) -> anyhow::Result<ExitCode> {
     let target = common.target(url)?;
     let request = request(args, &target)?;
     let stop = stop_on_signals()?;
-    let mut options = common.options(target, &stop);
+    let mut options = common.options(target, &stop)?;
     options.pipeline = args.pipeline;
     options.keep_alive = !args.no_keep_alive;
     let threads = common.threads();

@@ -20,7 +20,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) planned: Planned,
     /// End after this time, whatever the plan says.
-    #[arg(long = "for", short = 'd', value_parser = values::duration, value_name = "TIME")]
+    #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
     #[command(flatten)]
     common: Common,
@@ -57,7 +57,7 @@ impl Planned {
         let Some(url) = self.target.as_deref().or(plan.target()) else {
             bail!("the plan names no target: give --target URL");
         };
-        let mut options = common.options(common.target(url)?, stop);
+        let mut options = common.options(common.target(url)?, stop)?;
         if let (None, Some(timeout)) = (common.timeout, plan.timeout()?) {
             options.request_timeout = timeout;
             options.drain = timeout;
@@ -79,6 +79,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         );
     }
     options.duration = args.duration;
+    if plan.requests_expected(&options.target)? == Some(0) {
+        bail!(
+            "{}: it would not make one request: every phase is without users, arrivals or requests (a rate, time or count of 0?)",
+            args.plan
+        );
+    }
     let goal = match (plan.requests_expected(&options.target)?, args.duration) {
         (_, Some(duration)) => Goal::Time(duration),
         (Some(total), None) => Goal::Requests(total),

@@ -11,6 +11,13 @@ use crate::report::{count, nanos};
 
 const PIPE_LINE_EVERY: Duration = Duration::from_secs(5);
 
+/// A terminal of fewer columns has no room for a bar.
+const WIDE: usize = 90;
+
+fn columns() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map_or(WIDE, |size| size.ws_col.into())
+}
+
 /// What the end of a run is measured by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
@@ -37,18 +44,22 @@ impl Display {
                 Goal::Unknown => None,
             };
             let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            let columns = columns();
             let template = match (length.is_some(), colour) {
-                (true, true) => "{prefix} {bar:28.cyan/dim} {percent:>3} % {wide_msg}",
-                (true, false) => "{prefix} {bar:28} {percent:>3} % {wide_msg}",
+                (true, _) if columns < WIDE => "{prefix} {percent:>3} % {wide_msg}",
+                (true, true) => "{prefix} {bar:20.cyan/dim} {percent:>3} % {wide_msg}",
+                (true, false) => "{prefix} {bar:20} {percent:>3} % {wide_msg}",
                 (false, _) => "{prefix} {spinner} {elapsed} {wide_msg}",
             };
+            // What the numbers leave.
+            let prefix: String = label.chars().take((columns / 4).max(8)).collect();
             let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
             bar.set_style(
                 ProgressStyle::with_template(template)
                     .expect("the template is a constant")
                     .progress_chars("━╸─"),
             );
-            bar.set_prefix(label.to_string());
+            bar.set_prefix(prefix);
             bar
         });
         Display {
@@ -64,13 +75,14 @@ impl Display {
             return;
         }
         let second = progress.last_second;
+        // A narrow terminal cuts off at the end: the total comes last.
         let message = format!(
-            "{} done · {}/s · p50 {} · p99 {} · errors {}",
-            count(progress.counters.attempts()),
+            "{}/s · p99 {} · errors {} · p50 {} · {} done",
             count(second.map_or(0, |second| second.counters.successes)),
-            nanos(second.map_or(0, |second| second.p50_nanos)),
             nanos(second.map_or(0, |second| second.p99_nanos)),
-            count(progress.counters.errors.values().sum())
+            count(progress.counters.errors.values().sum()),
+            nanos(second.map_or(0, |second| second.p50_nanos)),
+            count(progress.counters.attempts()),
         );
         if let Some(bar) = &self.bar {
             bar.set_position(match self.goal {

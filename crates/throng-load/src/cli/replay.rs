@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(&args.trace).with_context(|| format!("cannot read {}", args.trace.display()))?;
     let recording = trace::read(&text, &args.trace.display().to_string(), &target)?;
     let stop = stop_on_signals()?;
-    let mut options = common.options(target, &stop);
+    let mut options = common.options(target, &stop)?;
     options.classes = recording.classes;
     let (trace, expected) = (Arc::new(recording.trace), Arc::new(recording.expected));
     let threads = common.threads();

@@ -18,9 +18,30 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "s" | "" => number,
         "m" | "min" => number * 60.0,
         "h" => number * 3600.0,
-        other => return Err(format!("`{other}` is no unit of time: use us, ms, s, m or h")),
+        other => {
+            return Err(format!(
+                "`{text}` is no duration: `{other}` is no unit of time, use us, ms, s, m or h"
+            ));
+        }
     };
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{text}` is too long"))
+}
+
+/// A duration above nothing.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err(format!("`{text}` is no time at all: give more than 0")),
+        time => Ok(time),
+    }
+}
+
+/// A list of what there is, for who asked for what there is not.
+pub(crate) fn known<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.is_empty() {
+        true => "there are none".into(),
+        false => format!("there are: {}", names.join(", ")),
+    }
 }
 
 /// `Name: value`.
@@ -53,7 +74,8 @@ mod tests {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert!(duration("soon").is_err() && duration("3 days").is_err());
+        assert!(duration("soon").is_err() && duration("3 days").unwrap_err().contains("`3 days`"));
+        assert!(time("0s").is_err() && time("1us").is_ok());
     }
 
     #[test]

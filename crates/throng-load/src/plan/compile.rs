@@ -105,11 +105,11 @@ impl Phase {
                     0
                 }
             })
-            .sum();
+            .fold(0, u64::saturating_add);
         match self.crowd {
             Crowd::Closed { repeat: u64::MAX, .. } => None,
-            Crowd::Closed { users, repeat, .. } => Some(users * repeat * each),
-            Crowd::Open { users, .. } => Some(users * each),
+            Crowd::Closed { users, repeat, .. } => Some(users.saturating_mul(repeat).saturating_mul(each)),
+            Crowd::Open { users, .. } => Some(users.saturating_mul(each)),
         }
     }
 }
@@ -117,7 +117,8 @@ impl Phase {
 impl Compiled {
     /// Requests of all phases, where every user's way is known; retries come on top.
     pub(crate) fn requests_expected(&self) -> Option<u64> {
-        self.phases.iter().map(Phase::requests).sum()
+        let add = |sum: u64, phase: &Phase| Some(sum.saturating_add(phase.requests()?));
+        self.phases.iter().try_fold(0, add)
     }
 }
 
@@ -217,15 +218,15 @@ impl<'a> Compiler<'a> {
         for step in &model.steps {
             let (name, times) = match step {
                 Step::Pause { pause } => {
-                    steps.push(CompiledStep::Pause(nanos(pause)?));
+                    steps.push(CompiledStep::Pause(nanos("pause", pause)?));
                     continue;
                 }
                 Step::Request(name) => (name, 1),
                 Step::Times { request, times } => (request, times.whole(self.variables)?),
             };
             let request = self.file.request.get(name).ok_or_else(|| {
-                let known: Vec<&str> = self.file.request.keys().map(String::as_str).collect();
-                format!("no request `{name}`; there are: {}", known.join(", "))
+                let known = values::known(self.file.request.keys().map(String::as_str));
+                format!("no request `{name}`; {known}")
             })?;
             let names = Names {
                 variables: self.variables,
@@ -250,7 +251,8 @@ impl<'a> Compiler<'a> {
                 class: class as u16,
             });
         }
-        let think_nanos = model.think.as_deref().map(nanos).transpose()?.unwrap_or(0);
+        let optional = |field, text: &Option<String>| text.as_deref().map(|text| nanos(field, text)).transpose();
+        let think_nanos = optional("think", &model.think)?.unwrap_or(0);
         let phase = Phase {
             start,
             crowd,
@@ -272,7 +274,7 @@ impl<'a> Compiler<'a> {
 
     fn start(&self, model: &PhaseModel) -> Result<Start, String> {
         if let Some(at) = &model.start.at {
-            return Ok(Start::At(nanos(at)?));
+            return Ok(Start::At(nanos("start.at", at)?));
         }
         let done_phases = &self.file.phase[..self.out.phases.len()];
         let after = match &model.start.after {
@@ -301,14 +303,16 @@ impl<'a> Compiler<'a> {
                 if users > USERS_MAX {
                     return Err(format!("{users} users are more than {USERS_MAX}"));
                 }
-                let duration_nanos = model.duration.as_deref().map(nanos).transpose()?;
+                let optional =
+                    |field, text: &Option<String>| text.as_deref().map(|text| nanos(field, text)).transpose();
+                let duration_nanos = optional("for", &model.duration)?;
                 let repeat = model
                     .repeat
                     .as_ref()
                     .map(|repeat| repeat.whole(self.variables))
                     .transpose()?;
                 let repeat = repeat.unwrap_or(if duration_nanos.is_some() { u64::MAX } else { 1 });
-                let ramp_nanos = model.ramp.as_deref().map(nanos).transpose()?.unwrap_or(0);
+                let ramp_nanos = optional("ramp", &model.ramp)?.unwrap_or(0);
                 Ok(Crowd::Closed {
                     users,
                     ramp_nanos,
@@ -338,7 +342,7 @@ impl<'a> Compiler<'a> {
 
     fn stage(&self, stage: &StageModel) -> Result<Stage, String> {
         let seconds = match &stage.duration {
-            Amount::Formula(text) if values::duration(text).is_ok() => nanos(text)? as f64 / 1e9,
+            Amount::Formula(text) if values::duration(text).is_ok() => nanos("for", text)? as f64 / 1e9,
             amount => amount.value(self.variables)?,
         };
         let value = |amount: &Amount| amount.value(self.variables);
@@ -411,7 +415,9 @@ fn compile_request(
             .map(|(name, capture)| (names.captures[name], capture.clone()))
             .collect(),
         tries: model.retry.as_ref().map_or(1, |retry| retry.tries.max(1)),
-        pauses_nanos: pauses.map(|pause| nanos(pause)).collect::<Result<_, _>>()?,
+        pauses_nanos: pauses
+            .map(|pause| nanos("retry.pauses", pause))
+            .collect::<Result<_, _>>()?,
     })
 }
 
@@ -441,12 +447,14 @@ fn meaning(name: &str, names: &Names<'_>, out: &Compiled) -> Result<Meaning, Str
         .keys()
         .copied()
         .chain(names.captures.keys().map(String::as_str));
-    let known: Vec<&str> = known.chain(names.variables.keys().map(String::as_str)).collect();
-    Err(format!("`${{{name}}}` names nothing; there are: {}", known.join(", ")))
+    let known = values::known(known.chain(names.variables.keys().map(String::as_str)));
+    Err(format!("`${{{name}}}` names no data, capture or variable; {known}"))
 }
 
-fn nanos(text: &str) -> Result<u64, String> {
-    values::duration(text).map(|duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4))
+fn nanos(field: &str, text: &str) -> Result<u64, String> {
+    values::duration(text)
+        .map(|duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4))
+        .map_err(|reason| format!("`{field}`: {reason}"))
 }
 
 /// Whether a drawn value is dropped when this much of a user's way is over.

@@ -69,6 +69,7 @@ pub(crate) struct Drawer {
 impl Amount {
     pub(crate) fn value(&self, variables: &BTreeMap<String, f64>) -> Result<f64, String> {
         match self {
+            Amount::Number(number) if !number.is_finite() => Err(format!("{number} is no number to count with")),
             Amount::Number(number) => Ok(*number),
             Amount::Formula(text) => evaluate(text, variables),
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::cli::values::known;
+
 const DEPTH_MAX: usize = 64;
 
 /// The value of a formula: numbers, variables, `+ - * /`, parentheses, `floor`, `ceil`, `min`, `max`.
@@ -138,11 +140,10 @@ impl Reader<'_> {
             return Ok(value);
         }
         self.variables.get(word).copied().ok_or_else(|| {
-            let known: Vec<&str> = self.variables.keys().map(String::as_str).collect();
             format!(
-                "in `{}`: no variable `{word}`; there are: {}",
+                "in `{}`: no variable `{word}` in [variables]; {}",
                 self.text,
-                known.join(", ")
+                known(self.variables.keys().map(String::as_str))
             )
         })
     }

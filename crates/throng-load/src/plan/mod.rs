@@ -119,8 +119,8 @@ impl Plan {
         match self.file.variables.get_mut(name) {
             Some(variable) => *variable = value,
             None => {
-                let known: Vec<&str> = self.file.variables.keys().map(String::as_str).collect();
-                return Err(self.wrong(format!("it has no variable `{name}`; there are: {}", known.join(", "))));
+                let known = values::known(self.file.variables.keys().map(String::as_str));
+                return Err(self.wrong(format!("it has no variable `{name}`; {known}")));
             }
         }
         Ok(())
@@ -253,8 +253,8 @@ impl Plan {
 
     /// The request timeout it names.
     pub fn timeout(&self) -> Result<Option<Duration>> {
-        let timeout = self.file.timeout.as_deref().map(values::duration).transpose();
-        timeout.map_err(|reason| self.wrong(reason))
+        let timeout = self.file.timeout.as_deref().map(values::time).transpose();
+        timeout.map_err(|reason| self.wrong(format!("`timeout`: {reason}")))
     }
 
     /// A copy for `stop`-able repetition with other variables, as a capacity search makes it.
@@ -262,5 +262,76 @@ impl Plan {
         let mut plan = self.clone();
         plan.set(name, value)?;
         Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        let target = Target::parse("http://127.0.0.1:9", false).unwrap();
+        let refused = match Plan::parse(text, "p.toml", None) {
+            Ok(plan) => plan.timeout().err().or(plan.compile(&target).err()),
+            Err(error) => Some(error),
+        };
+        refused.map_or_else(|| panic!("taken: {text}"), |error| error.to_string())
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place_and_what_would_be_right() {
+        let with = |request: &str, phase: &str| {
+            format!("name = \"x\"\n[request.get]\npath = \"/\"\n{request}\n[[phase]]\nname = \"a\"\n{phase}\n")
+        };
+        for (text, parts) in [
+            (
+                with("", "users = 1\nthink = \"1x\"\nsteps = [\"get\"]"),
+                &["phase `a`", "`think`", "`1x`", "use us, ms"][..],
+            ),
+            (
+                with("", "users = 1\nsteps = [{ pause = \"soon\" }]"),
+                &["`pause`", "`soon`", "20ms"],
+            ),
+            (
+                with(
+                    "retry = { tries = 2, pauses = [\"x\"] }",
+                    "users = 1\nsteps = [\"get\"]",
+                ),
+                &["`get`", "`retry.pauses`"],
+            ),
+            (
+                with("", "arrivals = [{ rate = \"r\", for = 1 }]\nsteps = [\"get\"]"),
+                &["no variable `r`", "there are none"],
+            ),
+            (
+                with("", "arrivals = [{ rate = inf, for = 1 }]\nsteps = [\"get\"]"),
+                &["inf is no number"],
+            ),
+            (
+                with("", "arrivals = [{ rate = true, for = 1 }]\nsteps = [\"get\"]"),
+                &["line 7", "expected a number, or a formula"],
+            ),
+            (
+                with("", "users = 1\nsteps = [{ request = \"get\", tims = 2 }]"),
+                &["line 8", "expected a step"],
+            ),
+            (
+                with("", "users = 1\nsteps = [\"gett\"]"),
+                &["no request `gett`", "there are: get"],
+            ),
+            (
+                with("body = \"${n}\"", "users = 1\nsteps = [\"get\"]"),
+                &["`${n}`", "data, capture or variable", "there are none"],
+            ),
+            (
+                format!("timeout = \"0s\"\n{}", with("", "users = 1\nsteps = [\"get\"]")),
+                &["`timeout`", "more than 0"],
+            ),
+        ] {
+            let error = refusal(&text);
+            for part in parts {
+                assert!(error.contains(part), "no {part:?} in {error}");
+            }
+        }
     }
 }

@@ -39,7 +39,10 @@ pub(crate) struct PlanFile {
 
 /// A number, or a formula over the plan's variables.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a number, or a formula over the plan's variables in quotes"
+)]
 pub(crate) enum Amount {
     Number(f64),
     Formula(String),
@@ -237,7 +240,11 @@ pub(crate) enum OnFailure {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "expected a step: the name of a request, { request = \"NAME\", times = NUMBER }, or { pause = \"TIME\" }"
+)]
 pub(crate) enum Step {
     Request(String),
     Times { request: String, times: Amount },

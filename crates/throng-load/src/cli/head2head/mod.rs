@@ -41,7 +41,7 @@ pub(crate) struct HeadToHeadArgs {
     #[arg(long, short = 'n', conflicts_with = "duration")]
     requests: Option<u64>,
     /// Load each target for so long a round, instead of a number of requests.
-    #[arg(long = "for", short = 'd', value_parser = values::duration, value_name = "TIME")]
+    #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
     /// Connections [default: 1000].
     #[arg(long)]
@@ -162,7 +162,6 @@ fn finish(sides: &mut [Side], common: &Common) -> anyhow::Result<ExitCode> {
             found.push(serde_json::json!({ "a": shown[0].name, "b": other.name, "difference": difference }));
         }
     }
-    common.page(|| html::several("Head to head", &shown, &sentences))?;
     let json = || {
         let targets: Vec<_> = shown
             .iter()
@@ -178,6 +177,7 @@ fn finish(sides: &mut [Side], common: &Common) -> anyhow::Result<ExitCode> {
         .to_string()
     };
     common.print(json, || text("Head to head", &shown, &sentences))?;
+    common.page(|| html::several("Head to head", &shown, &sentences))?;
     let answered = shown.iter().all(|side| side.report.counters.successes > 0);
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

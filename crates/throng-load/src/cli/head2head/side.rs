@@ -45,7 +45,7 @@ impl Side {
         if let (Some(shape), "/") = (shape, target.path.as_str()) {
             target.path = shape.path.clone();
         }
-        let mut options = common.options(target, stop);
+        let mut options = common.options(target, stop)?;
         options.http2 = argument.http2.or(options.http2);
         let most = match load {
             Load::Requests(requests) => usize::try_from(requests).unwrap_or(usize::MAX),
