@@ -55,7 +55,10 @@ fn serve(port: u16, pause: Duration) -> anyhow::Result<()> {
     let mut next_pause = Instant::now() + PAUSE_EVERY / 2;
     loop {
         if !pause.is_zero() && Instant::now() >= next_pause {
-            next_pause += PAUSE_EVERY;
+            // Pauses that nobody was there to see are not made up for.
+            while next_pause <= Instant::now() {
+                next_pause += PAUSE_EVERY;
+            }
             std::thread::sleep(pause);
         }
         events.clear();

@@ -518,7 +518,7 @@ fn the_targets_metrics_and_its_brokers_queues_are_sampled_beside_a_run() {
     });
     let files = Files::new();
     let out = files.text("a.json");
-    let metrics = format!("{}/metrics=done_total,batch_*", server.url());
+    let metrics = format!("{}/metrics=done_total,batch_*,mistyped", server.url());
     let broker = format!("http://guest:guest@{}", server.address);
     let gone = "http://127.0.0.1:9/metrics=x";
     let code = load(&[
@@ -561,4 +561,6 @@ fn the_targets_metrics_and_its_brokers_queues_are_sampled_beside_a_run() {
         warnings.contains("cannot sample http://127.0.0.1:9/metrics"),
         "{warnings}"
     );
+    assert!(warnings.contains("nothing to sample is called mistyped"), "{warnings}");
+    assert!(!warnings.contains("called batch_*"), "{warnings}");
 }

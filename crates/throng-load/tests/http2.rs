@@ -39,7 +39,13 @@ fn requests_share_connections_by_streams_with_prior_knowledge() {
     assert_eq!(report.connections_opened, 4);
     assert_eq!(report.response.len(), 500);
     assert!(report.counters.bytes_in > 500 * 9 && report.counters.bytes_out > 500 * 9);
-    assert_eq!(report.settings["protocol"], "HTTP/2, at most 8 streams a connection");
+    assert_eq!(
+        (
+            report.settings["protocol"].as_str(),
+            report.settings["streams"].as_str()
+        ),
+        ("HTTP/2", "8")
+    );
     let streams = server.seen.streams_max.load(Ordering::SeqCst);
     assert!((2..=8).contains(&streams), "{streams} at once");
     assert_eq!(
@@ -420,16 +426,18 @@ fn every_command_speaks_it_where_asked_to() {
     let success = std::process::ExitCode::SUCCESS;
     let run = ["run", &plan, "--target", &url, "-q", "--json", &out];
     command(&run);
+    let protocol = |report: &serde_json::Value| {
+        let settings = &report["settings"];
+        format!(
+            "{} {}",
+            settings["protocol"].as_str().unwrap(),
+            settings["streams"].as_str().unwrap_or("")
+        )
+    };
     assert_eq!(saved(&path("a.json"))["counters"]["statuses"]["200"], 10);
-    assert_eq!(
-        saved(&path("a.json"))["settings"]["protocol"],
-        "HTTP/2, at most 4 streams a connection"
-    );
+    assert_eq!(protocol(&saved(&path("a.json"))), "HTTP/2 4");
     command(&[&run[..], &["--http2", "--streams", "9"]].concat());
-    assert_eq!(
-        saved(&path("a.json"))["settings"]["protocol"],
-        "HTTP/2, at most 9 streams a connection"
-    );
+    assert_eq!(protocol(&saved(&path("a.json"))), "HTTP/2 9");
 
     let both = ["--http2", "--streams", "3", "-c", "2", "-q", "--json", &out];
     assert_eq!(
@@ -462,9 +470,14 @@ fn every_command_speaks_it_where_asked_to() {
         success
     );
     let targets = saved(&path("a.json"))["targets"].clone();
-    let protocol = |side: usize| targets[side]["report"]["settings"]["protocol"].clone();
-    assert_eq!(protocol(0), "HTTP/2, at most 4 streams a connection");
-    assert_eq!(protocol(1), "HTTP/1.1");
+    assert_eq!(protocol(&targets[0]["report"]), "HTTP/2 4");
+    assert_eq!(protocol(&targets[1]["report"]), "HTTP/1.1 ");
+    let connections = |side: usize| targets[side]["report"]["settings"]["connections"].clone();
+    assert_eq!(
+        (connections(0), connections(1)),
+        ("1".into(), "2".into()),
+        "two requests at once"
+    );
 
     std::fs::write(
         path("plan.toml"),

@@ -219,7 +219,7 @@ impl Plan {
         if !open_seconds.is_empty() {
             report = report.setting(
                 "model",
-                format!("plan with open phases of {} s", open_seconds.iter().sum::<f64>()),
+                format!("plan with open phases of {:.1} s", open_seconds.iter().sum::<f64>()),
             );
         }
         for (name, value) in &self.file.variables {

@@ -139,13 +139,14 @@ impl Report {
         }
         classes.retain(|class| class.counters.attempts() > 0);
         series.outliers.sort_by_key(|outlier| outlier.at_nanos);
+        let (protocol, at_once) = match options.http2 {
+            Some(streams) => ("HTTP/2", ("streams", streams)),
+            None => ("HTTP/1.1", ("pipeline", options.pipeline)),
+        };
         let settings = [
             ("connections", options.connections.to_string()),
-            match options.http2 {
-                Some(streams) => ("protocol", format!("HTTP/2, at most {streams} streams a connection")),
-                None => ("protocol", "HTTP/1.1".to_string()),
-            },
-            ("pipeline", options.pipeline.to_string()),
+            ("protocol", protocol.to_string()),
+            (at_once.0, at_once.1.to_string()),
             ("request timeout", format!("{:?}", options.request_timeout)),
             ("keep-alive", options.keep_alive.to_string()),
         ];

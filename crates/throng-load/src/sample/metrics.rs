@@ -44,13 +44,18 @@ fn line(line: &str) -> Option<(&str, f64)> {
     Some((&line[..name_end], value.parse().ok()?))
 }
 
-/// A name is chosen whole, with or without its labels, or by a prefix that ends with `*`.
 fn chosen(name: &str, series: &[String]) -> bool {
+    series.iter().any(|wanted| is_chosen(name, wanted))
+}
+
+/// A name is chosen whole, with or without its labels, or by a prefix that ends with `*`; the buckets of histograms, which
+/// are many and say little one by one, only whole.
+pub(super) fn is_chosen(name: &str, wanted: &str) -> bool {
     let bare = name.split('{').next().unwrap_or(name);
-    series.iter().any(|wanted| match wanted.strip_suffix('*') {
-        Some(prefix) => name.starts_with(prefix),
+    match wanted.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix) && !bare.ends_with("_bucket"),
         None => wanted == bare || wanted == name,
-    })
+    }
 }
 
 #[cfg(test)]
@@ -59,7 +64,8 @@ mod tests {
 
     #[test]
     fn prometheus_series_are_chosen_by_name_and_prefix() {
-        let page = b"# HELP a b\na_total{x=\"} 1\"} 5 1700000\nb 2.5\nbatch_size 7\nother 1\n";
+        let page =
+            b"# HELP a b\na_total{x=\"} 1\"} 5 1700000\nb 2.5\nbatch_size 7\nbatch_bucket{le=\"1\"} 3\nother 1\n";
         let readings = read(page, &["a_total".into(), "b".into(), "batch*".into()]).unwrap();
         let found: Vec<(String, f64, bool)> = readings
             .into_iter()

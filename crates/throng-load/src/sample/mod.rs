@@ -107,9 +107,16 @@ impl Sampler {
 fn sample(probes: &[Probe], gathered: &Mutex<Gathered>, stop: &AtomicBool) {
     let start = Instant::now();
     let mut next = start;
+    // Of each probe that could be read, the series that were never there: a name mistyped.
+    let mut missing: Vec<Option<Vec<&str>>> = vec![None; probes.len()];
     while !stop.load(Ordering::Relaxed) {
-        for probe in probes {
+        for (probe, missing) in probes.iter().zip(&mut missing) {
             let read = probe.read();
+            if let Ok(readings) = &read {
+                let names = || readings.iter().map(|reading| &reading.name);
+                let missing = missing.get_or_insert_with(|| probe.wanted());
+                missing.retain(|wanted| !names().any(|name| metrics::is_chosen(name, wanted)));
+            }
             let at = start.elapsed().as_secs_f64();
             let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
             match read {
@@ -125,9 +132,20 @@ fn sample(probes: &[Probe], gathered: &Mutex<Gathered>, stop: &AtomicBool) {
             thread::park_timeout(next.saturating_duration_since(Instant::now()));
         }
     }
+    let mut gathered = gathered.lock().unwrap_or_else(PoisonError::into_inner);
+    for name in missing.into_iter().flatten().flatten() {
+        gathered.failures.push(format!("nothing to sample is called {name}"));
+    }
 }
 
 impl Probe {
+    fn wanted(&self) -> Vec<&str> {
+        match self {
+            Probe::Metrics { series, .. } => series.iter().map(String::as_str).collect(),
+            Probe::Process { .. } | Probe::RabbitMq { .. } => Vec::new(),
+        }
+    }
+
     fn read(&self) -> std::result::Result<Vec<Reading>, String> {
         match self {
             Probe::Process { pid } => process::read(*pid),

@@ -43,7 +43,7 @@ pub(crate) struct HeadToHeadArgs {
     /// Load each target for so long a round, instead of a number of requests.
     #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
-    /// Connections [default: 1000].
+    /// Requests at once, each on a connection of its own or on a stream of HTTP/2 [default: 1000].
     #[arg(long)]
     concurrency: Option<usize>,
     /// Rounds before those that count [default: 1].

@@ -54,7 +54,8 @@ impl Side {
                 usize::MAX
             }
         };
-        options.connections = concurrency.min(most).max(common.threads());
+        let connections = concurrency.min(most).div_ceil(options.http2.unwrap_or(1).max(1));
+        options.connections = connections.max(common.threads());
         Ok(Side {
             target: argument,
             options,
