@@ -56,11 +56,11 @@ fn rendered(browser: &str, page: &str, hash: &str, width: u32) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn report() -> Report {
+fn report(seconds: f64) -> Report {
     let server = Server::start(|number, _| Reply::Answer(if number % 50 == 7 { 503 } else { 200 }, "<b>".into()));
     let options = server.options(4);
     let request = Request::get(&options.target.authority, "/");
-    let mut report = run(&options, vec![Open::new(request, Arrivals::constant(400.0, 2.2))])
+    let mut report = run(&options, vec![Open::new(request, Arrivals::constant(400.0, seconds))])
         .unwrap()
         .report;
     report.title = "</script><i id=evil>".into();
@@ -96,7 +96,7 @@ fn assert_whole(document: &str, charts: usize) {
 #[test]
 fn a_run_is_drawn_at_every_width_and_in_both_themes() {
     let Some(browser) = chromium() else { return };
-    let page = html::run(&report());
+    let page = html::run(&report(3.2));
     for (hash, width) in [("light", 1280), ("dark", 390)] {
         let document = rendered(&browser, &page, hash, width);
         assert_whole(&document, 5);
@@ -116,19 +116,25 @@ fn a_run_is_drawn_at_every_width_and_in_both_themes() {
 }
 
 #[test]
+fn a_run_too_short_for_lines_is_drawn_by_its_requests() {
+    let Some(browser) = chromium() else { return };
+    let page = html::run(&report(0.5));
+    for (hash, width) in [("light", 390), ("dark", 1280)] {
+        let document = rendered(&browser, &page, hash, width);
+        assert_whole(&document, 3);
+        let drawn = document.split("<script type=").next().unwrap();
+        assert!(drawn.matches("<circle").count() >= 200, "a dot for each request");
+        assert!(drawn.contains("requests/s") && !drawn.contains("Connections and bytes"));
+    }
+}
+
+#[test]
 fn runs_stand_side_by_side_with_what_can_be_said_of_them() {
     let Some(browser) = chromium() else { return };
-    let one = report();
+    let one = report(2.2);
     let rounds = vec![Repetition::of_run(&one); 3];
     let found = differences(&rounds, &rounds, true);
     let sentences: Vec<String> = found.iter().map(|difference| difference.sentence("A", "B")).collect();
-    let requests: Vec<html::Point> = (1..50)
-        .map(|at| html::Point {
-            at_nanos: at * 1_000_000,
-            latency_nanos: at * 10_000,
-            status: 200,
-        })
-        .collect();
     let cost = Cost {
         cpu_nanos_per_request: 12_345.0,
         memory_bytes: 67_000_000,
@@ -138,7 +144,6 @@ fn runs_stand_side_by_side_with_what_can_be_said_of_them() {
         report: &one,
         cost: Some(cost),
         repetitions: &rounds,
-        requests: &requests,
     };
     let sides = [side("A"), side("B"), side("C <b>")];
     let page = html::several("Head to head", &sides, &sentences);
@@ -160,7 +165,7 @@ fn runs_stand_side_by_side_with_what_can_be_said_of_them() {
 #[test]
 fn two_saved_runs_are_overlaid() {
     let Some(browser) = chromium() else { return };
-    let one = report();
+    let one = report(2.2);
     let sides = [html::Side::single("A", &one), html::Side::single("B", &one)];
     let page = html::several("Comparison", &sides, &["as it is".into()]);
     let document = rendered(&browser, &page, "light", 1280);
@@ -173,7 +178,7 @@ fn two_saved_runs_are_overlaid() {
 fn a_capacity_search_is_drawn() {
     let Some(browser) = chromium() else { return };
     use throng_load::capacity::{Promise, Trial};
-    let one = report();
+    let one = report(2.2);
     let promise = Promise {
         p99_nanos: Duration::from_secs(1).as_nanos() as u64,
         failure_share: 1.0,

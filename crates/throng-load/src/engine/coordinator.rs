@@ -12,7 +12,7 @@ use crate::Source;
 use crate::error::{Doing as _, Error, Result};
 use crate::measure::recorder::Mailbox;
 use crate::measure::{
-    Counters, GeneratorUsage, Latencies, Recorder, RequestLog, Second, Series, ThreadUsage, latencies,
+    Counters, GeneratorUsage, Latencies, Recorder, RequestLog, Sample, Second, Series, ThreadUsage, latencies,
 };
 use crate::report::{ClassReport, Report};
 
@@ -181,7 +181,7 @@ fn collect(mailboxes: &[Arc<Mailbox>], series: &mut Series) {
 fn add_up<S>(
     options: &Options,
     started_at: std::time::SystemTime,
-    finished: Vec<Finished<S>>,
+    mut finished: Vec<Finished<S>>,
     series: Series,
 ) -> Run<S> {
     let elapsed_nanos = finished.iter().map(|worker| worker.elapsed_nanos).max().unwrap_or(0);
@@ -218,6 +218,11 @@ fn add_up<S>(
     };
     let mut report = Report::new(options, started_at, elapsed_nanos, ended, classes, series)
         .with_generator(generator, lateness, own_delay, opened, unsent);
+    report.requests = Sample::merged(
+        finished
+            .iter_mut()
+            .map(|worker| std::mem::take(&mut worker.recorder.sample)),
+    );
     if let Some(reason) = finished.iter().find_map(|worker| worker.recorder.tls_failure.as_ref()) {
         report.warnings.push(format!(
             "TLS failed first with: {reason}; --tls-roots FILE trusts further certificates, --insecure any"

@@ -3,12 +3,14 @@
 mod counters;
 mod log;
 pub(crate) mod recorder;
+mod sample;
 mod series;
 mod usage;
 
 pub use counters::Counters;
 pub(crate) use log::RequestLog;
 pub(crate) use recorder::Recorder;
+pub use sample::{Point, Sample};
 pub use series::{Outlier, Second, Series};
 pub use usage::GeneratorUsage;
 pub(crate) use usage::ThreadUsage;

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::series::Outlier;
-use super::{Counters, Latencies, RequestLog, latencies, record};
+use super::{Counters, Latencies, Point, RequestLog, Sample, latencies, record};
 use crate::{ErrorKind, Outcome, Verdict};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -21,6 +21,7 @@ pub(crate) struct Recorder {
     pub(crate) opened: u64,
     /// What was wrong with TLS when it first failed.
     pub(crate) tls_failure: Option<String>,
+    pub(crate) sample: Sample,
     second: SecondSlice,
     mailbox: Arc<Mailbox>,
     log: Option<RequestLog>,
@@ -192,6 +193,7 @@ impl Recorder {
             own_delay: latencies(),
             opened: 0,
             tls_failure: None,
+            sample: Sample::default(),
             second: SecondSlice::new(0),
             mailbox,
             log,
@@ -213,6 +215,11 @@ impl Recorder {
         let class_record = &mut self.classes[index];
         class_record.counters.count(judged, status, bytes_out, bytes_in);
         self.second.counts.count(judged, status, bytes_out, bytes_in);
+        self.sample.add(|| Point {
+            at_nanos: outcome.done_nanos,
+            latency_nanos: outcome.response_nanos(),
+            status,
+        });
         // A request that waited in vain took at least that long: leaving it out would hide the stall.
         if matches!(outcome.result, Ok(_) | Err(ErrorKind::Timeout | ErrorKind::Unanswered)) {
             let (service, response) = (outcome.service_nanos(), outcome.response_nanos());

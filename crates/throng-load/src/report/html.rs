@@ -31,8 +31,6 @@ pub struct Side<'a> {
     pub cost: Option<Cost>,
     /// Its repetitions; the n-th of all sides belong together. Empty for a run that was not repeated.
     pub repetitions: &'a [Repetition],
-    /// Requests of its last repetition, in order of time.
-    pub requests: &'a [Point],
 }
 
 impl<'a> Side<'a> {
@@ -43,20 +41,8 @@ impl<'a> Side<'a> {
             report,
             cost: None,
             repetitions: &[],
-            requests: &[],
         }
     }
-}
-
-/// One request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Point {
-    /// When it ended, since the start of its repetition.
-    pub at_nanos: u64,
-    /// Its response time.
-    pub latency_nanos: u64,
-    /// Its status, or 0 where there was no answer.
-    pub status: u16,
 }
 
 /// The page of two or more runs, overlaid and side by side.
@@ -72,10 +58,6 @@ pub fn several(title: &str, sides: &[Side<'_>], sentences: &[String]) -> String 
 
 fn side(side: &Side<'_>) -> Value {
     let mut view = view(side.name, side.report);
-    let points = side.requests.iter();
-    view["requests"] = points
-        .map(|point| json!([point.at_nanos as f64 / 1e9, point.latency_nanos, point.status]))
-        .collect();
     view["cost"] = json!(side.cost);
     view
 }
@@ -135,6 +117,8 @@ fn view(name: &str, report: &Report) -> Value {
         "classNames": report.classes.iter().map(|class| &class.name).collect::<Vec<_>>(),
         "seconds": report.seconds,
         "outliers": report.outliers.iter().map(|one| json!([one.at_nanos as f64 / 1e9, one.latency_nanos, one.status])).collect::<Vec<_>>(),
+        "requests": report.requests.points.iter().map(|one| json!([one.at_nanos as f64 / 1e9, one.latency_nanos, one.status])).collect::<Vec<_>>(),
+        "every": report.requests.every,
         "generator": report.generator,
         "cpuPerRequest": report.cpu_nanos_per_request(),
         "opened": report.connections_opened,

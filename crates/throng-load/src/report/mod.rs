@@ -22,7 +22,7 @@ pub use text::text;
 pub(crate) use units::{bytes, count, nanos};
 
 use crate::Options;
-use crate::measure::{Counters, GeneratorUsage, Latencies, Outlier, Second, Series, latencies};
+use crate::measure::{Counters, GeneratorUsage, Latencies, Outlier, Sample, Second, Series, latencies};
 
 /// The numbers of a finished run. Serialises to the JSON that `compare` reads again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,6 +55,9 @@ pub struct Report {
     pub seconds: Vec<Second>,
     /// The slowest requests of each second.
     pub outliers: Vec<Outlier>,
+    /// Every n-th request, one by one.
+    #[serde(default)]
+    pub requests: Sample,
     /// Whether requests had an intended start (open model).
     pub open_model: bool,
     /// Requests a second asked for, in an open model of constant rate.
@@ -169,6 +172,7 @@ impl Report {
             classes,
             seconds: series.seconds,
             outliers: series.outliers,
+            requests: Sample::default(),
             open_model: false,
             wanted_rate: None,
             unsent: 0,
@@ -313,6 +317,7 @@ impl Report {
             ..*outlier
         };
         self.outliers.extend(other.outliers.iter().map(later));
+        self.requests = other.requests.clone();
         self.unsent += other.unsent;
         self.generator.cpu_nanos += other.generator.cpu_nanos;
         self.generator.run_delay_nanos += other.generator.run_delay_nanos;

@@ -1,6 +1,5 @@
 //! `throng load head2head`.
 
-mod requests;
 mod side;
 mod target;
 mod text;

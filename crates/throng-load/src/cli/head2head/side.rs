@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::requests::Kept;
 use super::target::{Process, TargetArgument};
 use crate::cli::common::Common;
 use crate::cli::progress::{Display, Goal};
@@ -25,8 +24,6 @@ pub(super) struct Side {
     process: Option<Process>,
     pub(super) repetitions: Vec<Repetition>,
     report: Option<Report>,
-    /// Of the last round that counted.
-    requests: Vec<html::Point>,
     cpu_nanos: u64,
     memory_bytes_max: u64,
     measured: bool,
@@ -62,7 +59,6 @@ impl Side {
             process: None,
             repetitions: Vec::new(),
             report: None,
-            requests: Vec::new(),
             cpu_nanos: 0,
             memory_bytes_max: 0,
             measured: true,
@@ -100,7 +96,6 @@ impl Side {
         };
         let mut display = Display::new(label, goal, common.quiet);
         let sources = Closed::split(&request, total, common.threads());
-        let sources = sources.into_iter().map(Kept::new).collect();
         let before = self.usage();
         let run = run_watched(&self.options, sources, |progress| display.update(progress));
         let after = self.usage();
@@ -121,8 +116,6 @@ impl Side {
             _ => self.measured = false,
         }
         self.repetitions.push(repetition);
-        self.requests = run.sources.into_iter().flat_map(|source| source.points).collect();
-        self.requests.sort_by_key(|point| point.at_nanos);
         match &mut self.report {
             Some(whole) => whole.absorb(&run.report),
             None => self.report = Some(run.report),
@@ -141,7 +134,6 @@ impl Side {
                 memory_bytes: self.memory_bytes_max,
             }),
             repetitions: &self.repetitions,
-            requests: &self.requests,
         })
     }
 }

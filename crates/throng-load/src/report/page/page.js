@@ -60,10 +60,17 @@ function wholeSeconds(run) {
 function over(run, pick) { return wholeSeconds(run).map((second) => [second.second + 0.5, pick(second)]); }
 function busy(run) { return wholeSeconds(run).filter((second) => second.max_nanos > 0); }
 
+/** Too short for a line through its seconds: shown by its requests instead. */
+function brief(run) { return wholeSeconds(run).length < 3 && run.requests.length > 1; }
+function dots(run) { return run.requests.map(([at, nanos, status]) => [at, nanos, `${time(nanos)}, status ${status || "none"}`]); }
+
 function latencyOverTime(run) {
   const band = (low, high) => busy(run).map((second) => [second.second + 0.5, second[low], second[high]]);
   const line = (key) => busy(run).map((second) => [second.second + 0.5, second[key]]);
-  return chart(run.open ? "Response time over time" : "Latency over time", {
+  const title = run.open ? "Response time over time" : "Latency over time";
+  const slowest = { name: "slowest of each second", color: color("c2"), dots: true, points: run.outliers.map(([at, nanos, status]) => [at, nanos, `${time(nanos)}, status ${status || "none"}`]) };
+  if (brief(run)) return chart(title, { series: [{ name: run.every > 1 ? `one of ${run.every} requests` : "requests", color: color("c1"), dots: true, points: dots(run) }, slowest], x: seconds, y: latency, height: 300 });
+  return chart(title, {
     bands: [
       { name: "p50–p90", color: color("c1"), opacity: 0.34, points: band("p50_nanos", "p90_nanos") },
       { name: "p90–p99", color: color("c1"), opacity: 0.2, points: band("p90_nanos", "p99_nanos") },
@@ -72,7 +79,7 @@ function latencyOverTime(run) {
     series: [
       { name: "median", color: color("c1"), points: line("p50_nanos") },
       { name: "p99", color: color("c4"), points: line("p99_nanos") },
-      { name: "slowest of each second", color: color("c2"), dots: true, points: run.outliers.map(([at, nanos, status]) => [at, nanos, `${time(nanos)}, status ${status || "none"}`]) },
+      slowest,
     ],
     x: seconds, y: latency, height: 300,
   });
@@ -87,7 +94,16 @@ function percentileCurve(runs) {
   return chart("Percentiles", { series, x: quantile, y: latency, note: runs.length === 1 && runs[0].open ? "Response time counts from the intended start: where it leaves service time, requests queued." : undefined });
 }
 
+/** Of a brief run: the requests that ended in each of equal parts of its time. */
+function throughputOfParts(run) {
+  const parts = Math.max(4, Math.min(24, Math.floor(run.requests.length / 16)));
+  const ended = Array(parts).fill(0);
+  for (const [at] of run.requests) ended[Math.min(parts - 1, Math.floor(at / run.elapsed * parts))] += run.every;
+  return ended.map((count, part) => [(part + 0.5) * run.elapsed / parts, count * parts / run.elapsed]);
+}
+
 function throughput(runs) {
+  if (runs.length === 1 && brief(runs[0])) return chart("Throughput", { series: [{ name: "requests/s", color: sideColor(0), points: throughputOfParts(runs[0]) }], x: seconds, y: {} });
   const series = runs.flatMap((run, index) => {
     const failures = { name: (run.name ? run.name + " " : "") + "failures/s", color: color("bad"), dash: index ? "5 3" : undefined, points: over(run, (second) => second.counters.failures) };
     return [{ name: (run.name ? run.name + " " : "") + "successes/s", color: sideColor(index), points: over(run, (second) => second.counters.successes) }, ...(run.counters.failures ? [failures] : [])];
@@ -104,6 +120,7 @@ function errorsByKind(run) {
 }
 
 function connections(run) {
+  if (brief(run)) return null;
   return chart("Connections and bytes", {
     series: [
       { name: "open connections", color: color("c6"), points: over(run, (second) => second.connections) },
@@ -150,14 +167,15 @@ function sidesTable() {
   return element("section", { class: "card wide" }, element("h2", { text: "Side by side" }), table(head, rows));
 }
 
-/** Every request of the last round by the time it ended, one chart a target, all on one scale. */
+/** Requests of the last round by the time they ended, one chart a target, all on one scale. */
 function requestsOverTime() {
-  const shown = data.runs.map((run) => run.requests || []);
+  if (!data.rounds) return [];
+  const shown = data.runs.map((run) => run.requests);
   const all = shown.flat().map((point) => point[1]).filter((nanos) => nanos > 0);
   if (!all.length) return [];
   const extent = all.reduce(([low, high], nanos) => [Math.min(low, nanos), Math.max(high, nanos)], [Infinity, 0]);
   return data.runs.map((run, index) => chart(`Latency over time, last round: ${run.name}`, {
-    series: [{ color: sideColor(index), dots: true, points: shown[index].map(([at, nanos, status]) => [at * 1e3, nanos, `${time(nanos)}, status ${status || "none"}`]) }],
+    series: [{ color: sideColor(index), dots: true, points: dots(run).map(([at, ...rest]) => [at * 1e3, ...rest]) }],
     x: { format: (at) => number(at) + " ms", label: "time since the round's start" }, y: { ...latency, extent: [extent[0] / 1.2, extent[1] * 1.2] }, height: 210,
   }));
 }
