@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     hint::black_box,
     iter::repeat_with,
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use std::{
 /// How much is sent by how many. The default is the classic test: 76 rounds of 6 threads with 220,000 trades each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Surge {
-    /// Rounds; each starts its threads anew and joins them.
+    /// Rounds that are timed; each starts its threads anew and joins them.
     pub rounds: u32,
     /// Senders a round.
     pub threads: u32,
@@ -93,41 +94,32 @@ impl Sums {
     }
 }
 
-/// The rounds through a queue.
+/// The rounds through a queue, after one that nobody times: by then its memory is there, for it as for the ceiling's.
 ///
 /// # Panics
 /// Panics if anything sent was not received exactly once.
 pub(crate) fn surge(way: &impl Way, surge: &Surge) -> Figures {
     let (sender, mut receiver) = way.open();
-    let (cpu_before, begun) = (cpu(), Instant::now());
+    let warm_up = u64::from(surge.threads) * u64::from(surge.trades);
+    let (warm, is_warm) = mpsc::channel();
     let receiving = thread::spawn(move || {
+        let mut sums = Sums::default();
+        while sums.trades < warm_up && receiver.receive(|trades| sums.add(trades)) {}
+        sums.check(warm_up);
+        warm.send(()).expect("the rounds wait for it");
         let mut sums = Sums::default();
         while receiver.receive(|trades| sums.add(trades)) {}
         sums
     });
+    assert_eq!(round(&sender, surge), warm_up);
+    is_warm.recv().expect("the receiver counts to the end of the warm-up");
+    let (cpu_before, begun) = (cpu(), Instant::now());
     let mut sent = 0;
     for _ in 0..surge.rounds {
         if begun.elapsed() > surge.limit {
             break;
         }
-        let threads: Vec<_> = (0..surge.threads)
-            .map(|_| {
-                let (mut sender, trades) = (sender.clone(), surge.trades as usize);
-                let at_once = surge.at_once;
-                thread::spawn(move || match at_once {
-                    true => sender.send_all(repeat_with(|| Trade::of(AMOUNT)).take(trades)),
-                    false => {
-                        for _ in 0..trades {
-                            sender.send(Trade::of(AMOUNT));
-                        }
-                    }
-                })
-            })
-            .collect();
-        for thread in threads {
-            thread.join().expect("a sender panics only if the receiver did");
-            sent += u64::from(surge.trades);
-        }
+        sent += round(&sender, surge);
     }
     drop(sender);
     let sums = receiving.join().expect("the receiver only adds");
@@ -141,6 +133,29 @@ pub(crate) fn surge(way: &impl Way, surge: &Surge) -> Figures {
     }
 }
 
+/// Starts a round's threads and waits for their end; how many trades they sent.
+fn round(sender: &impl Sending, surge: &Surge) -> u64 {
+    let threads: Vec<_> = (0..surge.threads)
+        .map(|_| {
+            let (mut sender, trades) = (sender.clone(), surge.trades as usize);
+            let at_once = surge.at_once;
+            thread::spawn(move || match at_once {
+                true => sender.send_all(repeat_with(|| Trade::of(AMOUNT)).take(trades)),
+                false => {
+                    for _ in 0..trades {
+                        sender.send(Trade::of(AMOUNT));
+                    }
+                }
+            })
+        })
+        .collect();
+    let trades = threads.into_iter().map(|thread| {
+        thread.join().expect("a sender panics only if the receiver did");
+        u64::from(surge.trades)
+    });
+    trades.sum()
+}
+
 /// Items the ceiling's thread writes before it reads them.
 const CEILING_ITEMS: usize = 1_000;
 
@@ -149,13 +164,26 @@ const CEILING_ITEMS: usize = 1_000;
 /// has a second core for the receiver's half, and may in principle be faster; what it pays is what the cores tell each other.
 #[must_use]
 pub fn ceiling(surge: &Surge) -> Figures {
-    let wanted = u64::from(surge.rounds) * u64::from(surge.threads) * u64::from(surge.trades);
-    let (cpu_before, begun) = (cpu(), Instant::now());
-    let mut sums = Sums::default();
     let mut items = Vec::with_capacity(CEILING_ITEMS);
+    let round = u64::from(surge.threads) * u64::from(surge.trades);
+    fill_and_add(&mut items, round, surge.at_once);
+    let wanted = u64::from(surge.rounds) * round;
+    let (cpu_before, begun) = (cpu(), Instant::now());
+    fill_and_add(&mut items, wanted, surge.at_once);
+    let (elapsed, cpu) = (begun.elapsed(), cpu() - cpu_before);
+    Figures {
+        items: wanted,
+        elapsed,
+        cpu,
+        peak_bytes: peak_bytes(),
+    }
+}
+
+fn fill_and_add(items: &mut Vec<Trade>, wanted: u64, at_once: bool) {
+    let mut sums = Sums::default();
     while sums.trades < wanted {
         let count = (wanted - sums.trades).min(CEILING_ITEMS as u64);
-        match surge.at_once {
+        match at_once {
             true => items.extend(repeat_with(|| Trade::of(AMOUNT)).take(count as usize)),
             false => {
                 for _ in 0..count {
@@ -163,17 +191,10 @@ pub fn ceiling(surge: &Surge) -> Figures {
                 }
             }
         }
-        sums.add(black_box(&items));
+        sums.add(black_box(items));
         items.clear();
     }
-    let (elapsed, cpu) = (begun.elapsed(), cpu() - cpu_before);
     sums.check(wanted);
-    Figures {
-        items: wanted,
-        elapsed,
-        cpu,
-        peak_bytes: peak_bytes(),
-    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,8 @@ use std::{
 
 /// What sender and receivers share.
 pub(crate) struct Lane<T> {
-    /// Places filled so far, also those moved out since. Only the sender stores: `Release`, after the item.
+    /// Places filled so far, also those moved out since. Only the sender stores: `Release`, after the item; at the latest when
+    /// it [holds](Filling::hold) the lane.
     published: Padded<AtomicUsize>,
     held: Mutex<Held<T>>,
 }
@@ -81,15 +82,19 @@ pub(crate) struct Filling<T> {
     used: usize,
     /// The last place that may be filled before the next [`allow`](Self::allow). The buffer has it.
     last: usize,
+    /// The places before this one need no look at all: `last`, or none where receivers look into the lane.
+    quiet: usize,
     /// The batch before was full: this one will be.
     is_in_flow: bool,
+    /// Whether receivers look into the lane.
+    is_seen: bool,
     items_max: usize,
     stop_items: usize,
 }
 
 impl<T> Filling<T> {
     /// Of at least one item; the filling stops each time after so many, and at the end.
-    pub(crate) fn new(mut buffer: Vec<T>, items_max: usize, stop_items: usize) -> Self {
+    pub(crate) fn new(mut buffer: Vec<T>, items_max: usize, stop_items: usize, is_seen: bool) -> Self {
         assert!(
             buffer.is_empty() && buffer.capacity() >= items_max && items_max > 0 && stop_items > 0,
             "a buffer is empty and large enough"
@@ -102,7 +107,9 @@ impl<T> Filling<T> {
             }),
             used: 0,
             last: 0,
+            quiet: 0,
             is_in_flow: false,
+            is_seen,
             items_max,
             stop_items,
         }
@@ -128,6 +135,7 @@ impl<T> Filling<T> {
     pub(crate) fn allow(&mut self) {
         let stop = (self.used / self.stop_items + 1).saturating_mul(self.stop_items);
         self.last = stop.min(self.items_max) - 1;
+        self.quiet = if self.is_seen { 0 } else { self.last };
         if self.used == 0 && mem::take(&mut self.is_in_flow) {
             self.fetch();
         }
@@ -141,29 +149,48 @@ impl<T> Filling<T> {
         unsafe { first.write_bytes(0, self.items_max) };
     }
 
-    /// Writes an item into the next place and lets receivers see it.
+    /// Whether there is nothing to do before and after the next place is filled: no receiver looks into the lane.
+    #[inline(always)]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.used < self.quiet
+    }
+
+    /// Writes an item into the next place, which [is quiet](Self::is_quiet).
+    ///
+    /// # Panics
+    /// Panics if it is not.
+    #[inline(always)]
+    pub(crate) fn push_quietly(&mut self, item: T) {
+        let used = self.used;
+        self.write(used, self.quiet, item);
+        self.used = used + 1;
+    }
+
+    /// Writes an item into the next place, lets receivers see it, and then looks.
     ///
     /// # Panics
     /// Panics if the place is not allowed.
     #[inline(always)]
-    pub(crate) fn push(&mut self, item: T) {
+    pub(crate) fn push<R>(&mut self, item: T, look: impl FnOnce() -> R) -> R {
         let used = self.used;
-        self.write(used, item);
-        self.used = used + 1;
+        self.write(used, self.last, item);
         self.lane.published.store(used + 1, Ordering::Release);
+        let seen = look();
+        self.used = used + 1;
+        seen
     }
 
-    /// Writes an item into a place that is not published.
+    /// Writes an item into a place that is not published, up to the last that may be filled, or to an earlier one.
     #[inline(always)]
-    fn write(&mut self, place: usize, item: T) {
-        assert!(place <= self.last, "there is room");
+    fn write(&mut self, place: usize, last: usize, item: T) {
+        assert!(place <= last, "there is room");
         // SAFETY: the buffer has the place (`last`); not published, it is the one sender's alone (`&mut self`).
         unsafe { self.first.get_mut().wrapping_add(place).write(item) };
     }
 
-    /// Writes items into the places up to the next stop, and then lets receivers see them together; also those that came
-    /// before a panic.
-    pub(crate) fn extend(&mut self, items: impl Iterator<Item = T>) {
+    /// Writes items, up to so many, into the places up to the next stop, and then lets receivers see them together; also those
+    /// that came before a panic.
+    pub(crate) fn extend(&mut self, items: &mut impl Iterator<Item = T>, items_max: usize) {
         struct Written<'a, T>(&'a mut Filling<T>, usize);
 
         impl<T> Drop for Written<'_, T> {
@@ -173,22 +200,32 @@ impl<T> Filling<T> {
             }
         }
 
-        let (used, room) = (self.used, self.last + 1);
+        let (used, last) = (self.used, self.last);
+        let room = (last + 1).saturating_sub(used).min(items_max);
         let mut written = Written(self, used);
-        for item in items.take(room.saturating_sub(used)) {
-            written.0.write(written.1, item);
+        items.take(room).for_each(|item| {
+            written.0.write(written.1, last, item);
             written.1 += 1;
-        }
+        });
+    }
+
+    /// Items that are here.
+    pub(crate) fn len(&self) -> usize {
+        let held = lock(&self.lane.held);
+        self.used - held.taken
     }
 
     /// Keeps receivers out, to take the items away.
     pub(crate) fn hold(&mut self) -> Holding<'_, T> {
+        let held = lock(&self.lane.held);
+        self.lane.published.store(self.used, Ordering::Release);
         Holding {
             used: &mut self.used,
-            held: lock(&self.lane.held),
+            held,
             published: &self.lane.published,
             first: self.first.get_mut(),
             last: &mut self.last,
+            quiet: &mut self.quiet,
             is_in_flow: &mut self.is_in_flow,
             items_max: self.items_max,
         }
@@ -202,6 +239,7 @@ pub(crate) struct Holding<'a, T> {
     published: &'a AtomicUsize,
     first: &'a mut *mut T,
     last: &'a mut usize,
+    quiet: &'a mut usize,
     is_in_flow: &'a mut bool,
     items_max: usize,
 }
@@ -248,6 +286,7 @@ impl<T> Holding<'_, T> {
     fn begin_anew(&mut self) {
         self.held.taken = 0;
         *self.last = 0;
+        *self.quiet = 0;
         *self.used = 0;
         self.published.store(0, Ordering::Release);
     }

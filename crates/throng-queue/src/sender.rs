@@ -52,14 +52,21 @@ impl<T> Sender<T> {
     // Not inlined, it costs an item's way through memory: several times as much as the rest of it.
     #[inline(always)]
     pub fn send(&mut self, item: T) -> Result<(), SendError<T>> {
-        // No slow way takes the item along: it would have to be in memory for that, also on the fast one.
-        let is_stop = self.open.is_stop();
-        if is_stop && let Err(mut error) = self.make_room() {
-            error.unsent.push(item);
-            return Err(error);
+        // No slow way takes the item along: it would have to be in memory for that, also on the fast ones.
+        if self.open.is_quiet() {
+            self.open.push_quietly(item);
+            return Ok(());
         }
-        self.open.push(item);
-        if is_stop || self.shared.demands() {
+        if self.open.is_stop() {
+            if let Err(mut error) = self.make_room() {
+                error.unsent.push(item);
+                return Err(error);
+            }
+            self.open.push(item, || ());
+            return self.look_now();
+        }
+        let shared = &self.shared;
+        if self.open.push(item, || shared.demands()) {
             return self.look_now();
         }
         Ok(())
@@ -123,7 +130,7 @@ impl<T> Sender<T> {
         while let Some(item) = items.next() {
             self.send(item)?;
             if self.open.used() > 0 {
-                self.open.extend(items.by_ref().take(seen_items));
+                self.open.extend(&mut items, seen_items);
                 self.look_now()?;
             }
         }
@@ -215,7 +222,7 @@ impl<T> Sender<T> {
 
     /// Items this sender has gathered and no receiver has taken.
     pub fn gathered(&self) -> usize {
-        self.open.lane().len()
+        self.open.len()
     }
 
     /// Whether every receiver is gone.
@@ -230,7 +237,7 @@ impl<T> Sender<T> {
     /// Adds an item there is room for, and hands over if it is time; a full queue leaves that for later.
     pub(crate) fn accept(&mut self, item: T) -> Result<(), Vec<T>> {
         self.open.allow();
-        self.open.push(item);
+        self.open.push(item, || ());
         self.look()
     }
 

@@ -22,6 +22,9 @@ const VISITS_PER_COLLECTION: u32 = 16;
 /// Up to so many items are copied into the batch before rather than handed over with their buffer.
 const COPIED_ITEMS_MIN: usize = 16;
 
+/// So many empty buffers go back together.
+const RETURNED_MAX: usize = 8;
+
 /// Places for batches that are allocated at the start.
 pub(crate) const RESERVED_BATCHES_MAX: usize = 1_024;
 
@@ -35,14 +38,15 @@ pub(crate) struct Shared<T> {
     filled: Padded<AtomicBool>,
     barrier: Barrier,
     state: Padded<Mutex<State<T>>>,
+    /// Empty buffers on their way to the spare ones, so that not each of them takes a turn at the lock of `state`.
+    returned: Padded<Mutex<Vec<Vec<T>>>>,
     options: Options,
 }
 
 struct State<T> {
     /// Batches that wait; no more than the bound, but for what senders leave at their end.
     ring: VecDeque<Vec<T>>,
-    /// Empty buffers, the warmest last.
-    spare: Vec<Vec<T>>,
+    spare: Spare<T>,
     /// The open batches of adaptive senders.
     lanes: Vec<(u64, Arc<Lane<T>>)>,
     /// Where the next collection begins.
@@ -82,7 +86,7 @@ impl<T> Shared<T> {
             barrier: Barrier::here(),
             state: Padded(Mutex::new(State {
                 ring: VecDeque::with_capacity(reserved + 1),
-                spare: Vec::with_capacity(2 * reserved),
+                spare: Spare(Vec::with_capacity(2 * reserved)),
                 lanes: Vec::new(),
                 lane_next: 0,
                 visits: 0,
@@ -92,6 +96,7 @@ impl<T> Shared<T> {
                 receivers: 0,
                 handle_next: 0,
             })),
+            returned: Padded(Mutex::new(Vec::with_capacity(RETURNED_MAX))),
             options,
         }
     }
@@ -145,10 +150,18 @@ impl<T> Shared<T> {
 
     pub(crate) fn recycle(&self, mut buffer: Vec<T>) {
         buffer.clear();
-        let mut state = lock(&self.state);
-        if buffer.capacity() >= self.options.batch_items && state.spare.len() < 2 * self.options.batches {
-            state.spare.push(buffer);
+        if buffer.capacity() < self.options.batch_items {
+            return;
         }
+        let mut returned = lock(&self.returned);
+        if returned.len() < RETURNED_MAX {
+            returned.push(buffer);
+            return;
+        }
+        drop(returned);
+        let mut state = lock(&self.state);
+        state.spare.regain(self);
+        state.spare.keep(self, buffer);
     }
 
     // --- senders ---------------------------------------------------------------------------------------------------
@@ -164,7 +177,12 @@ impl<T> Shared<T> {
             true => 1,
             false => self.options.gather_items(),
         };
-        let open = Filling::new(state.buffer(self), self.options.batch_items, stop_items);
+        let open = Filling::new(
+            state.spare.buffer(self),
+            self.options.batch_items,
+            stop_items,
+            is_adaptive,
+        );
         if is_adaptive {
             state.lanes.push((handle, Arc::clone(open.lane())));
         }
@@ -174,8 +192,11 @@ impl<T> Shared<T> {
     /// Ends a sender; what it still has goes into the queue, also a full one.
     pub(crate) fn leave_senders(&self, handle: u64, open: &mut Filling<T>) {
         let mut state = lock(&self.state);
+        let items = open.hold();
         if state.receivers > 0 {
-            state.put(self, open.hold());
+            state.put(self, items);
+        } else {
+            drop(items);
         }
         let waker = state.sending.leave(handle);
         let lane = state.lanes.iter().position(|(of, _)| *of == handle);
@@ -368,12 +389,6 @@ impl<T> State<T> {
         items <= copied_max && self.ring.back().is_some_and(|last| last.len() + items <= items_max)
     }
 
-    /// An empty buffer.
-    fn buffer(&mut self, shared: &Shared<T>) -> Vec<T> {
-        let spare = self.spare.pop();
-        spare.unwrap_or_else(|| Vec::with_capacity(shared.options.batch_items))
-    }
-
     /// Puts a sender's items into the ring: a few into the last batch, many with their buffer.
     fn put(&mut self, shared: &Shared<T>, items: Holding<'_, T>) {
         if self.fits_last(shared, items.len())
@@ -381,7 +396,7 @@ impl<T> State<T> {
         {
             items.move_into(last);
         } else {
-            let items = items.take(|| self.buffer(shared));
+            let items = items.take(|| self.spare.buffer(shared));
             self.ring.extend(items);
         }
     }
@@ -398,9 +413,8 @@ impl<T> State<T> {
                 if let Some(last) = self.ring.back_mut().filter(|last| last.len() < items_max) {
                     lane.move_into(last, items_max);
                 } else if self.ring.len() < batches {
-                    let buffer = self.spare.pop();
-                    self.ring
-                        .push_back(buffer.unwrap_or_else(|| Vec::with_capacity(items_max)));
+                    let buffer = self.spare.buffer(shared);
+                    self.ring.push_back(buffer);
                 } else {
                     return;
                 }
@@ -416,5 +430,36 @@ impl<T> State<T> {
             let share = self.ring.len().div_ceil(self.receivers);
             stash.extend(self.ring.drain(..share));
         }
+    }
+}
+
+/// Empty buffers, the warmest last.
+struct Spare<T>(Vec<Vec<T>>);
+
+impl<T> Spare<T> {
+    /// One of them, or a new one.
+    fn buffer(&mut self, shared: &Shared<T>) -> Vec<T> {
+        if self.0.is_empty() {
+            self.regain(shared);
+        }
+        let buffer = self.0.pop();
+        buffer.unwrap_or_else(|| Vec::with_capacity(shared.options.batch_items))
+    }
+
+    /// Fetches those that came back.
+    fn regain(&mut self, shared: &Shared<T>) {
+        let mut returned = lock(&shared.returned);
+        let count = self.room(shared).min(returned.len());
+        self.0.extend(returned.drain(..count));
+    }
+
+    fn keep(&mut self, shared: &Shared<T>, buffer: Vec<T>) {
+        if self.room(shared) > 0 {
+            self.0.push(buffer);
+        }
+    }
+
+    fn room(&self, shared: &Shared<T>) -> usize {
+        (2 * shared.options.batches).saturating_sub(self.0.len())
     }
 }

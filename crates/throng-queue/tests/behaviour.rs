@@ -398,6 +398,25 @@ fn every_item_is_dropped_once_wherever_it_is() {
 }
 
 #[test]
+fn what_a_sender_keeps_when_every_receiver_is_gone_is_dropped_with_it() {
+    for hand_over in BOTH {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let item = || Counted {
+            drops: Arc::clone(&drops),
+            panics: false,
+        };
+        let (mut sender, receiver) = bounded(Options::default().hand_over(hand_over).batch_items(8));
+        sender.send(item()).unwrap();
+        sender.send(item()).unwrap();
+        let gathered = sender.gathered();
+        drop(receiver);
+        assert_eq!(sender.gathered(), gathered, "{hand_over:?}");
+        drop(sender);
+        assert_eq!(drops.load(Ordering::Relaxed), 2, "{hand_over:?}");
+    }
+}
+
+#[test]
 fn an_item_that_panics_when_dropped_leaves_the_queue_sane() {
     for hand_over in BOTH {
         let drops = Arc::new(AtomicUsize::new(0));
