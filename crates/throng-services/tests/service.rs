@@ -386,6 +386,23 @@ fn a_service_asks_another_without_waiting_and_hears_exactly_one_outcome_of_each_
 }
 
 #[test]
+fn a_limit_may_be_for_ever() {
+    let counter = service("counter", Counter::default).idle_after(Duration::MAX);
+    let counter = counter.start().unwrap();
+    let asker = service("asker", Asker::default).start().unwrap();
+    let mut address = asker.address();
+    let all = address.ask(Asking::All);
+    address.send(Asking::After(Duration::MAX)).unwrap();
+    address.send(Asking::Every(Duration::MAX)).unwrap();
+    for _ in 0..4 {
+        let ask = Asking::Ask(Box::new(counter.address()), true, Duration::MAX);
+        address.send(ask).unwrap();
+    }
+    assert_eq!(all.wait(Duration::MAX).unwrap(), [Ok(0); 4]);
+    assert_eq!((asker.stop().panics, counter.stop().panics), (0, 0));
+}
+
+#[test]
 fn in_place_a_message_is_received_before_send_returns_on_the_senders_thread() {
     let running = service("counter", Counter::default).in_place();
     let mut address = running.address();

@@ -83,7 +83,7 @@ impl<M: Send + 'static> Context<M> {
     /// # Errors
     /// There are too many timers.
     pub fn after(&mut self, time: Duration, message: M) -> Result<TimerId, TooMany> {
-        self.timers.set(self.now + time, Due::Once(message)).ok_or(TooMany)
+        self.timers.set(self.now, time, Due::Once(message)).ok_or(TooMany)
     }
 
     /// Receives a message every so often, at least a millisecond apart. One that is late by several intervals comes once.
@@ -126,7 +126,7 @@ impl<M: Send + 'static> Context<M> {
             move || taken(&then).map(|then| then(Err(AskError::TimedOut)))
         };
         let deadline = Due::Deadline(Box::new(expired));
-        let timer = self.timers.set(self.now + limit, deadline).ok_or(TooMany)?;
+        let timer = self.timers.set(self.now, limit, deadline).ok_or(TooMany)?;
         let reply = {
             let (then, outcomes) = (Arc::clone(&then), Arc::clone(&self.outcomes));
             Reply::heard_by(move |answer: Option<T>| {

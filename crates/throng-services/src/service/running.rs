@@ -198,6 +198,10 @@ fn run<S: Service>(mut runner: Runner<S>, mut receiver: Receiver<S::Message>, si
             Poll::Pending => {}
         }
         let now = Instant::now();
+        let idle_at = match quiet {
+            Quiet::Since(since) => since.checked_add(idle_after),
+            Quiet::Not | Quiet::Idle => None,
+        };
         match quiet {
             Quiet::Not => {
                 runner.empty(now);
@@ -206,17 +210,13 @@ fn run<S: Service>(mut runner: Runner<S>, mut receiver: Receiver<S::Message>, si
                 continue;
             }
             _ if is_stopping => break,
-            Quiet::Since(since) if now >= since + idle_after => {
+            _ if idle_at.is_some_and(|idle_at| now >= idle_at) => {
                 runner.idle(now);
                 quiet = Quiet::Idle;
                 continue;
             }
             _ => {}
         }
-        let idle_at = match quiet {
-            Quiet::Since(since) => Some(since + idle_after),
-            _ => None,
-        };
         park::park_until(runner.next_timer_at().into_iter().chain(idle_at).min());
     }
     runner.stop();

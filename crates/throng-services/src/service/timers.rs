@@ -10,6 +10,13 @@ pub const ASKS_AND_TIMERS_MAX: usize = 65_536;
 /// The shortest interval of a periodic timer.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
+/// After this, nobody waits any more: what is later than the clock can tell is put here.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
+
+fn later(now: Instant, after: Duration) -> Instant {
+    now.checked_add(after).unwrap_or_else(|| now + NEVER)
+}
+
 /// A timer of a service, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerId(u64);
@@ -39,7 +46,11 @@ impl<M> Default for Timers<M> {
 
 impl<M> Timers<M> {
     /// `None` when there are too many.
-    pub(crate) fn set(&mut self, at: Instant, due: Due<M>) -> Option<TimerId> {
+    pub(crate) fn set(&mut self, now: Instant, after: Duration, due: Due<M>) -> Option<TimerId> {
+        self.set_at(later(now, after), due)
+    }
+
+    fn set_at(&mut self, at: Instant, due: Due<M>) -> Option<TimerId> {
         if self.due.len() >= ASKS_AND_TIMERS_MAX {
             return None;
         }
@@ -55,7 +66,7 @@ impl<M> Timers<M> {
         make: Box<dyn FnMut() -> M + Send>,
     ) -> Option<TimerId> {
         let interval = interval.max(INTERVAL_MIN);
-        self.set(now + interval, Due::Every(interval, make))
+        self.set(now, interval, Due::Every(interval, make))
     }
 
     fn put(&mut self, id: u64, at: Instant, due: Due<M>) {
@@ -91,7 +102,7 @@ impl<M> Timers<M> {
                 Due::Every(interval, mut make) => {
                     let late = (now - at).as_nanos() / interval.as_nanos();
                     let skipped = u32::try_from(late).unwrap_or(u32::MAX);
-                    let next = at + interval.saturating_mul(skipped.saturating_add(1));
+                    let next = later(at, interval.saturating_mul(skipped.saturating_add(1)));
                     let message = make();
                     self.put(id, next, Due::Every(interval, make));
                     return Some(message);
@@ -113,6 +124,15 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    #[test]
+    fn a_time_that_no_clock_can_tell_never_comes() {
+        let begin = Instant::now();
+        let mut timers = Timers::default();
+        timers.set(begin, Duration::MAX, Due::Once(1)).unwrap();
+        timers.every(begin, Duration::MAX, Box::new(|| 2)).unwrap();
+        assert_eq!(drain(&mut timers, begin + SECOND * 1_000_000), []);
+    }
+
     fn drain(timers: &mut Timers<u32>, now: Instant) -> Vec<u32> {
         std::iter::from_fn(|| timers.fire(now)).collect()
     }
@@ -122,7 +142,7 @@ mod tests {
         let begin = Instant::now();
         let mut timers = Timers::default();
         for (after, message) in [(3, 30), (1, 10), (2, 20), (1, 11)] {
-            timers.set(begin + SECOND * after, Due::Once(message)).unwrap();
+            timers.set(begin, SECOND * after, Due::Once(message)).unwrap();
         }
         assert_eq!(drain(&mut timers, begin + SECOND - Duration::from_nanos(1)), []);
         assert_eq!(timers.next_at(), Some(begin + SECOND));
@@ -158,7 +178,7 @@ mod tests {
     fn a_cancelled_timer_does_not_fire_also_one_that_has_fired_before() {
         let begin = Instant::now();
         let mut timers = Timers::default();
-        let once = timers.set(begin, Due::Once(1)).unwrap();
+        let once = timers.set(begin, Duration::ZERO, Due::Once(1)).unwrap();
         let every = timers.every(begin, SECOND, Box::new(|| 2)).unwrap();
         assert!(timers.cancel(once));
         assert!(!timers.cancel(once));
@@ -172,10 +192,10 @@ mod tests {
         let begin = Instant::now();
         let mut timers = Timers::default();
         let set: Vec<_> = (0..ASKS_AND_TIMERS_MAX)
-            .map(|_| timers.set(begin, Due::Once(1)).unwrap())
+            .map(|_| timers.set(begin, Duration::ZERO, Due::Once(1)).unwrap())
             .collect();
-        assert_eq!(timers.set(begin, Due::Once(1)), None);
+        assert_eq!(timers.set(begin, Duration::ZERO, Due::Once(1)), None);
         assert!(timers.cancel(set[7]));
-        assert!(timers.set(begin, Due::Once(1)).is_some());
+        assert!(timers.set(begin, Duration::ZERO, Due::Once(1)).is_some());
     }
 }
