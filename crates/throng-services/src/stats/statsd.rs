@@ -16,7 +16,6 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
-    fmt::Write as _,
     io,
     net::{ToSocketAddrs, UdpSocket},
     sync::Arc,
@@ -115,23 +114,26 @@ impl Service for Exporter {
     }
 }
 
+/// What is said of a key: one line, or lines that belong together.
 fn line(prefix: &str, key: &str, kind: Kind, total: Total, sent: Total) -> Option<String> {
-    let mut line = String::with_capacity(prefix.len() + key.len() + 24);
-    line.extend(prefix.chars().chain(key.chars()).map(|letter| match letter {
+    let letters = prefix.chars().chain(key.chars()).map(|letter| match letter {
         ':' | '|' | '@' | '#' => '_',
         letter if letter.is_whitespace() || letter.is_control() => '_',
         letter => letter,
-    }));
+    });
+    let key: String = letters.collect();
     let times = total.times - sent.times;
-    let written = match kind {
+    let line = match kind {
         Kind::Count if times == 0 => return None,
-        Kind::Count => write!(line, ":{times}|c"),
-        // A sign would change the level by it instead of setting it; there are no levels below nothing.
-        Kind::Level => write!(line, ":{}|g", total.last.filter(|last| *last >= 0.0)?),
+        Kind::Count => format!("{key}:{times}|c"),
+        Kind::Level => match total.last.filter(|last| last.is_finite())? {
+            // A sign changes the level by it instead of setting it.
+            last if last < 0.0 => format!("{key}:0|g\n{key}:{last}|g"),
+            last => format!("{key}:{}|g", last.abs()),
+        },
         Kind::Timing if times == 0 => return None,
-        Kind::Timing => write!(line, ":{:.3}|ms", (total.sum - sent.sum) * 1e3 / times as f64),
+        Kind::Timing => format!("{key}:{:.3}|ms", (total.sum - sent.sum) * 1e3 / times as f64),
     };
-    written.ok()?;
     (line.len() <= PACKET_BYTES_MAX).then_some(line)
 }
 
@@ -185,6 +187,17 @@ mod tests {
         stats.counter("orders").add(2);
         exporter.flush();
         assert_eq!(received(&server), "shop.orders:2|c");
+    }
+
+    #[test]
+    fn a_level_below_nothing_is_set_and_what_is_no_number_is_not_sent() {
+        let (server, stats) = (server(), Stats::with_clock(|| 7));
+        let mut exporter = Exporter::connect(&stats, server.local_addr().unwrap()).unwrap();
+        stats.level("balance").set(-3.5);
+        stats.level("ratio").set(f64::NAN);
+        stats.level("zero").set(-0.0);
+        exporter.flush();
+        assert_eq!(received(&server), "balance:0|g\nbalance:-3.5|g\nzero:0|g");
     }
 
     #[test]
