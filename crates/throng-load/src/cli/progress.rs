@@ -7,15 +7,31 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::common::note;
 use crate::Progress;
+use crate::measure::{Counters, Second};
 use crate::report::{count, nanos};
 
 const PIPE_LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// A terminal of fewer columns has no room for a bar.
 const WIDE: usize = 90;
+/// One of fewer, no room for words.
+const NARROW: usize = 70;
 
 fn columns() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr()).map_or(WIDE, |size| size.ws_col.into())
+}
+
+/// The last second in a line. A narrow terminal cuts off at the end, so the total comes last.
+fn message(second: Option<&Second>, counters: &Counters, columns: usize) -> String {
+    let rate = count(second.map_or(0, |second| second.counters.successes));
+    let p50 = nanos(second.map_or(0, |second| second.p50_nanos));
+    let p99 = nanos(second.map_or(0, |second| second.p99_nanos));
+    let errors = count(counters.errors.values().sum());
+    if columns < NARROW {
+        return format!("{rate}/s p99 {p99} err {errors}");
+    }
+    let done = count(counters.attempts());
+    format!("{rate}/s · p99 {p99} · errors {errors} · p50 {p50} · {done} done")
 }
 
 /// What the end of a run is measured by.
@@ -74,16 +90,7 @@ impl Display {
         if self.quiet {
             return;
         }
-        let second = progress.last_second;
-        // A narrow terminal cuts off at the end: the total comes last.
-        let message = format!(
-            "{}/s · p99 {} · errors {} · p50 {} · {} done",
-            count(second.map_or(0, |second| second.counters.successes)),
-            nanos(second.map_or(0, |second| second.p99_nanos)),
-            count(progress.counters.errors.values().sum()),
-            nanos(second.map_or(0, |second| second.p50_nanos)),
-            count(progress.counters.attempts()),
-        );
+        let message = message(progress.last_second, progress.counters, columns());
         if let Some(bar) = &self.bar {
             bar.set_position(match self.goal {
                 Goal::Requests(_) | Goal::Unknown => progress.counters.attempts(),
@@ -100,5 +107,24 @@ impl Display {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_shows_rate_latency_and_errors_whole() {
+        let mut second = Second {
+            p99_nanos: 3_060_000,
+            ..Second::default()
+        };
+        second.counters.successes = 237_930;
+        let counters = Counters::default();
+        // "closed 100 % " stands before it.
+        assert!(message(Some(&second), &counters, 40).chars().count() <= 40 - 13);
+        assert!(message(Some(&second), &counters, 120).contains("p50"));
+        assert!(message(None, &counters, 40).contains("err 0"));
     }
 }
