@@ -200,10 +200,13 @@ impl<T> Filling<T> {
             }
         }
 
-        let (used, last) = (self.used, self.last);
-        let room = (last + 1).saturating_sub(used).min(items_max);
+        let used = self.used;
+        let last = self.last.min(used.saturating_add(items_max - 1));
+        if used > last {
+            return;
+        }
         let mut written = Written(self, used);
-        items.take(room).for_each(|item| {
+        items.take(last + 1 - used).for_each(|item| {
             written.0.write(written.1, last, item);
             written.1 += 1;
         });
