@@ -41,7 +41,7 @@ pub struct Problem {
     instance: Option<String>,
     rejection: Option<Box<RawValue>>,
     retry_after: Option<Duration>,
-    allow: Option<&'static str>,
+    allow: Option<HeaderValue>,
     /// It has to be a WebSocket.
     upgrade: bool,
 }
@@ -131,12 +131,12 @@ impl Problem {
         Self::of(&catalog::UNKNOWN_ENTITY, format!("There is no {kind} {id:?}."))
     }
 
-    pub(crate) fn method_not_allowed(method: &http::Method, allow: &'static str) -> Self {
+    pub(crate) fn method_not_allowed(method: &http::Method, allow: &str) -> Self {
         let mut problem = Self::of(
             &catalog::METHOD_NOT_ALLOWED,
             format!("{method} is not possible here; {allow} is."),
         );
-        problem.allow = Some(allow);
+        problem.allow = HeaderValue::from_str(allow).ok();
         problem
     }
 
@@ -292,8 +292,8 @@ impl Problem {
         *response.status_mut() = self.http_status();
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Some(allow) = self.allow {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        if let Some(allow) = &self.allow {
+            headers.insert(header::ALLOW, allow.clone());
         }
         if self.status == catalog::UNAUTHORIZED.status {
             let (name, value) = CHALLENGE;

@@ -56,14 +56,10 @@ pub(super) async fn run(
             }
             StatusCode::NOT_FOUND => return Err(Problem::unknown_route(parts.uri.path()).boxed()),
             StatusCode::METHOD_NOT_ALLOWED => {
-                let allow = answered.headers().get(header::ALLOW).cloned();
-                let mut response = Problem::method_not_allowed(&parts.method, "")
-                    .at_instance(parts.uri.path())
-                    .response();
-                if let Some(allow) = allow {
-                    response.headers_mut().insert(header::ALLOW, allow);
+                let allow = answered.headers().get(header::ALLOW);
+                if let Some(allow) = allow.and_then(|allow| allow.to_str().ok()) {
+                    return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
                 }
-                return Ok(response);
             }
             _ => {}
         }

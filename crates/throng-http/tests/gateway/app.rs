@@ -53,7 +53,9 @@ fn what_the_app_does_not_know_is_a_problem_too() {
     let mut client = Client::new(&gateway);
     client.get("/seats").problem(404, "unknown-route");
     let answer = client.get("/length");
-    answer.problem(405, "method-not-allowed");
+    let problem = answer.problem(405, "method-not-allowed");
+    assert_eq!(problem["detail"], "GET is not possible here; POST is.");
+    assert_eq!(problem["instance"], "/length");
     assert_eq!(answer.header("allow"), Some("POST"));
     assert_eq!(
         client.get("/").json()["docs"],
