@@ -303,7 +303,15 @@ fn head_to_head_and_compare_state_differences_and_spread() {
         load(&["compare", &saved[0], &saved[1], "--html", &html]),
         ExitCode::SUCCESS
     );
-    assert!(std::fs::read_to_string(html).unwrap().contains("too few repetitions"));
+    assert!(std::fs::read_to_string(&html).unwrap().contains("too few repetitions"));
+
+    // A setting that only the second run has is a difference, too.
+    let mut report = Report::from_json(&std::fs::read_to_string(&saved[1]).unwrap(), "b.json").unwrap();
+    report.settings.insert("streams".into(), "8".into());
+    let other = files.write("c.json", &report.to_json());
+    load(&["compare", &saved[0], &other, "--html", &html]);
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.contains("streams was none for A and 8 for B"), "{page}");
 }
 
 const SERVE_AT: &str = "THRONG_LOAD_TEST_SERVE_AT";

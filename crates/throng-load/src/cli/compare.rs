@@ -1,5 +1,6 @@
 //! `throng load compare`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -31,12 +32,11 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<ExitCode> {
     sentences.push(
         "The spread is that of the seconds within each run; only repeated runs show what differs between runs.".into(),
     );
-    let unlike: Vec<&String> = a
-        .settings
-        .keys()
-        .filter(|name| a.settings.get(*name) != b.settings.get(*name))
-        .collect();
-    for name in unlike {
+    let names: BTreeSet<&String> = a.settings.keys().chain(b.settings.keys()).collect();
+    for name in names {
+        if a.settings.get(name) == b.settings.get(name) {
+            continue;
+        }
         let shown = |report: &Report| report.settings.get(name).cloned().unwrap_or_else(|| "none".into());
         sentences.push(format!(
             "The runs differ in their settings: {name} was {} for A and {} for B.",
