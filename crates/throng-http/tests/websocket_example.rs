@@ -56,6 +56,12 @@ const SCRIPT: &str = r#"<script>
       if (seqs.length === 1001) break
     }
     lines.push(seqs.every((seq, at) => seq === at + 1), document.querySelectorAll('#events li').length > 0)
+    const first = async of => (await service.follow({ kind: 'counter', entity: 'page', ...of }).next()).value
+    const again = await first({ after: (await first({})).cursor ?? 'start' })
+    lines.push(again.seq <= 2)
+    service.close()
+    lines.push(...await Promise.all([1, 2].map(n => count(n).catch(error => error.message.slice(0, 6)))))
+    lines.push(await count(1).catch(error => error.message.slice(0, 6)), await first({}).catch(() => 'over'))
     await tell(lines.join(' '))
   })
 </script></head>"#;
@@ -100,5 +106,8 @@ fn the_page_counts_queries_and_follows_in_a_browser() {
     });
     let _browser = Browser(child);
     let report = told.recv_timeout(PATIENCE).expect("the page says what came of it");
-    assert_eq!(report, "1 1001 1001 /problems/unknown-command true true");
+    assert_eq!(
+        report,
+        "1 1001 1001 /problems/unknown-command true true true closed closed closed over"
+    );
 }

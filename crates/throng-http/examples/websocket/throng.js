@@ -1,7 +1,7 @@
 // A client of throng.v1 (docs/websocket.md) for browsers, and for Node with a global WebSocket.
 
 class Throng {
-  #socket; #next = 1; #waiting = new Map(); #following = new Map(); #batch = []
+  #socket; #next = 1; #waiting = new Map(); #following = new Map(); #batch = []; #over
 
   /// Opens a socket; resolves with the client once the service has said hello.
   static connect(url) {
@@ -9,7 +9,11 @@ class Throng {
       const client = new Throng(new WebSocket(url, 'throng.v1'))
       client.#socket.onerror = () => reject(new Error(`${url} cannot be reached`))
       client.#socket.onmessage = ({ data }) => client.#told(JSON.parse(data), resolve)
-      client.#socket.onclose = ({ code, reason }) => client.#closed(new Error(`closed with ${code}: ${reason}`))
+      client.#socket.onclose = ({ code, reason }) => {
+        const error = new Error(`closed with ${code}: ${reason}`)
+        client.#closed(error)
+        reject(error)
+      }
     })
   }
 
@@ -26,13 +30,18 @@ class Throng {
   }
 
   /// What happens to an entity, or without one to all of a kind, after a cursor: an async iterator, which grants credit as
-  /// its events are taken, so that one who is slow is not flooded.
+  /// its events are taken, so that one who is slow is not flooded. An event's cursor begins no later than after the event: where
+  /// several come together, that of all but the last is the one before, and some of them come again.
   async *follow({ kind, entity, after, credit = 100 }) {
+    if (this.#over) throw this.#over
     const id = this.#next++
     const events = []
-    let wake, ended = false, failure
+    let wake, ended = false, failure, cursor = after
     const told = message => {
-      if (message.type === 'events') for (const event of message.events) events.push({ ...event, cursor: message.cursor })
+      for (const [at, event] of (message.events ?? []).entries()) {
+        events.push({ ...event, cursor: at + 1 === message.events.length ? message.cursor : cursor })
+      }
+      cursor = message.cursor ?? cursor
       if (message.type === 'ended' || message.type === 'problem') {
         ended = true
         failure = message.problem && Object.assign(new Error(message.problem.detail), { problem: message.problem })
@@ -65,6 +74,7 @@ class Throng {
   close() { this.#socket.close(1000) }
 
   #ask(message) {
+    if (this.#over) return Promise.reject(this.#over)
     const id = this.#next++
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject })
@@ -98,6 +108,7 @@ class Throng {
   }
 
   #closed(error) {
+    this.#over = error
     for (const { reject } of this.#waiting.values()) reject(error)
     for (const told of this.#following.values()) told({ type: 'ended', problem: { detail: error.message } })
     this.#waiting.clear()
