@@ -21,6 +21,7 @@ use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Wake, Waker},
@@ -330,19 +331,39 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return false;
         };
-        let Other { request, end, closes } = other;
+        let Other {
+            request,
+            says_timeout,
+            end,
+            closes,
+        } = other;
         let (local, connection) = (self.local.clone(), member.guest.connection.clone());
         connection.begins();
         member.wire.advance(end);
-        let mut answer = Box::pin({
-            let connection = connection.clone();
-            async move { routes::answer(&local, &connection, *request).await }
-        });
         // Whoever waits is asked again at once, by a task that can be woken.
         let mut nobody = Context::from_waker(Waker::noop());
-        let work = match answer.as_mut().poll(&mut nobody) {
-            Poll::Pending => Some(Work::Answer(answer, closes)),
-            Poll::Ready(response) => {
+        let handled = if says_timeout {
+            Err(request)
+        } else {
+            routes::handle_now(&local, &connection, request)
+        };
+        let answer: Result<_, Pin<Box<dyn Future<Output = _>>>> = match handled {
+            Ok(mut handling) => match handling.poll(&local, &mut nobody) {
+                Poll::Ready(response) => Ok(response),
+                Poll::Pending => Err(Box::pin(poll_fn(move |context| handling.poll(&local, context)))),
+            },
+            Err(request) => {
+                let connection = connection.clone();
+                let mut answer = Box::pin(async move { routes::answer(&local, &connection, *request).await });
+                match answer.as_mut().poll(&mut nobody) {
+                    Poll::Ready(response) => Ok(response),
+                    Poll::Pending => Err(answer),
+                }
+            }
+        };
+        let work = match answer {
+            Err(answer) => Work::Answer(answer, closes),
+            Ok(response) => {
                 let mut outgoing = Outgoing::begin(&self.local, &connection, response, closes, &mut self.output);
                 match outgoing.poll(&mut self.output, &mut nobody) {
                     Poll::Ready(Ok(Poured::All)) => {
@@ -360,15 +381,13 @@ impl Direct {
                             member.wire.output().extend_from_slice(&self.output);
                         }
                         self.output.clear();
-                        Some(Work::Respond(outgoing))
+                        Work::Respond(outgoing)
                     }
                 }
             }
         };
         connection.ends();
-        if let Some(work) = work {
-            self.hand_over(key, work);
-        }
+        self.hand_over(key, work);
         false
     }
 

@@ -5,6 +5,7 @@ use crate::{
     limits::Limits,
     request::{
         body::RequestBody,
+        headers,
         path::{self, Place},
     },
 };
@@ -44,6 +45,8 @@ pub(super) struct Command<'a> {
 /// A request for any other route.
 pub(super) struct Other {
     pub(super) request: Box<Request<RequestBody>>,
+    /// How long it may take.
+    pub(super) says_timeout: bool,
     pub(super) end: usize,
     pub(super) closes: bool,
 }
@@ -74,7 +77,15 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
             closes,
         });
     }
-    Next::Else(request(&head, body).map_or(Else::HandOver, |request| Else::Other(Other { request, end, closes })))
+    Next::Else(request(&head, body).map_or(Else::HandOver, |request| {
+        let says_timeout = head.fields().any(|(name, _)| headers::is_timeout(name));
+        Else::Other(Other {
+            request,
+            says_timeout,
+            end,
+            closes,
+        })
+    }))
 }
 
 /// The header fields that can tell a command something: all but those every client sends.
@@ -102,7 +113,12 @@ fn telling(head: &Head<'_, '_>) -> HeaderMap {
 
 /// A request as the routes take it; `None` if a part of it is not what it has to be, which the full lane explains.
 fn request(head: &Head<'_, '_>, body: &[u8]) -> Option<Box<Request<RequestBody>>> {
-    let mut request = Box::new(Request::new(RequestBody::Here(Bytes::copy_from_slice(body))));
+    let body = if body.is_empty() {
+        Bytes::new()
+    } else {
+        Bytes::copy_from_slice(body)
+    };
+    let mut request = Box::new(Request::new(RequestBody::Here(body)));
     *request.method_mut() = Method::from_bytes(head.method.as_bytes()).ok()?;
     *request.uri_mut() = Uri::try_from(head.target).ok()?;
     let fields = head.fields();

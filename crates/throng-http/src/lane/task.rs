@@ -131,7 +131,9 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                     return Ok(Then::Over);
                 }
             }
-            Else::Other(Other { request, end, closes }) => {
+            Else::Other(Other {
+                request, end, closes, ..
+            }) => {
                 let in_flight = connection.begin(Version::HTTP_11);
                 wire.advance(end);
                 let (response, waited) = noting(Box::pin(routes::answer(local, connection, *request))).await;

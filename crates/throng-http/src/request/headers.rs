@@ -45,6 +45,16 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Box
     Ok(Some(key.to_owned()))
 }
 
+/// Whether a field of this name says how long the asker waits.
+pub(crate) fn is_timeout(name: &str) -> bool {
+    // By length first: most names need no comparison.
+    match name.len() {
+        15 => name.eq_ignore_ascii_case(REQUEST_TIMEOUT.as_str()),
+        17 => name.eq_ignore_ascii_case(X_REQUEST_TIMEOUT.as_str()),
+        _ => false,
+    }
+}
+
 /// How long the asker waits: what the request says, or the default.
 pub(crate) fn timeout(headers: &HeaderMap, default: Duration, longest: Duration) -> Result<Duration, Box<Problem>> {
     let (name, value) = match headers.get(REQUEST_TIMEOUT) {

@@ -17,20 +17,24 @@ pub(crate) enum Place<'a> {
 /// Matches a path; `None` if it is none of the generic routes'.
 pub(crate) fn place(path: &str) -> Option<Place<'_>> {
     let rest = path.strip_prefix("/api/")?;
-    let (kind, rest) = match rest.split_once('/') {
-        None => return (!rest.is_empty()).then_some(Place::Kind(rest)),
-        Some(split) => split,
+    // Bytes, since a slash is one: this is done for every command.
+    let split = |part: &str| part.as_bytes().iter().position(|byte| *byte == b'/');
+    let Some(end) = split(rest) else {
+        return (!rest.is_empty()).then_some(Place::Kind(rest));
     };
-    let place = match rest.split_once('/') {
-        None => Place::Entity(kind, rest),
-        Some((id, name)) => Place::Member(kind, id, name),
+    let (kind, rest) = (&rest[..end], &rest[end + 1..]);
+    let (id, name) = match split(rest) {
+        None => (rest, None),
+        Some(end) => (&rest[..end], Some(&rest[end + 1..])),
     };
-    let empty = match place {
-        Place::Kind(_) => false,
-        Place::Entity(kind, id) => kind.is_empty() || id.is_empty(),
-        Place::Member(kind, id, name) => kind.is_empty() || id.is_empty() || name.is_empty() || name.contains('/'),
-    };
-    (!empty).then_some(place)
+    if kind.is_empty() || id.is_empty() {
+        return None;
+    }
+    match name {
+        None => Some(Place::Entity(kind, id)),
+        Some(name) if name.is_empty() || split(name).is_some() => None,
+        Some(name) => Some(Place::Member(kind, id, name)),
+    }
 }
 
 /// Decodes a part of a path; `None` if what comes out is not UTF-8.

@@ -1,70 +1,140 @@
 //! An app's own routes: axum handlers, on the same loop.
 
-use super::{Answered, admit};
+use super::{Answered, admit, counted, finish};
 use crate::{
     answer::Answer,
     event_loop::{Connection, Local},
+    metrics::Route,
     problem::Problem,
     request::{body, body::RequestBody, headers},
 };
+use axum::routing::future::RouteFuture;
+use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header, request::Parts};
 use hyper::body::Body;
 use std::{
+    convert::Infallible,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    task::Poll,
+    pin::Pin,
+    task::{Context, Poll},
     time::Instant,
 };
 use tower::Service;
 
-/// Runs the handler of a request, once its body is here and it has its turn.
-pub(super) async fn run(
+/// A request its handler works on.
+pub(crate) struct Handling {
+    answering: RouteFuture<Infallible>,
+    method: Method,
+    path: Box<str>,
+    /// Its client is a browser that looks at `/`.
+    is_page: bool,
+    arrived: Instant,
+}
+
+/// Gives a request to its handler at once; the request back if it has to wait for its turn, or is not an app's.
+pub(crate) fn handle_now(
     local: &Local,
     connection: &Connection,
-    parts: &mut Parts,
-    body: RequestBody,
-    arrived: &mut Option<Instant>,
-) -> Answered<Response<Answer>> {
-    let router = local.router.borrow().clone();
-    let Some(mut router) = router else {
-        return nothing(local, parts);
+    request: Box<Request<RequestBody>>,
+) -> Result<Handling, Box<Request<RequestBody>>> {
+    let path = request.uri().path();
+    let is_apps = !path.starts_with("/api/") && !path.starts_with("/admin/") && !super::pages::is_own(path);
+    let RequestBody::Here(body) = request.body() else {
+        return Err(request);
     };
-    let bytes = body::read(body, &parts.headers, local.limits(), connection).await?;
-    admit(local, connection, &parts.headers, bytes.len(), arrived).await?;
-    let mut asked = Request::new(axum::body::Body::from(bytes));
-    *asked.method_mut() = parts.method.clone();
-    *asked.uri_mut() = parts.uri.clone();
-    *asked.version_mut() = parts.version;
-    *asked.headers_mut() = std::mem::take(&mut parts.headers);
-    *asked.extensions_mut() = std::mem::take(&mut parts.extensions);
-    let page = headers::wants_page(asked.headers());
-    let mut answering = pin!(router.call(asked));
-    let answered = poll_fn(
-        |context| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(Ok(response))) => Poll::Ready(Ok(response)),
-            Ok(Poll::Ready(Err(never))) => match never {},
-            Err(panic) => Poll::Ready(Err(Problem::crashed(&said(panic.as_ref())).boxed())),
-        },
-    )
-    .await?;
-    if is_bare(&answered) {
-        match answered.status() {
-            StatusCode::NOT_FOUND if parts.uri.path() == "/" && matches!(parts.method, Method::GET | Method::HEAD) => {
-                return Ok(super::pages::index(local, page));
-            }
-            StatusCode::NOT_FOUND => return Err(Problem::unknown_route(parts.uri.path()).boxed()),
-            StatusCode::METHOD_NOT_ALLOWED => {
-                let allow = answered.headers().get(header::ALLOW);
-                if let Some(allow) = allow.and_then(|allow| allow.to_str().ok()) {
-                    return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
-                }
-            }
-            _ => {}
+    let mut router = local.router.borrow_mut();
+    let Some(router) = router.as_mut().filter(|_| is_apps) else {
+        return Err(request);
+    };
+    let Some(admitted) = local.gate.enter_now(&connection.place, body.len()) else {
+        return Err(request);
+    };
+    let (parts, body) = request.into_parts();
+    let body = match body {
+        RequestBody::Here(body) => body,
+        RequestBody::Coming(_) => Bytes::new(),
+    };
+    Ok(Handling::begin(router, parts, body, admitted.arrived))
+}
+
+/// Gives a request to its handler, once its body is here and it has its turn.
+pub(super) async fn handle(
+    local: &Local,
+    connection: &Connection,
+    parts: Parts,
+    body: RequestBody,
+) -> Response<Answer> {
+    let mut arrived = None;
+    let bytes = async {
+        let bytes = body::read(body, &parts.headers, local.limits(), connection).await?;
+        admit(local, connection, &parts.headers, bytes.len(), &mut arrived).await?;
+        Ok(bytes)
+    };
+    let bytes = match bytes.await {
+        Ok(bytes) => bytes,
+        Err(problem) => return finish(local, &parts, Route::App, arrived, Err(problem)),
+    };
+    let mut handling = match &mut *local.router.borrow_mut() {
+        Some(router) => Handling::begin(router, parts, bytes, arrived.unwrap_or_else(Instant::now)),
+        None => return finish(local, &parts, Route::App, arrived, nothing(local, &parts)),
+    };
+    poll_fn(|context| handling.poll(local, context)).await
+}
+
+impl Handling {
+    fn begin(router: &mut axum::Router, parts: Parts, body: Bytes, arrived: Instant) -> Self {
+        let path: Box<str> = parts.uri.path().into();
+        let is_page = &*path == "/" && headers::wants_page(&parts.headers);
+        let method = parts.method.clone();
+        let body = if body.is_empty() {
+            axum::body::Body::empty()
+        } else {
+            axum::body::Body::from(body)
+        };
+        Self {
+            answering: router.call(Request::from_parts(parts, body)),
+            method,
+            path,
+            is_page,
+            arrived,
         }
     }
-    Ok(answered.map(Answer::App))
+
+    /// Its answer, once there is one.
+    pub(crate) fn poll(&mut self, local: &Local, context: &mut Context<'_>) -> Poll<Response<Answer>> {
+        let answering = Pin::new(&mut self.answering);
+        let answered = match catch_unwind(AssertUnwindSafe(|| answering.poll(context))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(Ok(response))) => self.looked_over(local, response),
+            Ok(Poll::Ready(Err(never))) => match never {},
+            Err(panic) => Err(Problem::crashed(&said(panic.as_ref())).boxed()),
+        };
+        let response = answered.unwrap_or_else(|problem| counted(local, *problem, &self.path).response());
+        super::answered(local, Route::App, response.status(), Some(self.arrived));
+        Poll::Ready(response)
+    }
+
+    /// The router's own "no" says what is wrong, as every other does.
+    fn looked_over(&self, local: &Local, response: axum::response::Response) -> Answered<Response<Answer>> {
+        let is_read = matches!(self.method, Method::GET | Method::HEAD);
+        match response.status() {
+            StatusCode::NOT_FOUND if is_bare(&response) => {
+                if &*self.path == "/" && is_read {
+                    return Ok(super::pages::index(local, self.is_page));
+                }
+                Err(Problem::unknown_route(&self.path).boxed())
+            }
+            StatusCode::METHOD_NOT_ALLOWED if is_bare(&response) => {
+                let allow = response.headers().get(header::ALLOW);
+                match allow.and_then(|allow| allow.to_str().ok()) {
+                    Some(allow) => Err(Problem::method_not_allowed(&self.method, allow).boxed()),
+                    None => Ok(response.map(Answer::App)),
+                }
+            }
+            _ => Ok(response.map(Answer::App)),
+        }
+    }
 }
 
 /// What a request gets that is nobody's.

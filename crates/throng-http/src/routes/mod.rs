@@ -9,6 +9,7 @@ mod live;
 mod pages;
 mod query;
 
+pub(crate) use app::handle_now;
 pub(crate) use history::Shown;
 
 use crate::{
@@ -147,12 +148,7 @@ pub(crate) async fn settle(local: &Local, staged: &mut Staged) -> Answered<Vec<u
     staged.counted(local, settled, Instant::now())
 }
 
-async fn other(
-    local: &Rc<Local>,
-    connection: &Rc<Connection>,
-    mut parts: Parts,
-    body: RequestBody,
-) -> Response<Answer> {
+async fn other(local: &Rc<Local>, connection: &Rc<Connection>, parts: Parts, body: RequestBody) -> Response<Answer> {
     let mut arrived = None;
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let path = parts.uri.path();
@@ -197,8 +193,7 @@ async fn other(
     if let Some(answered) = pages::answer(local, &parts) {
         return finish(local, &parts, Route::Other, None, answered);
     }
-    let answered = app::run(local, connection, &mut parts, body, &mut arrived).await;
-    finish(local, &parts, Route::App, arrived, answered)
+    app::handle(local, connection, parts, body).await
 }
 
 fn finish(

@@ -23,14 +23,18 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
+/// Whether a path is the gateway's own.
+pub(super) fn is_own(path: &str) -> bool {
+    matches!(
+        path,
+        "/health/live" | "/health/ready" | "/metrics" | "/openapi.json" | "/docs"
+    ) || path.starts_with("/problems/")
+}
+
 /// Answers a path that is the gateway's own; `None` if it is not.
 pub(super) fn answer(local: &Local, parts: &Parts) -> Option<Answered<Response<Answer>>> {
     let path = parts.uri.path();
-    let is_own = matches!(
-        path,
-        "/health/live" | "/health/ready" | "/metrics" | "/openapi.json" | "/docs"
-    ) || path.starts_with("/problems/");
-    if !is_own {
+    if !is_own(path) {
         return None;
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
