@@ -7,6 +7,7 @@ mod admin;
 mod app;
 mod bad_input;
 mod connections;
+mod direct;
 mod fairness;
 mod history;
 mod http2;

@@ -1,6 +1,7 @@
 //! A small service, and a client that sees every byte.
 
 pub(crate) mod client;
+pub(crate) mod held;
 pub(crate) mod section;
 pub(crate) mod socket;
 

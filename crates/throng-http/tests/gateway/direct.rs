@@ -1,0 +1,203 @@
+//! Connections that share a task, and those that get one of their own: what a client sees is the same.
+
+use crate::support::{Client, client::request, engine, held::Held, section, wait};
+use axum::{Router, routing::get};
+use std::sync::Arc;
+use throng::{
+    Engine,
+    journal::{MemoryJournal, MemoryStore},
+};
+use throng_http::{Gateway, Limits, Running};
+use tokio::sync::{Notify, watch};
+
+/// A gateway whose commits wait while `true` was sent.
+fn held(limits: Limits) -> (Running, watch::Sender<bool>) {
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let (journal, hold) = Held::new(journal);
+    let engine = wait(
+        Engine::builder()
+            .with::<section::Section>()
+            .query::<section::Section, section::View>()
+            .start(Box::new(journal) as Box<dyn throng::journal::Journal>, store),
+    )
+    .unwrap();
+    (Gateway::builder(engine).limits(limits).start().unwrap(), hold)
+}
+
+fn add(student: &str) -> String {
+    request(
+        "POST",
+        "/api/section/S1/add-student",
+        &[],
+        &format!(r#"{{"student":"{student}"}}"#),
+    )
+}
+
+fn students(client: &mut Client) -> usize {
+    let answer = client.answer();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["students"].as_array().unwrap().len()
+}
+
+#[test]
+fn requests_of_every_sort_sent_together_are_answered_in_their_order() {
+    let engine = engine();
+    let routes = Router::new()
+        .route("/now", get(async || "now"))
+        .route(
+            "/later",
+            get(async || {
+                tokio::task::yield_now().await;
+                "later"
+            }),
+        )
+        .route("/large", get(async || "x".repeat(300_000)));
+    let gateway = Gateway::builder(engine).routes(routes).start().unwrap();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":1000}"#);
+    let round: [(&str, String); 9] = [
+        ("added", add("new")),
+        ("now", request("GET", "/now", &[], "")),
+        ("added", add("new")),
+        ("later", request("GET", "/later", &[], "")),
+        ("unknown", request("POST", "/api/section/S1/fly", &[], "{}")),
+        ("added", add("new")),
+        ("large", request("GET", "/large", &[], "")),
+        (
+            "nobody",
+            request("POST", "/api/section/S9/add-student", &[], r#"{"student":"x"}"#),
+        ),
+        ("seen", request("GET", "/api/section/S1", &[], "")),
+    ];
+    const ROUNDS: usize = 40;
+    let mut all = String::new();
+    for number in 0..ROUNDS {
+        for (at, (_, bytes)) in round.iter().enumerate() {
+            all += &bytes.replace("new", &format!("{:03}", number * 10 + at));
+        }
+    }
+    // Its answers do not fit into the socket: it is written to and read from at once.
+    let mut writer = client.stream().try_clone().unwrap();
+    let sending = std::thread::spawn(move || std::io::Write::write_all(&mut writer, all.as_bytes()).unwrap());
+    let mut added = 0;
+    for _ in 0..ROUNDS {
+        for (what, _) in &round {
+            match *what {
+                "added" => {
+                    added += 1;
+                    assert_eq!(students(&mut client), added);
+                }
+                "seen" => assert_eq!(students(&mut client), added),
+                "unknown" => drop(client.answer().problem(404, "unknown-command")),
+                "nobody" => drop(client.answer().problem(404, "unknown-entity")),
+                "large" => assert_eq!(client.answer().body.len(), 300_000),
+                text => assert_eq!(client.answer().text(), text),
+            }
+        }
+    }
+    sending.join().unwrap();
+}
+
+#[test]
+fn who_waits_for_a_handler_holds_up_nobody_and_goes_on_afterwards() {
+    let released = Arc::new(Notify::new());
+    let waits = {
+        let released = released.clone();
+        get(async move || {
+            released.notified().await;
+            "done"
+        })
+    };
+    let gateway = Gateway::builder(engine())
+        .routes(Router::new().route("/waits", waits))
+        .start()
+        .unwrap();
+    let (mut one, mut other) = (Client::new(&gateway), Client::new(&gateway));
+    other.post("/api/section/S1/open", r#"{"capacity":1000}"#);
+    one.send(request("GET", "/waits", &[], "") + &add("last"));
+    for count in 1..=50 {
+        other.send(add(&count.to_string()));
+        assert_eq!(students(&mut other), count);
+    }
+    released.notify_one();
+    assert_eq!(one.answer().text(), "done");
+    assert_eq!(students(&mut one), 51);
+    for count in 52..60 {
+        one.send(add(&count.to_string()));
+        assert_eq!(students(&mut one), count);
+    }
+}
+
+#[test]
+fn a_client_that_goes_takes_no_other_answer_along() {
+    let (gateway, hold) = held(Limits::default());
+    let mut clients: Vec<_> = (0..8).map(|_| Client::new(&gateway)).collect();
+    clients[0].post("/api/section/S1/open", r#"{"capacity":1000}"#);
+    // Each is read, since the gateway knows it.
+    for client in &mut clients {
+        assert_eq!(client.get("/health/live").status, 200);
+    }
+    hold.send_replace(true);
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(add(&format!("a{number}")) + &add(&format!("b{number}")));
+    }
+    // Half of them go while their answers wait, and others come in their places.
+    clients.truncate(4);
+    let mut late: Vec<_> = (0..4).map(|_| Client::new(&gateway)).collect();
+    for (number, client) in late.iter_mut().enumerate() {
+        assert_eq!(client.get("/health/live").status, 200);
+        client.send(add(&format!("c{number}")));
+    }
+    hold.send_replace(false);
+    for client in &mut clients {
+        assert!(
+            students(client) < students(client),
+            "each has its own two answers, in order"
+        );
+    }
+    for client in &mut late {
+        assert!(students(client) > 0);
+        assert_eq!(client.get("/health/live").status, 200);
+    }
+    clients[0].send(add("end"));
+    let all = students(&mut clients[0]);
+    assert!((4 * 2 + 4 + 1..=8 * 2 + 4 + 1).contains(&all), "{all}");
+}
+
+#[test]
+fn who_waits_too_long_for_the_journal_is_told_that_nobody_knows_yet() {
+    let limits = Limits {
+        deadline: std::time::Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let (gateway, hold) = held(limits);
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":1000}"#);
+    hold.send_replace(true);
+    client.send(add("1") + &add("2"));
+    for _ in 0..2 {
+        client.answer().problem(504, "outcome-unknown");
+    }
+    hold.send_replace(false);
+    client.send(add("3"));
+    assert_eq!(students(&mut client), 3, "it was done after all");
+}
+
+#[test]
+fn a_stop_answers_what_waits_for_the_journal() {
+    let (gateway, hold) = held(Limits::default());
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":1000}"#);
+    assert_eq!(client.get("/health/live").status, 200);
+    hold.send_replace(true);
+    client.send(add("1"));
+    let mut idle = Client::new(&gateway);
+    assert_eq!(idle.get("/health/live").status, 200);
+    let stopping = std::thread::spawn(move || gateway.stop_blocking());
+    idle.is_closed();
+    hold.send_replace(false);
+    assert_eq!(students(&mut client), 1);
+    client.is_closed();
+    stopping.join().unwrap();
+}

@@ -1,0 +1,71 @@
+//! A journal in memory that can be made to wait.
+
+use std::sync::Arc;
+use throng::journal::{
+    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, Opened, Place, Position,
+    ShardId, Taken, WriterId,
+};
+use tokio::sync::watch;
+
+/// Commits wait while it is held.
+pub(crate) struct Held {
+    inner: Arc<MemoryJournal>,
+    held: watch::Receiver<bool>,
+}
+
+impl Held {
+    /// Over another; `true` is sent to hold it, `false` to let go.
+    pub(crate) fn new(inner: MemoryJournal) -> (Self, watch::Sender<bool>) {
+        let (hold, held) = watch::channel(false);
+        let inner = Arc::new(inner);
+        (Self { inner, held }, hold)
+    }
+}
+
+impl Journal for Held {
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
+        self.inner.open(node)
+    }
+
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        self.inner.take(by, shards)
+    }
+
+    fn append(&self, commit: Commit) -> Append {
+        let (inner, mut held) = (self.inner.clone(), self.held.clone());
+        if !*held.borrow() {
+            return inner.append(commit);
+        }
+        Append::Later(Box::pin(async move {
+            held.wait_for(|held| !held).await.unwrap();
+            match inner.append(commit) {
+                Append::Done(appended) => appended,
+                Append::Later(append) => append.await,
+            }
+        }))
+    }
+
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
+        self.inner.seal(writer)
+    }
+
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
+        self.inner.read(after, bytes_max)
+    }
+
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
+        self.inner.read_at(places)
+    }
+
+    fn forget(&self, upto: Position) {
+        self.inner.forget(upto);
+    }
+
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+}
