@@ -84,7 +84,7 @@
 //! # Syncs
 //!
 //! While a sync takes less than about 200 µs (moving average) an append syncs inline. Above, it is synced by a thread beside
-//! the caller, two in flight, above 1 ms four while that does not make each take longer; back at half of each. Each thread
+//! the caller, two in flight, above 1 ms eight while that does not make each take longer; back at half of each. Each thread
 //! opens the segment by itself, because Linux reports a failed write-back once for each open file. After a failed write or
 //! sync the writer is over and its segment left for good; what was in doubt is decided by the seal: not landed.
 

@@ -5,13 +5,16 @@ use std::time::Duration;
 /// Above this a sync runs beside the caller, two in flight; inline again below three quarters of it. At half, a disk
 /// whose sync settles between the two stayed beside for good after one slow spell.
 const BESIDE_ABOVE: Duration = Duration::from_micros(250);
-/// Above this four may be in flight; two again below half of it.
-const FOUR_ABOVE: Duration = Duration::from_millis(1);
+/// Above this [`MANY`] may be in flight; two again below half of it.
+const MANY_ABOVE: Duration = Duration::from_millis(1);
+/// As many as may ever be in flight. With fewer, a closed loop of clients on a slow disk waits for a sync to become free about
+/// half as long as for its own.
+pub(crate) const MANY: usize = 8;
 /// Syncs above that before it happens: by then the average has settled, and can be compared with.
 const SETTLED_SYNCS: u32 = 24;
-/// Syncs watched at four in flight before it is judged whether that helps.
+/// Syncs watched at [`MANY`] in flight before it is judged whether that helps.
 const TRIAL_SYNCS: u32 = 64;
-/// Syncs at two in flight before four are tried again, after they did not help.
+/// Syncs at two in flight before many are tried again, after they did not help.
 const PAUSE_SYNCS: u32 = 4096;
 
 /// The moving average of a sync, and the depth that follows from it.
@@ -19,12 +22,12 @@ const PAUSE_SYNCS: u32 = 4096;
 pub(crate) struct Pace {
     average: Duration,
     depth: usize,
-    /// The average just before four were allowed.
-    before_four: Duration,
-    /// Syncs seen since four were allowed, or left until they may be tried again.
+    /// The average just before many were allowed.
+    before_many: Duration,
+    /// Syncs seen since many were allowed, or left until they may be tried again.
     trial: u32,
     pause: u32,
-    /// Syncs in a row above the threshold for four.
+    /// Syncs in a row above the threshold for many.
     settled: u32,
 }
 
@@ -33,7 +36,7 @@ impl Default for Pace {
         Self {
             average: Duration::from_micros(100),
             depth: 1,
-            before_four: Duration::ZERO,
+            before_many: Duration::ZERO,
             trial: 0,
             pause: 0,
             settled: 0,
@@ -56,7 +59,7 @@ impl Pace {
         let took = took.min(self.average * 4 + Duration::from_micros(50));
         self.average = (self.average * 7 + took) / 8;
         self.pause = self.pause.saturating_sub(1);
-        self.settled = if self.average > FOUR_ABOVE {
+        self.settled = if self.average > MANY_ABOVE {
             self.settled.saturating_add(1)
         } else {
             0
@@ -65,24 +68,24 @@ impl Pace {
             1 if self.average > BESIDE_ABOVE => 2,
             2 if self.average < BESIDE_ABOVE * 3 / 4 => 1,
             2 if self.settled > SETTLED_SYNCS && self.pause == 0 => {
-                self.before_four = self.average;
+                self.before_many = self.average;
                 self.trial = 0;
-                4
+                MANY
             }
-            4 if self.average < FOUR_ABOVE / 2 => 2,
-            4 => self.judge_four(),
+            MANY if self.average < MANY_ABOVE / 2 => 2,
+            MANY => self.judge_many(),
             depth => depth,
         };
     }
 
     /// A device that works its flushes off one after another takes twice as long with twice as many: then two will do.
-    fn judge_four(&mut self) -> usize {
+    fn judge_many(&mut self) -> usize {
         self.trial = self.trial.saturating_add(1);
-        if self.trial == TRIAL_SYNCS && self.average > self.before_four * 3 / 2 {
+        if self.trial == TRIAL_SYNCS && self.average > self.before_many * 3 / 2 {
             self.pause = PAUSE_SYNCS;
             return 2;
         }
-        4
+        MANY
     }
 }
 
@@ -110,20 +113,20 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(after(&mut pace, 100, 300), 2);
         assert_eq!(after(&mut pace, 100, 200), 2);
-        assert_eq!(after(&mut pace, 100, 2_000), 4);
-        assert_eq!(after(&mut pace, 30, 600), 4);
+        assert_eq!(after(&mut pace, 100, 2_000), MANY);
+        assert_eq!(after(&mut pace, 30, 600), MANY);
         assert_eq!(after(&mut pace, 100, 400), 2);
         assert_eq!(after(&mut pace, 100, 150), 1);
     }
 
     #[test]
-    fn four_are_given_up_where_the_device_takes_longer_with_them() {
+    fn many_are_given_up_where_the_device_takes_longer_with_them() {
         let mut pace = Pace::default();
-        while pace.depth() < 4 {
+        while pace.depth() < MANY {
             pace.observe(Duration::from_micros(1_500));
         }
         assert_eq!(after(&mut pace, 64, 3_000), 2);
         assert_eq!(after(&mut pace, 1_000, 1_500), 2);
-        assert_eq!(after(&mut pace, 4_096, 1_500), 4);
+        assert_eq!(after(&mut pace, 4_096, 1_500), MANY);
     }
 }

@@ -6,6 +6,7 @@
 use super::state::Shared;
 use crate::{
     files::{File, Files},
+    pace::MANY,
     recovery::segment_path,
 };
 use std::{
@@ -15,9 +16,6 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-
-/// As many as may ever be in flight.
-const THREADS: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Syncers {
@@ -33,7 +31,7 @@ impl Syncers {
         dir: &Path,
         sync_delay: Duration,
     ) -> io::Result<()> {
-        while self.threads.len() < THREADS {
+        while self.threads.len() < MANY {
             let syncer = Syncer {
                 shared: Arc::clone(shared),
                 files: Arc::clone(files),
@@ -50,7 +48,7 @@ impl Syncers {
     }
 
     pub(super) fn started(&self) -> bool {
-        self.threads.len() == THREADS
+        self.threads.len() == MANY
     }
 }
 
