@@ -1,13 +1,14 @@
 //! Connections whose requests wait for nothing but their commit: one task of the loop looks after all of them.
 //!
-//! A turn: what is ready is read and executed in place, one connection after the other; the loop's committer, which runs
-//! behind, makes the records durable; then the answers go out, in the order of their requests. Between the two a
-//! connection is a place in a table and its answer one in a queue: no task is woken for a request, none is scheduled.
+//! A turn: what is ready is read and executed in place, one connection after the other; answers that rest on nothing new
+//! leave together; the loop's committer, which runs behind, makes the records durable; then the other answers go out, in the
+//! order of their requests. Between the two a connection is a place in a table and its answer one in a queue: no task is
+//! woken for a request, none is scheduled.
 
 use super::{
     TOGETHER_MAX, Work,
     next::{Command, Else, Next, Other, look},
-    outgoing::{Outgoing, Poured},
+    outgoing::{OUTPUT_BYTES_MAX, Outgoing, Poured},
     response,
     wire::{Came, Wire},
 };
@@ -136,7 +137,19 @@ struct Direct {
     calls: Arc<Calls>,
     /// Answers of the connection whose first is the oldest pending.
     answers: Vec<u8>,
+    /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
     output: Vec<u8>,
+    /// Whose they are, in order.
+    done: Vec<Done>,
+}
+
+/// The answer to a request that waited for nothing.
+struct Done {
+    key: usize,
+    number: u64,
+    /// Where it ends in the output.
+    end: usize,
+    closes: bool,
 }
 
 /// Looks after the direct connections of a loop, for ever.
@@ -166,6 +179,7 @@ impl Direct {
             calls,
             answers: Vec::new(),
             output: Vec::new(),
+            done: Vec::new(),
         }
     }
 
@@ -185,6 +199,7 @@ impl Direct {
                 self.look_after(key);
             }
         }
+        self.send_done();
         if !self.is_called {
             self.settle();
         }
@@ -222,6 +237,7 @@ impl Direct {
 
     /// The connection becomes a task of its own.
     fn hand_over(&mut self, key: usize, work: Work) {
+        self.send_done();
         if let Some(member) = self.members.try_remove(key) {
             tokio::task::spawn_local(serve(member.guest, member.wire, work));
         }
@@ -364,23 +380,36 @@ impl Direct {
         let work = match answer {
             Err(answer) => Work::Answer(answer, closes),
             Ok(response) => {
+                let start = self.output.len();
                 let mut outgoing = Outgoing::begin(&self.local, &connection, response, closes, &mut self.output);
                 match outgoing.poll(&mut self.output, &mut nobody) {
                     Poll::Ready(Ok(Poured::All)) => {
                         connection.ends();
-                        return self.send_output(key, outgoing.closes);
+                        self.done.push(Done {
+                            key,
+                            number: member.guest.number,
+                            end: self.output.len(),
+                            closes: outgoing.closes,
+                        });
+                        if self.output.len() > OUTPUT_BYTES_MAX {
+                            self.send_done();
+                        }
+                        return !outgoing.closes;
                     }
                     Poll::Ready(Err(error)) => {
                         tracing::debug!("a connection ended early: {error}");
-                        self.output.clear();
+                        self.output.truncate(start);
+                        self.send_done();
                         self.end(key);
                         return false;
                     }
                     Poll::Ready(Ok(Poured::Full)) | Poll::Pending => {
+                        let written = self.output.split_off(start);
+                        // Its earlier answers go first.
+                        self.send_done();
                         if let Some(member) = self.members.get_mut(key) {
-                            member.wire.output().extend_from_slice(&self.output);
+                            member.wire.output().extend_from_slice(&written);
                         }
-                        self.output.clear();
                         Work::Respond(outgoing)
                     }
                 }
@@ -391,12 +420,30 @@ impl Direct {
         false
     }
 
-    fn send_output(&mut self, key: usize, closes: bool) -> bool {
-        let mut output = std::mem::take(&mut self.output);
-        let stays = self.send(key, &output, closes);
+    /// Sends the answers to requests that waited for nothing.
+    fn send_done(&mut self) {
+        if self.done.is_empty() {
+            return;
+        }
+        let (mut output, mut done) = (std::mem::take(&mut self.output), std::mem::take(&mut self.done));
+        let mut begin = 0;
+        for (at, one) in done.iter().enumerate() {
+            let is_last = done.get(at + 1).is_none_or(|next| next.number != one.number);
+            if !is_last {
+                continue;
+            }
+            if self
+                .members
+                .get(one.key)
+                .is_some_and(|member| member.guest.number == one.number)
+            {
+                self.send(one.key, &output[begin..one.end], one.closes);
+            }
+            begin = one.end;
+        }
         output.clear();
-        self.output = output;
-        stays
+        done.clear();
+        (self.output, self.done) = (output, done);
     }
 
     /// Sends a connection's answers; `false`: it is not direct any more.

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Bytes of answers that wait to leave together at most.
-const OUTPUT_BYTES_MAX: usize = 64 << 10;
+pub(super) const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
 /// A response whose head is written, and what is to come of it.
 pub(crate) struct Outgoing {
