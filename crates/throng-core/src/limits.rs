@@ -49,12 +49,14 @@ pub fn is_id(id: &str) -> bool {
 /// `xxh3_64(kind ++ 0x00 ++ id)`. Test vectors stand below and may never change: they decide where data lives.
 #[must_use]
 pub fn hash(kind: &str, id: &str) -> u64 {
-    let mut buffer = [0u8; throng_journal::Address::KIND_BYTES_MAX + 1 + throng_journal::Address::ID_BYTES_MAX];
+    // Most are short: clearing room for the longest takes longer than hashing them.
+    const SHORT: usize = 64;
     let length = kind.len() + 1 + id.len();
-    if length > buffer.len() {
+    if length > SHORT {
         let long = [kind.as_bytes(), &[0], id.as_bytes()].concat();
         return xxhash_rust::xxh3::xxh3_64(&long);
     }
+    let mut buffer = [0u8; SHORT];
     buffer[..kind.len()].copy_from_slice(kind.as_bytes());
     buffer[kind.len() + 1..length].copy_from_slice(id.as_bytes());
     xxhash_rust::xxh3::xxh3_64(&buffer[..length])

@@ -80,7 +80,7 @@ fn written(reply: Reply) -> Result<Vec<u8>, Error<JsonRejection>> {
     let Reply::Json(reply) = reply else {
         return Err(Error::OutcomeUnknown);
     };
-    reply.error.map_or(Ok(reply.body), Err)
+    reply.error.map_or(Ok(reply.body), |error| Err(*error))
 }
 
 impl StagedJson {
@@ -222,7 +222,7 @@ impl Engine {
                 Ran::Done { rests_on, .. } => {
                     inner.metrics.queries.inc();
                     inner.durable(&life, rests_on, until).await?;
-                    return reply.error.map_or(Ok(reply.body), Err);
+                    return reply.error.map_or(Ok(reply.body), |error| Err(*error));
                 }
                 _ => {
                     let load = inner.load(&life, query.kind, hash, &query.id);

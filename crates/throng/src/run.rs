@@ -28,6 +28,9 @@ use throng_journal::Address;
 use throng_turn::{Entered, Job};
 use tokio::sync::oneshot;
 
+/// A shard books its bytes once they differ by this part of the budget, a power of two: all shards together by a 256th.
+const BOOK_SHIFT: u32 = 16;
+
 /// A command as it waits for its turn.
 pub(crate) enum Payload {
     /// The entity's `Option<Command>`.
@@ -171,6 +174,12 @@ impl Inner {
     /// Keeps the memory's books, and the memory within its budget.
     pub(crate) fn balance(&self, life: &Life, shard: &mut Shard) {
         let load = shard.load();
+        // Small changes are booked together: the books are every thread's.
+        let budget = i64::try_from(self.options.memory_bytes_max).unwrap_or(i64::MAX);
+        let booked = life.books.bytes.load(Ordering::Relaxed) + life.books.pending_bytes.load(Ordering::Relaxed);
+        if booked <= budget && !shard.differs(load, self.options.memory_bytes_max >> BOOK_SHIFT) {
+            return;
+        }
         let add = |total: &AtomicI64, delta: i64| {
             if delta == 0 {
                 total.load(Ordering::Relaxed)
@@ -182,7 +191,6 @@ impl Inner {
         add(&life.books.entities, delta.entities);
         let pending = add(&life.books.pending_bytes, delta.pending_bytes);
         let bytes = add(&life.books.bytes, delta.bytes);
-        let budget = i64::try_from(self.options.memory_bytes_max).unwrap_or(i64::MAX);
         if bytes + pending > budget && load.entities > 1 {
             let over = usize::try_from(bytes + pending - budget).unwrap_or_default();
             // No more than this shard's share: the others give theirs when they are used.

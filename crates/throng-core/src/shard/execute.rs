@@ -368,7 +368,7 @@ impl<E: Entity> Entities<E> {
 
     pub(super) fn ask(&mut self, common: &mut Common, registry: &Registry, call: &mut QueryCall<'_>) -> Ran {
         let done = |reply: &mut super::JsonReply, error, rests_on| {
-            reply.error = Some(error);
+            reply.error = Some(Box::new(error));
             Ran::Done {
                 rests_on,
                 outcome: Outcome::Failed,
@@ -388,7 +388,7 @@ impl<E: Entity> Entities<E> {
             Ok(seat) => seat,
             Err(None) => return Ran::Load,
             Err(Some(error)) => {
-                call.output.error = error.engine::<super::JsonRejection>().ok();
+                call.output.error = error.engine::<super::JsonRejection>().ok().map(Box::new);
                 return Ran::Done {
                     rests_on: 0,
                     outcome: Outcome::Failed,

@@ -145,6 +145,15 @@ impl Shard {
         }
     }
 
+    /// Whether this is another load than the one [booked](Self::book) last, by more than so many bytes of entities.
+    #[must_use]
+    pub fn differs(&self, load: Load, bytes: usize) -> bool {
+        let booked = &self.common.booked;
+        load.entities != booked.entities
+            || load.pending_bytes != booked.pending_bytes
+            || load.bytes.abs_diff(booked.bytes) > bytes
+    }
+
     /// What has changed since the last call with what [`load`](Self::load) says, for the driver's books.
     pub fn book(&mut self, load: Load) -> Change {
         let booked = std::mem::replace(&mut self.common.booked, load);

@@ -37,8 +37,8 @@ pub struct JsonRejection {
 pub struct JsonReply {
     /// The reply, if there is no error.
     pub body: Vec<u8>,
-    /// The "no", if there is one.
-    pub error: Option<Error<JsonRejection>>,
+    /// The "no", if there is one; boxed, since most have none and every answer is moved about.
+    pub error: Option<Box<Error<JsonRejection>>>,
 }
 
 impl<E: Rejection> From<E> for JsonRejection {
@@ -70,10 +70,10 @@ pub(super) fn put<E: Entity>(output: &mut super::Output<'_>, answer: Result<E::R
         super::Output::Json(reply) => match answer {
             Ok(value) => put_json(reply, &value),
             Err(error) => {
-                reply.error = Some(match error.engine::<JsonRejection>() {
+                reply.error = Some(Box::new(match error.engine::<JsonRejection>() {
                     Ok(error) => error,
                     Err(rejection) => Error::Rejected(rejection.into()),
-                });
+                }));
             }
         },
     }
@@ -82,8 +82,8 @@ pub(super) fn put<E: Entity>(output: &mut super::Output<'_>, answer: Result<E::R
 pub(super) fn put_json<T: Serialize>(reply: &mut JsonReply, value: &T) {
     reply.body.clear();
     if let Err(why) = serde_json::to_writer(&mut reply.body, value) {
-        reply.error = Some(Error::Crashed {
+        reply.error = Some(Box::new(Error::Crashed {
             reason: format!("the reply cannot be written as JSON: {why}"),
-        });
+        }));
     }
 }

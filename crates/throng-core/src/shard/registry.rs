@@ -91,14 +91,12 @@ impl Registry {
     pub fn add_query<E: Entity, Q: Query<E>>(&mut self) {
         let run: QueryFn<E> = |entity, moment, arguments, reply| match serde_urlencoded::from_str::<Q>(arguments) {
             Err(why) => {
-                reply.error = Some(Error::Malformed(format!(
-                    "the query {:?} cannot be read: {why}",
-                    Q::NAME
-                )))
+                let why = format!("the query {:?} cannot be read: {why}", Q::NAME);
+                reply.error = Some(Box::new(Error::Malformed(why)));
             }
             Ok(query) => match query.answer(entity, moment) {
                 Ok(answer) => super::outcome::put_json(reply, &answer),
-                Err(rejection) => reply.error = Some(Error::Rejected(rejection.into())),
+                Err(rejection) => reply.error = Some(Box::new(Error::Rejected(rejection.into()))),
             },
         };
         let kind = self.kind_mut(E::KIND);
