@@ -82,21 +82,19 @@ pub(crate) struct Filling<T> {
     used: usize,
     /// The last place that may be filled before the next [`allow`](Self::allow). The buffer has it.
     last: usize,
-    /// The places before this one are each followed by a look for a receiver: `last`, or none where none looks into the lane.
-    seen: usize,
     /// The places before this one need no look at all: `last`, or none where receivers look into the lane.
     quiet: usize,
     /// The batch before was full: this one will be.
     is_in_flow: bool,
     /// Whether receivers look into the lane.
-    is_shared: bool,
+    is_seen: bool,
     items_max: usize,
     stop_items: usize,
 }
 
 impl<T> Filling<T> {
     /// Of at least one item; the filling stops each time after so many, and at the end.
-    pub(crate) fn new(mut buffer: Vec<T>, items_max: usize, stop_items: usize, is_shared: bool) -> Self {
+    pub(crate) fn new(mut buffer: Vec<T>, items_max: usize, stop_items: usize, is_seen: bool) -> Self {
         assert!(
             buffer.is_empty() && buffer.capacity() >= items_max && items_max > 0 && stop_items > 0,
             "a buffer is empty and large enough"
@@ -109,10 +107,9 @@ impl<T> Filling<T> {
             }),
             used: 0,
             last: 0,
-            seen: 0,
             quiet: 0,
             is_in_flow: false,
-            is_shared,
+            is_seen,
             items_max,
             stop_items,
         }
@@ -128,14 +125,17 @@ impl<T> Filling<T> {
         self.used
     }
 
-    /// Allows the places up to the next stop to be filled; at the last of them the sender has to look what is wanted of it.
+    /// Whether the sender has to stop at the next place: to have it [allowed](Self::allow), and to look after it is filled.
+    #[inline(always)]
+    pub(crate) fn is_stop(&self) -> bool {
+        self.used >= self.last
+    }
+
+    /// Allows the places up to the next stop to be filled.
     pub(crate) fn allow(&mut self) {
         let stop = (self.used / self.stop_items + 1).saturating_mul(self.stop_items);
         self.last = stop.min(self.items_max) - 1;
-        (self.seen, self.quiet) = match self.is_shared {
-            true => (self.last, 0),
-            false => (0, self.last),
-        };
+        self.quiet = if self.is_seen { 0 } else { self.last };
         if self.used == 0 && mem::take(&mut self.is_in_flow) {
             self.fetch();
         }
@@ -147,21 +147,6 @@ impl<T> Filling<T> {
         let first = *self.first.get_mut();
         // SAFETY: the buffer has so many places, and none is published yet: all are the sender's alone.
         unsafe { first.write_bytes(0, self.items_max) };
-    }
-
-    /// Whether the next place only needs a look for a receiver, after it is filled.
-    #[inline(always)]
-    pub(crate) fn is_seen(&self) -> bool {
-        self.used < self.seen
-    }
-
-    /// Writes an item into the next place, which [is seen](Self::is_seen), and lets receivers see it.
-    ///
-    /// # Panics
-    /// Panics if it is not.
-    #[inline(always)]
-    pub(crate) fn push_seen(&mut self, item: T) {
-        self.push_up_to(self.seen, item);
     }
 
     /// Whether there is nothing to do before and after the next place is filled: no receiver looks into the lane.
@@ -181,21 +166,18 @@ impl<T> Filling<T> {
         self.used = used + 1;
     }
 
-    /// Writes an item into the next place, and lets receivers see it.
+    /// Writes an item into the next place, lets receivers see it, and then looks.
     ///
     /// # Panics
     /// Panics if the place is not allowed.
     #[inline(always)]
-    pub(crate) fn push(&mut self, item: T) {
-        self.push_up_to(self.last, item);
-    }
-
-    #[inline(always)]
-    fn push_up_to(&mut self, last: usize, item: T) {
+    pub(crate) fn push<R>(&mut self, item: T, look: impl FnOnce() -> R) -> R {
         let used = self.used;
-        self.write(used, last, item);
+        self.write(used, self.last, item);
         self.lane.published.store(used + 1, Ordering::Release);
+        let seen = look();
         self.used = used + 1;
+        seen
     }
 
     /// Writes an item into a place that is not published, up to the last that may be filled, or to an earlier one.
@@ -246,7 +228,6 @@ impl<T> Filling<T> {
             published: &self.lane.published,
             first: self.first.get_mut(),
             last: &mut self.last,
-            seen: &mut self.seen,
             quiet: &mut self.quiet,
             is_in_flow: &mut self.is_in_flow,
             items_max: self.items_max,
@@ -261,7 +242,6 @@ pub(crate) struct Holding<'a, T> {
     published: &'a AtomicUsize,
     first: &'a mut *mut T,
     last: &'a mut usize,
-    seen: &'a mut usize,
     quiet: &'a mut usize,
     is_in_flow: &'a mut bool,
     items_max: usize,
@@ -309,7 +289,6 @@ impl<T> Holding<'_, T> {
     fn begin_anew(&mut self) {
         self.held.taken = 0;
         *self.last = 0;
-        *self.seen = 0;
         *self.quiet = 0;
         *self.used = 0;
         self.published.store(0, Ordering::Release);

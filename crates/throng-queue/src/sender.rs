@@ -53,23 +53,23 @@ impl<T> Sender<T> {
     #[inline(always)]
     pub fn send(&mut self, item: T) -> Result<(), SendError<T>> {
         // No slow way takes the item along: it would have to be in memory for that, also on the fast ones.
-        if self.open.is_seen() {
-            self.open.push_seen(item);
-            return match self.shared.demands() {
-                true => self.look_now(),
-                false => Ok(()),
-            };
-        }
         if self.open.is_quiet() {
             self.open.push_quietly(item);
             return Ok(());
         }
-        if let Err(mut error) = self.make_room() {
-            error.unsent.push(item);
-            return Err(error);
+        if self.open.is_stop() {
+            if let Err(mut error) = self.make_room() {
+                error.unsent.push(item);
+                return Err(error);
+            }
+            self.open.push(item, || ());
+            return self.look_now();
         }
-        self.open.push(item);
-        self.look_now()
+        let shared = &self.shared;
+        if self.open.push(item, || shared.demands()) {
+            return self.look_now();
+        }
+        Ok(())
     }
 
     /// Waits until an item can be added.
@@ -237,7 +237,7 @@ impl<T> Sender<T> {
     /// Adds an item there is room for, and hands over if it is time; a full queue leaves that for later.
     pub(crate) fn accept(&mut self, item: T) -> Result<(), Vec<T>> {
         self.open.allow();
-        self.open.push(item);
+        self.open.push(item, || ());
         self.look()
     }
 
