@@ -110,8 +110,10 @@ struct Member {
     waker: Waker,
     /// It calls when there is something to read.
     is_armed: bool,
-    /// Commands whose answers wait.
+    /// Commands whose answers wait for their commit.
     waiting: usize,
+    /// The pass in which it got an answer that leaves at the end of that pass.
+    answered_in: u64,
 }
 
 /// A command that was executed.
@@ -139,8 +141,10 @@ struct Direct {
     answers: Vec<u8>,
     /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
     output: Vec<u8>,
-    /// Whose they are, in order.
+    /// Whose they are, in order; those of one connection follow each other.
     done: Vec<Done>,
+    /// Counts the times they have left.
+    pass: u64,
 }
 
 /// The answer to a request that waited for nothing.
@@ -180,6 +184,7 @@ impl Direct {
             answers: Vec::new(),
             output: Vec::new(),
             done: Vec::new(),
+            pass: 1,
         }
     }
 
@@ -202,6 +207,7 @@ impl Direct {
         self.send_done();
         if !self.is_called {
             self.settle();
+            self.send_done();
         }
     }
 
@@ -219,6 +225,7 @@ impl Direct {
             waker,
             is_armed: false,
             waiting: 0,
+            answered_in: 0,
         });
         key
     }
@@ -227,18 +234,27 @@ impl Direct {
     fn look_after(&mut self, key: usize) {
         if catch_unwind(AssertUnwindSafe(|| self.step(key))).is_err() {
             tracing::error!("the gateway panicked over a request; its connection is closed");
+            self.output.truncate(self.done.last().map_or(0, |done| done.end));
             self.end(key);
         }
     }
 
     fn end(&mut self, key: usize) {
+        // What was asked before the client said all it will is answered.
+        self.send_done();
         self.members.try_remove(key);
     }
 
-    /// The connection becomes a task of its own.
+    /// The connection becomes a task of its own, and takes along what has not left yet.
     fn hand_over(&mut self, key: usize, work: Work) {
-        self.send_done();
-        if let Some(member) = self.members.try_remove(key) {
+        if let Some(mut member) = self.members.try_remove(key) {
+            let number = member.guest.number;
+            while self.done.pop_if(|done| done.number == number).is_some() {}
+            let begin = self.done.last().map_or(0, |done| done.end);
+            if begin < self.output.len() {
+                member.wire.output().extend_from_slice(&self.output[begin..]);
+                self.output.truncate(begin);
+            }
             tokio::task::spawn_local(serve(member.guest, member.wire, work));
         }
     }
@@ -267,9 +283,15 @@ impl Direct {
         if member.waiting > 0 {
             return None;
         }
+        let is_answered = member.answered_in == self.pass;
         let mut context = Context::from_waker(&member.waker);
         while member.waiting < TOGETHER_MAX {
             let next = match look(&member.wire.input, self.local.limits()) {
+                // Its answer leaves on its own, after those that have not left yet.
+                Next::Command(_) if is_answered => {
+                    self.send_done();
+                    return self.next(key);
+                }
                 Next::Command(command) if command.headers.is_empty() => {
                     let Command {
                         path,
@@ -347,6 +369,12 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return false;
         };
+        let number = member.guest.number;
+        if member.answered_in == self.pass && self.done.last().is_some_and(|last| last.number != number) {
+            // Others were answered since. It may be a task after this, and asks again.
+            self.send_done();
+            return self.members.contains(key);
+        }
         let Other {
             request,
             says_timeout,
@@ -380,38 +408,30 @@ impl Direct {
         let work = match answer {
             Err(answer) => Work::Answer(answer, closes),
             Ok(response) => {
-                let start = self.output.len();
                 let mut outgoing = Outgoing::begin(&self.local, &connection, response, closes, &mut self.output);
                 match outgoing.poll(&mut self.output, &mut nobody) {
                     Poll::Ready(Ok(Poured::All)) => {
                         connection.ends();
+                        member.answered_in = self.pass;
                         self.done.push(Done {
                             key,
-                            number: member.guest.number,
+                            number,
                             end: self.output.len(),
                             closes: outgoing.closes,
                         });
-                        if self.output.len() > OUTPUT_BYTES_MAX {
+                        if outgoing.closes || self.output.len() > OUTPUT_BYTES_MAX {
                             self.send_done();
                         }
                         return !outgoing.closes;
                     }
                     Poll::Ready(Err(error)) => {
                         tracing::debug!("a connection ended early: {error}");
-                        self.output.truncate(start);
-                        self.send_done();
+                        self.output.truncate(self.done.last().map_or(0, |done| done.end));
                         self.end(key);
                         return false;
                     }
-                    Poll::Ready(Ok(Poured::Full)) | Poll::Pending => {
-                        let written = self.output.split_off(start);
-                        // Its earlier answers go first.
-                        self.send_done();
-                        if let Some(member) = self.members.get_mut(key) {
-                            member.wire.output().extend_from_slice(&written);
-                        }
-                        Work::Respond(outgoing)
-                    }
+                    // What is written of it goes along.
+                    Poll::Ready(Ok(Poured::Full)) | Poll::Pending => Work::Respond(outgoing),
                 }
             }
         };
@@ -425,6 +445,7 @@ impl Direct {
         if self.done.is_empty() {
             return;
         }
+        self.pass += 1;
         let (mut output, mut done) = (std::mem::take(&mut self.output), std::mem::take(&mut self.done));
         let mut begin = 0;
         for (at, one) in done.iter().enumerate() {

@@ -201,3 +201,80 @@ fn a_stop_answers_what_waits_for_the_journal() {
     client.is_closed();
     stopping.join().unwrap();
 }
+
+#[test]
+fn what_was_asked_before_a_client_said_all_it_will_is_answered() {
+    let gateway = Gateway::builder(engine())
+        .routes(Router::new().route("/now", get(async || "now")))
+        .start()
+        .unwrap();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":1000}"#);
+    let now = request("GET", "/now", &[], "");
+    client.send(now.clone() + &now + &add("1") + &now);
+    client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.answer().text(), "now");
+    assert_eq!(client.answer().text(), "now");
+    assert_eq!(students(&mut client), 1);
+    assert_eq!(client.answer().text(), "now");
+    client.is_closed();
+}
+
+#[test]
+fn an_answer_does_not_wait_for_a_slow_handler_asked_after_it() {
+    let released = Arc::new(Notify::new());
+    let waits = {
+        let released = released.clone();
+        get(async move || {
+            released.notified().await;
+            "done"
+        })
+    };
+    let routes = Router::new().route("/waits", waits).route("/now", get(async || "now"));
+    let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":1000}"#);
+    let now = request("GET", "/now", &[], "");
+    client.send(now.clone() + &request("GET", "/waits", &[], "") + &now + &add("1"));
+    assert_eq!(client.answer().text(), "now");
+    released.notify_one();
+    assert_eq!(client.answer().text(), "done");
+    assert_eq!(client.answer().text(), "now");
+    assert_eq!(students(&mut client), 1);
+}
+
+#[test]
+fn a_client_that_takes_nothing_for_a_while_misses_nothing() {
+    let block = "x".repeat(20_000);
+    let routes = Router::new().route("/block", get(async move || block));
+    let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":10000}"#);
+    const ROUNDS: usize = 2_000;
+    let full = request("POST", "/api/section/S2/add-student", &[], r#"{"student":"x"}"#);
+    let block = request("GET", "/block", &[], "");
+    let all: String = (0..ROUNDS)
+        .map(|number| block.clone() + &block + &add(&number.to_string()) + &full + &block)
+        .collect();
+    let mut writer = client.stream().try_clone().unwrap();
+    writer.set_nonblocking(true).unwrap();
+    let mut written = 0;
+    // Until nothing fits any more: the gateway cannot send, and so does not read.
+    while written < all.len() {
+        match std::io::Write::write(&mut writer, &all.as_bytes()[written..]) {
+            Ok(count) => written += count,
+            Err(_) => break,
+        }
+    }
+    writer.set_nonblocking(false).unwrap();
+    let sending =
+        std::thread::spawn(move || std::io::Write::write_all(&mut writer, &all.as_bytes()[written..]).unwrap());
+    for number in 1..=ROUNDS {
+        assert_eq!(client.answer().body.len(), 20_000);
+        assert_eq!(client.answer().body.len(), 20_000);
+        assert_eq!(students(&mut client), number);
+        client.answer().problem(404, "unknown-entity");
+        assert_eq!(client.answer().body.len(), 20_000);
+    }
+    sending.join().unwrap();
+}
