@@ -27,7 +27,8 @@ impl Inner {
     /// Runs a command; `None`, and nothing was done, if it would have to wait or cannot be taken.
     pub(crate) fn execute_now(self: &Arc<Self>, command: &PlainCommand<'_>) -> Option<Now> {
         let kind = self.registry.kinds().get(command.kind)?;
-        if !limits::is_id(command.id) || self.is_stopping() {
+        let is_key = |key: &str| (1..=limits::NAME_BYTES_MAX).contains(&key.len());
+        if !limits::is_id(command.id) || !command.key.is_none_or(is_key) || self.is_stopping() {
             return None;
         }
         let hash = limits::hash(kind.name, command.id);
@@ -47,7 +48,8 @@ impl Inner {
         let run = |shard: &mut Shard| self.run_now(&life, shard, (command, hash, begun), &mut reply);
         let (ran, sent, answer) = life.shard_of(hash).try_enter(run)??;
         let Ran::Done { rests_on, outcome } = ran else {
-            // It has to be loaded, or asked elsewhere: nothing was recorded.
+            // It has to be loaded, or asked elsewhere. Nothing was recorded but, under a key, where it was forwarded to: it is
+            // found when it is run again.
             return None;
         };
         self.count(outcome);
@@ -93,7 +95,7 @@ impl Inner {
             },
             output: reply.output(),
             cause: Cause::Asked {
-                key: None,
+                key: command.key,
                 caller: None,
                 parent: None,
             },

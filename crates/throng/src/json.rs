@@ -45,6 +45,8 @@ pub struct PlainCommand<'a> {
     pub name: &'a str,
     /// Its content; empty is `{}`.
     pub body: &'a [u8],
+    /// Takes effect once under this key.
+    pub key: Option<&'a str>,
     /// How long its answer is waited for at most.
     pub deadline: Duration,
 }
@@ -179,7 +181,7 @@ impl Engine {
     }
 
     /// Executes a command if that can be done here and now: its entity is in memory and free, nothing holds it up. Otherwise
-    /// `None`, nothing was done, and [`stage`](Self::stage) says why or waits.
+    /// `None`, and [`stage`](Self::stage), given the same, says why or waits; nothing was done that it would do once more.
     #[must_use]
     pub fn stage_now(&self, command: &PlainCommand<'_>) -> Option<StagedJson> {
         let executed = self.inner.execute_now(command)?;

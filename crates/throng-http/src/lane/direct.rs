@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     event_loop::{Guest, Local, Verdict, serve},
+    request::headers,
     routes::{self, Answered},
 };
 use slab::Slab;
@@ -292,16 +293,16 @@ impl Direct {
                     self.send_done();
                     return self.next(key);
                 }
-                Next::Command(command) if command.headers.is_empty() => {
+                Next::Command(command) if headers::is_plain(&command.headers) => {
                     let Command {
                         path,
                         place,
+                        headers,
                         body,
                         end,
                         closes,
-                        ..
                     } = command;
-                    let Some(staged) = routes::stage_now(&self.local, connection, path, place, body) else {
+                    let Some(staged) = routes::stage_now(&self.local, connection, path, place, &headers, body) else {
                         break;
                     };
                     if member.waiting == 0 {

@@ -14,6 +14,11 @@ const REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("request-timeout");
 /// The same, as older clients say it.
 const X_REQUEST_TIMEOUT: HeaderName = HeaderName::from_static("x-request-timeout");
 
+/// Whether these fields say nothing, or a key and no more.
+pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
+    headers.is_empty() || headers.keys().all(|name| *name == IDEMPOTENCY_KEY)
+}
+
 /// The idempotency key, without the quotes a structured field has.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Box<Problem>> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();

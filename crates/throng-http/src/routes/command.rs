@@ -54,10 +54,11 @@ pub(super) async fn stage(
     .map_err(engine_problem)
 }
 
-/// Executes a command whose header fields tell nothing, if nothing holds it up; and when it can have arrived at the earliest.
+/// Executes a command whose header fields are [plain](headers::is_plain), if nothing holds it up; and when it can have arrived at the earliest.
 pub(super) fn stage_now(
     local: &Local,
     connection: &Connection,
+    headers: &HeaderMap,
     body: &[u8],
     (kind_part, id, name_part): (&str, &str, &str),
 ) -> Option<(StagedJson, Instant)> {
@@ -66,6 +67,11 @@ pub(super) fn stage_now(
         return None;
     }
     let name = names.command(name_part)?;
+    let key = if headers.is_empty() {
+        None
+    } else {
+        headers::idempotency_key(headers).ok()?
+    };
     let Admitted { arrived, now } = local.gate.enter_now(&connection.place, body.len())?;
     let deadline = local
         .limits()
@@ -76,6 +82,7 @@ pub(super) fn stage_now(
         id,
         name,
         body,
+        key: key.as_deref(),
         deadline,
     })?;
     Some((staged, arrived))

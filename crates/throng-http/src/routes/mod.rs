@@ -106,9 +106,10 @@ pub(crate) fn stage_now(
     connection: &Connection,
     path: &str,
     place: (&str, &str, &str),
+    headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Staged> {
-    let (staged, arrived) = command::stage_now(local, connection, body, place)?;
+    let (staged, arrived) = command::stage_now(local, connection, headers, body, place)?;
     Some(Staged {
         // An answer that is no problem needs none.
         path: if staged.is_refused() {

@@ -408,9 +408,10 @@ async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<Strin
         id: &id,
         name,
         body: &body,
+        key: key.as_deref(),
         deadline: within,
     };
-    let answer = match key.is_none().then(|| engine.stage_now(&plain)).flatten() {
+    let answer = match engine.stage_now(&plain) {
         Some(staged) => settled(staged).await,
         None => {
             let command = CommandJson {
