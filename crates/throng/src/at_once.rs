@@ -24,7 +24,8 @@ pub(crate) enum Now {
 }
 
 impl Inner {
-    /// Runs a command; `None`, and nothing was done, if it would have to wait or cannot be taken.
+    /// Runs a command; `None` if it would have to wait or cannot be taken, and then nothing was done that running it again does
+    /// once more.
     pub(crate) fn execute_now(self: &Arc<Self>, command: &PlainCommand<'_>) -> Option<Now> {
         let kind = self.registry.kinds().get(command.kind)?;
         let is_key = |key: &str| (1..=limits::NAME_BYTES_MAX).contains(&key.len());

@@ -53,7 +53,7 @@ pub(crate) struct Local {
     shared: Arc<Shared>,
     pub(crate) gate: Gate,
     /// The app's routes, as this loop's own.
-    pub(crate) router: RefCell<Option<axum::Router>>,
+    pub(crate) router: Option<RefCell<axum::Router>>,
     /// What a response's `Date` says.
     pub(crate) date: Date,
     pub(crate) buffers: Buffers,
@@ -239,7 +239,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         let local = Rc::new(Local {
             gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
             protocol: serve::protocol(&shared.limits),
-            router: RefCell::new(router),
+            router: router.map(RefCell::new),
             buffers: Buffers::default(),
             door: Door::default(),
             date: Date::default(),

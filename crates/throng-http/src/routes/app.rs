@@ -43,8 +43,7 @@ pub(crate) fn handle_now(
     let RequestBody::Here(body) = request.body() else {
         return Err(request);
     };
-    let mut router = local.router.borrow_mut();
-    let Some(router) = router.as_mut().filter(|_| is_apps) else {
+    let Some(router) = local.router.as_ref().filter(|_| is_apps) else {
         return Err(request);
     };
     let Some(admitted) = local.gate.enter_now(&connection.place, body.len()) else {
@@ -55,7 +54,7 @@ pub(crate) fn handle_now(
         RequestBody::Here(body) => body,
         RequestBody::Coming(_) => Bytes::new(),
     };
-    Ok(Handling::begin(router, parts, body, admitted.arrived))
+    Ok(Handling::begin(&mut router.borrow_mut(), parts, body, admitted.arrived))
 }
 
 /// Gives a request to its handler, once its body is here and it has its turn.
@@ -65,6 +64,9 @@ pub(super) async fn handle(
     parts: Parts,
     body: RequestBody,
 ) -> Response<Answer> {
+    let Some(router) = &local.router else {
+        return finish(local, &parts, Route::App, None, nothing(local, &parts));
+    };
     let mut arrived = None;
     let bytes = async {
         let bytes = body::read(body, &parts.headers, local.limits(), connection).await?;
@@ -75,10 +77,8 @@ pub(super) async fn handle(
         Ok(bytes) => bytes,
         Err(problem) => return finish(local, &parts, Route::App, arrived, Err(problem)),
     };
-    let mut handling = match &mut *local.router.borrow_mut() {
-        Some(router) => Handling::begin(router, parts, bytes, arrived.unwrap_or_else(Instant::now)),
-        None => return finish(local, &parts, Route::App, arrived, nothing(local, &parts)),
-    };
+    let arrived = arrived.unwrap_or_else(Instant::now);
+    let mut handling = Handling::begin(&mut router.borrow_mut(), parts, bytes, arrived);
     poll_fn(|context| handling.poll(local, context)).await
 }
 

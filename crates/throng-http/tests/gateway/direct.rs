@@ -1,7 +1,10 @@
 //! Connections that share a task, and those that get one of their own: what a client sees is the same.
 
 use crate::support::{Client, client::request, engine, held::Held, section, wait};
-use axum::{Router, routing::get};
+use axum::{
+    Router,
+    routing::{MethodRouter, get},
+};
 use std::sync::Arc;
 use throng::{
     Engine,
@@ -23,6 +26,19 @@ fn held(limits: Limits) -> (Running, watch::Sender<bool>) {
     )
     .unwrap();
     (Gateway::builder(engine).limits(limits).start().unwrap(), hold)
+}
+
+/// A handler that waits until it is released.
+fn waits() -> (MethodRouter, Arc<Notify>) {
+    let released = Arc::new(Notify::new());
+    let waits = {
+        let released = released.clone();
+        get(async move || {
+            released.notified().await;
+            "done"
+        })
+    };
+    (waits, released)
 }
 
 fn add(student: &str) -> String {
@@ -101,14 +117,7 @@ fn requests_of_every_sort_sent_together_are_answered_in_their_order() {
 
 #[test]
 fn who_waits_for_a_handler_holds_up_nobody_and_goes_on_afterwards() {
-    let released = Arc::new(Notify::new());
-    let waits = {
-        let released = released.clone();
-        get(async move || {
-            released.notified().await;
-            "done"
-        })
-    };
+    let (waits, released) = waits();
     let gateway = Gateway::builder(engine())
         .routes(Router::new().route("/waits", waits))
         .start()
@@ -222,14 +231,7 @@ fn what_was_asked_before_a_client_said_all_it_will_is_answered() {
 
 #[test]
 fn an_answer_does_not_wait_for_a_slow_handler_asked_after_it() {
-    let released = Arc::new(Notify::new());
-    let waits = {
-        let released = released.clone();
-        get(async move || {
-            released.notified().await;
-            "done"
-        })
-    };
+    let (waits, released) = waits();
     let routes = Router::new().route("/waits", waits).route("/now", get(async || "now"));
     let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
     let mut client = Client::new(&gateway);
