@@ -230,6 +230,19 @@ fn what_was_asked_before_a_client_said_all_it_will_is_answered() {
 }
 
 #[test]
+fn an_answer_that_follows_one_that_rests_on_no_commit_leaves_though_nothing_else_happens() {
+    let gateway = Gateway::builder(engine())
+        .routes(Router::new().route("/now", get(async || "now")))
+        .start()
+        .unwrap();
+    let mut client = Client::new(&gateway);
+    let nobody = request("POST", "/api/section/S9/add-student", &[], r#"{"student":"x"}"#);
+    client.send(nobody + &request("GET", "/now", &[], ""));
+    client.answer().problem(404, "unknown-entity");
+    assert_eq!(client.answer().text(), "now");
+}
+
+#[test]
 fn an_answer_does_not_wait_for_a_slow_handler_asked_after_it() {
     let (waits, released) = waits();
     let routes = Router::new().route("/waits", waits).route("/now", get(async || "now"));
