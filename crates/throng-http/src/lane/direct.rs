@@ -420,7 +420,8 @@ impl Direct {
                             end: self.output.len(),
                             closes: outgoing.closes,
                         });
-                        if outgoing.closes || self.output.len() > OUTPUT_BYTES_MAX {
+                        // A small answer always finds room: it is no reason to become a task.
+                        if outgoing.closes || self.output.len() > OUTPUT_BYTES_MAX / 2 {
                             self.send_done();
                         }
                         return !outgoing.closes;

@@ -153,15 +153,11 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
 
 /// Ends what was begun before the connection became a task; `true` if the connection ends with it.
 async fn finish(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, work: Work) -> io::Result<bool> {
-    if matches!(work, Work::Nothing) {
-        wire.flush().await?;
-        return Ok(false);
-    }
-    let in_flight = connection.begin(Version::HTTP_11);
+    let in_flight = (!matches!(work, Work::Nothing)).then(|| connection.begin(Version::HTTP_11));
     // What was answered before does not wait for this.
     wire.flush().await?;
     let closes = match work {
-        Work::Nothing => false,
+        Work::Nothing => return Ok(false),
         Work::Flush(closes) => closes,
         Work::Settle(mut together, closes) => {
             settle(local, connection, wire, &mut together, closes).await?;
