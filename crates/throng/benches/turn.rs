@@ -11,7 +11,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll, Waker},
 };
-use throng::{CommandJson, Engine};
+use throng::Engine;
 
 /// What the binary `throng` runs on.
 #[global_allocator]
@@ -52,7 +52,7 @@ fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("turn of 256");
     group.throughput(Throughput::Elements(COMMANDS as u64));
     let (engine, ids) = engine();
-    let mut committer: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(engine.committer());
+    let mut committer: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(engine.driver().committer());
     assert!(
         committer
             .as_mut()
@@ -73,21 +73,13 @@ fn bench(criterion: &mut Criterion) {
             );
         });
     });
-    let body = bytes::Bytes::from_static(br#"{"amount":1}"#);
+    let driver = engine.driver();
     group.bench_function("json", |bencher| {
         bencher.iter(|| {
             let ask = |id: &String| {
-                let command = CommandJson {
-                    kind: 0,
-                    id: id.clone(),
-                    name: "Deposit".into(),
-                    body: body.clone(),
-                    key: None,
-                    caller: None,
-                    deadline: None,
-                };
-                let engine = engine.clone();
-                Box::pin(async move { engine.command(command).await }) as Pin<Box<dyn Future<Output = _>>>
+                let attempt = driver.command(0, id.clone(), "Deposit", br#"{"amount":1}"#.as_slice());
+                let driver = driver.clone();
+                Box::pin(async move { driver.answer(attempt?).await }) as Pin<Box<dyn Future<Output = _>>>
             };
             turn(&mut committer, ids.iter().map(ask).collect());
         });

@@ -2,11 +2,11 @@
 //! ids; one service has all of an actor's commands, one after the other.
 
 use crate::{
-    engine::{Engine, Inner},
+    door::{Attempt, Command, Payload, Work},
+    engine::{Core, Engine},
+    handle::unknown_kind,
     host::Host,
-    run::unknown_kind,
 };
-use bytes::Bytes;
 use schemars::{Schema, SchemaGenerator};
 use std::{
     any::Any,
@@ -291,11 +291,11 @@ impl<A: Actor> ActorHandle<A> {
     /// # Panics
     /// One on workers: outside of a tokio runtime with its timer enabled.
     pub async fn ask(self, command: A::Command) -> Result<A::Reply, Error<A::Rejection>> {
-        let inner = &self.engine.inner;
-        let left = self.deadline.unwrap_or(inner.options.deadline);
-        let pending = inner
+        let core = &self.engine.core;
+        let left = self.deadline.unwrap_or(core.context.options.deadline);
+        let pending = core
             .actors::<A>()?
-            .send(self.id, command, inner.until_of(Some(left)))?;
+            .send(self.id, command, core.context.until(Some(left)))?;
         answered::<A>(pending, left).await
     }
 
@@ -304,13 +304,13 @@ impl<A: Actor> ActorHandle<A> {
     /// # Errors
     /// It was not sent.
     pub fn tell(self, command: A::Command) -> Result<(), Error<A::Rejection>> {
-        let inner = &self.engine.inner;
-        let until = inner.until_of(self.deadline);
-        inner.actors::<A>()?.send(self.id, command, until).map(drop)
+        let core = &self.engine.core;
+        let until = core.context.until(self.deadline);
+        core.actors::<A>()?.send(self.id, command, until).map(drop)
     }
 }
 
-impl Inner {
+impl Core {
     fn actors<A: Actor>(&self) -> Result<&Typed<A>, Error<A::Rejection>> {
         self.serves_actors()?;
         let kind = self.services.kinds.iter().find(|kind| kind.name == A::KIND);
@@ -319,25 +319,27 @@ impl Inner {
     }
 
     fn serves_actors<R>(&self) -> Result<(), Error<R>> {
-        if self.is_stopping() {
+        if self.context.is_stopping() {
             let reason = "the engine is stopping".into();
             return Err(Error::Unavailable { reason });
         }
         Ok(())
     }
 
-    /// Sends a command in JSON to an actor of a kind by its number, if there is one.
-    pub(crate) fn ask_actor(
-        &self,
-        kind: usize,
-        id: String,
-        (name, body): (&str, &Bytes),
-        key: Option<&str>,
-        deadline: Option<Duration>,
-    ) -> Result<JsonAnswer, Error<JsonRejection>> {
+    /// Sends a command in JSON to an actor; its kind has a number after those of entities.
+    pub(crate) fn ask_actor(&self, attempt: Attempt<'_>) -> Result<JsonAnswer, Error<JsonRejection>> {
         self.serves_actors()?;
-        let Some(kind) = self.services.kinds.get(kind) else {
+        let number = attempt.target.kind - self.context.registry.kinds().len();
+        let Some(kind) = self.services.kinds.get(number) else {
             return Err(Error::Malformed("the engine has no kind of this number".into()));
+        };
+        let Work::Command(Command {
+            input: Payload::Json { name, body },
+            key,
+            ..
+        }) = attempt.work
+        else {
+            return Err(Error::Malformed("an actor answers commands only".into()));
         };
         if key.is_some() {
             let name = kind.name;
@@ -345,8 +347,10 @@ impl Inner {
                 "a {name} keeps nothing, so it cannot know an idempotency key again; ask without one"
             )));
         }
-        let left = deadline.unwrap_or(self.options.deadline);
-        kind.actors.send_json(id, (name, body), self.until_of(Some(left)), left)
+        let left = attempt.until.saturating_sub(self.context.host.elapsed_micros());
+        let id = attempt.target.id.into_owned();
+        kind.actors
+            .send_json(id, (&name, &body), attempt.until, Duration::from_micros(left))
     }
 }
 
@@ -364,20 +368,20 @@ impl Engine {
     /// The kinds of actors it knows. To [`stage`](Self::stage), they are numbered after those of entities.
     #[must_use]
     pub fn actor_kinds(&self) -> &[ActorKind] {
-        &self.inner.services.kinds
+        &self.core.services.kinds
     }
 
     /// What its actors record of themselves, and an app's own services, told so
     /// ([`Setup::stats`](throng_services::Setup::stats)). Part of [`metrics`](Self::metrics).
     #[must_use]
     pub fn stats(&self) -> &Stats {
-        &self.inner.services.stats
+        &self.core.services.stats
     }
 
     /// How an app's own services are that [registered](Health::register) here. A gateway shows them, and is not ready while one
     /// fails.
     #[must_use]
     pub fn checks(&self) -> &Health {
-        &self.inner.services.health
+        &self.core.services.health
     }
 }

@@ -3,17 +3,14 @@
 use crate::{
     Metrics, Options,
     actors::{Services, Starting},
-    checkpoint, commit, deliver,
-    engine::{Engine, Inner, Status, Wake},
+    context::{Context, Signals},
+    engine::{Core, Engine},
     host::{Host, TokioHost},
+    ledger::Topics,
+    life::{Lives, tasks},
     projection::{self, Projections},
-    publish::Topics,
-    timers, watch,
 };
-use std::sync::{
-    Arc, Mutex, RwLock,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize},
-};
+use std::sync::{Arc, atomic::AtomicBool};
 use throng_core::{
     model::{Actor, Entity, Hears, Query},
     shard::Registry,
@@ -177,40 +174,28 @@ impl Builder {
         } else {
             Vec::new()
         };
-        let inner = Arc::new(Inner {
+        let context = Arc::new(Context {
             registry: Arc::new(self.registry),
-            projections: Projections::new(work, self.views),
             options: self.options,
             host,
             journal,
             store,
             metrics,
-            services,
+            stats: services.stats.clone(),
             topics: Topics::default(),
-            status: RwLock::new(Status::Down("the engine is starting".into())),
+            signals: Signals::default(),
             stopping: AtomicBool::new(false),
-            foreign: Wake::default(),
-            pump: Wake::default(),
-            alarm: Wake::default(),
-            checkpoint: Wake::default(),
-            checkpoint_lock: tokio::sync::Mutex::new(()),
-            checkpoints_awaited: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
-            slow_second: AtomicU64::new(0),
-            slow_named: AtomicU64::new(0),
-            watchers: Mutex::default(),
         });
-        let life = inner.recover().await?;
-        inner.set_status(Status::Running(life));
-        let weak = || Arc::downgrade(&inner);
-        inner.host.spawn(Box::pin(commit::foreign(weak())));
-        inner.host.spawn(Box::pin(deliver::task(weak())));
-        inner.host.spawn(Box::pin(timers::task(weak())));
-        inner.host.spawn(Box::pin(timers::sweep(weak())));
-        inner.host.spawn(Box::pin(watch::task(weak())));
-        inner.host.spawn(Box::pin(checkpoint::task(weak())));
-        projection::start(&inner);
-        inner.pump.wake();
-        Ok(Engine { inner })
+        let lives = Arc::new(Lives::new(context.clone()));
+        lives.begin(lives.recover().await?);
+        tasks::start(&lives);
+        let core = Arc::new(Core {
+            projections: Projections::new(work, self.views),
+            context,
+            lives,
+            services,
+        });
+        projection::start(&core);
+        Ok(Engine { core })
     }
 }

@@ -1,20 +1,15 @@
 //! Dead messages: nobody could take them. A person looks at them here, and has them tried again.
 
 use crate::{
-    deliver::Outgoing,
-    engine::{Engine, Inner},
-    life::Life,
-    load::now_or_later,
-    run::{Reply, forwarded, recovering},
+    door::{Answer as Reply, Retry, Work, turn},
+    driver::widen,
+    engine::Engine,
+    handle::unknown_kind,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 use throng_core::{
-    limits,
     model::Error,
-    shard::{DeadMessage, Delivery, JsonRejection, JsonReply, KnownDead, Outcome, Ran, Shard, dead_row, dead_rows},
+    shard::{DeadMessage, JsonRejection, JsonReply, Outcome, dead_row, dead_rows},
 };
 use throng_journal::{Address, ShardId};
 
@@ -55,7 +50,7 @@ impl Engine {
         after: Option<&str>,
         limit: usize,
     ) -> Answer<DeadPage> {
-        let inner = &self.inner;
+        let context = &self.core.context;
         let (begin, limit) = (dead_rows(to), limit.clamp(1, PAGE_MAX));
         let after = after.map_or(Ok(Vec::new()), |after| {
             let malformed = || Error::Malformed(format!("{after:?} is not where a page of dead messages ended"));
@@ -63,20 +58,24 @@ impl Engine {
                 .filter(|row| row.starts_with(&begin))
                 .ok_or_else(malformed)
         })?;
-        let life = inner.life()?;
+        let life = self.core.lives.current()?;
         let mut found = BTreeMap::new();
         let mut gone = BTreeSet::new();
         // The shards first: what a checkpoint moves meanwhile is then seen twice, never missed.
-        for shard in &life.shards {
-            for (row, value) in shard.wait(|shard| shard.fresh_dead(&begin, &after, limit)) {
+        for shard in life.door.shards() {
+            let (begin, after) = (begin.clone(), after.clone());
+            let fresh = life
+                .door
+                .visit(shard, move |shard| shard.fresh_dead(&begin, &after, limit));
+            for (row, value) in fresh.await.map_err(widen)? {
                 match value {
                     Some(value) => drop(found.insert(row.clone(), DeadMessage::read(&row, &value))),
                     None => drop(gone.insert(row)),
                 }
             }
         }
-        let last = life.open.last();
-        inner.kick();
+        let last = life.ledger.last();
+        turn::wake_committer(context);
         let mut stored = 0;
         let mut visit = |row: &[u8], value: &[u8]| {
             if stored < limit && row > after.as_slice() && !gone.contains(row) {
@@ -86,9 +85,9 @@ impl Engine {
                     .or_insert_with(|| DeadMessage::read(row, value));
             }
         };
-        let scanned = inner.store.system_scan(&begin, &mut visit).await;
+        let scanned = context.store.system_scan(&begin, &mut visit).await;
         scanned.map_err(|why| unreadable(&why))?;
-        inner.durable(&life, last, inner.until_of(None)).await?;
+        life.ledger.wait_until(last, context.until(None)).await?;
         let is_full = found.len() >= limit;
         let mut page = DeadPage::default();
         for (row, message) in found.into_iter().take(limit) {
@@ -106,11 +105,28 @@ impl Engine {
     /// # Errors
     /// `Unknown` if it is not dead (any more), or the engine's.
     pub async fn retry_dead(&self, kind: &str, id: &str, number: (ShardId, u64)) -> Answer<Retried> {
-        let inner = &self.inner;
-        let until = inner.until_of(None);
-        let life = inner.life()?;
-        inner.admit(&life, until).await?;
-        inner.retry(&life, &Address::new(kind, id), number, until).await
+        let (core, to) = (&self.core, Address::new(kind, id));
+        let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
+        let retry = Retry {
+            name: format!("{}-{} to {to}", number.0, number.1),
+            row: dead_row(&to, number),
+            stored: None,
+            delivery: None,
+        };
+        let target = core.target(index, id.to_owned().into())?;
+        let reply = Reply::Json(JsonReply::default());
+        let attempt = core.attempt(target, Work::Retry(Box::new(retry)), reply);
+        let executed = core.run(attempt).await.map_err(widen)?;
+        let (outcome, answer) = (executed.outcome(), executed.settled().await.map_err(widen)?);
+        let Reply::Json(JsonReply { error, .. }) = answer else {
+            return Err(Error::OutcomeUnknown);
+        };
+        let reason = error.map(|error| error.to_string()).unwrap_or_default();
+        Ok(match outcome {
+            Outcome::Done => Retried::Done,
+            Outcome::Refused => Retried::Refused(reason),
+            Outcome::Failed => Retried::Dead(reason),
+        })
     }
 
     /// Has the dead messages to an entity tried again, each once, in the order they stand in [`dead_messages`]; at most 1,000
@@ -137,101 +153,6 @@ impl Engine {
             }
         }
         Ok((came, page.next))
-    }
-}
-
-impl Inner {
-    async fn retry(
-        self: &Arc<Self>,
-        life: &Arc<Life>,
-        to: &Address,
-        number: (ShardId, u64),
-        until: u64,
-    ) -> Answer<Retried> {
-        let row = dead_row(to, number);
-        let hash = limits::hash(&to.kind, &to.id);
-        let kind = self.registry.find(&to.kind);
-        let kind = kind.ok_or_else(|| crate::run::unknown_kind(&to.kind))?;
-        let shard = life.shard_of(hash);
-        let unknown = || Error::Unknown {
-            kind: "dead message",
-            id: format!("{}-{} to {to}", number.0, number.1),
-        };
-        loop {
-            let mut stored = None;
-            if let KnownDead::Stored(seen) = shard.wait(|shard| shard.known_dead(&row)) {
-                let read = now_or_later(self.store.system(&row)).await;
-                stored = Some((seen, read.map_err(|why| unreadable(&why))?));
-            }
-            let mut reply = Reply::Json(JsonReply::default());
-            let ran = shard.wait(|shard| {
-                let value = match shard.known_dead(&row) {
-                    _ if life.is_over() => return Err(recovering()),
-                    KnownDead::Dead(value) => value,
-                    KnownDead::NotDead => return Err(unknown()),
-                    KnownDead::Stored(now) => match stored.take() {
-                        Some((seen, value)) if seen == now => value.ok_or_else(unknown)?,
-                        // A checkpoint moved it meanwhile.
-                        _ => return Ok(None),
-                    },
-                };
-                let mut delivery = Delivery::again(&row, &value)
-                    .map_err(|why| Error::Malformed(format!("the dead message to {to} cannot be read: {why}")))?;
-                Ok(Some((
-                    self.take_again(life, shard, (kind, hash), &mut delivery, &mut reply),
-                    delivery,
-                )))
-            })?;
-            let key = ran.as_ref().and_then(|(_, delivery)| delivery.taking.key.clone());
-            let (rests_on, outcome) = match ran.map(|(ran, _)| ran) {
-                None => continue,
-                Some(Ran::Load) => {
-                    let load = Box::pin(self.load(life, kind, hash, &to.id));
-                    self.before(life, until, load).await?;
-                    continue;
-                }
-                Some(Ran::LoadKey) => {
-                    let key = key.unwrap_or_default();
-                    let load = Box::pin(self.load_key(life, hash, &to.id, &key));
-                    self.before(life, until, load).await?;
-                    continue;
-                }
-                Some(Ran::Done { rests_on, outcome }) => (rests_on, outcome),
-                // Taken before under its key.
-                Some(Ran::Forward(_) | Ran::ForwardAgain(_)) => (life.open.last(), Outcome::Done),
-            };
-            self.metrics.messages.inc();
-            self.pump(life, self.options.deliveries_per_turn);
-            self.durable(life, rests_on, until).await?;
-            let Reply::Json(JsonReply { error, .. }) = reply else {
-                return Err(Error::OutcomeUnknown);
-            };
-            let reason = error.map(|error| error.to_string()).unwrap_or_default();
-            return Ok(match outcome {
-                Outcome::Done => Retried::Done,
-                Outcome::Refused => Retried::Refused(reason),
-                Outcome::Failed => {
-                    self.metrics.dead.inc();
-                    Retried::Dead(reason)
-                }
-            });
-        }
-    }
-
-    fn take_again(
-        self: &Arc<Self>,
-        life: &Life,
-        shard: &mut Shard,
-        target: (usize, u64),
-        delivery: &mut Delivery,
-        reply: &mut Reply,
-    ) -> Ran {
-        let (mut ran, first) = self.run_message(life, shard, target, delivery, reply);
-        if let Some(delivery) = forwarded(&mut ran) {
-            self.enqueue(life, Vec::new(), Some(Outgoing::new(life, delivery, None)));
-        }
-        self.after(life, shard, first);
-        ran
     }
 }
 

@@ -1,94 +1,35 @@
 //! The engine, as its users hold it.
 
 use crate::{
-    Metrics, Options, actors::Services, ask::Handle, builder::Builder, host::Host, life::Life, projection::Projections,
-    publish::Topics,
+    Metrics, Options,
+    actors::Services,
+    builder::Builder,
+    context::Context,
+    door::{Attempt, Work},
+    handle::Handle,
+    life::{Lives, Status},
+    projection::Projections,
 };
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize},
-    },
-    task::Waker,
-};
+use std::sync::{Arc, atomic::Ordering};
 use throng_core::{
-    model::{Entity, Error},
-    shard::Registry,
+    model::{Entity, Topic},
+    shard::{Outcome, Registry},
 };
-use throng_journal::{Durability, Journal, Position, Store};
+use throng_journal::{Durability, Position};
+use throng_services::bus::{self, AnotherType};
 
 /// An engine: cheap to clone, shared by all who ask. [`stop`](Self::stop) it before the process ends.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) core: Arc<Core>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) options: Options,
-    pub(crate) host: Arc<dyn Host>,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) metrics: Metrics,
+/// The parts of an engine. What they need of each other they are handed; this only holds them.
+pub(crate) struct Core {
+    pub(crate) context: Arc<Context>,
+    pub(crate) lives: Arc<Lives>,
     pub(crate) services: Services,
-    pub(crate) topics: Topics,
     pub(crate) projections: Projections,
-    pub(crate) status: RwLock<Status>,
-    pub(crate) stopping: AtomicBool,
-    /// Wakes the committer that serves callers outside a gateway's loops.
-    pub(crate) foreign: Wake,
-    /// Wakes the task that delivers messages.
-    pub(crate) pump: Wake,
-    /// Wakes the task that fires timers.
-    pub(crate) alarm: Wake,
-    /// Wakes the task that makes checkpoints.
-    pub(crate) checkpoint: Wake,
-    pub(crate) checkpoint_lock: tokio::sync::Mutex<()>,
-    /// Those who wait for one.
-    pub(crate) checkpoints_awaited: AtomicUsize,
-    /// Work from outside that waits for the next commit.
-    pub(crate) held: AtomicUsize,
-    /// The second in which slow commands were named last, and how many.
-    pub(crate) slow_second: AtomicU64,
-    pub(crate) slow_named: AtomicU64,
-    /// Who wants to know when something became durable.
-    pub(crate) watchers: Mutex<Vec<Waker>>,
-}
-
-/// Why an engine that runs answers nothing.
-const NOT_HELD: &str = "the journal does not answer, or another engine has taken over";
-
-/// Whether there is somebody to ask.
-pub(crate) enum Status {
-    Running(Arc<Life>),
-    Down(String),
-}
-
-/// A waker that is told even before anybody sleeps.
-#[derive(Default)]
-pub(crate) struct Wake {
-    state: Mutex<(bool, Option<Waker>)>,
-}
-
-impl Wake {
-    pub(crate) fn wake(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = true;
-        if let Some(waker) = state.1.take() {
-            drop(state);
-            waker.wake();
-        }
-    }
-
-    /// Was it woken since the last look? If not, this waker is next.
-    pub(crate) fn look(&self, waker: &Waker) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut state.0) {
-            return true;
-        }
-        state.1 = Some(waker.clone());
-        false
-    }
 }
 
 /// How an engine is.
@@ -123,140 +64,119 @@ impl Engine {
     /// The kinds it knows.
     #[must_use]
     pub fn registry(&self) -> &Registry {
-        &self.inner.registry
+        &self.core.context.registry
+    }
+
+    /// A kind's index by name.
+    #[must_use]
+    pub fn kind(&self, name: &str) -> Option<usize> {
+        self.core.context.registry.find(name)
     }
 
     /// What it counts.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
-        self.inner.refresh_metrics();
-        &self.inner.metrics
+        self.core.refresh_metrics();
+        &self.core.context.metrics
     }
 
     /// Its limits and intervals.
     #[must_use]
     pub fn options(&self) -> &Options {
-        &self.inner.options
+        &self.core.context.options
     }
 
     /// How it is.
     #[must_use]
     pub fn health(&self) -> Health {
-        let (ready, reason, position, entities) = match &*self.inner.status() {
+        let context = &self.core.context;
+        let (reason, position, entities) = match &*self.core.lives.status() {
             Status::Running(life) => {
-                let entities = life.books.entities.load(std::sync::atomic::Ordering::Relaxed);
-                let not_held = (!self.inner.journal.holds(life.writer)).then(|| NOT_HELD.to_owned());
+                let entities = life.door.books.entities.load(Ordering::Relaxed);
                 let entities = entities.max(0).cast_unsigned();
-                (not_held.is_none(), not_held, Some(life.durable()), entities)
+                (self.core.lives.trouble(life), Some(life.ledger.durable()), entities)
             }
-            Status::Down(reason) => (false, Some(reason.clone()), None, 0),
+            Status::Down(reason) => (Some(reason.clone()), None, 0),
         };
-        let stopping = self.inner.is_stopping();
+        let reason = reason.or_else(|| context.is_stopping().then(|| "the engine is stopping".into()));
         Health {
-            ready: ready && !stopping,
-            reason: reason.or_else(|| stopping.then(|| "the engine is stopping".into())),
-            durability: self.inner.journal.durability(),
+            ready: reason.is_none(),
+            reason,
+            durability: context.journal.durability(),
             position,
             entities,
-            journal_bytes: self.inner.journal.bytes(),
+            journal_bytes: context.journal.bytes(),
         }
     }
 
-    /// The number of the newest durable commit of this engine's writer.
-    #[must_use]
-    pub fn durable(&self) -> u64 {
-        match &*self.inner.status() {
-            Status::Running(life) => life.open.durable(),
-            Status::Down(_) => 0,
-        }
+    /// A topic, to listen to what entities [publish](throng_core::model::Turn::publish) on it from now on.
+    ///
+    /// # Errors
+    /// There is a topic of this name with values of another type.
+    pub fn topic<T: Clone + Send + Sync + 'static>(&self, topic: &Topic<T>) -> Result<bus::Topic<T>, AnotherType> {
+        self.core.context.topics.listen(topic)
     }
 
-    /// Waits until the newest durable commit is not this one any more, and returns its number.
-    pub async fn changed(&self, seen: u64) -> u64 {
-        std::future::poll_fn(|context| {
-            let durable = self.durable();
-            if durable != seen || self.inner.is_stopping() {
-                return std::task::Poll::Ready(durable);
-            }
-            let mut watchers = self.inner.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-            watchers.push(context.waker().clone());
-            drop(watchers);
-            let durable = self.durable();
-            if durable != seen {
-                std::task::Poll::Ready(durable)
-            } else {
-                std::task::Poll::Pending
-            }
-        })
-        .await
+    /// Takes nothing new, lets what is in flight land, makes a last checkpoint, and ends. Each of the two is bounded by
+    /// [`Options::drain`](crate::Options), the checkpoint by five seconds if that is less; what does not make it by then is in
+    /// the journal all the same.
+    pub async fn stop(&self) {
+        let (core, host) = (&self.core, &self.core.context.host);
+        core.lives
+            .stop(async |until| core.projections.ended(&**host, until).await)
+            .await;
+    }
+
+    /// Makes a checkpoint now: the next start reads the journal from here.
+    ///
+    /// # Errors
+    /// The store or the journal failed.
+    pub async fn checkpoint(&self) -> Result<(), throng_journal::Error> {
+        match self.core.lives.running() {
+            Some(life) => self.core.lives.checkpoint_now(&life).await,
+            None => Ok(()),
+        }
     }
 }
 
-impl Inner {
-    pub(crate) fn status(&self) -> std::sync::RwLockReadGuard<'_, Status> {
-        self.status.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn set_status(&self, status: Status) {
-        *self.status.write().unwrap_or_else(PoisonError::into_inner) = status;
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(std::sync::atomic::Ordering::Acquire)
-    }
-
-    /// Whoever is asked now, or why nobody is.
-    pub(crate) fn life<R>(&self) -> Result<Arc<Life>, Error<R>> {
-        match &*self.status() {
-            // What is in memory may be another engine's to change by now.
-            Status::Running(life) if !self.journal.holds(life.writer) => {
-                self.metrics.unavailable.inc();
-                Err(Error::Unavailable {
-                    reason: NOT_HELD.into(),
-                })
+impl Core {
+    /// Counts what was executed.
+    pub(crate) fn count(&self, attempt: &Attempt<'_>, outcome: Outcome) {
+        let metrics = &self.context.metrics;
+        match (&attempt.work, outcome) {
+            (Work::Query { .. } | Work::Look(_), _) => metrics.queries.inc(),
+            (Work::Retry(_), outcome) => {
+                metrics.messages.inc();
+                if outcome == Outcome::Failed {
+                    metrics.dead.inc()
+                } else {
+                    0
+                }
             }
-            Status::Running(life) => Ok(life.clone()),
-            Status::Down(reason) => {
-                self.metrics.unavailable.inc();
-                Err(Error::Unavailable { reason: reason.clone() })
-            }
-        }
-    }
-
-    /// Wakes this one with the next durable commit, and when the engine's status changes.
-    pub(crate) fn watch(&self, waker: &Waker) {
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        watchers.push(waker.clone());
-    }
-
-    pub(crate) fn wake_watchers(&self) {
-        let watchers = std::mem::take(&mut *self.watchers.lock().unwrap_or_else(PoisonError::into_inner));
-        watchers.into_iter().for_each(Waker::wake);
+            (_, Outcome::Done) => metrics.done.inc(),
+            (_, Outcome::Refused) => metrics.refused.inc(),
+            (_, Outcome::Failed) => metrics.failed.inc(),
+        };
     }
 
     fn refresh_metrics(&self) {
-        use std::sync::atomic::Ordering::Relaxed;
         self.projections.refresh(self);
-        let metrics = &self.metrics;
-        if let Status::Running(life) = &*self.status() {
-            metrics.entities.set(life.books.entities.load(Relaxed));
-            metrics.entity_bytes.set(life.books.bytes.load(Relaxed));
-            metrics.pending_bytes.set(life.books.pending_bytes.load(Relaxed));
-            metrics
-                .outbox
-                .set(i64::try_from(life.outbox().len()).unwrap_or(i64::MAX));
-            metrics
-                .waiting
-                .set(i64::try_from(life.open.waiting()).unwrap_or(i64::MAX));
-            metrics
-                .in_flight
-                .set(i64::try_from(life.open.in_flight()).unwrap_or(i64::MAX));
+        let metrics = &self.context.metrics;
+        let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+        if let Some(life) = self.lives.running() {
+            let books = &life.door.books;
+            metrics.entities.set(books.entities.load(Ordering::Relaxed));
+            metrics.entity_bytes.set(books.bytes.load(Ordering::Relaxed));
+            metrics.pending_bytes.set(books.pending_bytes.load(Ordering::Relaxed));
+            metrics.outbox.set(gauge(life.door.outbox.len()));
+            metrics.waiting.set(gauge(life.ledger.waiting()));
+            metrics.in_flight.set(gauge(life.ledger.in_flight()));
         }
     }
 }
 
-impl Drop for Inner {
+impl Drop for Core {
     fn drop(&mut self) {
-        self.host.close();
+        self.context.host.close();
     }
 }

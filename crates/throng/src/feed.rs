@@ -87,11 +87,12 @@ impl Engine {
     /// # Errors
     /// The engine's.
     pub fn place(&self, at_start: bool) -> Result<Cursor, Error<JsonRejection>> {
-        let life = self.inner.life()?;
-        let first = life.sealed.first().map_or(life.writer, |first| first.writer);
+        let life = self.core.lives.current()?;
+        let ledger = &life.ledger;
+        let first = ledger.sealed.first().map_or(ledger.writer, |first| first.writer);
         Ok(match at_start {
             true => Cursor::before(first, CommitNo(1)),
-            false => Cursor::after(life.durable()),
+            false => Cursor::after(ledger.durable()),
         })
     }
 
@@ -101,11 +102,12 @@ impl Engine {
     /// # Errors
     /// The log has no such place, or the engine's.
     pub async fn feed(&self, kind: usize, from: Cursor, limit: usize) -> Result<Feed, FeedError> {
-        let life = self.inner.life().map_err(FeedError::Engine)?;
-        let name = self.inner.registry.kinds()[kind].name;
-        let durable = life.durable();
+        let life = self.core.lives.current().map_err(FeedError::Engine)?;
+        let context = &self.core.context;
+        let name = context.registry.kinds()[kind].name;
+        let durable = life.ledger.durable();
         // All streams with their ends, in the order of history.
-        let ends: Vec<Position> = life.sealed.iter().copied().chain([durable]).collect();
+        let ends: Vec<Position> = life.ledger.sealed.iter().copied().chain([durable]).collect();
         let mut at = ends
             .iter()
             .position(|end| end.writer == from.commit.writer)
@@ -127,7 +129,7 @@ impl Engine {
             commit: CommitNo(feed.next.commit.commit.0 - 1),
             ..feed.next.commit
         };
-        let read = self.inner.journal.read(before, LOOK_BYTES_MAX).await;
+        let read = context.journal.read(before, LOOK_BYTES_MAX).await;
         let commits = read.map_err(|error| {
             FeedError::Engine(Error::Unavailable {
                 reason: format!("the log cannot be read: {error}"),

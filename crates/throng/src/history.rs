@@ -1,6 +1,6 @@
 //! What has happened to an entity: what the store has indexed, then what stands only in the log.
 
-use crate::engine::Engine;
+use crate::{driver::widen, engine::Engine};
 use throng_core::{
     model::Error,
     shard::{JsonRejection, TailEvent},
@@ -34,18 +34,21 @@ impl Engine {
         after: u64,
         limit: usize,
     ) -> Result<History, Error<JsonRejection>> {
-        let inner = &self.inner;
-        let hash = inner.hash(kind, id)?;
-        let name = inner.registry.kinds()[kind].name;
+        let context = &self.core.context;
+        let hash = self.core.target(kind, id.into())?.hash;
+        let name = context.registry.kinds()[kind].name;
         let address = Address::new(name, id);
-        let life = inner.life()?;
+        let life = self.core.lives.current()?;
         let unavailable = |error: throng_journal::Error| Error::Unavailable {
             reason: format!("the history of {address} cannot be read: {error}"),
         };
         // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
-        let mut tail = life.shard_of(hash).wait(|shard| shard.tail(kind, hash, id));
-        tail.retain(|event| event.place.position <= life.durable());
-        let stored = |after, limit, bytes_max| inner.store.history(&address, after, limit, bytes_max);
+        let of = Box::<str>::from(id);
+        let shard = life.door.shard_of(hash);
+        let tail = life.door.visit(shard, move |shard| shard.tail(kind, hash, &of));
+        let mut tail = tail.await.map_err(widen)?;
+        tail.retain(|event| event.place.position <= life.ledger.durable());
+        let stored = |after, limit, bytes_max| context.store.history(&address, after, limit, bytes_max);
         let mut events = stored(after, limit.saturating_add(1), HISTORY_BYTES_MAX)
             .await
             .map_err(unavailable)?;
@@ -95,7 +98,7 @@ impl Engine {
             let other = tail.iter().map(|event| event.place.position).find(|at| *at != first);
             let is_near = other.is_some_and(|at| at.writer == first.writer && at.commit.0 - first.commit.0 <= NEAR);
             let bytes_max = if is_near { NEAR_BYTES } else { 0 };
-            let commits = self.inner.journal.read(before, bytes_max).await?;
+            let commits = self.core.context.journal.read(before, bytes_max).await?;
             for commit in &commits {
                 let position = commit.position();
                 let count = tail.iter().take_while(|event| event.place.position == position).count();

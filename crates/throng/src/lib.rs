@@ -47,40 +47,31 @@
 //! ```
 
 mod actors;
-mod admission;
-mod ask;
-mod at_once;
 mod builder;
-mod checkpoint;
-mod commit;
+mod context;
 mod dead;
-mod deliver;
+mod door;
+pub mod driver;
 mod engine;
 mod feed;
+mod handle;
 mod history;
 pub mod host;
-mod json;
+mod ledger;
 mod life;
-mod load;
+mod listing;
+mod mail;
 mod metrics;
 mod options;
 pub mod projection;
-mod publish;
-mod recovery;
-mod run;
-mod share;
-mod stop;
-mod timers;
-mod watch;
 
 pub use actors::{ActorHandle, ActorKind};
-pub use ask::Handle;
 pub use builder::{Builder, StartError};
 pub use dead::{DeadPage, Retried};
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError};
+pub use handle::Handle;
 pub use history::History;
-pub use json::{CommandJson, PlainCommand, QueryJson, StagedJson};
 pub use metrics::Metrics;
 pub use options::Options;
 pub use throng_core::{

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
     time::Duration,
 };
-use throng::{CommandJson, Engine, Options, model::*};
+use throng::{Engine, Options, model::*};
 
 #[tokio::test]
 async fn answers_come_after_the_events_and_rejections_change_nothing() {
@@ -411,26 +411,14 @@ async fn ids_and_keys_have_limits_at_the_edge() {
 async fn json_and_rust_callers_meet_the_same_entity() {
     let engine = World::new().engine().await;
     open(&engine, "a", 1).await;
-    let command = CommandJson {
-        kind: engine.kind("account").unwrap(),
-        id: "a".into(),
-        name: "Deposit".into(),
-        body: r#"{"amount":2}"#.into(),
-        key: None,
-        caller: None,
-        deadline: None,
+    let driver = engine.driver();
+    let ask = async |name: &'static str, body: &'static str| {
+        let kind = engine.kind("account").unwrap();
+        driver.answer(driver.command(kind, "a", name, body.as_bytes())?).await
     };
-    assert_eq!(
-        engine.command(command.clone()).await.unwrap(),
-        br#"{"balance":3,"text":""}"#
-    );
-    let error = engine
-        .command(CommandJson {
-            name: "Withdraw".into(),
-            body: r#"{"amount":9}"#.into(),
-            ..command
-        })
-        .await;
+    let deposited = ask("Deposit", r#"{"amount":2}"#).await;
+    assert_eq!(deposited.unwrap(), br#"{"balance":3,"text":""}"#);
+    let error = ask("Withdraw", r#"{"amount":9}"#).await;
     let Err(Error::Rejected(rejection)) = error else {
         panic!("{error:?}")
     };

@@ -50,7 +50,7 @@ async fn turn(requests: &[&'static str]) -> Vec<Vec<String>> {
         .unwrap();
     let commits = tokio::task::LocalSet::new()
         .run_until(async {
-            let committer = tokio::task::spawn_local(engine.committer());
+            let committer = tokio::task::spawn_local(engine.driver().committer());
             tokio::task::yield_now().await;
             let asks: Vec<_> = (0..)
                 .zip(requests.iter().copied())

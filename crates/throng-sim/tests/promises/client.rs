@@ -6,7 +6,11 @@ use crate::{
     relay::{self, Relay},
 };
 use std::{future::poll_fn, task::Poll, time::Duration};
-use throng::{CommandJson, Engine, JsonRejection, PlainCommand, StagedJson, model::Error};
+use throng::{
+    Engine, JsonRejection,
+    driver::{Executed, Tried},
+    model::Error,
+};
 use throng_core::tagged;
 use throng_sim::{Gone, Sim};
 
@@ -403,28 +407,18 @@ async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<Strin
     let name = tagged::to_parts(command, &mut body).unwrap();
     let (kind, id) = (engine.kind(KIND).unwrap(), to.to_string());
     // As a gateway does: at once if that can be, or else however long it takes.
-    let plain = PlainCommand {
-        kind,
-        id: &id,
-        name,
-        body: &body,
-        key: key.as_deref(),
-        deadline: within,
-    };
-    let answer = match engine.stage_now(&plain) {
-        Some(staged) => settled(staged).await,
-        None => {
-            let command = CommandJson {
-                kind,
-                id,
-                name: name.to_owned(),
-                body: body.into(),
-                key,
-                caller: None,
-                deadline: Some(within),
-            };
-            engine.command(command).await
-        }
+    let driver = engine.driver();
+    let attempt = driver.command(kind, id, name, body).and_then(|attempt| match key {
+        Some(key) => attempt.once(key),
+        None => Ok(attempt),
+    });
+    let answer = match attempt.map(|attempt| driver.try_now(attempt.within(within))) {
+        Ok(Tried::Executed(executed)) => answered(executed).await,
+        Ok(Tried::Waits(waiting)) => match driver.execute(waiting.into_owned()).await {
+            Ok(mut executed) => executed.answer().await,
+            Err(error) => Err(error),
+        },
+        Ok(Tried::Refused(error)) | Err(error) => Err(error),
     };
     match answer {
         Ok(reply) => Ok(serde_json::from_slice(&reply).unwrap()),
@@ -435,16 +429,16 @@ async fn ask_json(engine: &Engine, to: u64, command: &Command, key: Option<Strin
 }
 
 /// Waits as one who looks after many does.
-async fn settled(mut staged: StagedJson) -> Result<Vec<u8>, Error<JsonRejection>> {
-    if staged.is_elsewhere() {
-        return staged.settled().await;
+async fn answered(mut executed: Executed) -> Result<Vec<u8>, Error<JsonRejection>> {
+    if executed.is_elsewhere() {
+        return executed.answer().await;
     }
     poll_fn(|context| {
         loop {
-            if let Some(answer) = staged.settled_now() {
+            if let Some(answer) = executed.answer_now() {
                 return Poll::Ready(answer);
             }
-            if staged.wake(context.waker()) {
+            if executed.wake_at(context.waker()) {
                 return Poll::Pending;
             }
         }

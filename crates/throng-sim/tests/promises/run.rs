@@ -115,9 +115,10 @@ impl Driver {
         if self.sim.chance(0.4) {
             // As a gateway's loop does.
             let sim = self.sim.clone();
-            let _committer = self
-                .sim
-                .spawn(async move { sim.call(|engine| async move { engine.committer().await }).await });
+            let _committer = self.sim.spawn(async move {
+                sim.call(|engine| async move { engine.driver().committer().await })
+                    .await
+            });
         }
     }
 

@@ -4,7 +4,7 @@ use super::{
     Health, Projection, State,
     runner::{Projector, Report},
 };
-use crate::{Engine, engine::Status};
+use crate::{Engine, life::Status};
 use std::{marker::PhantomData, sync::Arc};
 use throng_journal::{Error, ViewOffset, ViewRange, ViewRow};
 
@@ -39,7 +39,7 @@ impl<P: Projection> ReadModel<P> {
     /// # Errors
     /// The rows cannot be read.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        let views = &self.engine.inner.projections.views;
+        let views = &self.engine.core.projections.views;
         let mut found = views.get(P::NAME, vec![key.as_ref().to_vec()]).await?;
         Ok(found.pop().flatten())
     }
@@ -49,7 +49,7 @@ impl<P: Projection> ReadModel<P> {
     /// # Errors
     /// The rows cannot be read.
     pub async fn scan(&self, range: ViewRange) -> Result<Vec<ViewRow>, Error> {
-        self.engine.inner.projections.views.scan(P::NAME, range).await
+        self.engine.core.projections.views.scan(P::NAME, range).await
     }
 
     /// How far the rows have come.
@@ -57,13 +57,13 @@ impl<P: Projection> ReadModel<P> {
     /// # Errors
     /// It cannot be read.
     pub async fn offset(&self) -> Result<Option<ViewOffset>, Error> {
-        self.engine.inner.projections.views.offset(P::NAME).await
+        self.engine.core.projections.views.offset(P::NAME).await
     }
 
     /// How the projection is; `None` if this engine does not run it.
     #[must_use]
     pub fn health(&self) -> Option<Health> {
-        Some(self.projector.as_ref()?.health(&self.engine.inner))
+        Some(self.projector.as_ref()?.health(&self.engine.core))
     }
 
     /// Waits until everything that is durable now is in the rows. `false`: it will not be, because the projection has stopped
@@ -71,13 +71,13 @@ impl<P: Projection> ReadModel<P> {
     pub async fn caught_up(&self) -> bool {
         let Some(projector) = &self.projector else { return false };
         let target = loop {
-            if let Status::Running(life) = &*self.engine.inner.status() {
-                break life.durable();
+            if let Status::Running(life) = &*self.engine.core.lives.status() {
+                break life.ledger.durable();
             }
-            if self.engine.inner.is_stopping() {
+            if self.engine.core.context.is_stopping() {
                 return false;
             }
-            self.engine.changed(0).await;
+            self.engine.driver().changed(0).await;
         };
         let rebuilds = projector.rebuilds();
         let is_there =

@@ -9,9 +9,10 @@ use super::{
 };
 use crate::{
     Engine,
-    engine::{Inner, Status, Wake},
+    context::Signal,
+    engine::Core,
     host::{Host, Task},
-    life::Life,
+    life::{Life, Status},
 };
 use std::{
     sync::{
@@ -46,7 +47,7 @@ pub(crate) struct Projections {
 /// One projection or sink.
 pub(crate) struct Projector {
     work: Box<dyn Work>,
-    pub(super) wake: Wake,
+    pub(super) wake: Signal,
     orders: Mutex<Orders>,
     pub(super) report: watch::Sender<Report>,
     gauges: Mutex<Option<Gauges>>,
@@ -88,7 +89,7 @@ impl Projections {
             };
             Arc::new(Projector {
                 work,
-                wake: Wake::default(),
+                wake: Signal::default(),
                 orders: Mutex::default(),
                 report: watch::Sender::new(report),
                 gauges: Mutex::default(),
@@ -114,7 +115,7 @@ impl Projections {
     }
 
     /// Metrics of now.
-    pub(crate) fn refresh(&self, inner: &Inner) {
+    pub(crate) fn refresh(&self, inner: &Core) {
         for projector in &self.all {
             let health = projector.health(inner);
             let gauges = projector.gauges.lock().unwrap_or_else(PoisonError::into_inner);
@@ -126,12 +127,12 @@ impl Projections {
 }
 
 /// Starts them all.
-pub(crate) fn start(inner: &Arc<Inner>) {
+pub(crate) fn start(inner: &Arc<Core>) {
     let projections = &inner.projections;
     if projections.all.is_empty() {
         return;
     }
-    inner.metrics.register(|registry| {
+    inner.context.metrics.register(|registry| {
         let families = super::health::Families::register(registry);
         for projector in &projections.all {
             let gauges = families.of(projector.work.name());
@@ -144,13 +145,13 @@ pub(crate) fn start(inner: &Arc<Inner>) {
             inner: Arc::downgrade(inner),
             projector: projector.clone(),
         };
-        inner.host.spawn(Box::pin(run(running)));
+        inner.context.host.spawn(Box::pin(run(running)));
     }
 }
 
 /// Counts itself out, whatever ends it.
 struct Running {
-    inner: Weak<Inner>,
+    inner: Weak<Core>,
     projector: Arc<Projector>,
 }
 
@@ -164,13 +165,13 @@ impl Drop for Running {
 }
 
 impl Projector {
-    pub(super) fn health(&self, inner: &Inner) -> Health {
+    pub(super) fn health(&self, inner: &Core) -> Health {
         let report = self.report.borrow().clone();
-        let lag_commits = match &*inner.status() {
+        let lag_commits = match &*inner.lives.status() {
             Status::Running(life) => source::behind(life, report.reached.unwrap_or_else(|| source::start(life))),
             Status::Down(_) => 0,
         };
-        let micros = inner.host.now().micros.saturating_sub(report.at_micros).max(0);
+        let micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);
         let is_behind = lag_commits > 0 && report.at_micros > 0;
         Health {
             name: self.work.name(),
@@ -198,20 +199,20 @@ impl Engine {
     /// How its projections and sinks are, in the order they were given.
     #[must_use]
     pub fn projections(&self) -> Vec<Health> {
-        let all = &self.inner.projections.all;
-        all.iter().map(|projector| projector.health(&self.inner)).collect()
+        let all = &self.core.projections.all;
+        all.iter().map(|projector| projector.health(&self.core)).collect()
     }
 
     /// A projection's rows, to be read.
     #[must_use]
     pub fn read_model<P: Projection>(&self) -> ReadModel<P> {
-        ReadModel::new(self.clone(), self.inner.projections.find(P::NAME).cloned())
+        ReadModel::new(self.clone(), self.core.projections.find(P::NAME).cloned())
     }
 
     /// Has a projection or sink begin anew, from the first event; `false` if there is none of this name. It goes on behind,
     /// while the engine serves: readers see the rows come back.
     pub fn rebuild_projection(&self, name: &str) -> bool {
-        let projector = self.inner.projections.find(name);
+        let projector = self.core.projections.find(name);
         projector
             .inspect(|projector| projector.order(|orders| orders.rebuilds += 1))
             .is_some()
@@ -220,7 +221,7 @@ impl Engine {
     /// Lets a projection or sink that has stopped try the event it has stopped at again; `false` if there is none of this
     /// name.
     pub fn resume_projection(&self, name: &str) -> bool {
-        let projector = self.inner.projections.find(name);
+        let projector = self.core.projections.find(name);
         projector
             .inspect(|projector| projector.order(|orders| orders.resume = true))
             .is_some()
@@ -272,7 +273,7 @@ async fn run(running: Running) {
     loop {
         let Some(inner) = running.inner.upgrade() else { return };
         let next = stand.step(&inner, &projector).await;
-        let sleep = |duration| Some(inner.host.sleep(duration));
+        let sleep = |duration| Some(inner.context.host.sleep(duration));
         let (sleep, seen) = match next {
             Next::End => return,
             Next::Go => {
@@ -303,7 +304,7 @@ async fn yielded() {
 }
 
 /// Sleeps until the time is over, something is new, an order comes, or the engine stops.
-async fn woken(inner: &Weak<Inner>, projector: &Projector, mut sleep: Option<Task>, seen: Option<Option<Position>>) {
+async fn woken(inner: &Weak<Core>, projector: &Projector, mut sleep: Option<Task>, seen: Option<Option<Position>>) {
     std::future::poll_fn(|context| {
         let Some(inner) = inner.upgrade() else {
             return Poll::Ready(());
@@ -311,7 +312,7 @@ async fn woken(inner: &Weak<Inner>, projector: &Projector, mut sleep: Option<Tas
         let slept = sleep
             .as_mut()
             .is_some_and(|sleep| sleep.as_mut().poll(context).is_ready());
-        if slept || projector.wake.look(context.waker()) || inner.is_stopping() {
+        if slept || projector.wake.poll(context.waker()) || inner.context.is_stopping() {
             return Poll::Ready(());
         }
         if let Some(seen) = seen {
@@ -319,7 +320,7 @@ async fn woken(inner: &Weak<Inner>, projector: &Projector, mut sleep: Option<Tas
             if is_new() {
                 return Poll::Ready(());
             }
-            inner.watch(context.waker());
+            inner.context.signals.watch(context.waker());
             if is_new() {
                 return Poll::Ready(());
             }
@@ -329,16 +330,16 @@ async fn woken(inner: &Weak<Inner>, projector: &Projector, mut sleep: Option<Tas
     .await;
 }
 
-fn durable(inner: &Inner) -> Option<Position> {
-    match &*inner.status() {
-        Status::Running(life) => Some(life.durable()),
+fn durable(inner: &Core) -> Option<Position> {
+    match &*inner.lives.status() {
+        Status::Running(life) => Some(life.ledger.durable()),
         Status::Down(_) => None,
     }
 }
 
 impl Stand {
-    async fn step(&mut self, inner: &Arc<Inner>, projector: &Projector) -> Next {
-        if inner.is_stopping() {
+    async fn step(&mut self, inner: &Arc<Core>, projector: &Projector) -> Next {
+        if inner.context.is_stopping() {
             self.note(inner, projector).await;
             return Next::End;
         }
@@ -361,14 +362,14 @@ impl Stand {
     }
 
     /// One batch at most. An error is worth another attempt.
-    async fn attempt(&mut self, inner: &Arc<Inner>, projector: &Projector) -> Result<Next, String> {
+    async fn attempt(&mut self, inner: &Arc<Core>, projector: &Projector) -> Result<Next, String> {
         let work = &*projector.work;
         let views = &*inner.projections.views;
         self.obey(views, projector).await?;
         if self.stopped {
             return Ok(Next::Order);
         }
-        let life = match &*inner.status() {
+        let life = match &*inner.lives.status() {
             Status::Running(life) => life.clone(),
             Status::Down(_) => return Ok(Next::New(None)),
         };
@@ -382,10 +383,10 @@ impl Stand {
             }
             self.fits = Arc::downgrade(&life);
         }
-        let durable = life.durable();
+        let durable = life.ledger.durable();
         let commits = source::next(inner, &life, self.at.position).await;
         let commits = commits.map_err(|error| error.to_string())?;
-        if life.is_over() {
+        if life.ledger.is_over() {
             // The next life says what of this one counts.
             return Ok(Next::Go);
         }
@@ -529,7 +530,7 @@ impl Stand {
     }
 
     /// Before the end: what was read without an event need not be read again.
-    async fn note(&mut self, inner: &Inner, projector: &Projector) {
+    async fn note(&mut self, inner: &Core, projector: &Projector) {
         if self.stopped || self.skipped_bytes == 0 || self.stored.is_none() {
             return;
         }

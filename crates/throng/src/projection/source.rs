@@ -1,6 +1,6 @@
 //! Where a projection reads: the durable commits after an offset, over all lives of the engine.
 
-use crate::{engine::Inner, life::Life};
+use crate::{engine::Core, life::Life};
 use throng_journal::{Commit, CommitNo, Error, Position, ViewOffset, WriterId};
 
 /// Bytes of commits read at a time.
@@ -15,27 +15,37 @@ fn beginning(writer: WriterId) -> Position {
 
 /// Before the first commit of all.
 pub(super) fn start(life: &Life) -> Position {
-    beginning(life.sealed.first().map_or(life.writer, |first| first.writer))
+    beginning(
+        life.ledger
+            .sealed
+            .first()
+            .map_or(life.ledger.writer, |first| first.writer),
+    )
 }
 
 /// The durable end of a writer's stream; `None` if there is no such writer in this history.
 fn end_of(life: &Life, writer: WriterId) -> Option<CommitNo> {
-    if writer == life.writer {
-        return Some(life.durable().commit);
+    if writer == life.ledger.writer {
+        return Some(life.ledger.durable().commit);
     }
-    let sealed = life.sealed.iter().find(|end| end.writer == writer);
+    let sealed = life.ledger.sealed.iter().find(|end| end.writer == writer);
     sealed.map(|end| end.commit)
 }
 
 /// The stream that follows.
 fn next_writer(life: &Life, writer: WriterId) -> Option<WriterId> {
-    let all = life.sealed.iter().map(|end| end.writer).chain([life.writer]);
+    let all = life
+        .ledger
+        .sealed
+        .iter()
+        .map(|end| end.writer)
+        .chain([life.ledger.writer]);
     all.filter(|other| *other > writer).min()
 }
 
 /// How many durable commits follow a position.
 pub(super) fn behind(life: &Life, at: Position) -> u64 {
-    let sealed = life.sealed.iter().copied().chain([life.durable()]);
+    let sealed = life.ledger.sealed.iter().copied().chain([life.ledger.durable()]);
     sealed
         .filter(|end| end.writer >= at.writer)
         .map(|end| {
@@ -46,7 +56,7 @@ pub(super) fn behind(life: &Life, at: Position) -> u64 {
 }
 
 /// Why an offset is not one of this history; `None` if it is.
-pub(super) async fn misfit(inner: &Inner, life: &Life, offset: ViewOffset) -> Result<Option<String>, Error> {
+pub(super) async fn misfit(inner: &Core, life: &Life, offset: ViewOffset) -> Result<Option<String>, Error> {
     const LOST: &str =
         "the journal was restored from an older copy or has lost its end; rebuild to bring it back in step";
     let at = offset.position;
@@ -71,7 +81,7 @@ pub(super) async fn misfit(inner: &Inner, life: &Life, offset: ViewOffset) -> Re
         commit: CommitNo(before),
         ..at
     };
-    let read = inner.journal.read(before, 0).await?;
+    let read = inner.context.journal.read(before, 0).await?;
     let is_same = read
         .first()
         .is_some_and(|commit| commit.position() == at && commit.checksum_sealed() == offset.checksum);
@@ -79,12 +89,12 @@ pub(super) async fn misfit(inner: &Inner, life: &Life, offset: ViewOffset) -> Re
 }
 
 /// The next durable commits after a position, all of one writer; none at the end of what is durable.
-pub(super) async fn next(inner: &Inner, life: &Life, after: Position) -> Result<Vec<Commit>, Error> {
+pub(super) async fn next(inner: &Core, life: &Life, after: Position) -> Result<Vec<Commit>, Error> {
     let mut at = after;
     loop {
         let end = end_of(life, at.writer).unwrap_or_default();
         if at.commit < end {
-            let mut commits = inner.journal.read(at, READ_BYTES).await?;
+            let mut commits = inner.context.journal.read(at, READ_BYTES).await?;
             commits.retain(|commit| commit.stamp().number <= end);
             if commits.is_empty() {
                 let next = Position {

@@ -1,13 +1,13 @@
 //! Bringing entities and idempotency keys back from the store.
 
-use crate::{engine::Inner, life::Life};
+use super::{Door, Target};
+use crate::ledger::{Refusal, recovering};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
 };
 use throng_core::{
-    limits,
     model::Error,
     shard::{Recalled, family_row},
 };
@@ -15,7 +15,7 @@ use throng_journal::{Address, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
 #[derive(Default)]
-pub(crate) struct Loads {
+pub(super) struct Loads {
     under_way: Mutex<HashMap<Address, Vec<Waker>>>,
 }
 
@@ -64,44 +64,61 @@ pub(crate) async fn now_or_later<T>(maybe: Maybe<'_, T>) -> T {
     }
 }
 
-impl Inner {
+/// Why an entity was not brought back.
+enum Failed {
+    Refused(Refusal),
+    Journal(throng_journal::Error),
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<throng_journal::Error> for Failed {
+    fn from(error: throng_journal::Error) -> Self {
+        Self::Journal(error)
+    }
+}
+
+impl Door {
     /// Brings an entity back, or waits while somebody else does.
-    pub(crate) async fn load<R>(&self, life: &Arc<Life>, kind: usize, hash: u64, id: &str) -> Result<(), Error<R>> {
-        let address = Address::new(self.registry.kinds()[kind].name, id);
-        let Some(_turn) = life.loads.turn(&address).await else {
+    pub(crate) async fn load(self: &Arc<Self>, target: &Target<'_>) -> Result<(), Refusal> {
+        let address = Address::new(self.context.registry.kinds()[target.kind].name, &*target.id);
+        let Some(_turn) = self.loads.turn(&address).await else {
             return Ok(());
         };
         loop {
-            match self.load_once(life, (kind, hash), &address).await {
+            match self.load_once(target, &address).await {
                 // A checkpoint moved it meanwhile, from the log to the store.
-                Err(throng_journal::Error::NoCommit(at)) if life.covers().is_some_and(|covers| at <= covers) => {}
-                Ok(true) => return Ok(()),
-                Ok(false) => return Err(crate::run::recovering()),
-                Err(error) => {
+                Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
+                    if self.ledger.covers().is_some_and(|covers| at <= covers) => {}
+                Err(Failed::Journal(error)) => {
                     tracing::error!("{address} cannot be loaded: {error}");
                     return Err(Error::Unavailable {
                         reason: format!("{address} cannot be loaded: {error}"),
                     });
                 }
+                Err(Failed::Refused(refusal)) => return Err(refusal),
+                Ok(()) => return Ok(()),
             }
         }
     }
 
-    /// `false`: the life is over.
-    async fn load_once(
-        &self,
-        life: &Arc<Life>,
-        (kind, hash): (usize, u64),
-        address: &Address,
-    ) -> Result<bool, throng_journal::Error> {
-        let id = &*address.id;
-        let Some(request) = life.shard_of(hash).wait(|shard| shard.load_request(kind, hash, id)) else {
-            return Ok(true);
-        };
-        if life.open.wait(request.rests_on, u64::MAX).await.is_err() {
-            return Ok(false);
+    async fn load_once(self: &Arc<Self>, target: &Target<'_>, address: &Address) -> Result<(), Failed> {
+        let (kind, hash) = (target.kind, target.hash);
+        let shard = self.shard_of(hash);
+        let id = target.id.clone().into_owned();
+        let request = self
+            .visit(shard, move |shard| shard.load_request(kind, hash, &id))
+            .await?;
+        let Some(request) = request else { return Ok(()) };
+        if self.ledger.wait(request.rests_on).await.is_err() {
+            return Err(Failed::Refused(recovering()));
         }
-        let stored = now_or_later(self.store.load(address, request.state_version)).await?;
+        let (store, journal) = (&self.context.store, &self.context.journal);
+        let stored = now_or_later(store.load(address, request.state_version)).await?;
         let last = stored.events.last().map(|event| event.seq);
         let stored_seq = last
             .or(stored.state.as_ref().map(|state| state.seq))
@@ -111,54 +128,42 @@ impl Inner {
         let places: Vec<Place> = tail.iter().map(|event| event.place).collect();
         let payloads = match &places[..] {
             [] => Vec::new(),
-            places => now_or_later(self.journal.read_at(places)).await?,
+            places => now_or_later(journal.read_at(places)).await?,
         };
         let tail = tail.into_iter().zip(payloads).collect();
         let mut family = None;
         if stored.state.is_none() {
-            family = now_or_later(self.store.system(&family_row(address))).await?;
+            family = now_or_later(store.system(&family_row(address))).await?;
         }
-        self.metrics.loads.inc();
-        life.shard_of(hash).wait(|shard| {
-            shard.loaded(kind, hash, id, Recalled { stored, tail, family });
-            self.balance(life, shard);
-        });
-        Ok(true)
+        self.context.metrics.loads.inc();
+        let id = target.id.clone().into_owned();
+        let recalled = Recalled { stored, tail, family };
+        self.visit(shard, move |shard| {
+            shard.loaded(kind, hash, &id, recalled);
+        })
+        .await?;
+        Ok(())
     }
 
     /// Looks for an idempotency key among the store's rows.
-    pub(crate) async fn load_key<R>(&self, life: &Arc<Life>, hash: u64, id: &str, key: &str) -> Result<(), Error<R>> {
-        let now = self.host.now();
-        let rows = life.shard_of(hash).wait(|shard| shard.key_rows(hash, id, key, now));
+    pub(crate) async fn load_key(self: &Arc<Self>, target: &Target<'_>, key: &str) -> Result<(), Refusal> {
+        let (hash, shard, now) = (target.hash, self.shard_of(target.hash), self.context.host.now());
+        let (id, text) = (target.id.clone().into_owned(), key.to_owned());
+        let rows = self
+            .visit(shard, move |shard| shard.key_rows(hash, &id, &text, now))
+            .await?;
         let mut found = None;
         for row in rows {
-            found = now_or_later(self.store.system(&row))
-                .await
-                .map_err(|error| Error::Unavailable {
-                    reason: format!("the idempotency keys cannot be read: {error}"),
-                })?;
+            let read = now_or_later(self.context.store.system(&row)).await;
+            found = read.map_err(|error| Error::Unavailable {
+                reason: format!("the idempotency keys cannot be read: {error}"),
+            })?;
             if found.is_some() {
                 break;
             }
         }
-        life.shard_of(hash)
-            .wait(|shard| shard.key_looked(hash, id, key, found.as_deref()));
-        Ok(())
-    }
-
-    /// The kind's index, hash and validity of an address from outside.
-    pub(crate) fn hash<R>(&self, kind: usize, id: &str) -> Result<u64, Error<R>> {
-        if limits::is_id(id) {
-            return Ok(limits::hash(self.registry.kinds()[kind].name, id));
-        }
-        let limit = Address::ID_BYTES_MAX;
-        Err(match id.len() {
-            0 => Error::Malformed("the id is empty; an id has 1 to 256 bytes".into()),
-            found => Error::TooLarge {
-                what: "the id",
-                found,
-                limit,
-            },
-        })
+        let (id, text) = (target.id.clone().into_owned(), key.to_owned());
+        self.visit(shard, move |shard| shard.key_looked(hash, &id, &text, found.as_deref()))
+            .await
     }
 }

@@ -1,15 +1,10 @@
 //! Who takes long: a command over a millisecond is named when it is done, one over a second while it runs.
 
-use crate::{
-    engine::{Inner, Status},
-    life::{Life, Staging},
-};
+use super::{Door, turn};
+use crate::ledger::Staging;
 use std::{
     cell::Cell,
-    sync::{
-        Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 use throng_core::shard::{Call, Ran, Shard};
@@ -22,13 +17,20 @@ const STUCK_MICROS: u64 = 1_000_000;
 const LONG_MICROS: u64 = 50_000;
 /// How old a look at the thread's CPU time may be when a command begins: it costs a system call.
 const SAMPLE_MICROS: u64 = 250;
-const LOOK: Duration = Duration::from_millis(250);
+/// How often stuck commands are looked for.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Slow commands named in a second; the others are only counted.
 const NAMED_PER_SECOND: u64 = 5;
 
 thread_local! {
-    /// When this thread's CPU time was looked at last, by the engine's clock, and what it was.
-    static SAMPLE: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    static SAMPLE: Cell<Sample> = const { Cell::new(Sample { at: 0, cpu: 0 }) };
+}
+
+/// When this thread's CPU time was looked at last, by the host's clock, and what it was. Microseconds.
+#[derive(Clone, Copy)]
+struct Sample {
+    at: u64,
+    cpu: u64,
 }
 
 /// What a command that took so long was at work, at least. Its thread used so much CPU since the last look, which was so long
@@ -39,7 +41,7 @@ fn at_work_micros(took: u64, cpu: u64, age: u64) -> u64 {
 
 /// What a shard is at: written by the holder of its lock, read by the watchdog.
 #[derive(Default)]
-pub(crate) struct AtWork {
+pub(super) struct AtWork {
     /// Since when, microseconds of the engine's clock plus one; 0: nothing.
     since: AtomicU64,
     kind: AtomicU64,
@@ -74,84 +76,75 @@ impl AtWork {
     }
 }
 
-impl Inner {
-    /// Runs a command under the watchdog's eyes; `begun` is now, by the engine's clock.
-    pub(crate) fn watched(
-        &self,
-        life: &Life,
-        shard: &mut Shard,
-        call: &mut Call<'_>,
-        begun: u64,
-        staging: &mut Staging<'_>,
-    ) -> Ran {
-        let at_work = &life.at_work[usize::from(shard.id().0)];
+impl Door {
+    /// Runs a command under the watchdog's eyes; `begun` is about now, by the host's clock.
+    pub(super) fn watched(&self, shard: &mut Shard, call: &mut Call<'_>, begun: u64, staging: &mut Staging<'_>) -> Ran {
+        let host = &self.context.host;
+        let at_work = &self.at_work[usize::from(shard.id().0)];
         at_work.begin(begun, call.kind, call.id);
         let mut sample = SAMPLE.get();
-        if begun.wrapping_sub(sample.0) >= SAMPLE_MICROS
-            && let Some(cpu) = self.host.thread_cpu_micros()
+        if begun.wrapping_sub(sample.at) >= SAMPLE_MICROS
+            && let Some(cpu) = host.thread_cpu_micros()
         {
-            sample = (begun, cpu);
+            sample = Sample { at: begun, cpu };
             SAMPLE.set(sample);
         }
         let ran = shard.execute(call, staging);
         at_work.end();
-        let micros = self.host.elapsed_micros().saturating_sub(begun);
-        self.charge(call.hash, micros);
-        if micros >= SLOW_MICROS {
-            self.name_slow(call, (begun, micros), sample);
+        let took = host.elapsed_micros().saturating_sub(begun);
+        turn::charge(&self.context, call.hash, took);
+        if took >= SLOW_MICROS {
+            self.name_slow(call, Span { begun, took }, sample);
         }
         ran
     }
 
     /// A command took long by the clock: was it at work, or was its thread not let run?
     #[cold]
-    fn name_slow(&self, call: &Call<'_>, (begun, micros): (u64, u64), (sampled, cpu): (u64, u64)) {
-        let now = self.host.thread_cpu_micros();
-        let own = now.map_or(micros, |now| {
-            at_work_micros(micros, now.saturating_sub(cpu), begun.saturating_sub(sampled))
+    fn name_slow(&self, call: &Call<'_>, Span { begun, took }: Span, sample: Sample) {
+        let now = self.context.host.thread_cpu_micros();
+        let own = now.map_or(took, |now| {
+            at_work_micros(took, now.saturating_sub(sample.cpu), begun.saturating_sub(sample.at))
         });
-        if own >= SLOW_MICROS || micros >= LONG_MICROS {
-            self.metrics.slow.inc();
+        if own >= SLOW_MICROS || took >= LONG_MICROS {
+            self.context.metrics.slow.inc();
             let second = begun / 1_000_000;
             if self.slow_second.swap(second, Ordering::Relaxed) != second {
                 self.slow_named.store(0, Ordering::Relaxed);
             }
             if self.slow_named.fetch_add(1, Ordering::Relaxed) < NAMED_PER_SECOND {
-                let kind = self.registry.kinds()[call.kind].name;
+                let kind = self.context.registry.kinds()[call.kind].name;
                 tracing::warn!(
-                    "a command of {kind}/{} took {micros} µs, {own} of them at work; all others of its loop waited",
+                    "a command of {kind}/{} took {took} µs, {own} of them at work; all others of its loop waited",
                     call.id
+                );
+            }
+        }
+    }
+
+    /// Names commands that run for over a second; each once, by when it began (`named`, one for each shard).
+    pub(crate) fn name_stuck(&self, named: &mut Vec<u64>) {
+        let now = self.context.host.elapsed_micros();
+        named.resize(self.at_work.len(), 0);
+        for (at_work, named) in self.at_work.iter().zip(named) {
+            let since = at_work.since.load(Ordering::Acquire);
+            if since > 0 && now.saturating_sub(since - 1) >= STUCK_MICROS && *named != since {
+                *named = since;
+                let kind = at_work.kind.load(Ordering::Relaxed) as usize;
+                let kind = self.context.registry.kinds().get(kind).map_or("?", |kind| kind.name);
+                tracing::error!(
+                    "a command of {kind}/{} runs for over a second and holds its shard",
+                    at_work.id()
                 );
             }
         }
     }
 }
 
-/// Names commands that do not end.
-pub(crate) async fn task(inner: Weak<Inner>) {
-    let mut named = Vec::new();
-    loop {
-        let Some(strong) = inner.upgrade() else { return };
-        if let Status::Running(life) = &*strong.status() {
-            let now = strong.host.elapsed_micros();
-            named.resize(life.at_work.len(), 0);
-            for (at_work, named) in life.at_work.iter().zip(&mut named) {
-                let since = at_work.since.load(Ordering::Acquire);
-                if since > 0 && now.saturating_sub(since - 1) >= STUCK_MICROS && *named != since {
-                    *named = since;
-                    let kind = at_work.kind.load(Ordering::Relaxed) as usize;
-                    let kind = strong.registry.kinds().get(kind).map_or("?", |kind| kind.name);
-                    tracing::error!(
-                        "a command of {kind}/{} runs for over a second and holds its shard",
-                        at_work.id()
-                    );
-                }
-            }
-        }
-        let sleep = strong.host.sleep(LOOK);
-        drop(strong);
-        sleep.await;
-    }
+/// When a command began and how long it took, microseconds.
+struct Span {
+    begun: u64,
+    took: u64,
 }
 
 #[cfg(test)]

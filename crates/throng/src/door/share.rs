@@ -65,12 +65,12 @@ impl Spent {
 }
 
 /// Has this entity's bucket had half a share of this thread's turn?
-pub(crate) fn may_be_hot(hash: u64) -> bool {
+pub(super) fn may_be_hot(hash: u64) -> bool {
     SPENT.with(|spent| spent.buckets[bucket(hash)].get() >= spent.half.get())
 }
 
 /// A command was executed. `true`: it counts for its entity alone, see [`Share::charge`].
-pub(crate) fn charge(hash: u64, micros: u64) -> bool {
+pub(super) fn charge(hash: u64, micros: u64) -> bool {
     SPENT.with(|spent| {
         let was_hot = spent.buckets[bucket(hash)].get() >= spent.half.get();
         spent.charge(hash, cost(micros));
@@ -83,7 +83,7 @@ fn cost(micros: u64) -> u32 {
 }
 
 /// The shares of one loop.
-pub(crate) struct Share {
+pub(super) struct Share {
     half_micros: u32,
     wait_max: Duration,
     /// Somebody waits.
@@ -254,7 +254,7 @@ pub(crate) struct TurnEnd {
 }
 
 /// Takes this thread's turns off its loop.
-pub(crate) fn leave() {
+pub(super) fn leave() {
     // Also while the thread ends.
     let _ = SPENT.try_with(|spent| {
         spent.clear();

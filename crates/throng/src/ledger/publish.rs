@@ -1,9 +1,6 @@
 //! What entities publish: to whoever listens now, at most once, and not before it is durable.
 
-use crate::{
-    engine::{Engine, Inner},
-    life::Life,
-};
+use super::Ledger;
 use std::{
     any::Any,
     collections::HashMap,
@@ -35,16 +32,13 @@ impl Topics {
             tracing::error!("a value published on the topic {topic:?} panicked when it was cloned, and is lost");
         }
     }
-}
 
-impl Engine {
-    /// A topic, to listen to what entities [publish](throng_core::model::Turn::publish) on it from now on.
-    ///
-    /// # Errors
-    /// There is a topic of this name with values of another type.
-    pub fn topic<T: Clone + Send + Sync + 'static>(&self, topic: &Topic<T>) -> Result<bus::Topic<T>, AnotherType> {
-        let topics = &self.inner.topics;
-        let found = topics.bus.topic::<T>(topic.name())?;
+    /// A topic, to listen to what is published on it from now on.
+    pub(crate) fn listen<T: Clone + Send + Sync + 'static>(
+        &self,
+        topic: &Topic<T>,
+    ) -> Result<bus::Topic<T>, AnotherType> {
+        let found = self.bus.topic::<T>(topic.name())?;
         let publish = {
             let (found, name) = (found.clone(), topic.name());
             move |value: Box<dyn Any + Send>| match value.downcast::<T>() {
@@ -52,37 +46,37 @@ impl Engine {
                 Err(_) => tracing::error!("a value of another type was published on the topic {name:?}, and is lost"),
             }
         };
-        let mut by_name = topics.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         by_name.entry(topic.name()).or_insert_with(|| Box::new(publish));
         Ok(found)
     }
 }
 
-impl Inner {
-    /// What commands under a shard's lock have published.
-    pub(crate) fn publish(&self, life: &Life, published: Vec<(u64, Published)>) {
+impl Ledger {
+    /// Takes what commands under a shard's lock have published, each with the commit it rests on.
+    pub(crate) fn publish(&self, published: Vec<(u64, Published)>) {
         let count = published.len();
         let taken = {
-            let mut waiting = life.published();
+            let mut waiting = self.published.lock().unwrap_or_else(PoisonError::into_inner);
             let taken = count.min(WAITING_MAX - waiting.len());
             waiting.extend(published.into_iter().take(taken));
             taken
         };
         if taken < count {
-            let lost = self.services.stats.counter("published.lost");
+            let lost = self.context.stats.counter("published.lost");
             lost.add((count - taken) as u64);
         }
         // Its commit may have landed meanwhile.
-        self.publish_durable(life);
+        self.publish_durable();
     }
 
     /// Publishes what has become durable.
-    pub(crate) fn publish_durable(&self, life: &Life) {
+    pub(super) fn publish_durable(&self) {
         // With the queue locked, so that all comes in its order.
-        let mut waiting = life.published();
-        let durable = life.open.durable();
+        let mut waiting = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let durable = self.open.durable();
         while let Some((_, published)) = waiting.pop_front_if(|(rests_on, _)| *rests_on <= durable) {
-            self.topics.publish(published);
+            self.context.topics.publish(published);
         }
     }
 }

@@ -1,0 +1,101 @@
+//! What every part of an engine is handed: its settings, the world it runs in, and the signals between its tasks.
+
+use crate::{Metrics, Options, host::Host, ledger::Topics};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Waker,
+};
+use throng_core::shard::Registry;
+use throng_journal::{Journal, Store};
+use throng_services::stats::Stats;
+
+/// The surroundings of an engine. Nothing in here belongs to one writer's life.
+pub(crate) struct Context {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) options: Options,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) metrics: Metrics,
+    /// What actors and an app's own services record of themselves.
+    pub(crate) stats: Stats,
+    pub(crate) topics: Topics,
+    pub(crate) signals: Signals,
+    pub(crate) stopping: AtomicBool,
+}
+
+/// One signal for each background task, and those who wait for durable commits.
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// There is something to commit, from a caller outside of a gateway's loops.
+    pub(crate) commit: Signal,
+    /// There are messages to deliver.
+    pub(crate) deliver: Signal,
+    /// The next timer is due earlier than the task knows.
+    pub(crate) timers: Signal,
+    /// A checkpoint is wanted before its time.
+    pub(crate) checkpoint: Signal,
+    /// The writer's life has ended.
+    pub(crate) recover: Signal,
+    watchers: Mutex<Vec<Waker>>,
+}
+
+/// Wakes one task. A signal that comes while the task is busy is kept for its next look.
+#[derive(Default)]
+pub(crate) struct Signal {
+    state: Mutex<(bool, Option<Waker>)>,
+}
+
+impl Signal {
+    pub(crate) fn wake(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 = true;
+        if let Some(waker) = state.1.take() {
+            drop(state);
+            waker.wake();
+        }
+    }
+
+    /// Takes the signal if there was one since the last look; otherwise the next one wakes this waker.
+    pub(crate) fn poll(&self, waker: &Waker) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.0) {
+            return true;
+        }
+        state.1 = Some(waker.clone());
+        false
+    }
+}
+
+impl Signals {
+    /// Wakes this one with the next durable commit, and when the engine's status changes.
+    pub(crate) fn watch(&self, waker: &Waker) {
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.push(waker.clone());
+    }
+
+    pub(crate) fn wake_watchers(&self) {
+        let watchers = std::mem::take(&mut *self.watchers.lock().unwrap_or_else(PoisonError::into_inner));
+        watchers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Context {
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// When a call with this deadline has waited long enough, by the host's clock.
+    pub(crate) fn until(&self, deadline: Option<std::time::Duration>) -> u64 {
+        let deadline = deadline.unwrap_or(self.options.deadline);
+        self.host.elapsed_micros().saturating_add(micros(deadline))
+    }
+}
+
+/// A duration in whole microseconds.
+pub(crate) fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,400 @@
+//! An execution as a value: what is asked of which entity, by whatever brought it, and where the answer goes.
+
+use super::{Asker, Outgoing, Wait};
+use crate::ledger::Refusal;
+use std::{any::Any, borrow::Cow};
+use throng_core::{
+    limits,
+    model::Timestamp,
+    shard::{
+        Call, Cause, Delivery, Due, Forward, ForwardAgain, Input, JsonReply, Outcome, Output, Parcel, QueryCall, Ran,
+        Registry, Shard,
+    },
+};
+use throng_journal::{Address, CommitNo, Position, WriterId};
+
+/// One piece of work for one entity. It can be tried, again and again until it is done or refused: what has happened to it so far
+/// (it was admitted, it was forwarded) stays with it, and nothing is done twice.
+pub struct Attempt<'a> {
+    pub(crate) target: Target<'a>,
+    pub(crate) work: Work<'a>,
+    pub(crate) answer: Answer,
+    /// When its answer is waited for no longer, by the host's clock.
+    pub(crate) until: u64,
+    /// The host's clock at the last look.
+    pub(super) now: u64,
+    /// What its answer rests on so far; of the writer it was tried under first, and it is tried under no other.
+    pub(crate) rests_on: Option<Position>,
+    /// The budget has let it in.
+    pub(super) is_admitted: bool,
+    /// It has waited for its entity's share of the turn.
+    pub(super) has_share: bool,
+    /// Messages were sent by it that nobody has begun to deliver.
+    pub(crate) has_sent: bool,
+}
+
+/// The entity that is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Target<'a> {
+    /// The kind's index in the registry.
+    pub(crate) kind: usize,
+    /// Of kind and id.
+    pub(crate) hash: u64,
+    pub(crate) id: Cow<'a, str>,
+}
+
+/// What is asked, and why.
+pub(crate) enum Work<'a> {
+    /// A command from outside.
+    Command(Command<'a>),
+    /// A query from outside.
+    Query {
+        name: Cow<'a, str>,
+        /// Its fields, `a=1&b=x`.
+        arguments: Cow<'a, str>,
+        caller: Option<Cow<'a, str>>,
+    },
+    /// A look at an entity's typed state, from outside.
+    Look(Look),
+    /// A message from another entity.
+    Message(Box<Outgoing>),
+    /// A message nobody can take, with the reason.
+    DeadLetter(Box<Outgoing>, String),
+    /// A dead message that is tried again.
+    Retry(Box<Retry>),
+    /// A timer that is due.
+    Timer(Box<Due>),
+    /// A timer that is due and whose kind the engine was not given.
+    ClearTimer(Box<Due>),
+}
+
+/// Looks at an entity and puts what it found into the answer.
+pub(crate) type Look = Box<dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran + Send>;
+
+/// A command from outside.
+pub(crate) struct Command<'a> {
+    pub(crate) input: Payload<'a>,
+    /// It takes effect once under this key.
+    pub(crate) key: Option<Cow<'a, str>>,
+    pub(crate) caller: Option<Cow<'a, str>>,
+    /// Who becomes its entity's parent, if it creates it: it was forwarded to a new child.
+    pub(crate) parent: Option<Box<Address>>,
+}
+
+/// A command's content.
+pub(crate) enum Payload<'a> {
+    /// The entity's `Option<Command>`.
+    Typed(Box<dyn Any + Send>),
+    Json {
+        name: Cow<'a, str>,
+        body: Cow<'a, [u8]>,
+    },
+}
+
+/// A dead message that is tried again.
+pub(crate) struct Retry {
+    /// As people name it.
+    pub(crate) name: String,
+    /// Its row in the store.
+    pub(crate) row: Vec<u8>,
+    /// What the store has under that row, with the version of the shard's knowledge at the time of reading.
+    pub(crate) stored: Option<(u64, Option<Vec<u8>>)>,
+    /// As it is taken now.
+    pub(crate) delivery: Option<Delivery>,
+}
+
+/// Where the answer goes, and the answer once it is there.
+pub(crate) enum Answer {
+    /// An `Answered<E>`, or what a [`Look`] knows.
+    Typed(Box<dyn Any + Send>),
+    Json(JsonReply),
+    Nobody,
+    /// The command was forwarded as a message: another entity answers.
+    Elsewhere(tokio::sync::oneshot::Receiver<Told>),
+}
+
+/// The answer to a command that was forwarded as a message, and what it rests on.
+pub(crate) struct Told {
+    pub(crate) answer: Answer,
+    pub(crate) rests_on: Position,
+}
+
+/// What came of trying.
+pub(crate) enum Progress {
+    /// It was executed, and its records are staged. The answer is the attempt's, and so is what it rests on.
+    Done(Outcome),
+    /// It has to wait for this first. Nothing was done that trying it again does once more.
+    Wait(Wait),
+    /// Nothing was done, and nothing will be.
+    Refused(Refusal),
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(target: Target<'a>, work: Work<'a>, answer: Answer, (now, until): (u64, u64)) -> Self {
+        // What only looks takes no room in a commit, and is answered while the journal stalls.
+        let is_admitted = matches!(work, Work::Query { .. } | Work::Look(_));
+        Self {
+            target,
+            work,
+            answer,
+            until,
+            now,
+            rests_on: None,
+            is_admitted,
+            has_share: false,
+            has_sent: false,
+        }
+    }
+
+    /// The same, with nothing borrowed.
+    #[must_use]
+    pub fn into_owned(self) -> Attempt<'static> {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Attempt {
+            target: Target {
+                kind: self.target.kind,
+                hash: self.target.hash,
+                id: owned(self.target.id),
+            },
+            work: match self.work {
+                Work::Command(command) => Work::Command(Command {
+                    input: match command.input {
+                        Payload::Typed(command) => Payload::Typed(command),
+                        Payload::Json { name, body } => Payload::Json {
+                            name: owned(name),
+                            body: Cow::Owned(body.into_owned()),
+                        },
+                    },
+                    key: command.key.map(owned),
+                    caller: command.caller.map(owned),
+                    parent: command.parent,
+                }),
+                Work::Query {
+                    name,
+                    arguments,
+                    caller,
+                } => Work::Query {
+                    name: owned(name),
+                    arguments: owned(arguments),
+                    caller: caller.map(owned),
+                },
+                Work::Look(look) => Work::Look(look),
+                Work::Message(message) => Work::Message(message),
+                Work::DeadLetter(message, reason) => Work::DeadLetter(message, reason),
+                Work::Retry(retry) => Work::Retry(retry),
+                Work::Timer(due) => Work::Timer(due),
+                Work::ClearTimer(due) => Work::ClearTimer(due),
+            },
+            answer: self.answer,
+            until: self.until,
+            now: self.now,
+            rests_on: self.rests_on,
+            is_admitted: self.is_admitted,
+            has_share: self.has_share,
+            has_sent: self.has_sent,
+        }
+    }
+
+    /// The host's clock when it was made, or at the last look.
+    pub(crate) fn made(&self) -> u64 {
+        self.now
+    }
+
+    /// A client asked, not the engine's own work.
+    pub(super) fn is_from_outside(&self) -> bool {
+        match self.work {
+            Work::Command(_) | Work::Query { .. } | Work::Look(_) | Work::Retry(_) => true,
+            Work::Message(_) | Work::DeadLetter(..) | Work::Timer(_) | Work::ClearTimer(_) => false,
+        }
+    }
+
+    /// The idempotency key it takes effect under.
+    pub(crate) fn key(&self) -> Option<&str> {
+        match &self.work {
+            Work::Command(command) => command.key.as_deref(),
+            Work::Message(message) => message.delivery.taking.key.as_deref(),
+            Work::Retry(retry) => retry.delivery.as_ref()?.taking.key.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Its answer rests on this commit, too.
+    pub(super) fn rests_on(&mut self, writer: WriterId, commit: u64) {
+        let before = self.rests_on.map_or(0, |at| at.commit.0);
+        self.rests_on = Some(Position {
+            writer,
+            commit: CommitNo(commit.max(before)),
+        });
+    }
+
+    /// Has it done by the shard, whose lock is held.
+    pub(super) fn run(
+        &mut self,
+        shard: &mut Shard,
+        moment: Moment,
+        run: impl FnOnce(&mut Shard, &mut Call<'_>) -> Ran,
+    ) -> Ran {
+        let Target { kind, hash, id } = &self.target;
+        let (input, cause) = match &mut self.work {
+            Work::Query {
+                name,
+                arguments,
+                caller,
+            } => {
+                let Answer::Json(output) = &mut self.answer else {
+                    return NOTHING;
+                };
+                return shard.query(&mut QueryCall {
+                    kind: *kind,
+                    hash: *hash,
+                    id,
+                    name,
+                    arguments,
+                    now: moment.now,
+                    caller: caller.as_deref(),
+                    output,
+                });
+            }
+            Work::Look(look) => return look(shard, moment.now, &self.target, &mut self.answer),
+            Work::Command(command) => {
+                let input = match &mut command.input {
+                    Payload::Typed(command) => Input::Typed(command.as_mut()),
+                    Payload::Json { name, body } => Input::Json { name, body },
+                };
+                let cause = Cause::Asked {
+                    key: command.key.as_deref(),
+                    caller: command.caller.as_deref(),
+                    parent: command.parent.as_deref(),
+                };
+                (input, cause)
+            }
+            Work::Message(message) => {
+                let (input, taking) = message.delivery.parts();
+                (input, Cause::Message(taking))
+            }
+            // What needs no entity was done before.
+            Work::DeadLetter(..) | Work::ClearTimer(_) => return NOTHING,
+            Work::Retry(retry) => {
+                let Some(delivery) = &mut retry.delivery else {
+                    return NOTHING;
+                };
+                let (input, taking) = delivery.parts();
+                (input, Cause::Message(taking))
+            }
+            Work::Timer(due) => {
+                let due = &**due;
+                let input = Input::Json {
+                    name: &due.command,
+                    body: &due.body,
+                };
+                (input, Cause::Timer(due))
+            }
+        };
+        let now = match &cause {
+            Cause::Timer(due) => moment.now.max(due.at),
+            _ => moment.now,
+        };
+        let mut call = Call {
+            kind: *kind,
+            hash: *hash,
+            id,
+            now,
+            entropy: moment.entropy,
+            input,
+            output: match &mut self.answer {
+                Answer::Typed(answer) => Output::Typed(answer.as_mut()),
+                Answer::Json(reply) => Output::Json(reply),
+                Answer::Nobody | Answer::Elsewhere(_) => Output::Nobody,
+            },
+            cause,
+        };
+        run(shard, &mut call)
+    }
+
+    /// It goes on at another entity.
+    pub(super) fn forward(&mut self, registry: &Registry, forward: Forward) -> Result<(), String> {
+        let Forward { to, key, .. } = forward;
+        let (kind, id) = (to.kind, to.id.clone());
+        let Parcel::Typed(command) = Parcel::typed(to) else {
+            return Err(format!("what was forwarded to {kind}/{id} is no command"));
+        };
+        self.retarget(registry, kind, id, key, None, Payload::Typed(command))
+    }
+
+    /// It went on at another entity before, under the same key.
+    pub(super) fn forward_again(&mut self, registry: &Registry, again: ForwardAgain) -> Result<(), String> {
+        let ForwardAgain {
+            to,
+            name,
+            body,
+            key,
+            parent,
+            ..
+        } = again;
+        let payload = Payload::Json {
+            name: name.into(),
+            body: body.into_bytes().into(),
+        };
+        let parent = parent.map(Box::new);
+        self.retarget(registry, &to.kind, to.id.into(), Some(key), parent, payload)
+    }
+
+    fn retarget(
+        &mut self,
+        registry: &Registry,
+        kind: &str,
+        id: String,
+        key: Option<String>,
+        parent: Option<Box<Address>>,
+        input: Payload<'static>,
+    ) -> Result<(), String> {
+        let index = registry.find(kind);
+        let index = index.ok_or_else(|| format!("the engine was not given the kind {kind:?}"))?;
+        let caller = match &mut self.work {
+            Work::Command(command) => command.caller.take(),
+            _ => None,
+        };
+        self.target = Target {
+            kind: index,
+            hash: limits::hash(kind, &id),
+            id: id.into(),
+        };
+        self.work = Work::Command(Command {
+            input,
+            key: key.map(Cow::Owned),
+            caller,
+            parent,
+        });
+        Ok(())
+    }
+
+    /// Another entity answers: whoever waits for the answer hears it from there.
+    pub(super) fn hand_over_asker(&mut self) -> Option<Asker> {
+        let answer = std::mem::replace(&mut self.answer, Answer::Nobody);
+        match &mut self.work {
+            Work::Message(message) => {
+                let tell = message.asker.take()?.tell;
+                Some(Asker { answer, tell })
+            }
+            Work::Command(_) => {
+                let (tell, told) = tokio::sync::oneshot::channel();
+                self.answer = Answer::Elsewhere(told);
+                Some(Asker { answer, tell })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The time of day, and a number nobody can guess.
+#[derive(Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Timestamp,
+    pub(super) entropy: u128,
+}
+
+/// There was nothing to do.
+pub(crate) const NOTHING: Ran = Ran::Done {
+    rests_on: 0,
+    outcome: Outcome::Done,
+};

@@ -1,0 +1,129 @@
+//! Who may execute now. Everything that executes draws on one budget: the open commit's bytes, the memory for what cannot be
+//! given away, a hot entity's share of its loop's turn. Work from outside is refused when it would wait too long; work between
+//! entities waits, for as long as it takes: it is in the log.
+
+use super::{Attempt, Door, Wait, share, turn};
+use crate::ledger::Refusal;
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
+use throng_core::{model::Error, shard::Shard};
+
+/// States on their way to the store may take this part of the memory before they are stored at once.
+pub(crate) const PENDING_PART: i64 = 8;
+/// A shard books its bytes once they differ by this part of the budget, a power of two: all shards together by a 256th.
+const BOOK_SHIFT: u32 = 16;
+/// When to come again while states that wait for the store fill the memory.
+const STORE_RETRY: Duration = Duration::from_secs(1);
+/// When to come again while messages between entities fill their room.
+const OUTBOX_RETRY: Duration = Duration::from_millis(200);
+
+/// What the shards hold in memory, all together.
+#[derive(Default)]
+pub(crate) struct Books {
+    pub(crate) entities: AtomicI64,
+    pub(crate) bytes: AtomicI64,
+    pub(crate) pending_bytes: AtomicI64,
+}
+
+/// Why an attempt does not execute now.
+pub(super) enum Held {
+    Wait(Wait),
+    Refused(Refusal),
+}
+
+impl Door {
+    /// Whether an attempt may execute now.
+    pub(super) fn budget(&self, attempt: &mut Attempt<'_>) -> Result<(), Held> {
+        if attempt.is_admitted {
+            return Ok(());
+        }
+        let from_outside = attempt.is_from_outside();
+        if from_outside {
+            self.bounds().map_err(Held::Refused)?;
+        }
+        if let Some(number) = self.ledger.full_commit() {
+            let wait = self.ledger.commit_wait();
+            if from_outside && wait > self.context.options.wait_max {
+                return Err(Held::Refused(self.overloaded(wait)));
+            }
+            turn::wake_committer(&self.context);
+            return Err(Held::Wait(Wait::Commit(number)));
+        }
+        if from_outside && !attempt.has_share && share::may_be_hot(attempt.target.hash) {
+            match turn::enter_share(&self.context, attempt.target.hash) {
+                share::Entry::Go => {}
+                share::Entry::Wait(ticket) => return Err(Held::Wait(Wait::Share(ticket))),
+                share::Entry::Refuse(wait) => return Err(Held::Refused(self.overloaded(wait))),
+            }
+        }
+        attempt.is_admitted = true;
+        Ok(())
+    }
+
+    /// What work from outside is refused for at once.
+    fn bounds(&self) -> Result<(), Refusal> {
+        if self.context.is_stopping() {
+            self.context.metrics.unavailable.inc();
+            return Err(Error::Unavailable {
+                reason: "the engine is stopping".into(),
+            });
+        }
+        if self.books.pending_bytes.load(Ordering::Relaxed) > self.memory() / 2 {
+            self.context.signals.checkpoint.wake();
+            return Err(self.overloaded(STORE_RETRY));
+        }
+        if self.outbox.is_full() {
+            return Err(self.overloaded(OUTBOX_RETRY));
+        }
+        Ok(())
+    }
+
+    pub(super) fn overloaded(&self, retry_after: Duration) -> Refusal {
+        self.context.metrics.overloaded.inc();
+        Error::Overloaded { retry_after }
+    }
+
+    fn memory(&self) -> i64 {
+        i64::try_from(self.context.options.memory_bytes_max).unwrap_or(i64::MAX)
+    }
+
+    /// States wait for the store in more memory than they should.
+    pub(crate) fn needs_checkpoint(&self) -> bool {
+        self.books.pending_bytes.load(Ordering::Relaxed) > self.memory() / PENDING_PART
+    }
+
+    /// Keeps the memory's books, and the memory within its budget.
+    pub(crate) fn balance(&self, shard: &mut Shard) {
+        let load = shard.load();
+        // Small changes are booked together: the books are every thread's.
+        let budget = self.memory();
+        let booked = self.books.bytes.load(Ordering::Relaxed) + self.books.pending_bytes.load(Ordering::Relaxed);
+        if booked <= budget && !shard.differs(load, self.context.options.memory_bytes_max >> BOOK_SHIFT) {
+            return;
+        }
+        let add = |total: &AtomicI64, delta: i64| {
+            if delta == 0 {
+                total.load(Ordering::Relaxed)
+            } else {
+                total.fetch_add(delta, Ordering::Relaxed) + delta
+            }
+        };
+        let delta = shard.book(load);
+        add(&self.books.entities, delta.entities);
+        let pending = add(&self.books.pending_bytes, delta.pending_bytes);
+        let bytes = add(&self.books.bytes, delta.bytes);
+        if bytes + pending > budget && load.entities > 1 {
+            let over = usize::try_from(bytes + pending - budget).unwrap_or_default();
+            // No more than this shard's share: the others give theirs when they are used.
+            shard.passivate(over.min(load.bytes / 4).max(1));
+            let delta = shard.book(shard.load());
+            add(&self.books.entities, delta.entities);
+            add(&self.books.bytes, delta.bytes);
+            if add(&self.books.pending_bytes, delta.pending_bytes) > budget / PENDING_PART {
+                self.context.signals.checkpoint.wake();
+            }
+        }
+    }
+}

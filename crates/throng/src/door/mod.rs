@@ -1,0 +1,458 @@
+//! The one door into the shards: an [`Attempt`] is tried, and is done, or waits for something named, or is refused.
+//!
+//! [`Door::try_now`] takes a shard's lock without waiting for it, has the attempt done under it, stages what it records, sends
+//! on what it sent, and publishes what it published. Nothing else does any of that, whatever brought the work: a client, another
+//! entity's message, a timer, a person who retries a dead message.
+
+mod attempt;
+mod budget;
+mod load;
+mod outbox;
+mod share;
+pub(crate) mod turn;
+pub(crate) mod watchdog;
+
+pub use attempt::Attempt;
+pub(crate) use attempt::{Answer, Command, Look, NOTHING, Payload, Progress, Retry, Target, Told, Work};
+pub(crate) use load::now_or_later;
+pub(crate) use outbox::{Asker, Behind, Outbox, Outgoing, Parked};
+
+use crate::{
+    context::Context,
+    ledger::{Ledger, Refusal, Staging, recovering},
+};
+use attempt::Moment;
+use budget::{Books, Held};
+use load::Loads;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use throng_core::{
+    limits,
+    model::Error,
+    shard::{Call, Delivery, KnownDead, Outcome, Parcel, Ran, Shard},
+};
+use throng_journal::ShardId;
+use throng_turn::{Entered, Job, Turnstile};
+use tokio::sync::oneshot;
+use watchdog::AtWork;
+
+/// What an attempt has to wait for.
+pub(crate) enum Wait {
+    /// The open commit is full: until the one of this number is durable.
+    Commit(u64),
+    /// Somebody holds the shard's lock.
+    Lock,
+    /// Its entity is not in memory.
+    Load,
+    /// It is not known in memory whether its idempotency key was used.
+    Key,
+    /// Its dead message stands in the store. What is read there counts while the shard knows this version.
+    DeadMessage(u64),
+    /// Its entity has had its share of this turn, and others wait.
+    Share(share::Ticket),
+}
+
+/// When to come again after a shard's inbox was full.
+const INBOX_RETRY: Duration = Duration::from_millis(100);
+
+/// The shards of one writer's life, and the only way to have something done by them.
+pub(crate) struct Door {
+    pub(crate) context: Arc<Context>,
+    pub(crate) ledger: Arc<Ledger>,
+    /// Messages on their way.
+    pub(crate) outbox: Arc<Outbox>,
+    shards: Box<[Turnstile<Shard>]>,
+    /// What each shard is at, for the watchdog.
+    at_work: Box<[AtWork]>,
+    loads: Loads,
+    pub(crate) books: Books,
+    /// When the next timer is due, microseconds of the time of day.
+    pub(crate) next_due: AtomicI64,
+    /// The second in which slow commands were named last, and how many were.
+    slow_second: AtomicU64,
+    slow_named: AtomicU64,
+}
+
+/// What came of one run under a shard's lock.
+enum Step {
+    Progress(Progress),
+    /// It goes on at another entity.
+    Again,
+}
+
+impl Door {
+    pub(crate) fn new(context: Arc<Context>, ledger: Arc<Ledger>, outbox: Arc<Outbox>, shards: Vec<Shard>) -> Self {
+        let inbox_max = context.options.inbox_max;
+        Self {
+            context,
+            ledger,
+            outbox,
+            at_work: shards.iter().map(|_| AtWork::default()).collect(),
+            shards: shards
+                .into_iter()
+                .map(|shard| Turnstile::new(shard, inbox_max))
+                .collect(),
+            loads: Loads::default(),
+            books: Books::default(),
+            next_due: AtomicI64::new(i64::MAX),
+            slow_second: AtomicU64::new(0),
+            slow_named: AtomicU64::new(0),
+        }
+    }
+
+    /// The numbers of all shards.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.shards.len() as u16).map(ShardId)
+    }
+
+    pub(crate) fn shard_of(&self, hash: u64) -> ShardId {
+        limits::shard_of(hash, self.shards.len() as u16)
+    }
+
+    fn turnstile(&self, shard: ShardId) -> &Turnstile<Shard> {
+        &self.shards[usize::from(shard.0)]
+    }
+
+    /// Tries it here and now, without waiting for anything.
+    pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> Progress {
+        loop {
+            match self.budget(attempt) {
+                Ok(()) => {}
+                Err(Held::Wait(wait)) => return Progress::Wait(wait),
+                Err(Held::Refused(refusal)) => return Progress::Refused(refusal),
+            }
+            let shard = self.turnstile(self.shard_of(attempt.target.hash));
+            match shard.try_enter(|shard| self.run(shard, attempt)) {
+                None => return Progress::Wait(Wait::Lock),
+                Some(Step::Again) => {}
+                Some(Step::Progress(progress)) => return progress,
+            }
+        }
+    }
+
+    /// Tries it, as [`try_now`](Self::try_now), if its shard's lock is free; otherwise whoever holds the lock does, and hands what
+    /// came of it to `later`. An attempt that goes on at another entity comes back with [`Wait::Lock`].
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        attempt: Attempt<'static>,
+        later: impl FnOnce(Attempt<'static>, Progress) + Send + 'static,
+    ) -> Entered<(Attempt<'static>, Progress), Attempt<'static>> {
+        let run = |door: &Self, shard: &mut Shard, mut attempt: Attempt<'static>| match door.run(shard, &mut attempt) {
+            Step::Progress(progress) => (attempt, progress),
+            Step::Again => (attempt, Progress::Wait(Wait::Lock)),
+        };
+        let shard = self.turnstile(self.shard_of(attempt.target.hash));
+        shard.enter(
+            attempt,
+            |shard, attempt| run(self, shard, attempt),
+            |attempt| -> Job<Shard> {
+                let door = self.clone();
+                Box::new(move |shard| {
+                    let (attempt, progress) = run(&door, shard, attempt);
+                    later(attempt, progress);
+                })
+            },
+        )
+    }
+
+    /// Looks at a shard, or changes what is only in memory; waits while others hold its lock, but holds up nobody.
+    pub(crate) async fn visit<R: Send + 'static>(
+        self: &Arc<Self>,
+        shard: ShardId,
+        look: impl FnOnce(&mut Shard) -> R + Send + 'static,
+    ) -> Result<R, Refusal> {
+        let run = |door: &Self, shard: &mut Shard, look: Box<dyn FnOnce(&mut Shard) -> R + Send>| {
+            let looked = look(shard);
+            door.settle(shard, false);
+            looked
+        };
+        let mut answer = None;
+        let entered = self.turnstile(shard).enter(
+            Box::new(look) as Box<dyn FnOnce(&mut Shard) -> R + Send>,
+            |shard, look| run(self, shard, look),
+            |look| -> Job<Shard> {
+                let (tell, told) = oneshot::channel();
+                answer = Some(told);
+                let door = self.clone();
+                Box::new(move |shard| drop(tell.send(run(&door, shard, look))))
+            },
+        );
+        match (entered, answer) {
+            (Entered::Ran(looked), _) => Ok(looked),
+            (Entered::Queued, Some(told)) => told.await.map_err(|_| recovering()),
+            _ => Err(self.overloaded(INBOX_RETRY)),
+        }
+    }
+
+    /// As [`visit`](Self::visit), for the engine's own tasks: waits on its thread, never on a gateway's loop.
+    pub(crate) fn visit_blocking<R>(&self, shard: ShardId, look: impl FnOnce(&mut Shard) -> R) -> R {
+        self.turnstile(shard).wait(look)
+    }
+
+    /// Books memory and timers as they are after a recovery.
+    pub(crate) fn settle_all(&self) {
+        for shard in &self.shards {
+            shard.wait(|shard| self.settle(shard, false));
+        }
+    }
+
+    /// The one place where work is done: under its shard's lock.
+    fn run(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) -> Step {
+        let writer = self.ledger.writer;
+        if self.ledger.is_over() || attempt.rests_on.is_some_and(|at| at.writer != writer) {
+            return Step::Progress(Progress::Refused(recovering()));
+        }
+        let mut staging = self.ledger.staging();
+        if let Some(progress) = self.prepare(shard, attempt, &mut staging) {
+            self.settle(shard, staging.first);
+            return Step::Progress(progress);
+        }
+        let moment = Moment {
+            now: self.context.host.now(),
+            entropy: self.context.host.entropy(),
+        };
+        let begun = attempt.now;
+        let ran = attempt.run(shard, moment, |shard: &mut Shard, call: &mut Call<'_>| {
+            self.watched(shard, call, begun, &mut staging)
+        });
+        let first = staging.first;
+        let deliveries = shard.take_outbox();
+        if !deliveries.is_empty() {
+            attempt.has_sent = true;
+            self.outbox
+                .push(deliveries.into_iter().map(|delivery| self.outgoing(delivery)));
+        }
+        let step = self.step(attempt, ran);
+        if let Work::Timer(due) = &attempt.work
+            && matches!(step, Step::Progress(Progress::Done(_)))
+            && shard.is_due(due)
+        {
+            // Its entity is quarantined.
+            shard.defer_timer(due, self.context.host.now());
+        }
+        self.settle(shard, first);
+        step
+    }
+
+    /// What can be said without asking the entity.
+    fn prepare(&self, shard: &mut Shard, attempt: &mut Attempt<'_>, staging: &mut Staging<'_>) -> Option<Progress> {
+        let nothing = Some(Progress::Done(Outcome::Done));
+        match &mut attempt.work {
+            Work::Message(outgoing) if shard.is_taken(&outgoing.delivery.taking) => nothing,
+            // Others wait for its receiver: it comes after them.
+            Work::Message(outgoing) if self.outbox.is_awaited(&outgoing.delivery.to) => {
+                Some(Progress::Wait(Wait::Load))
+            }
+            Work::Timer(due) if !shard.is_due(due) => nothing,
+            Work::ClearTimer(due) => {
+                shard.clear_timer(due, staging);
+                nothing
+            }
+            Work::DeadLetter(outgoing, reason) => {
+                if !shard.is_taken(&outgoing.delivery.taking) {
+                    shard.bury(&outgoing.delivery, self.context.host.now(), reason, staging);
+                }
+                Some(Progress::Done(Outcome::Failed))
+            }
+            Work::Retry(retry) => retry.prepare(shard),
+            _ => None,
+        }
+    }
+
+    /// What a run comes to.
+    fn step(&self, attempt: &mut Attempt<'_>, ran: Ran) -> Step {
+        let writer = self.ledger.writer;
+        let wait = |wait| Step::Progress(Progress::Wait(wait));
+        let forwarded = match ran {
+            Ran::Done { rests_on, outcome } => {
+                attempt.rests_on(writer, rests_on);
+                return Step::Progress(Progress::Done(outcome));
+            }
+            Ran::Load => return wait(Wait::Load),
+            Ran::LoadKey => return wait(Wait::Key),
+            Ran::Forward(mut forward) => {
+                attempt.rests_on(writer, forward.rests_on);
+                if let Some(taking) = forward.taking.take() {
+                    let delivery = Delivery {
+                        to: forward.to.address(),
+                        parcel: Parcel::typed(forward.to),
+                        taking,
+                        commit: forward.rests_on,
+                    };
+                    let mut outgoing = self.outgoing(delivery);
+                    outgoing.asker = attempt.hand_over_asker();
+                    attempt.has_sent = true;
+                    self.outbox.push([outgoing]);
+                    return Step::Progress(Progress::Done(Outcome::Done));
+                }
+                if !attempt.is_from_outside() {
+                    return Step::Progress(Progress::Done(Outcome::Done));
+                }
+                attempt.forward(&self.context.registry, *forward)
+            }
+            Ran::ForwardAgain(again) => {
+                attempt.rests_on(writer, again.rests_on);
+                if !matches!(attempt.work, Work::Command(_)) {
+                    // Taken before under its key: whoever asked asks again.
+                    return Step::Progress(Progress::Done(Outcome::Done));
+                }
+                attempt.forward_again(&self.context.registry, *again)
+            }
+        };
+        match forwarded {
+            Ok(()) => Step::Again,
+            Err(why) => Step::Progress(Progress::Refused(Error::Malformed(why))),
+        }
+    }
+
+    /// A message this life sends.
+    fn outgoing(&self, delivery: Delivery) -> Box<Outgoing> {
+        Box::new(Outgoing {
+            sent: self.ledger.position(delivery.commit),
+            delivery,
+            asker: None,
+        })
+    }
+
+    /// What follows every run while the shard's lock is still held; `first`: it put the first record into the open commit.
+    fn settle(&self, shard: &mut Shard, first: bool) {
+        self.balance(shard);
+        let published = shard.take_published();
+        if !published.is_empty() {
+            self.ledger.publish(published);
+        }
+        if let Some(due) = shard.next_due()
+            && due.micros < self.next_due.load(Ordering::Relaxed)
+        {
+            self.next_due.fetch_min(due.micros, Ordering::Relaxed);
+            self.context.signals.timers.wake();
+        }
+        if first {
+            turn::wake_committer(&self.context);
+        }
+    }
+
+    /// Carries an attempt through all it has to wait for, from what came of trying it first.
+    ///
+    /// # Errors
+    /// Why it was not executed.
+    pub(crate) async fn carry(
+        self: &Arc<Self>,
+        mut attempt: Attempt<'static>,
+        mut progress: Progress,
+    ) -> Result<(Attempt<'static>, Outcome), Refusal> {
+        loop {
+            progress = match progress {
+                Progress::Done(outcome) => return Ok((attempt, outcome)),
+                Progress::Refused(refusal) => return Err(refusal),
+                Progress::Wait(Wait::Lock) => {
+                    let (tell, told) = oneshot::channel();
+                    let entered = self.enter(attempt, |attempt, progress| {
+                        drop(tell.send((attempt, progress)));
+                    });
+                    let progress;
+                    (attempt, progress) = match entered {
+                        Entered::Ran(ran) => ran,
+                        Entered::Queued => told.await.map_err(|_| Error::OutcomeUnknown)?,
+                        Entered::Full(_) => return Err(self.overloaded(INBOX_RETRY)),
+                    };
+                    progress
+                }
+                Progress::Wait(wait) => {
+                    self.resolve(wait, &mut attempt).await?;
+                    self.try_now(&mut attempt)
+                }
+            };
+        }
+    }
+
+    /// Waits for what an attempt waits for, not past its deadline: so far nothing was done.
+    ///
+    /// # Errors
+    /// `Expired`, or why it cannot be had.
+    async fn resolve(self: &Arc<Self>, wait: Wait, attempt: &mut Attempt<'static>) -> Result<(), Refusal> {
+        let until = attempt.until;
+        match wait {
+            Wait::Lock => {}
+            Wait::Commit(number) => {
+                let durable = self.ledger.wait_until(number, until).await;
+                durable.map_err(|error| match error {
+                    Error::OutcomeUnknown => Error::Expired,
+                    other => other,
+                })?;
+            }
+            Wait::Load => self.before(until, Box::pin(self.load(&attempt.target))).await??,
+            Wait::Key => {
+                let key = attempt.key().unwrap_or_default().to_owned();
+                self.before(until, Box::pin(self.load_key(&attempt.target, &key)))
+                    .await??;
+            }
+            Wait::DeadMessage(seen) => {
+                if let Work::Retry(retry) = &mut attempt.work {
+                    let read = now_or_later(self.context.store.system(&retry.row)).await;
+                    let read = read.map_err(|why| Error::Unavailable {
+                        reason: format!("the dead messages cannot be read: {why}"),
+                    })?;
+                    retry.stored = Some((seen, read));
+                }
+            }
+            Wait::Share(ticket) => {
+                self.before(until, ticket).await?;
+                attempt.has_share = true;
+            }
+        }
+        attempt.now = self.context.host.elapsed_micros();
+        if attempt.now >= until {
+            Err(Error::Expired)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits for something, but not past the deadline, nor for a life that is over.
+    async fn before<T>(&self, until: u64, future: impl Future<Output = T>) -> Result<T, Refusal> {
+        match self.ledger.in_time(until, future).await {
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => Err(Error::Expired),
+            Err(_) => Err(recovering()),
+        }
+    }
+}
+
+impl Retry {
+    /// Finds the message; `Some`: it cannot be tried now.
+    fn prepare(&mut self, shard: &mut Shard) -> Option<Progress> {
+        let unknown = || {
+            Some(Progress::Refused(Error::Unknown {
+                kind: "dead message",
+                id: self.name.clone(),
+            }))
+        };
+        let value = match shard.known_dead(&self.row) {
+            KnownDead::Dead(value) => value,
+            KnownDead::NotDead => return unknown(),
+            KnownDead::Stored(now) => match self.stored.take() {
+                Some((seen, None)) if seen == now => return unknown(),
+                Some((seen, Some(value))) if seen == now => value,
+                // A checkpoint moved it meanwhile, or it was not looked for yet.
+                _ => return Some(Progress::Wait(Wait::DeadMessage(now))),
+            },
+        };
+        match Delivery::again(&self.row, &value) {
+            Ok(delivery) => {
+                self.delivery = Some(delivery);
+                None
+            }
+            Err(why) => {
+                let name = &self.name;
+                let why = format!("the dead message {name} cannot be read: {why}");
+                Some(Progress::Refused(Error::Malformed(why)))
+            }
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
+
+use super::{Answer, Told};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use throng_core::shard::Delivery;
+use throng_journal::{Address, CommitNo, Position};
+use tokio::sync::oneshot;
+
+/// A message in memory.
+pub(crate) struct Outgoing {
+    pub(crate) delivery: Delivery,
+    pub(crate) asker: Option<Asker>,
+    /// The commit it was sent with: this writer's, or an earlier one's it was read from.
+    pub(crate) sent: Position,
+}
+
+/// Somebody waits for what a command answers that was forwarded as a message.
+pub(crate) struct Asker {
+    pub(crate) answer: Answer,
+    pub(crate) tell: oneshot::Sender<Told>,
+}
+
+impl Outgoing {
+    /// What it takes in memory, about: as it was recorded, and typed.
+    fn bytes(&self) -> usize {
+        2 * self.delivery.taking.command.get().len() + 512
+    }
+}
+
+/// The outbox of one writer's life.
+pub(crate) struct Outbox {
+    messages_max: usize,
+    bytes_max: usize,
+    window: Mutex<Window>,
+    /// So much waits that no more is let in from outside. Written with the window locked.
+    is_full: AtomicBool,
+}
+
+#[derive(Default)]
+struct Window {
+    queue: VecDeque<Box<Outgoing>>,
+    /// Behind a receiver that is being loaded, in order.
+    parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
+    parked_len: usize,
+    /// Of those queued and parked.
+    bytes: usize,
+    /// The commits of messages in somebody's hands, neither queued nor taken.
+    in_hand: Vec<Position>,
+    /// Messages that are only in the log: to be read from here on.
+    behind: Option<Behind>,
+    /// Receivers that cannot be loaded. Their messages are only in the log, and hold up nobody else's.
+    stuck: BTreeMap<Address, Stuck>,
+}
+
+/// What is only in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// Read up to here.
+    pub(crate) read: Position,
+    /// Messages of later commits are in memory.
+    pub(crate) upto: Position,
+}
+
+/// A receiver that cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck {
+    pub(crate) reason: String,
+    /// Its messages of the commits after the first one and up to the second are only in the log.
+    pub(crate) behind: Behind,
+}
+
+/// Where a message goes that was taken out of the outbox and whose receiver has to be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parked {
+    /// It is the first for this receiver: somebody has to load it.
+    First,
+    /// Behind others.
+    Behind,
+}
+
+impl Outbox {
+    pub(crate) fn new(messages_max: usize, bytes_max: usize) -> Self {
+        Self {
+            messages_max,
+            bytes_max,
+            window: Mutex::default(),
+            is_full: AtomicBool::new(false),
+        }
+    }
+
+    fn with<R>(&self, change: impl FnOnce(&mut Window) -> R) -> R {
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut window);
+        let is_full = window.behind.is_some() || self.has_no_room(&window);
+        self.is_full.store(is_full, Ordering::Relaxed);
+        changed
+    }
+
+    fn has_no_room(&self, window: &Window) -> bool {
+        window.len() >= self.messages_max || window.bytes > self.bytes_max
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Messages in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.with(|window| window.len())
+    }
+
+    /// Nothing is on its way but to receivers that are stuck.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.with(|window| window.len() == 0 && window.in_hand.is_empty() && window.behind.is_none())
+    }
+
+    /// There is something to deliver, or to read from the log.
+    pub(crate) fn has_more(&self) -> bool {
+        self.with(|window| !window.queue.is_empty() || (window.behind.is_some() && !self.has_no_room(window)))
+    }
+
+    /// The commit before the oldest message that was not taken, if there is one.
+    pub(crate) fn oldest(&self) -> Option<Position> {
+        self.with(|window| {
+            let queued = window.queue.iter().chain(window.parked.values().flatten());
+            let held = queued
+                .map(|outgoing| outgoing.sent)
+                .chain(window.in_hand.iter().copied());
+            let stuck = window.stuck.values().map(|stuck| stuck.behind.read);
+            held.map(before)
+                .chain(window.behind.map(|behind| behind.read))
+                .chain(stuck)
+                .min()
+        })
+    }
+
+    /// Takes messages over in the order they were sent; their shard's lock is held, so that a checkpoint sees every message that
+    /// was sent before it looked.
+    pub(crate) fn push(&self, sent: impl IntoIterator<Item = Box<Outgoing>>) {
+        self.with(|window| {
+            for outgoing in sent {
+                let at = outgoing.sent;
+                if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
+                    stuck.behind.upto = stuck.behind.upto.max(at);
+                } else if let Some(behind) = &mut window.behind {
+                    behind.upto = behind.upto.max(at);
+                } else if self.has_no_room(window) {
+                    let read = before(at);
+                    window.behind = Some(Behind { read, upto: at });
+                } else {
+                    window.append(outgoing);
+                }
+            }
+        });
+    }
+
+    /// The next message, into the hands of whoever delivers it.
+    pub(crate) fn take(&self) -> Option<Box<Outgoing>> {
+        self.with(|window| {
+            let outgoing = window.queue.pop_front()?;
+            window.bytes -= outgoing.bytes();
+            window.in_hand.push(outgoing.sent);
+            Some(outgoing)
+        })
+    }
+
+    /// A message could not be delivered now: it is the next one again.
+    pub(crate) fn put_back(&self, outgoing: Box<Outgoing>) {
+        self.with(|window| {
+            window.let_go(outgoing.sent);
+            window.bytes += outgoing.bytes();
+            window.queue.push_front(outgoing);
+        });
+    }
+
+    /// A message was taken by its receiver.
+    pub(crate) fn taken(&self, sent: Position) {
+        self.with(|window| window.let_go(sent));
+    }
+
+    /// Others wait for this receiver to be loaded, or it cannot be.
+    pub(crate) fn is_awaited(&self, to: &Address) -> bool {
+        self.with(|window| window.parked.contains_key(to) || window.stuck.contains_key(to))
+    }
+
+    /// A message waits for its receiver, in the order of its sender.
+    pub(crate) fn park(&self, outgoing: Box<Outgoing>) -> Parked {
+        self.with(|window| {
+            if window.drop_if_stuck(&outgoing) {
+                return Parked::Behind;
+            }
+            window.park(outgoing)
+        })
+    }
+
+    /// Its receiver was loaded: what waited for it comes next.
+    pub(crate) fn unpark(&self, to: &Address) {
+        self.with(|window| {
+            for outgoing in window.parked.remove(to).unwrap_or_default().into_iter().rev() {
+                window.parked_len -= 1;
+                window.queue.push_front(outgoing);
+            }
+        });
+    }
+
+    /// Some messages up to here are only in the log, after that position.
+    pub(crate) fn fall_behind(&self, behind: Behind) {
+        self.with(|window| window.behind = Some(behind));
+    }
+
+    /// What has to be read from the log next: nothing while those in memory are still to be delivered.
+    pub(crate) fn to_read(&self) -> Option<Behind> {
+        self.with(|window| {
+            let is_ready = window.queue.is_empty() && !self.has_no_room(window);
+            window.behind.filter(|_| is_ready)
+        })
+    }
+
+    /// Messages read from the log, of one commit; `false`: no more fit.
+    pub(crate) fn append(&self, messages: impl IntoIterator<Item = Box<Outgoing>>) -> bool {
+        self.with(|window| {
+            for outgoing in messages {
+                if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
+                    stuck.behind.upto = stuck.behind.upto.max(outgoing.sent);
+                    stuck.behind.read = stuck.behind.read.min(before(outgoing.sent));
+                } else {
+                    window.append(outgoing);
+                }
+            }
+            !self.has_no_room(window)
+        })
+    }
+
+    /// The log was read up to here, where `seen` was to be read.
+    pub(crate) fn has_read(&self, seen: Behind, read: Position, is_end: bool) {
+        self.with(|window| {
+            if let Some(now) = &mut window.behind {
+                now.read = read;
+                // Nothing was there up to where it was behind when it looked; more may have been sent since.
+                if read >= now.upto || (is_end && now.upto == seen.upto) {
+                    window.behind = None;
+                }
+            }
+        });
+    }
+
+    // --- receivers that cannot be loaded -----------------------------------------------------------------------------
+
+    /// A receiver cannot be loaded: its messages are left to the log, so that they hold up no other's.
+    pub(crate) fn set_stuck(&self, to: &Address, reason: String) {
+        self.with(|window| {
+            if let Some(stuck) = window.stuck.get_mut(to) {
+                stuck.reason = reason;
+                return;
+            }
+            let parked = window.parked.remove(to).unwrap_or_default();
+            window.parked_len -= parked.len();
+            window.bytes -= parked.iter().map(|outgoing| outgoing.bytes()).sum::<usize>();
+            let sent = || parked.iter().map(|outgoing| outgoing.sent);
+            let (Some(first), Some(last)) = (sent().min(), sent().max()) else {
+                return;
+            };
+            let behind = Behind {
+                read: before(first),
+                upto: last,
+            };
+            window.stuck.insert(to.clone(), Stuck { reason, behind });
+        });
+    }
+
+    /// Receivers that cannot be loaded, and why.
+    pub(crate) fn stuck(&self) -> Vec<(Address, Stuck)> {
+        self.with(|window| {
+            let stuck = window.stuck.iter();
+            stuck.map(|(to, stuck)| (to.clone(), stuck.clone())).collect()
+        })
+    }
+
+    /// What of a stuck receiver's messages is only in the log.
+    pub(crate) fn stuck_behind(&self, to: &Address) -> Option<Behind> {
+        self.with(|window| window.stuck.get(to).map(|stuck| stuck.behind))
+    }
+
+    /// A stuck receiver took its messages up to here. `true`: those were all, and it is stuck no more.
+    pub(crate) fn caught_up(&self, to: &Address, read: Position) -> bool {
+        self.with(|window| {
+            let Some(stuck) = window.stuck.get_mut(to) else {
+                return true;
+            };
+            stuck.behind.read = read;
+            let is_all = read >= stuck.behind.upto;
+            if is_all {
+                window.stuck.remove(to);
+            }
+            is_all
+        })
+    }
+}
+
+impl Window {
+    fn len(&self) -> usize {
+        self.queue.len() + self.parked_len
+    }
+
+    fn append(&mut self, outgoing: Box<Outgoing>) {
+        self.bytes += outgoing.bytes();
+        self.queue.push_back(outgoing);
+    }
+
+    fn park(&mut self, outgoing: Box<Outgoing>) -> Parked {
+        self.let_go(outgoing.sent);
+        self.parked_len += 1;
+        self.bytes += outgoing.bytes();
+        let parked = self.parked.entry(outgoing.delivery.to.clone()).or_default();
+        let is_first = parked.is_empty();
+        let (from, number) = (outgoing.delivery.taking.from, outgoing.delivery.taking.number);
+        let later = |other: &Box<Outgoing>| other.delivery.taking.from == from && other.delivery.taking.number > number;
+        match parked.iter().position(later) {
+            Some(at) => parked.insert(at, outgoing),
+            None => parked.push_back(outgoing),
+        }
+        if is_first { Parked::First } else { Parked::Behind }
+    }
+
+    /// Leaves a message to a stuck receiver to the log.
+    fn drop_if_stuck(&mut self, outgoing: &Outgoing) -> bool {
+        let Some(stuck) = self.stuck.get_mut(&outgoing.delivery.to) else {
+            return false;
+        };
+        stuck.behind.upto = stuck.behind.upto.max(outgoing.sent);
+        stuck.behind.read = stuck.behind.read.min(before(outgoing.sent));
+        self.let_go(outgoing.sent);
+        true
+    }
+
+    /// A message left the hands that held it: taken, or back in the outbox.
+    fn let_go(&mut self, sent: Position) {
+        if let Some(at) = self.in_hand.iter().position(|held| *held == sent) {
+            self.in_hand.swap_remove(at);
+        }
+    }
+}
+
+/// The commit before.
+fn before(at: Position) -> Position {
+    Position {
+        commit: CommitNo(at.commit.0.saturating_sub(1)),
+        ..at
+    }
+}

@@ -1,0 +1,117 @@
+//! The turns of a gateway's loop: its committer ends them, and within one a hot entity has its share.
+
+use super::share::{self, Share, TurnEnd};
+use crate::context::Context;
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+    task::{self, Waker},
+};
+
+thread_local! {
+    /// The loop that runs on this thread.
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+struct Current {
+    /// Whose engine it serves, by its address.
+    engine: usize,
+    committer: Waker,
+    share: Arc<Share>,
+    /// Messages delivered in this turn.
+    deliveries: Cell<usize>,
+}
+
+fn with<R>(context: &Context, look: impl FnOnce(&Current) -> R) -> Option<R> {
+    CURRENT.with_borrow(|current| {
+        let current = current.as_ref();
+        current
+            .filter(|current| current.engine == std::ptr::from_ref(context).addr())
+            .map(look)
+    })
+}
+
+/// There is something to commit: wakes this loop's committer, or the one of all callers outside of loops.
+pub(crate) fn wake_committer(context: &Context) {
+    if with(context, |current| current.committer.wake_by_ref()).is_none() {
+        context.signals.commit.wake();
+    }
+}
+
+/// What becomes of a command of an entity that may have had its share of this turn.
+pub(super) fn enter_share(context: &Context, hash: u64) -> share::Entry {
+    let entry = with(context, |current| {
+        let entry = current.share.enter(hash);
+        if matches!(entry, share::Entry::Wait(_)) {
+            context.metrics.deferred.inc();
+            current.committer.wake_by_ref();
+        }
+        entry
+    });
+    entry.unwrap_or(share::Entry::Go)
+}
+
+/// A command of an entity was executed and took so long.
+pub(super) fn charge(context: &Context, hash: u64, micros: u64) {
+    if share::charge(hash, micros) {
+        with(context, |current| current.share.charge(hash, micros));
+    }
+}
+
+/// One more message may be delivered in this turn; callers outside of loops have none, and no such bound.
+pub(crate) fn may_deliver(context: &Context) -> bool {
+    let may = with(context, |current| {
+        let count = current.deliveries.get();
+        current.deliveries.set(count + 1);
+        count < context.options.deliveries_per_turn
+    });
+    may.unwrap_or(true)
+}
+
+/// The turns of one loop, as its committer holds them. Dropped, the thread has no loop any more.
+pub(crate) struct Turns {
+    context: Arc<Context>,
+    share: Arc<Share>,
+}
+
+impl Turns {
+    pub(crate) fn new(context: Arc<Context>) -> Self {
+        let share = Share::new(context.options.entity_turn, context.options.wait_max);
+        Self {
+            context,
+            share: Arc::new(share),
+        }
+    }
+
+    /// The committer's task is polled: all that was ready has had its go.
+    pub(crate) fn end(&self, context: &task::Context<'_>) -> TurnEnd {
+        CURRENT.with_borrow_mut(|current| {
+            let engine = Arc::as_ptr(&self.context).addr();
+            let is_known = current
+                .as_ref()
+                .is_some_and(|known| known.engine == engine && known.committer.will_wake(context.waker()));
+            if !is_known {
+                self.share.begin();
+                *current = Some(Current {
+                    engine,
+                    committer: context.waker().clone(),
+                    share: self.share.clone(),
+                    deliveries: Cell::new(0),
+                });
+            } else if let Some(current) = current {
+                current.deliveries.set(0);
+            }
+        });
+        self.share.turn_ends()
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.share.close();
+        share::leave();
+        let _ = CURRENT.try_with(|current| current.try_borrow_mut().map(|mut current| current.take()));
+        // What this loop would have committed is another's to commit.
+        self.context.signals.commit.wake();
+    }
+}

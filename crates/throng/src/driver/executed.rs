@@ -1,0 +1,155 @@
+//! What was executed, and its answer.
+
+use super::widen;
+use crate::{
+    actors::JsonAnswer,
+    door::{Answer, Attempt, Told},
+    ledger::Refusal,
+    life::Life,
+};
+use std::{sync::Arc, task::Waker};
+use throng_core::{
+    model::Error,
+    shard::{JsonRejection, JsonReply, Outcome},
+};
+use throng_journal::Position;
+
+/// An attempt that was executed. Its answer may leave once what it rests on is durable.
+pub struct Executed(Answering);
+
+enum Answering {
+    Entity(Entity),
+    Actor(JsonAnswer),
+}
+
+/// An entity answers, or another one it was forwarded to.
+struct Entity {
+    life: Arc<Life>,
+    answer: Answer,
+    rests_on: u64,
+    until: u64,
+    outcome: Outcome,
+}
+
+impl Executed {
+    pub(crate) fn of(life: Arc<Life>, attempt: Attempt<'_>, outcome: Outcome) -> Self {
+        Self(Answering::Entity(Entity {
+            life,
+            answer: attempt.answer,
+            rests_on: attempt.rests_on.map_or(0, |at| at.commit.0),
+            until: attempt.until,
+            outcome,
+        }))
+    }
+
+    pub(crate) fn of_actor(answer: JsonAnswer) -> Self {
+        Self(Answering::Actor(answer))
+    }
+
+    /// What the answer rests on: it may leave once that is durable. `None` for an actor's.
+    #[must_use]
+    pub fn rests_on(&self) -> Option<Position> {
+        match &self.0 {
+            Answering::Entity(entity) => Some(entity.life.ledger.position(entity.rests_on)),
+            Answering::Actor(_) => None,
+        }
+    }
+
+    /// The answer, if it may leave now; given once, like [`answer`](Self::answer)'s. For who looks after many at once, and has
+    /// itself [woken](Self::wake_at) for the one it waits for.
+    pub fn answer_now(&mut self) -> Option<Result<Vec<u8>, Error<JsonRejection>>> {
+        let Answering::Entity(entity) = &mut self.0 else {
+            return None;
+        };
+        if matches!(entity.answer, Answer::Elsewhere(_)) {
+            return None;
+        }
+        let durable = entity.life.ledger.durable_now(entity.rests_on, entity.until)?;
+        Some(durable.and_then(|()| json(entity.take())))
+    }
+
+    /// Has this waker told when [`answer_now`](Self::answer_now) may say more, or its deadline has passed. `false`: it may
+    /// already, or its answer comes from elsewhere and can only be waited for.
+    #[must_use]
+    pub fn wake_at(&self, waker: &Waker) -> bool {
+        match &self.0 {
+            Answering::Entity(entity) if !self.is_elsewhere() => {
+                entity.life.ledger.wake_at(entity.rests_on, entity.until, waker)
+            }
+            _ => false,
+        }
+    }
+
+    /// Its answer comes from another entity or an actor: it can only be waited for.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        match &self.0 {
+            Answering::Entity(entity) => matches!(entity.answer, Answer::Elsewhere(_)),
+            Answering::Actor(_) => true,
+        }
+    }
+
+    /// It was executed, and its answer is a "no".
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(&self.0, Answering::Entity(Entity { answer: Answer::Json(reply), .. }) if reply.error.is_some())
+    }
+
+    /// The answer as JSON, once it may leave; it is given once. By reference, so that what waits stays where it is.
+    ///
+    /// # Errors
+    /// The entity's "no", or the engine's.
+    pub async fn answer(&mut self) -> Result<Vec<u8>, Error<JsonRejection>> {
+        match &mut self.0 {
+            Answering::Entity(entity) => json(entity.settled().await.map_err(widen)?),
+            Answering::Actor(answer) => answer.await,
+        }
+    }
+
+    /// What came of it.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match &self.0 {
+            Answering::Entity(entity) => entity.outcome,
+            Answering::Actor(_) => Outcome::Done,
+        }
+    }
+
+    /// The answer as it was asked for, once it may leave.
+    pub(crate) async fn settled(self) -> Result<Answer, Refusal> {
+        match self.0 {
+            Answering::Entity(mut entity) => entity.settled().await,
+            Answering::Actor(_) => Err(Error::OutcomeUnknown),
+        }
+    }
+}
+
+impl Entity {
+    fn take(&mut self) -> Answer {
+        std::mem::replace(&mut self.answer, Answer::Nobody)
+    }
+
+    async fn settled(&mut self) -> Result<Answer, Refusal> {
+        let ledger = &self.life.ledger;
+        let Answer::Elsewhere(told) = &mut self.answer else {
+            ledger.wait_until(self.rests_on, self.until).await?;
+            return Ok(self.take());
+        };
+        let told = ledger.in_time(self.until, told).await;
+        let Ok(Some(Ok(Told { answer, rests_on }))) = told else {
+            return Err(Error::OutcomeUnknown);
+        };
+        // The answer may be lost where the message it answers is not: that will be taken again.
+        let rests_on = self.rests_on.max(rests_on.commit.0);
+        let durable: Result<(), Refusal> = ledger.wait_until(rests_on, self.until).await;
+        durable.map_err(|_| Error::OutcomeUnknown)?;
+        Ok(answer)
+    }
+}
+
+fn json(answer: Answer) -> Result<Vec<u8>, Error<JsonRejection>> {
+    match answer {
+        Answer::Json(JsonReply { error: Some(error), .. }) => Err(*error),
+        Answer::Json(reply) => Ok(reply.body),
+        _ => Err(Error::OutcomeUnknown),
+    }
+}

@@ -1,0 +1,328 @@
+//! The engine's face for gateways, brokers and simulators: executions as values, the loop's committer, what is durable.
+//!
+//! A service asks entities with [`Engine::entity`](crate::Engine::entity); it needs nothing of this. A gateway makes an [`Attempt`]
+//! of each request, [tries](Driver::try_now) it on the loop that read it, and answers when the [`Executed`] may leave. An attempt
+//! that has to wait is [carried on](Driver::execute) by a task; nothing that was done is done again.
+//!
+//! ```
+//! # use throng::{Engine, driver::Tried, journal::{MemoryJournal, MemoryStore}};
+//! # async fn gateway(engine: &Engine) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
+//! let driver = engine.driver();
+//! let attempt = driver.command(0, "front-page", "hit", b"{}".as_slice())?;
+//! let mut executed = match driver.try_now(attempt) {
+//!     Tried::Executed(executed) => executed,
+//!     Tried::Waits(waiting) => driver.execute(waiting.into_owned()).await?,
+//!     Tried::Refused(error) => return Err(error.into()),
+//! };
+//! Ok(executed.answer().await?) // once its commit is durable
+//! # }
+//! ```
+
+mod executed;
+
+pub use crate::door::Attempt;
+pub use executed::Executed;
+
+use crate::{
+    door::{Answer, Command, Payload, Progress, Target, Work, turn},
+    engine::{Core, Engine},
+    ledger::Refusal,
+    life::Life,
+};
+use std::{
+    borrow::Cow,
+    future::Future,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use throng_core::{
+    limits,
+    model::Error,
+    shard::{JsonRejection, JsonReply},
+};
+use throng_journal::Address;
+
+/// The engine, as a gateway drives it. Cheap to clone.
+#[derive(Clone)]
+pub struct Driver {
+    core: Arc<Core>,
+}
+
+/// What came of trying.
+pub enum Tried<'a> {
+    /// It was executed; its answer waits for its commit.
+    Executed(Executed),
+    /// It has to wait; [`Driver::execute`] goes on with it.
+    Waits(Waiting<'a>),
+    /// Nothing was done, and nothing will be.
+    Refused(Error<JsonRejection>),
+}
+
+/// An attempt that has to wait, and for what.
+pub struct Waiting<'a> {
+    attempt: Attempt<'a>,
+    progress: Progress,
+    life: Arc<Life>,
+}
+
+impl Waiting<'_> {
+    /// The same, with nothing borrowed.
+    #[must_use]
+    pub fn into_owned(self) -> Waiting<'static> {
+        Waiting {
+            attempt: self.attempt.into_owned(),
+            progress: self.progress,
+            life: self.life,
+        }
+    }
+}
+
+impl Engine {
+    /// This engine, as a gateway drives it.
+    #[must_use]
+    pub fn driver(&self) -> Driver {
+        Driver {
+            core: self.core.clone(),
+        }
+    }
+}
+
+impl Driver {
+    /// A command in JSON, to be [tried](Self::try_now): `kind` is the kind's index in the registry, those of
+    /// [actors](Engine::actor_kinds) come after; an empty body is `{}`.
+    ///
+    /// # Errors
+    /// The id or the kind is none.
+    pub fn command<'a>(
+        &self,
+        kind: usize,
+        id: impl Into<Cow<'a, str>>,
+        name: impl Into<Cow<'a, str>>,
+        body: impl Into<Cow<'a, [u8]>>,
+    ) -> Result<Attempt<'a>, Error<JsonRejection>> {
+        let work = Work::Command(Command {
+            input: Payload::Json {
+                name: name.into(),
+                body: body.into(),
+            },
+            key: None,
+            caller: None,
+            parent: None,
+        });
+        let target = self.core.target(kind, id.into())?;
+        Ok(self.core.attempt(target, work, Answer::Json(JsonReply::default())))
+    }
+
+    /// A query, to be [tried](Self::try_now): its fields as a query string, `a=1&b=x`.
+    ///
+    /// # Errors
+    /// The id or the kind is none.
+    pub fn query<'a>(
+        &self,
+        kind: usize,
+        id: impl Into<Cow<'a, str>>,
+        name: impl Into<Cow<'a, str>>,
+        arguments: impl Into<Cow<'a, str>>,
+    ) -> Result<Attempt<'a>, Error<JsonRejection>> {
+        let work = Work::Query {
+            name: name.into(),
+            arguments: arguments.into(),
+            caller: None,
+        };
+        let target = self.core.target(kind, id.into())?;
+        Ok(self.core.attempt(target, work, Answer::Json(JsonReply::default())))
+    }
+
+    /// Tries an attempt here and now, without waiting for anything.
+    #[must_use]
+    pub fn try_now<'a>(&self, mut attempt: Attempt<'a>) -> Tried<'a> {
+        if attempt.target.kind >= self.core.context.registry.kinds().len() {
+            return match self.core.ask_actor(attempt) {
+                Ok(answer) => Tried::Executed(Executed::of_actor(answer)),
+                Err(error) => Tried::Refused(error),
+            };
+        }
+        let life = match self.core.lives.current() {
+            Ok(life) => life,
+            Err(error) => return Tried::Refused(error),
+        };
+        match life.try_now(&mut attempt) {
+            Progress::Done(outcome) => {
+                self.core.count(&attempt, outcome);
+                Tried::Executed(Executed::of(life, attempt, outcome))
+            }
+            Progress::Refused(refusal) => Tried::Refused(widen(refusal)),
+            progress @ Progress::Wait(_) => Tried::Waits(Waiting {
+                attempt,
+                progress,
+                life,
+            }),
+        }
+    }
+
+    /// Goes on with an attempt that has to wait.
+    ///
+    /// # Errors
+    /// The engine's. The entity's "no" comes with the answer, since it, too, rests on what may not be durable yet.
+    pub async fn execute(&self, waiting: Waiting<'static>) -> Result<Executed, Error<JsonRejection>> {
+        self.core.execute(waiting).await.map_err(widen)
+    }
+
+    /// Has an attempt done, and waits for its answer.
+    ///
+    /// # Errors
+    /// The entity's "no", or the engine's.
+    pub async fn answer(&self, attempt: Attempt<'_>) -> Result<Vec<u8>, Error<JsonRejection>> {
+        let mut executed = match self.try_now(attempt) {
+            Tried::Executed(executed) => executed,
+            Tried::Waits(waiting) => self.execute(waiting.into_owned()).await?,
+            Tried::Refused(error) => return Err(error),
+        };
+        executed.answer().await
+    }
+
+    /// The committer of one loop: run it as a task of that loop. The first record of a turn wakes it, and so it runs behind all
+    /// that is ready: the turn's records become one commit. Ends when the engine stops.
+    pub fn committer(&self) -> impl Future<Output = ()> + Send + 'static {
+        let turns = turn::Turns::new(self.core.context.clone());
+        let lives = self.core.lives.clone();
+        std::future::poll_fn(move |context: &mut Context<'_>| {
+            let end = turns.end(context);
+            if end.more {
+                context.waker().wake_by_ref();
+            }
+            if !end.early
+                && let Some(life) = lives.running()
+            {
+                life.ledger.lead(context);
+            }
+            if lives.has_stopped() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+    }
+
+    /// The number of the newest durable commit of this engine's writer.
+    #[must_use]
+    pub fn durable(&self) -> u64 {
+        self.core
+            .lives
+            .running()
+            .map_or(0, |life| life.ledger.durable().commit.0)
+    }
+
+    /// Waits until the newest durable commit is not this one any more, and returns its number.
+    pub async fn changed(&self, seen: u64) -> u64 {
+        std::future::poll_fn(|context| {
+            let durable = self.durable();
+            if durable != seen || self.core.context.is_stopping() {
+                return Poll::Ready(durable);
+            }
+            self.core.context.signals.watch(context.waker());
+            let durable = self.durable();
+            if durable != seen {
+                Poll::Ready(durable)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+impl<'a> Attempt<'a> {
+    /// The command takes effect once under this key (1 to 255 bytes), and the same answer is given again for an hour.
+    ///
+    /// # Errors
+    /// It is no key.
+    pub fn once(mut self, key: impl Into<Cow<'a, str>>) -> Result<Self, Error<JsonRejection>> {
+        let key = key.into();
+        check_key(&key)?;
+        if let Work::Command(command) = &mut self.work {
+            command.key = Some(key);
+        }
+        Ok(self)
+    }
+
+    /// How long its answer is waited for at most, from when the attempt was made.
+    #[must_use]
+    pub fn within(mut self, deadline: std::time::Duration) -> Self {
+        self.until = self.made().saturating_add(crate::context::micros(deadline));
+        self
+    }
+
+    /// Who asks: what [`Moment::caller`](throng_core::model::Moment) says.
+    #[must_use]
+    pub fn caller(mut self, by: impl Into<Cow<'a, str>>) -> Self {
+        if let Work::Command(Command { caller, .. }) | Work::Query { caller, .. } = &mut self.work {
+            *caller = Some(by.into());
+        }
+        self
+    }
+}
+
+pub(crate) fn check_key<R>(key: &str) -> Result<(), Error<R>> {
+    if (1..=limits::NAME_BYTES_MAX).contains(&key.len()) {
+        return Ok(());
+    }
+    Err(Error::Malformed(format!(
+        "an idempotency key has 1 to {} bytes",
+        limits::NAME_BYTES_MAX
+    )))
+}
+
+impl Core {
+    /// An entity, or an actor, of a kind.
+    pub(crate) fn target<'a, R>(&self, kind: usize, id: Cow<'a, str>) -> Result<Target<'a>, Error<R>> {
+        let registry = &self.context.registry;
+        let name = registry.kinds().get(kind).map(|kind| kind.name);
+        let limit = Address::ID_BYTES_MAX;
+        match id.len() {
+            _ if limits::is_id(&id) => Ok(Target {
+                kind,
+                hash: name.map_or(0, |name| limits::hash(name, &id)),
+                id,
+            }),
+            0 => Err(Error::Malformed("the id is empty; an id has 1 to 256 bytes".into())),
+            found => Err(Error::TooLarge {
+                what: "the id",
+                found,
+                limit,
+            }),
+        }
+    }
+
+    pub(crate) fn attempt<'a>(&self, target: Target<'a>, work: Work<'a>, answer: Answer) -> Attempt<'a> {
+        let now = self.context.host.elapsed_micros();
+        let until = now.saturating_add(crate::context::micros(self.context.options.deadline));
+        Attempt::new(target, work, answer, (now, until))
+    }
+
+    /// Goes on with an attempt that has to wait.
+    pub(crate) async fn execute(&self, waiting: Waiting<'static>) -> Result<Executed, Refusal> {
+        let Waiting {
+            attempt,
+            progress,
+            life,
+        } = waiting;
+        let (attempt, outcome) = life.carry(attempt, progress).await?;
+        self.count(&attempt, outcome);
+        Ok(Executed::of(life, attempt, outcome))
+    }
+
+    /// Has an attempt done that nothing is borrowed by.
+    pub(crate) async fn run(&self, mut attempt: Attempt<'static>) -> Result<Executed, Refusal> {
+        let life = self.lives.current()?;
+        let progress = life.try_now(&mut attempt);
+        let (attempt, outcome) = life.carry(attempt, progress).await?;
+        self.count(&attempt, outcome);
+        Ok(Executed::of(life, attempt, outcome))
+    }
+}
+
+/// The engine's part of a typed answer.
+pub(crate) fn widen<R>(error: Refusal) -> Error<R> {
+    error.engine().unwrap_or_else(|never| match never {})
+}

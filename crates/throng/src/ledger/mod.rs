@@ -1,0 +1,411 @@
+//! The ledger of one writer's life: records are staged in the open commit, the commit is appended, what is durable
+//! advances, and whoever waits for it is woken.
+
+mod publish;
+
+pub(crate) use publish::Topics;
+
+use crate::context::Context;
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{self, Poll, Waker},
+    time::Duration,
+};
+use throng_core::{
+    model::{Error, Published},
+    shard::{Stage, Staged},
+};
+use throng_journal::{
+    Append, AppendError, Appended, Commit, CommitBuilder, CommitNo, Later, Position, Stamp, WriterId,
+};
+use throng_turn::{Durable, Leader, OpenCommit};
+
+/// What one writer writes, from the first record to the end of its stream.
+pub(crate) struct Ledger {
+    context: Arc<Context>,
+    pub(crate) writer: WriterId,
+    /// The sealed streams before this one, in order, with their last commits.
+    pub(crate) sealed: Vec<Position>,
+    open: OpenCommit<CommitBuilder>,
+    leader: Leader,
+    /// Appends under way that did not resolve at once; only whoever leads polls them.
+    flights: Mutex<Vec<Flight>>,
+    /// Bytes in the open commit: written with its lock held, read without.
+    staged_bytes: AtomicUsize,
+    /// Bytes appended since the last checkpoint.
+    pub(crate) appended_bytes: AtomicU64,
+    /// The moving average of a commit, from append to durable, microseconds.
+    commit_micros: AtomicU64,
+    /// What the last checkpoint covers.
+    covers: Mutex<Option<Position>>,
+    /// What was published and rests on what is not durable yet, in order.
+    published: Mutex<VecDeque<(u64, Published)>>,
+    /// Nothing more is taken: the engine has stopped, or an append failed.
+    over: AtomicBool,
+    /// Why the writer ended before its time.
+    failure: Mutex<Option<Arc<AppendError>>>,
+}
+
+struct Flight {
+    number: u64,
+    begun_micros: u64,
+    append: Later<'static, Appended>,
+}
+
+/// The writer ended while somebody waited: nothing was done, or it is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended;
+
+impl Ledger {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        writer: WriterId,
+        sealed: Vec<Position>,
+        covers: Option<Position>,
+    ) -> Self {
+        Self {
+            context,
+            writer,
+            sealed,
+            open: OpenCommit::default(),
+            leader: Leader::new(),
+            flights: Mutex::default(),
+            staged_bytes: AtomicUsize::new(0),
+            appended_bytes: AtomicU64::new(0),
+            commit_micros: AtomicU64::new(0),
+            covers: Mutex::new(covers),
+            published: Mutex::default(),
+            over: AtomicBool::new(false),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// What is durable.
+    pub(crate) fn durable(&self) -> Position {
+        self.position(self.open.durable())
+    }
+
+    /// A commit of this writer.
+    pub(crate) fn position(&self, number: u64) -> Position {
+        Position {
+            writer: self.writer,
+            commit: CommitNo(number),
+        }
+    }
+
+    /// The newest commit anything was put into.
+    pub(crate) fn last(&self) -> u64 {
+        self.open.last()
+    }
+
+    /// Something waits in the open commit.
+    fn has_open(&self) -> bool {
+        self.open.last() == self.open.number()
+    }
+
+    /// Nothing is open and nothing in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open.is_idle()
+    }
+
+    /// Commands and queries that wait for a commit.
+    pub(crate) fn waiting(&self) -> usize {
+        self.open.waiting()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.open.in_flight()
+    }
+
+    pub(crate) fn covers(&self) -> Option<Position> {
+        *self.covers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_covers(&self, upto: Position) {
+        *self.covers.lock().unwrap_or_else(PoisonError::into_inner) = Some(upto);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// A hand that puts records into the open commit.
+    pub(crate) fn staging(&self) -> Staging<'_> {
+        Staging {
+            ledger: self,
+            first: false,
+        }
+    }
+
+    /// The open commit, if it has as many bytes as one should have: work then waits for it.
+    pub(crate) fn full_commit(&self) -> Option<u64> {
+        (self.staged_bytes.load(Ordering::Relaxed) >= self.context.options.commit_bytes_max).then(|| self.open.number())
+    }
+
+    /// How long who waits for the next commit waits, about: everything held goes into it, and it waits for the one in flight.
+    pub(crate) fn commit_wait(&self) -> Duration {
+        Duration::from_micros(self.commit_micros.load(Ordering::Relaxed)).saturating_mul(2)
+    }
+
+    // --- ending ------------------------------------------------------------------------------------------------------
+
+    /// An append failed, or may have: this writer takes nothing more, and a new life begins from the journal.
+    pub(crate) fn fail(&self, error: AppendError) {
+        if self.over.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::error!("writer {} is over: {error}", self.writer);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(error));
+        self.context.signals.recover.wake();
+        self.context.signals.wake_watchers();
+    }
+
+    /// Why the writer ended before its time, if it did.
+    pub(crate) fn failure(&self) -> Option<Arc<AppendError>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The engine stops: nothing more is taken. Whoever still waits is told once nothing is in flight.
+    pub(crate) fn close(&self) {
+        self.over.store(true, Ordering::Release);
+        if self.open.is_idle() {
+            self.open.end(self.open.durable());
+        }
+    }
+
+    /// The stream was sealed: commits up to this one are in the journal, all others are lost.
+    pub(crate) fn end(&self, last: CommitNo) {
+        self.open.end(last.0);
+    }
+
+    // --- reading -----------------------------------------------------------------------------------------------------
+
+    /// The commits after a position, into the next stream at the end of a sealed one, and how far they reach; none at the end.
+    pub(crate) async fn read_after(
+        &self,
+        after: Position,
+        bytes_max: usize,
+    ) -> Result<(Vec<Commit>, Position), throng_journal::Error> {
+        let mut at = after;
+        loop {
+            let commits = self.context.journal.read(at, bytes_max).await?;
+            if let Some(last) = commits.last() {
+                let reached = last.position();
+                return Ok((commits, reached));
+            }
+            let all = self.sealed.iter().map(|end| end.writer).chain([self.writer]);
+            match all.filter(|writer| *writer > at.writer).min() {
+                Some(writer) => {
+                    at = Position {
+                        writer,
+                        commit: CommitNo(0),
+                    }
+                }
+                None => return Ok((Vec::new(), at)),
+            }
+        }
+    }
+
+    // --- waiting -----------------------------------------------------------------------------------------------------
+
+    /// Whether a commit is durable; `None`: not yet.
+    pub(crate) fn durable_now<R>(&self, number: u64, until: u64) -> Option<Result<(), Error<R>>> {
+        match self.open.state(number) {
+            // What was looked at may have been another engine's to change.
+            Poll::Ready(Ok(())) if self.context.journal.holds(self.writer) => Some(Ok(())),
+            Poll::Ready(Err(_)) => Some(Err(lost())),
+            Poll::Pending if self.context.host.elapsed_micros() < until => None,
+            _ => Some(Err(Error::OutcomeUnknown)),
+        }
+    }
+
+    /// Wakes this one when [`durable_now`](Self::durable_now) may say more, also at the deadline; `false`: it may already.
+    pub(crate) fn wake_at(&self, number: u64, until: u64, waker: &Waker) -> bool {
+        self.open.wake_at(number, until, waker)
+    }
+
+    /// Wakes those whose deadline has passed.
+    pub(crate) fn sweep(&self) {
+        self.open.sweep(self.context.host.elapsed_micros());
+    }
+
+    /// Resolves once a commit is durable, whatever the time.
+    pub(crate) fn wait(&self, number: u64) -> Durable<'_, CommitBuilder> {
+        self.open.wait(number, u64::MAX)
+    }
+
+    /// Waits until a commit is durable, or says what is known at the deadline.
+    pub(crate) async fn wait_until<R>(&self, number: u64, until: u64) -> Result<(), Error<R>> {
+        let mut wait = self.open.wait(number, until);
+        if wait.is_durable() {
+            // It may rest on memory alone: what was looked at may have been another engine's to change.
+            let holds = self.context.journal.holds(self.writer);
+            return if holds { Ok(()) } else { Err(Error::OutcomeUnknown) };
+        }
+        let mut polled = false;
+        std::future::poll_fn(move |context| {
+            if let Poll::Ready(landed) = Pin::new(&mut wait).poll(context) {
+                return Poll::Ready(landed.map_err(|_| lost()));
+            }
+            // Who waits is woken at the deadline by the sweep.
+            if std::mem::replace(&mut polled, true) && self.context.host.elapsed_micros() >= until {
+                return Poll::Ready(Err(Error::OutcomeUnknown));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits for something else, but not past the deadline (then `Ok(None)`), nor for a writer that ends.
+    pub(crate) async fn in_time<T>(&self, until: u64, future: impl Future<Output = T>) -> Result<Option<T>, Ended> {
+        let mut future = std::pin::pin!(future);
+        // Waiting for the open commit too, because those who do are swept at their deadline and woken at the end.
+        let mut commit = self.open.wait(self.open.number(), until);
+        let mut polled = false;
+        std::future::poll_fn(move |context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Ok(Some(value)));
+            }
+            while let Poll::Ready(landed) = Pin::new(&mut commit).poll(context) {
+                if landed.is_err() {
+                    return Poll::Ready(Err(Ended));
+                }
+                commit = self.open.wait(self.open.number(), until);
+            }
+            if std::mem::replace(&mut polled, true) && self.context.host.elapsed_micros() >= until {
+                return Poll::Ready(Ok(None));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    // --- committing --------------------------------------------------------------------------------------------------
+
+    /// Appends what is open, if nobody is at it: one commit, then whoever asked meanwhile has its go.
+    pub(crate) fn lead(&self, context: &mut task::Context<'_>) {
+        self.leader.lead(|| {
+            self.poll_flights(context);
+            if self.is_over() {
+                return;
+            }
+            let Some((number, batch)) = self.open.take(self.context.journal.depth()) else {
+                return;
+            };
+            self.append(number, batch, context);
+            if self.has_open() && self.in_flight() < self.context.journal.depth() {
+                // More was staged meanwhile: behind what is ready on this loop.
+                context.waker().wake_by_ref();
+            }
+        });
+        if self.appended_bytes.load(Ordering::Relaxed) >= self.context.options.checkpoint_bytes {
+            self.context.signals.checkpoint.wake();
+        }
+    }
+
+    fn append(&self, number: u64, mut batch: CommitBuilder, context: &mut task::Context<'_>) {
+        self.staged_bytes.store(0, Ordering::Relaxed);
+        let begun_micros = self.context.host.elapsed_micros();
+        self.context.metrics.batch.observe(batch.records() as f64);
+        let commit = batch.finish(Stamp {
+            writer: self.writer,
+            number: CommitNo(number),
+            synced: CommitNo(self.open.durable()),
+            at_micros: self.context.host.now().micros,
+        });
+        let bytes = commit.bytes().len() as u64;
+        self.context.metrics.commit_bytes.inc_by(bytes);
+        self.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
+        match self.context.journal.append(commit) {
+            Append::Done(appended) => self.landed(number, begun_micros, appended),
+            Append::Later(append) => {
+                let flight = Flight {
+                    number,
+                    begun_micros,
+                    append,
+                };
+                self.flights.lock().unwrap_or_else(PoisonError::into_inner).push(flight);
+                self.poll_flights(context);
+            }
+        }
+    }
+
+    fn poll_flights(&self, context: &mut task::Context<'_>) {
+        let mut landed = Vec::new();
+        {
+            let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+            flights.retain_mut(|flight| match flight.append.as_mut().poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(appended) => {
+                    landed.push((flight.number, flight.begun_micros, appended));
+                    false
+                }
+            });
+        }
+        for (number, begun_micros, appended) in landed {
+            self.landed(number, begun_micros, appended);
+        }
+    }
+
+    fn landed(&self, number: u64, begun_micros: u64, appended: Appended) {
+        match appended.result {
+            Ok(()) => {
+                let took = self.context.host.elapsed_micros().saturating_sub(begun_micros);
+                self.context.metrics.commits.inc();
+                self.context.metrics.commit_seconds.observe(took as f64 / 1e6);
+                let average = self.commit_micros.load(Ordering::Relaxed);
+                self.commit_micros.store((average * 7 + took) / 8, Ordering::Relaxed);
+                self.open.give(|open| open.recycle(appended.buffer));
+                self.open.landed(number);
+                self.publish_durable();
+                self.context.signals.wake_watchers();
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+}
+
+/// Puts records into the open commit, and remembers whether somebody has to be woken to lead it.
+pub(crate) struct Staging<'a> {
+    ledger: &'a Ledger,
+    pub(crate) first: bool,
+}
+
+impl Stage for Staging<'_> {
+    fn stage(&mut self, records: &mut CommitBuilder) -> Staged {
+        let ledger = self.ledger;
+        let place = ledger.open.stage(|open| {
+            let shift = open.append(records);
+            ledger.staged_bytes.store(open.bytes(), Ordering::Relaxed);
+            shift
+        });
+        self.first |= place.first;
+        Staged {
+            commit: place.number,
+            shift: place.put,
+        }
+    }
+}
+
+fn lost<R>() -> Error<R> {
+    Error::Unavailable {
+        reason: "the commit did not land; the engine starts again from its journal".into(),
+    }
+}
+
+/// The engine's "no": nothing was done, or (`OutcomeUnknown`) it is not known.
+pub(crate) type Refusal = Error<Infallible>;
+
+/// Asked at the end of a writer's life: nothing was done.
+pub(crate) fn recovering<R>() -> Error<R> {
+    Error::Unavailable {
+        reason: "the engine starts again from its journal".into(),
+    }
+}

@@ -1,0 +1,234 @@
+//! Checkpoints: what only the engine knows goes to the store, and the store catches up with the log.
+
+use super::{Life, Lives, tasks::signalled_within};
+use crate::door::{Target, turn};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use throng_core::shard::Rows;
+use throng_journal::{AppendError, Checkpoint, Error, Pace, Position};
+
+/// The system row with the commit before the oldest message that was not taken.
+pub(super) const OUTBOX_ROW: &[u8] = b"o";
+
+/// The part of the time between two checkpoints that one may take: so it keeps up, and what is served beside it meets little of
+/// it at any moment.
+const SPREAD: f64 = 0.7;
+
+/// What checkpoints of all lives share.
+#[derive(Default)]
+pub(super) struct Checkpoints {
+    /// One at a time, and none while an engine recovers.
+    pub(super) lock: tokio::sync::Mutex<()>,
+    /// Those who wait for one.
+    awaited: AtomicUsize,
+}
+
+/// Somebody waits for a checkpoint, also for the one under way, which then does not take its time.
+struct Awaits<'a>(&'a AtomicUsize);
+
+impl<'a> Awaits<'a> {
+    fn new(awaited: &'a AtomicUsize) -> Self {
+        awaited.fetch_add(1, Ordering::Relaxed);
+        Self(awaited)
+    }
+}
+
+impl Drop for Awaits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Makes checkpoints: by the clock, by bytes, and when somebody asks.
+pub(super) async fn task(lives: Weak<Lives>) {
+    // When the last one began.
+    let mut begun = None;
+    loop {
+        let Some(strong) = lives.upgrade() else { return };
+        let context = strong.context.clone();
+        let now = context.host.elapsed_micros();
+        let last = *begun.get_or_insert(now);
+        let since = |now: u64| Duration::from_micros(now.saturating_sub(last));
+        let every = context.options.checkpoint_every;
+        let sleep = context.host.sleep(every.saturating_sub(since(now)));
+        drop((strong, context));
+        signalled_within(&lives, sleep, |context| &context.signals.checkpoint).await;
+        let Some(strong) = lives.upgrade() else { return };
+        let now = strong.context.host.elapsed_micros();
+        let within = since(now).mul_f64(SPREAD);
+        begun = Some(now);
+        let Some(life) = strong.running() else { continue };
+        let pace = strong.pace(&life, within);
+        if let Err(error) = strong.make_checkpoint(&life, pace).await {
+            if matches!(error, Error::Sealed(_)) {
+                life.ledger.fail(AppendError::Sealed);
+                continue;
+            }
+            tracing::error!("the checkpoint failed, it is tried again: {error}");
+            let pause = strong.context.host.sleep(Duration::from_secs(1));
+            drop(strong);
+            pause.await;
+        }
+    }
+}
+
+/// What the shards gave for a checkpoint. Dropped before it is done, also because a load failed or nobody waits for it any
+/// more, it goes back: nothing of it counts.
+struct TakenRows<'a> {
+    life: &'a Life,
+    rows: Vec<Rows>,
+}
+
+impl Drop for TakenRows<'_> {
+    fn drop(&mut self) {
+        for (shard, rows) in self.life.door.shards().zip(&self.rows) {
+            self.life
+                .door
+                .visit_blocking(shard, |shard| shard.checkpoint_failed(rows));
+        }
+    }
+}
+
+impl Lives {
+    /// Spread over so long, unless somebody waits for it, or what gathers meanwhile needs the next one.
+    fn pace(self: &Arc<Self>, life: &Arc<Life>, within: Duration) -> Pace {
+        let (lives, life) = (Arc::downgrade(self), Arc::downgrade(life));
+        Pace::within(within, move || {
+            let (Some(lives), Some(life)) = (lives.upgrade(), life.upgrade()) else {
+                return true;
+            };
+            let context = &lives.context;
+            context.is_stopping()
+                || life.ledger.is_over()
+                || lives.checkpoints.awaited.load(Ordering::Relaxed) > 0
+                || life.ledger.appended_bytes.load(Ordering::Relaxed) >= context.options.checkpoint_bytes
+                || life.door.needs_checkpoint()
+        })
+    }
+
+    /// Makes a checkpoint that somebody waits for.
+    pub(crate) async fn checkpoint_now(&self, life: &Arc<Life>) -> Result<(), Error> {
+        let _awaits = Awaits::new(&self.checkpoints.awaited);
+        self.make_checkpoint(life, Pace::default()).await
+    }
+
+    /// Makes one checkpoint.
+    pub(super) async fn make_checkpoint(&self, life: &Arc<Life>, pace: Pace) -> Result<(), Error> {
+        let _one_at_a_time = self.checkpoints.lock.lock().await;
+        let (context, ledger, door) = (&self.context, &life.ledger, &life.door);
+        if ledger.is_over() {
+            return Ok(());
+        }
+        let begun = context.host.elapsed_micros();
+        ledger.appended_bytes.store(0, Ordering::Relaxed);
+        // Everything up to here is covered. What the shards give may be newer: replaying on top of it changes nothing.
+        let upto = ledger.durable();
+        let mut taken = TakenRows { life, rows: Vec::new() };
+        for shard in door.shards() {
+            loop {
+                // Under one lock: what was brought back may be passivated again by the time the next one is.
+                let now = context.host.now();
+                let looked = door.visit_blocking(shard, |shard| match shard.unsettled() {
+                    unsettled if unsettled.is_empty() => Ok(shard.checkpoint(now)),
+                    unsettled => Err(unsettled),
+                });
+                let unsettled = match looked {
+                    Ok(rows) => break taken.rows.push(rows),
+                    Err(unsettled) => unsettled,
+                };
+                for (kind, hash, id) in unsettled {
+                    let id = id.into_string().into();
+                    let target = Target { kind, hash, id };
+                    if let Err(error) = door.load(&target).await {
+                        return Err(Error::Backend {
+                            doing: format!("loading {:?}", target.id),
+                            why: error.to_string(),
+                        });
+                    }
+                }
+            }
+        }
+        // After the shards: what was sent before them is in the outbox, and what is taken since is in a commit waited for.
+        let upto = Upto {
+            position: upto,
+            outbox: life.door.outbox.oldest(),
+        };
+        let stored = self.store_rows(life, upto, pace, &taken.rows).await;
+        if matches!(stored, Ok(true)) {
+            for (shard, rows) in door.shards().zip(std::mem::take(&mut taken.rows)) {
+                door.visit_blocking(shard, |shard| {
+                    shard.checkpointed(upto.position, &rows);
+                    door.balance(shard);
+                });
+            }
+        }
+        if stored? {
+            // Before the journal forgets: who cannot find a place there any more sees why.
+            ledger.set_covers(upto.position);
+            context.journal.forget(upto.position);
+            context.metrics.checkpoints.inc();
+            let micros = context.host.elapsed_micros().saturating_sub(begun);
+            context.metrics.checkpoint_seconds.observe(micros as f64 / 1e6);
+        }
+        Ok(())
+    }
+
+    /// `false`: there was nothing to do, or the writer is over.
+    async fn store_rows(&self, life: &Life, upto: Upto, pace: Pace, rows: &[Rows]) -> Result<bool, Error> {
+        let (context, ledger) = (&self.context, &life.ledger);
+        let covers = ledger.covers();
+        let expired: BTreeSet<&Vec<u8>> = rows.iter().flat_map(|rows| &rows.expired).collect();
+        let unchanged = |rows: &Rows| rows.states.is_empty() && rows.system.is_empty();
+        let nothing = expired.is_empty() && rows.iter().all(unchanged);
+        if nothing && covers == Some(upto.position) {
+            return Ok(false);
+        }
+        // Nothing in the store may be newer than what is durable.
+        let last = ledger.last();
+        turn::wake_committer(context);
+        if ledger.wait(last).await.is_err() {
+            return Ok(false);
+        }
+        context.journal.sync().await?;
+        let mut checkpoint = Checkpoint {
+            upto: upto.position,
+            pace,
+            ..Checkpoint::default()
+        };
+        let from = covers.map(|covers| covers.writer);
+        checkpoint.sealed = ledger
+            .sealed
+            .iter()
+            .filter(|end| from.is_none_or(|from| end.writer >= from))
+            .copied()
+            .collect();
+        for rows in rows {
+            checkpoint.states.extend(rows.states.iter().cloned());
+            checkpoint.system.extend(rows.system.iter().cloned());
+        }
+        let cursor = upto
+            .outbox
+            .map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
+        checkpoint.system.push((OUTBOX_ROW.to_vec(), cursor));
+        for bucket in expired {
+            let mut visit = |row: &[u8], _: &[u8]| checkpoint.system.push((row.to_vec(), None));
+            context.store.system_scan(bucket, &mut visit).await?;
+        }
+        context.store.advance(checkpoint).await?;
+        Ok(true)
+    }
+}
+
+/// How far a checkpoint reaches.
+#[derive(Clone, Copy)]
+struct Upto {
+    position: Position,
+    /// The commit before the oldest message that was not taken.
+    outbox: Option<Position>,
+}

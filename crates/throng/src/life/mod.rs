@@ -1,0 +1,134 @@
+//! One life of the engine: from a recovery to the end of its writer. When the writer ends, all of it is forgotten, and the next
+//! life begins from the journal.
+
+pub(crate) mod checkpoint;
+mod recovery;
+mod stop;
+pub(crate) mod tasks;
+
+use crate::{
+    context::Context,
+    door::{Attempt, Door, Progress},
+    ledger::{Ledger, Refusal},
+    mail::Mail,
+};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use throng_core::{model::Error, shard::Outcome};
+
+/// What one writer's life holds.
+pub(crate) struct Life {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) door: Arc<Door>,
+    pub(crate) mail: Arc<Mail>,
+}
+
+impl Life {
+    /// Tries an attempt here and now, and begins to deliver what it sent.
+    pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> Progress {
+        let progress = self.door.try_now(attempt);
+        if std::mem::take(&mut attempt.has_sent) {
+            self.mail.deliver();
+        }
+        progress
+    }
+
+    /// Carries an attempt through all it has to wait for, from what came of trying it first.
+    ///
+    /// # Errors
+    /// Why it was not executed.
+    pub(crate) async fn carry(
+        &self,
+        attempt: Attempt<'static>,
+        progress: Progress,
+    ) -> Result<(Attempt<'static>, Outcome), Refusal> {
+        let mut carried = self.door.carry(attempt, progress).await?;
+        if std::mem::take(&mut carried.0.has_sent) {
+            self.mail.deliver();
+        }
+        Ok(carried)
+    }
+}
+
+/// Whether there is somebody to ask.
+pub(crate) enum Status {
+    Running(Arc<Life>),
+    Down(String),
+}
+
+/// Why an engine that runs answers nothing.
+pub(crate) const NOT_HELD: &str = "the journal does not answer, or another engine has taken over";
+
+/// The engine's lives, one after the other.
+pub(crate) struct Lives {
+    pub(crate) context: Arc<Context>,
+    status: RwLock<Status>,
+    checkpoints: checkpoint::Checkpoints,
+}
+
+impl Lives {
+    pub(crate) fn new(context: Arc<Context>) -> Self {
+        Self {
+            context,
+            status: RwLock::new(Status::Down("the engine is starting".into())),
+            checkpoints: checkpoint::Checkpoints::default(),
+        }
+    }
+
+    pub(crate) fn status(&self) -> RwLockReadGuard<'_, Status> {
+        self.status.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The life that runs, whether the journal holds it or not.
+    pub(crate) fn running(&self) -> Option<Arc<Life>> {
+        match &*self.status() {
+            Status::Running(life) => Some(life.clone()),
+            Status::Down(_) => None,
+        }
+    }
+
+    /// Whoever is asked now, or why nobody is.
+    pub(crate) fn current<R>(&self) -> Result<Arc<Life>, Error<R>> {
+        let reason = match &*self.status() {
+            Status::Running(life) => match self.trouble(life) {
+                None => return Ok(life.clone()),
+                Some(reason) => reason,
+            },
+            Status::Down(reason) => reason.clone(),
+        };
+        self.context.metrics.unavailable.inc();
+        Err(Error::Unavailable { reason })
+    }
+
+    /// Why a life that runs answers nothing.
+    pub(crate) fn trouble(&self, life: &Life) -> Option<String> {
+        if life.ledger.is_over() {
+            let failure = life.ledger.failure();
+            return Some(failure.map_or_else(
+                || "the engine has stopped".into(),
+                |error| format!("the journal failed ({error}); the engine starts again from it"),
+            ));
+        }
+        // What is in memory may be another engine's to change by now.
+        (!self.context.journal.holds(life.ledger.writer)).then(|| NOT_HELD.into())
+    }
+
+    /// The engine has been stopped, and nothing is asked of it any more.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.context.is_stopping() && matches!(*self.status(), Status::Down(_))
+    }
+
+    /// A life begins, unless the engine stops: decided under the lock that [`end`](Self::end) takes.
+    pub(crate) fn begin(&self, life: Arc<Life>) -> bool {
+        let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
+        if self.context.is_stopping() {
+            return false;
+        }
+        *status = Status::Running(life);
+        true
+    }
+
+    /// Nobody is asked, for this reason.
+    pub(crate) fn end(&self, reason: String) {
+        *self.status.write().unwrap_or_else(PoisonError::into_inner) = Status::Down(reason);
+    }
+}

@@ -1,0 +1,211 @@
+//! From the journal to a running engine: at the start, and after an append that failed. One path for both.
+
+use super::{Life, Lives, checkpoint::OUTBOX_ROW, tasks::signalled};
+use crate::{
+    door::{Behind, Door, Outbox},
+    ledger::Ledger,
+    mail::Mail,
+};
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use throng_core::{
+    limits,
+    shard::{Shard, shard_of_row},
+};
+use throng_journal::{AppendError, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
+
+/// Bytes of commits read at a time.
+const READ_BYTES: usize = 8 << 20;
+
+impl Lives {
+    /// Opens a new writer and rebuilds what the engine needs in memory from the store and the commits after its last
+    /// checkpoint.
+    pub(crate) async fn recover(&self) -> Result<Arc<Life>, Error> {
+        let context = &self.context;
+        // A checkpoint of the life before that is still under way ends first: the store is read as it stays.
+        let _no_checkpoint = self.checkpoints.lock.lock().await;
+        let writer = context.journal.open(&context.options.node).await?.writer;
+        let ids: Vec<ShardId> = (0..context.registry.shards()).map(ShardId).collect();
+        let taken = context.journal.take(writer, &ids).await?;
+        let sealed: Vec<Position> = taken
+            .iter()
+            .map(|taken| Position {
+                writer: taken.writer,
+                commit: taken.last,
+            })
+            .collect();
+        let mut shards: Vec<Shard> = ids
+            .iter()
+            .map(|id| Shard::new(*id, writer, context.registry.clone()))
+            .collect();
+        let covers = context.store.covers().await?;
+        self.restore(&mut shards).await?;
+        let mut cursor = None;
+        context
+            .store
+            .system_scan(OUTBOX_ROW, &mut |_, value| cursor = read_position(value))
+            .await?;
+        let mut has_sent = false;
+        for end in sealed
+            .iter()
+            .filter(|end| covers.is_none_or(|covers| end.writer >= covers.writer))
+        {
+            let mut at = Position {
+                commit: CommitNo(0),
+                ..*end
+            };
+            if let Some(covers) = covers.filter(|covers| covers.writer == end.writer) {
+                at = covers;
+            }
+            while at.commit < end.commit {
+                let commits = context.journal.read(at, READ_BYTES).await?;
+                let Some(last) = commits.last() else {
+                    return Err(Error::NoCommit(at));
+                };
+                for commit in commits.iter().filter(|commit| commit.stamp().number <= end.commit) {
+                    has_sent |= replay(&mut shards, commit);
+                }
+                at = last.position();
+            }
+        }
+        let ledger = Arc::new(Ledger::new(context.clone(), writer, sealed.clone(), covers));
+        let outbox = Outbox::new(
+            context.options.outbox_max,
+            context.options.memory_bytes_max / OUTBOX_PART,
+        );
+        let door = Arc::new(Door::new(context.clone(), ledger.clone(), Arc::new(outbox), shards));
+        door.settle_all();
+        if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {
+            let first = sealed.first().map_or(WriterId(0), |first| first.writer);
+            let begin = Position {
+                writer: first,
+                commit: CommitNo(0),
+            };
+            let checkpoint = covers.unwrap_or(begin);
+            let read = cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint));
+            door.outbox.fall_behind(Behind { read, upto: *last });
+        }
+        context.metrics.recoveries.inc();
+        let mail = Arc::new(Mail::new(context.clone(), door.clone()));
+        Ok(Arc::new(Life { ledger, door, mail }))
+    }
+
+    /// What the store knows.
+    async fn restore(&self, shards: &mut [Shard]) -> Result<(), Error> {
+        let context = &self.context;
+        let count = context.registry.shards();
+        context
+            .store
+            .known(&mut |kind, id| {
+                if let Some(index) = context.registry.find(kind) {
+                    let hash = limits::hash(kind, id);
+                    shards[usize::from(limits::shard_of(hash, count).0)].known(index, hash);
+                }
+            })
+            .await?;
+        for prefix in [b"k", b"t", b"m"] {
+            context
+                .store
+                .system_scan(prefix, &mut |row, value| {
+                    let shard = shard_of_row(row, &context.registry).and_then(|id| shards.get_mut(usize::from(id.0)));
+                    if !shard.is_some_and(|shard| shard.row(row, value)) {
+                        tracing::error!("a system row of the store cannot be read: {row:02x?}");
+                    }
+                })
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// Begins a new life when one has ended before its time: what is in memory is forgotten, and what is in flight is answered by
+/// what the journal then holds.
+pub(super) async fn task(lives: Weak<Lives>) {
+    while signalled(&lives, |context| &context.signals.recover).await {
+        let Some(strong) = lives.upgrade() else { return };
+        if let Some(life) = strong.running()
+            && let Some(failure) = life.ledger.failure()
+        {
+            strong.begin_again(&life, &failure).await;
+        }
+    }
+}
+
+impl Lives {
+    async fn begin_again(&self, life: &Life, failure: &AppendError) {
+        let (context, ledger) = (&self.context, &life.ledger);
+        self.end(format!(
+            "the journal failed ({failure}); the engine starts again from it"
+        ));
+        let last = loop {
+            match context.journal.seal(ledger.writer).await {
+                Ok(last) => break last,
+                Err(error) => {
+                    tracing::error!("the end of writer {} is not known yet: {error}", ledger.writer);
+                    context.host.sleep(RETRY).await;
+                }
+            }
+        };
+        ledger.end(last);
+        context.signals.wake_watchers();
+        if matches!(failure, AppendError::Sealed) {
+            self.end("another engine has taken over this journal".into());
+            return;
+        }
+        while !context.is_stopping() {
+            match self.recover().await {
+                Ok(next) => {
+                    if self.begin(next) {
+                        tracing::info!("the engine runs again from its journal");
+                    }
+                    context.signals.deliver.wake();
+                    context.signals.timers.wake();
+                    context.signals.wake_watchers();
+                    return;
+                }
+                Err(error) => {
+                    tracing::error!("the engine cannot start from its journal, it tries again: {error}");
+                    self.end(format!("the journal cannot be read: {error}"));
+                    context.host.sleep(RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+/// Messages between entities may take this part of the memory.
+const OUTBOX_PART: usize = 8;
+
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Replays a commit; says whether a message left in it.
+fn replay(shards: &mut [Shard], commit: &Commit) -> bool {
+    let mut has_sent = false;
+    for record in commit.records().flatten() {
+        has_sent |= record.record == RecordKind::Sent;
+        match shards.get_mut(usize::from(record.shard.0)) {
+            Some(shard) => shard.replay(&record),
+            None => {
+                static SAID: AtomicBool = AtomicBool::new(false);
+                if !SAID.swap(true, Ordering::Relaxed) {
+                    tracing::error!("records of shard {}, of which there are {}", record.shard, shards.len());
+                }
+            }
+        }
+    }
+    has_sent
+}
+
+fn read_position(value: &[u8]) -> Option<Position> {
+    let (writer, commit) = value.split_first_chunk::<8>()?;
+    let commit: &[u8; 8] = commit.try_into().ok()?;
+    Some(Position {
+        writer: WriterId(u64::from_be_bytes(*writer)),
+        commit: CommitNo(u64::from_be_bytes(*commit)),
+    })
+}

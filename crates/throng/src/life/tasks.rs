@@ -1,0 +1,169 @@
+//! The tasks that run beside the callers, for as long as the engine is there.
+
+use super::{Life, Lives};
+use crate::{
+    context::{Context, Signal},
+    door::watchdog,
+};
+use std::{
+    future::Future,
+    sync::{Arc, Weak},
+    task::Poll,
+    time::Duration,
+};
+
+/// How often waiters past their deadline are woken.
+const SWEEP: Duration = Duration::from_millis(100);
+/// When what failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// The timers' task looks at least this often, should the time of day be set back.
+const TIMERS_EVERY: Duration = Duration::from_secs(60);
+
+/// Starts them all.
+pub(crate) fn start(lives: &Arc<Lives>) {
+    let host = &lives.context.host;
+    let weak = || Arc::downgrade(lives);
+    host.spawn(Box::pin(commit(weak())));
+    host.spawn(Box::pin(deliver(weak())));
+    host.spawn(Box::pin(timers(weak())));
+    host.spawn(Box::pin(sweep(weak())));
+    host.spawn(Box::pin(watch(weak())));
+    host.spawn(Box::pin(super::recovery::task(weak())));
+    host.spawn(Box::pin(super::checkpoint::task(weak())));
+    lives.context.signals.deliver.wake();
+}
+
+/// Waits for a signal; `false` once the engine is gone.
+pub(super) async fn signalled(lives: &Weak<Lives>, which: impl Fn(&Context) -> &Signal) -> bool {
+    std::future::poll_fn(|context| match lives.upgrade() {
+        None => Poll::Ready(false),
+        Some(lives) if which(&lives.context).poll(context.waker()) => Poll::Ready(true),
+        Some(_) => Poll::Pending,
+    })
+    .await
+}
+
+/// Waits for a signal, at most until a time.
+pub(super) async fn signalled_within(
+    lives: &Weak<Lives>,
+    mut sleep: crate::host::Task,
+    which: impl Fn(&Context) -> &Signal,
+) {
+    let mut signal = std::pin::pin!(signalled(lives, which));
+    std::future::poll_fn(|context| {
+        let slept = sleep.as_mut().poll(context).is_ready();
+        if slept || signal.as_mut().poll(context).is_ready() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Lets others of this thread run: a task that always has more to do would starve them.
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Commits for all callers outside of a gateway's loops.
+async fn commit(lives: Weak<Lives>) {
+    std::future::poll_fn(|context| {
+        let Some(lives) = lives.upgrade() else {
+            return Poll::Ready(());
+        };
+        // Whoever signals from here on is seen at the next poll.
+        while lives.context.signals.commit.poll(context.waker()) {}
+        if let Some(life) = lives.running() {
+            life.ledger.lead(context);
+        }
+        if lives.has_stopped() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Delivers what the turns left over.
+async fn deliver(lives: Weak<Lives>) {
+    loop {
+        let Some(strong) = lives.upgrade() else { return };
+        if let Some(life) = strong.running() {
+            deliver_once(&strong.context, &life).await;
+        }
+        drop(strong);
+        yield_now().await;
+        if !signalled(&lives, |context| &context.signals.deliver).await {
+            return;
+        }
+    }
+}
+
+async fn deliver_once(context: &Context, life: &Life) {
+    if let Err(error) = life.mail.catch_up().await {
+        tracing::error!("messages in the log cannot be read: {error}");
+        context.host.sleep(RETRY).await;
+        context.signals.deliver.wake();
+    }
+    life.mail.room().await;
+    life.mail.deliver();
+}
+
+/// Fires timers.
+async fn timers(lives: Weak<Lives>) {
+    loop {
+        let Some(strong) = lives.upgrade() else { return };
+        let mut wait = TIMERS_EVERY;
+        if let Some(life) = strong.running() {
+            if life.mail.until_due().is_zero() {
+                life.mail.fire().await;
+            }
+            wait = life.mail.until_due().min(wait);
+        }
+        let sleep = strong.context.host.sleep(wait);
+        drop(strong);
+        signalled_within(&lives, sleep, |context| &context.signals.timers).await;
+    }
+}
+
+/// Wakes waiters past their deadline.
+async fn sweep(lives: Weak<Lives>) {
+    // Also while the engine starts again: who waits for the life before it waits no longer than told.
+    let mut last = Weak::new();
+    loop {
+        let Some(strong) = lives.upgrade() else { return };
+        if let Some(life) = strong.running() {
+            last = Arc::downgrade(&life.ledger);
+        }
+        if let Some(ledger) = last.upgrade() {
+            ledger.sweep();
+        }
+        let sleep = strong.context.host.sleep(SWEEP);
+        drop(strong);
+        sleep.await;
+    }
+}
+
+/// Names commands that do not end.
+async fn watch(lives: Weak<Lives>) {
+    let mut named = Vec::new();
+    loop {
+        let Some(strong) = lives.upgrade() else { return };
+        if let Some(life) = strong.running() {
+            life.door.name_stuck(&mut named);
+        }
+        let sleep = strong.context.host.sleep(watchdog::LOOK_EVERY);
+        drop(strong);
+        sleep.await;
+    }
+}

@@ -1,0 +1,250 @@
+//! Messages between entities: in the turn that sent them if their receiver is at hand, else soon after.
+
+use super::Mail;
+use crate::{
+    context::Context,
+    door::{Answer, Asker, Attempt, Outgoing, Parked, Progress, Target, Told, Wait, Work, turn},
+    ledger::Refusal,
+};
+use std::{sync::Arc, time::Duration};
+use throng_core::{
+    limits,
+    shard::{Delivery, Outcome},
+};
+use throng_journal::{Address, Commit, Error, RecordKind};
+use throng_turn::Entered;
+
+/// Bytes of commits read at a time.
+const READ_BYTES: usize = 8 << 20;
+/// How soon a receiver that cannot be loaded is tried again; the pause doubles up to the second.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+impl Mail {
+    /// Delivers what is there, as much as belongs into one turn; whoever else is at it is asked to go on.
+    pub(crate) fn deliver(self: &Arc<Self>) {
+        self.leader.lead(|| {
+            for _ in 0..self.context.options.deliveries_per_turn {
+                // A message waits for the next commit, too: it is in the log.
+                if self.door.ledger.is_over()
+                    || self.door.ledger.full_commit().is_some()
+                    || !turn::may_deliver(&self.context)
+                {
+                    break;
+                }
+                let Some(outgoing) = self.outbox.take() else { break };
+                if !self.deliver_one(outgoing) {
+                    break;
+                }
+            }
+        });
+        if self.outbox.has_more() {
+            self.context.signals.deliver.wake();
+        }
+    }
+
+    /// Resolves once the open commit has room for what messages record.
+    pub(crate) async fn room(&self) {
+        if let Some(number) = self.door.ledger.full_commit() {
+            turn::wake_committer(&self.context);
+            // Lost with its writer, there is nothing to deliver either.
+            let _ = self.door.ledger.wait(number).await;
+        }
+    }
+
+    /// `false`: its shard's inbox is full, and the message is the next one again.
+    fn deliver_one(self: &Arc<Self>, outgoing: Box<Outgoing>) -> bool {
+        let mail = self.clone();
+        let entered = self
+            .door
+            .enter(attempt(&self.context, outgoing), move |attempt, progress| {
+                mail.came(attempt, progress);
+                mail.context.signals.deliver.wake();
+            });
+        match entered {
+            Entered::Ran((attempt, progress)) => self.came(attempt, progress),
+            Entered::Queued => {}
+            Entered::Full(attempt) => {
+                if let Some(outgoing) = message(attempt) {
+                    self.outbox.put_back(outgoing);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What came of a message.
+    fn came(self: &Arc<Self>, attempt: Attempt<'static>, progress: Progress) {
+        let (wait, target) = match progress {
+            Progress::Done(outcome) => return self.taken(attempt, outcome),
+            // The life is over: the next one reads the message from the log.
+            Progress::Refused(_) => return,
+            Progress::Wait(wait) => (wait, attempt.target.clone()),
+        };
+        let key = attempt.key().filter(|_| matches!(wait, Wait::Key)).map(str::to_owned);
+        let Some(outgoing) = message(attempt) else { return };
+        let to = outgoing.delivery.to.clone();
+        if self.outbox.park(outgoing) == Parked::First {
+            let receiver = Receiver { to, target, key };
+            self.context.host.spawn(Box::pin(self.clone().load(receiver)));
+        }
+    }
+
+    fn taken(&self, attempt: Attempt<'static>, outcome: Outcome) {
+        let rests_on = attempt.rests_on;
+        let (Work::Message(outgoing) | Work::DeadLetter(outgoing, _)) = attempt.work else {
+            return;
+        };
+        self.outbox.taken(outgoing.sent);
+        self.context.metrics.messages.inc();
+        if outcome == Outcome::Failed {
+            self.context.metrics.dead.inc();
+        }
+        // One that was taken before answers nobody: whoever asked asks again.
+        if let (Some(asker), Some(rests_on)) = (outgoing.asker, rests_on) {
+            let answer = attempt.answer;
+            drop(asker.tell.send(Told { answer, rests_on }));
+        }
+    }
+
+    /// Loads a receiver; what waits for it is delivered then. One that cannot be loaded holds up only its own messages.
+    async fn load(self: Arc<Self>, receiver: Receiver) {
+        let mut loaded = self.try_load(&receiver).await;
+        let mut pause = RETRY.0;
+        while let Err(error) = loaded {
+            if self.door.ledger.is_over() {
+                return;
+            }
+            tracing::error!("messages for {} wait, it is tried again: {error}", receiver.to);
+            self.outbox.set_stuck(&receiver.to, error.to_string());
+            self.context.host.sleep(pause).await;
+            pause = (pause * 2).min(RETRY.1);
+            loaded = self.try_load(&receiver).await;
+        }
+        self.outbox.unpark(&receiver.to);
+        self.context.signals.deliver.wake();
+        while let Err(error) = self.catch_up_one(&receiver.to).await
+            && !self.door.ledger.is_over()
+        {
+            tracing::error!("messages for {} wait, they are tried again: {error}", receiver.to);
+            self.context.host.sleep(RETRY.0).await;
+        }
+    }
+
+    async fn try_load(&self, receiver: &Receiver) -> Result<(), Refusal> {
+        match &receiver.key {
+            Some(key) => self.door.load_key(&receiver.target, key).await,
+            None => self.door.load(&receiver.target).await,
+        }
+    }
+
+    /// Delivers what is only in the log of a receiver that was stuck.
+    async fn catch_up_one(&self, to: &Address) -> Result<(), String> {
+        while let Some(behind) = self.outbox.stuck_behind(to) {
+            let ledger = &self.door.ledger;
+            if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
+                return Ok(());
+            }
+            let read = ledger.read_after(behind.read, READ_BYTES).await;
+            let (commits, reached) = read.map_err(|error| error.to_string())?;
+            for outgoing in commits.iter().flat_map(|commit| messages(commit, Some(to))) {
+                let mut attempt = attempt(&self.context, outgoing);
+                let progress = self.door.try_now(&mut attempt);
+                match self.door.carry(attempt, progress).await {
+                    Ok((attempt, outcome)) => self.taken(attempt, outcome),
+                    Err(refusal) => return Err(refusal.to_string()),
+                }
+            }
+            let is_end = commits.is_empty();
+            if self.outbox.caught_up(to, if is_end { behind.upto } else { reached }) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads messages that are only in the log, once those in memory are delivered.
+    pub(crate) async fn catch_up(&self) -> Result<(), Error> {
+        let Some(behind) = self.outbox.to_read() else {
+            return Ok(());
+        };
+        let ledger = &self.door.ledger;
+        if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
+            return Ok(());
+        }
+        let (commits, mut reached) = ledger.read_after(behind.read, READ_BYTES).await?;
+        for commit in &commits {
+            // No more than memory may hold; a commit is read whole.
+            if !self.outbox.append(messages(commit, None)) {
+                reached = commit.position();
+                break;
+            }
+        }
+        self.outbox.has_read(behind, reached, commits.is_empty());
+        Ok(())
+    }
+}
+
+/// A receiver that is not in memory.
+struct Receiver {
+    to: Address,
+    target: Target<'static>,
+    /// It is this key that is looked for.
+    key: Option<String>,
+}
+
+/// A message as an attempt.
+fn attempt(context: &Context, mut outgoing: Box<Outgoing>) -> Attempt<'static> {
+    let to = &outgoing.delivery.to;
+    let hash = limits::hash(&to.kind, &to.id);
+    let id = to.id.to_string().into();
+    let kind = context.registry.find(&to.kind);
+    let unknown = kind
+        .is_none()
+        .then(|| format!("the engine was not given the kind {:?}", to.kind));
+    let target = Target {
+        kind: kind.unwrap_or_default(),
+        hash,
+        id,
+    };
+    let mut answer = Answer::Nobody;
+    if let Some(Asker { answer: wanted, .. }) = &mut outgoing.asker {
+        answer = std::mem::replace(wanted, Answer::Nobody);
+    }
+    let work = match unknown {
+        None => Work::Message(outgoing),
+        Some(reason) => Work::DeadLetter(outgoing, reason),
+    };
+    Attempt::new(target, work, answer, (context.host.elapsed_micros(), u64::MAX))
+}
+
+/// The message of an attempt that has to wait.
+fn message(attempt: Attempt<'static>) -> Option<Box<Outgoing>> {
+    let (Work::Message(mut outgoing) | Work::DeadLetter(mut outgoing, _)) = attempt.work else {
+        return None;
+    };
+    if let Some(asker) = &mut outgoing.asker {
+        asker.answer = attempt.answer;
+    }
+    Some(outgoing)
+}
+
+/// The messages a commit sent, to one receiver or to all.
+fn messages<'a>(commit: &'a Commit, to: Option<&'a Address>) -> impl Iterator<Item = Box<Outgoing>> + 'a {
+    let sent = commit
+        .records()
+        .flatten()
+        .filter(|record| record.record == RecordKind::Sent);
+    sent.filter_map(move |record| match Delivery::read(&record) {
+        Ok(delivery) if to.is_none_or(|to| delivery.to == *to) => Some(Box::new(Outgoing {
+            delivery,
+            asker: None,
+            sent: commit.position(),
+        })),
+        Ok(_) => None,
+        Err(why) => {
+            tracing::error!("a message of {} cannot be read: {why}", commit.position());
+            None
+        }
+    })
+}

@@ -1,0 +1,31 @@
+//! What entities have others do later: messages and timers. Both come to the [door](crate::door) as attempts.
+
+mod deliver;
+mod timers;
+
+use crate::{
+    context::Context,
+    door::{Door, Outbox},
+};
+use std::sync::Arc;
+use throng_turn::Leader;
+
+/// Delivers messages and fires timers, in one writer's life.
+pub(crate) struct Mail {
+    context: Arc<Context>,
+    door: Arc<Door>,
+    outbox: Arc<Outbox>,
+    /// Messages are delivered by one at a time, in order.
+    leader: Leader,
+}
+
+impl Mail {
+    pub(crate) fn new(context: Arc<Context>, door: Arc<Door>) -> Self {
+        Self {
+            context,
+            outbox: door.outbox.clone(),
+            door,
+            leader: Leader::new(),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Durable timers.
+
+use super::Mail;
+use crate::door::{Answer, Attempt, Target, Work};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+    time::Duration,
+};
+use throng_core::{limits, shard::Due};
+use throng_journal::Address;
+
+/// Timers of one shard fired at a time.
+const DUE_MAX: usize = 256;
+/// Entities whose timers are due loaded at a time.
+const LOADS_MAX: usize = 32;
+
+impl Mail {
+    /// How long until the next timer is due.
+    pub(crate) fn until_due(&self) -> Duration {
+        let due = self.door.next_due.load(Ordering::Relaxed);
+        let wait = due.saturating_sub(self.context.host.now().micros).max(0);
+        Duration::from_micros(wait.cast_unsigned())
+    }
+
+    /// Fires the timers that are due.
+    pub(crate) async fn fire(self: &Arc<Self>) {
+        // Whoever sets a timer from here on lowers it again.
+        self.door.next_due.store(i64::MAX, Ordering::Relaxed);
+        let now = self.context.host.now();
+        for shard in self.door.shards() {
+            loop {
+                let Ok(due) = self.door.visit(shard, move |shard| shard.due(now, DUE_MAX)).await else {
+                    break;
+                };
+                let is_full = due.len() == DUE_MAX;
+                // Those of one entity one after the other, of several at once.
+                let mut by_entity: BTreeMap<Address, Vec<Due>> = BTreeMap::new();
+                for due in due {
+                    by_entity.entry(due.address.clone()).or_default().push(due);
+                }
+                let mut by_entity = by_entity.into_values();
+                loop {
+                    let some = by_entity.by_ref().take(LOADS_MAX);
+                    let fires: Vec<_> = some.map(|due| Box::pin(self.fire_all(due))).collect();
+                    if fires.is_empty() {
+                        break;
+                    }
+                    all(fires).await;
+                }
+                if self.door.ledger.is_over() {
+                    return;
+                }
+                if !is_full {
+                    break;
+                }
+            }
+            if let Ok(Some(next)) = self.door.visit(shard, |shard| shard.next_due()).await {
+                self.door.next_due.fetch_min(next.micros, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Fires timers of one entity in order; if it cannot be loaded, they are tried again later.
+    async fn fire_all(self: &Arc<Self>, due: Vec<Due>) {
+        let mut failed = false;
+        for due in due {
+            failed = failed || !self.fire_one(&due).await;
+            if failed {
+                let (now, shard) = (self.context.host.now(), self.shard_of(&due));
+                let deferred = self.door.visit(shard, move |shard| shard.defer_timer(&due, now));
+                if deferred.await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn shard_of(&self, due: &Due) -> throng_journal::ShardId {
+        self.door.shard_of(limits::hash(&due.address.kind, &due.address.id))
+    }
+
+    /// `false`: its entity cannot be loaded.
+    async fn fire_one(self: &Arc<Self>, due: &Due) -> bool {
+        let host = &self.context.host;
+        let Address { kind, id } = &due.address;
+        let known = self.context.registry.find(kind);
+        let target = Target {
+            kind: known.unwrap_or_default(),
+            hash: limits::hash(kind, id),
+            id: id.to_string().into(),
+        };
+        let work = match known {
+            Some(_) => Work::Timer(Box::new(due.clone())),
+            None => Work::ClearTimer(Box::new(due.clone())),
+        };
+        let mut attempt = Attempt::new(target, work, Answer::Nobody, (host.elapsed_micros(), u64::MAX));
+        let progress = self.door.try_now(&mut attempt);
+        match self.door.carry(attempt, progress).await {
+            Ok(_) => {
+                self.context.metrics.timers_fired.inc();
+                self.deliver();
+                true
+            }
+            Err(_) if self.door.ledger.is_over() => true,
+            Err(error) => {
+                tracing::error!("the timer {:?} of {} waits: {error}", due.name, due.address);
+                false
+            }
+        }
+    }
+}
+
+/// Waits for all of a few futures.
+async fn all(mut futures: Vec<Pin<Box<impl Future<Output = ()>>>>) {
+    std::future::poll_fn(|context| {
+        futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if futures.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
