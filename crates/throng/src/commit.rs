@@ -12,6 +12,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 use throng_journal::{Append, Appended, CommitNo, Stamp};
+use throng_turn::Candidate;
 
 thread_local! {
     /// The gateway's loop that runs on this thread.
@@ -29,13 +30,16 @@ impl Engine {
     /// The committer of one gateway's loop: run it as a task of that loop. The first record of a turn wakes it, and so
     /// it runs behind all connections that are ready: the turn's records become one commit. Ends when the engine stops.
     pub fn committer(&self) -> impl Future<Output = ()> + Send + 'static {
-        let inner = self.inner.clone();
-        let share = Arc::new(Share::new(inner.options.entity_turn, inner.options.wait_max));
-        let leaves = Leaves(share.clone());
+        let inner = &self.inner;
+        let leaves = Leaves {
+            inner: inner.clone(),
+            candidate: Candidate::new(),
+            share: Arc::new(Share::new(inner.options.entity_turn, inner.options.wait_max)),
+        };
         std::future::poll_fn(move |context| {
-            let share = &leaves.0;
+            let Leaves { inner, share, .. } = &leaves;
             LOOP.with_borrow_mut(|own| {
-                let engine = Arc::as_ptr(&inner) as usize;
+                let engine = Arc::as_ptr(inner) as usize;
                 if !own
                     .as_ref()
                     .is_some_and(|own| own.engine == engine && own.committer.will_wake(context.waker()))
@@ -53,7 +57,7 @@ impl Engine {
                 context.waker().wake_by_ref();
             }
             if !end.early {
-                inner.clone().lead(context);
+                inner.lead(leaves.candidate, context);
             }
             if inner.is_stopped() {
                 Poll::Ready(())
@@ -65,24 +69,34 @@ impl Engine {
 }
 
 /// Takes the loop's committer off its thread when it is dropped.
-struct Leaves(Arc<Share>);
+struct Leaves {
+    inner: Arc<Inner>,
+    candidate: Candidate,
+    share: Arc<Share>,
+}
 
 impl Drop for Leaves {
     fn drop(&mut self) {
-        self.0.close();
+        self.share.close();
         share::leave();
         let _ = LOOP.try_with(|own| own.try_borrow_mut().map(|mut own| own.take()));
+        if let Status::Running(life) = &*self.inner.status() {
+            life.lead.leave(self.candidate);
+        }
+        // Whatever this loop was woken for, or would have been: a commit it staged, an append it polled last.
+        self.inner.foreign.wake();
     }
 }
 
 /// Leads for all callers outside a gateway's loops.
 pub(crate) async fn foreign(inner: Weak<Inner>) {
+    let candidate = Candidate::new();
     std::future::poll_fn(|context| {
         let Some(inner) = inner.upgrade() else {
             return Poll::Ready(());
         };
         inner.foreign.look(context.waker());
-        inner.clone().lead(context);
+        inner.lead(candidate, context);
         // What came between the look and the lead.
         if inner.foreign.look(context.waker()) {
             context.waker().wake_by_ref();
@@ -135,45 +149,58 @@ impl Inner {
         }
     }
 
-    /// Appends what is open, as far as the journal takes it.
-    fn lead(self: &Arc<Self>, context: &mut Context<'_>) {
+    /// Leads one commit, if nobody else leads: what has landed is told, what is open is appended. More than that is for
+    /// those who asked meanwhile, and for this one behind all that is ready on its loop.
+    fn lead(self: &Arc<Self>, candidate: Candidate, context: &mut Context<'_>) {
         let life = match &*self.status() {
             Status::Running(life) => life.clone(),
             Status::Down(_) => return,
         };
-        life.lead.lead(|| {
-            self.poll_flights(&life, context);
-            while !life.is_over()
-                && let Some((number, mut batch)) = life.open.take(self.journal.depth())
-            {
-                life.staged_bytes.store(0, Ordering::Relaxed);
-                let begun_micros = self.host.elapsed_micros();
-                self.metrics.batch.observe(batch.records() as f64);
-                let commit = batch.finish(Stamp {
-                    writer: life.writer,
-                    number: CommitNo(number),
-                    synced: CommitNo(life.open.durable()),
-                    at_micros: self.host.now().micros,
-                });
-                let bytes = commit.bytes().len() as u64;
-                self.metrics.commit_bytes.inc_by(bytes);
-                life.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
-                match self.journal.append(commit) {
-                    Append::Done(appended) => self.landed(&life, number, begun_micros, appended),
-                    Append::Later(append) => {
-                        let flight = Flight {
-                            number,
-                            begun_micros,
-                            append,
-                        };
-                        life.flights.lock().unwrap_or_else(PoisonError::into_inner).push(flight);
-                        self.poll_flights(&life, context);
-                    }
-                }
-            }
-        });
+        let Some(mut term) = life.lead.ask(candidate, context.waker()) else {
+            return;
+        };
+        self.poll_flights(&life, context);
+        self.append_open(&life, context);
+        if !life.is_over() && life.open.is_due(self.journal.depth()) {
+            term.again(context.waker());
+        }
+        drop(term);
         if life.appended_bytes.load(Ordering::Relaxed) >= self.options.checkpoint_bytes {
             self.checkpoint.wake();
+        }
+    }
+
+    /// Appends what is open, if the journal takes it.
+    fn append_open(self: &Arc<Self>, life: &Arc<Life>, context: &mut Context<'_>) {
+        if life.is_over() {
+            return;
+        }
+        let Some((number, mut batch)) = life.open.take(self.journal.depth()) else {
+            return;
+        };
+        life.staged_bytes.store(0, Ordering::Relaxed);
+        let begun_micros = self.host.elapsed_micros();
+        self.metrics.batch.observe(batch.records() as f64);
+        let commit = batch.finish(Stamp {
+            writer: life.writer,
+            number: CommitNo(number),
+            synced: CommitNo(life.open.durable()),
+            at_micros: self.host.now().micros,
+        });
+        let bytes = commit.bytes().len() as u64;
+        self.metrics.commit_bytes.inc_by(bytes);
+        life.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
+        match self.journal.append(commit) {
+            Append::Done(appended) => self.landed(life, number, begun_micros, appended),
+            Append::Later(append) => {
+                let flight = Flight {
+                    number,
+                    begun_micros,
+                    append,
+                };
+                life.flights.lock().unwrap_or_else(PoisonError::into_inner).push(flight);
+                self.poll_flights(life, context);
+            }
         }
     }
 
