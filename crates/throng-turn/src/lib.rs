@@ -2,7 +2,7 @@
 //!
 //! - [`Turnstile`]: a shard is a lock, not a thread. Whoever holds a command takes the nearly always free lock; when it
 //!   is busy the command goes to the inbox, which the holder drains first and looks at again after unlocking.
-//! - [`Leader`]: at most one thread leads a commit; who comes meanwhile goes on, and the leader looks again.
+//! - [`Leader`]: at most one loop leads a commit; who comes meanwhile goes on, and leads the next.
 //! - [`OpenCommit`]: records get their place while the shard's lock is held, so that log order is execution order, and
 //!   one number says everything an answer rests on.
 //!
@@ -13,6 +13,6 @@ mod open_commit;
 mod sync;
 mod turnstile;
 
-pub use leader::Leader;
+pub use leader::{Candidate, Leader, Term};
 pub use open_commit::{Durable, Lost, OpenCommit, Place};
 pub use turnstile::{Entered, Job, Turnstile};

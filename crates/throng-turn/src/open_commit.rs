@@ -93,7 +93,7 @@ impl<B: Default> OpenCommit<B> {
     /// from then on.
     pub fn take(&self, depth: usize) -> Option<(u64, B)> {
         let mut inner = lock(&self.inner);
-        if inner.empty || inner.in_flight.len() >= depth || self.end.load(Ordering::Acquire) != RUNNING {
+        if !self.may_take(&inner, depth) {
             return None;
         }
         let number = inner.number;
@@ -101,6 +101,15 @@ impl<B: Default> OpenCommit<B> {
         inner.empty = true;
         inner.in_flight.push_back((number, false));
         Some((number, std::mem::take(&mut inner.batch)))
+    }
+
+    /// Would [`take`](Self::take) take a commit now?
+    pub fn is_due(&self, depth: usize) -> bool {
+        self.may_take(&lock(&self.inner), depth)
+    }
+
+    fn may_take(&self, inner: &Inner<B>, depth: usize) -> bool {
+        !inner.empty && inner.in_flight.len() < depth && self.end.load(Ordering::Acquire) == RUNNING
     }
 
     /// A commit is in the journal: what is durable advances over all that have landed without a gap.

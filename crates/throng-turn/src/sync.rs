@@ -3,12 +3,12 @@
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 use std::sync::{PoisonError, TryLockError};

@@ -10,7 +10,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
 };
-use throng_turn::{Entered, Job, Lost, OpenCommit, Turnstile};
+use throng_turn::{Candidate, Entered, Job, Leader, Lost, OpenCommit, Turnstile};
 
 #[test]
 fn a_full_inbox_gives_the_work_back() {
@@ -106,4 +106,115 @@ fn no_more_commits_are_taken_than_may_be_in_flight() {
     assert_eq!(open.durable(), 0);
     open.landed(1);
     assert_eq!(open.durable(), 2);
+}
+
+/// A candidate, and how often it was woken.
+struct Loop {
+    candidate: Candidate,
+    count: Arc<Count>,
+}
+
+impl Loop {
+    fn new() -> Self {
+        Self {
+            candidate: Candidate::new(),
+            count: Arc::new(Count(AtomicUsize::new(0))),
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        self.count.clone().into()
+    }
+
+    fn woken(&self) -> usize {
+        self.count.0.load(Ordering::SeqCst)
+    }
+
+    fn leads<'a>(&self, leader: &'a Leader) -> Option<throng_turn::Term<'a>> {
+        leader.ask(self.candidate, &self.waker())
+    }
+}
+
+#[test]
+fn who_asked_meanwhile_leads_next_and_the_leader_goes_behind_it() {
+    let (leader, first, second) = (Leader::new(), Loop::new(), Loop::new());
+    let mut term = first.leads(&leader).unwrap();
+    assert!(second.leads(&leader).is_none());
+    assert!(second.leads(&leader).is_none(), "it has one place in line");
+    term.again(&first.waker());
+    drop(term);
+    assert_eq!((first.woken(), second.woken()), (1, 1));
+    assert!(first.leads(&leader).is_none(), "it gives way");
+    let term = second.leads(&leader).unwrap();
+    assert!(first.leads(&leader).is_none());
+    drop(term);
+    assert!(first.leads(&leader).is_some());
+    assert!(first.leads(&leader).is_some(), "nobody else is in line");
+}
+
+#[test]
+fn one_that_does_not_come_is_passed_over_and_keeps_its_place() {
+    let (leader, busy, here) = (Leader::new(), Loop::new(), Loop::new());
+    let term = here.leads(&leader).unwrap();
+    assert!(busy.leads(&leader).is_none());
+    drop(term);
+    for _ in 0..3 {
+        let before = here.woken();
+        assert!(here.leads(&leader).is_none());
+        assert_eq!(here.woken(), before + 1, "it comes again behind what is ready");
+        assert!(here.leads(&leader).is_some());
+    }
+    assert!(here.leads(&leader).is_none());
+    assert!(busy.leads(&leader).is_some(), "it is still the first in line");
+}
+
+#[test]
+fn all_in_line_are_woken_so_that_none_waits_for_one_that_does_not_come() {
+    let (leader, busy, third) = (Leader::new(), Loop::new(), Loop::new());
+    let term = Loop::new().leads(&leader);
+    assert!(busy.leads(&leader).is_none() && third.leads(&leader).is_none());
+    drop(term);
+    assert_eq!((busy.woken(), third.woken()), (1, 1));
+    assert!(third.leads(&leader).is_none());
+    assert!(third.leads(&leader).is_some());
+}
+
+#[test]
+fn one_that_leaves_says_whether_anybody_looks_in_its_stead() {
+    let (leader, first, second) = (Leader::new(), Loop::new(), Loop::new());
+    assert!(!leader.leave(first.candidate), "it asked for nothing");
+    let term = Loop::new().leads(&leader);
+    assert!(first.leads(&leader).is_none() && second.leads(&leader).is_none());
+    assert!(!leader.leave(first.candidate), "the second looks");
+    assert!(leader.leave(second.candidate), "nobody looks once this term is over");
+    drop(term);
+    assert_eq!(second.woken(), 0);
+    assert!(first.leads(&leader).is_some());
+}
+
+#[test]
+fn a_leader_that_panics_hands_over() {
+    let (leader, other) = (Leader::new(), Loop::new());
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _term = Loop::new().leads(&leader);
+        assert!(other.leads(&leader).is_none());
+        std::panic::resume_unwind(Box::new("a journal that panics"));
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(other.woken(), 1);
+    assert!(other.leads(&leader).is_some());
+}
+
+#[test]
+fn a_commit_is_due_when_it_may_be_taken() {
+    let open = OpenCommit::<Vec<u8>>::default();
+    assert!(!open.is_due(1), "it is empty");
+    open.stage(|batch| batch.push(1));
+    assert!(open.is_due(1));
+    open.take(1).unwrap();
+    open.stage(|batch| batch.push(2));
+    assert!(!open.is_due(1), "one is in flight");
+    assert!(open.is_due(2));
+    open.end(1);
+    assert!(!open.is_due(2), "the writer is over");
 }

@@ -9,8 +9,11 @@ use loom::{
     },
     thread,
 };
-use std::task::Poll;
-use throng_turn::{Entered, Leader, Lost, OpenCommit, Turnstile};
+use std::{
+    future::poll_fn,
+    task::{Poll, Waker},
+};
+use throng_turn::{Candidate, Entered, Leader, Lost, OpenCommit, Term, Turnstile};
 
 fn model(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -60,8 +63,131 @@ fn no_work_brought_to_a_turnstile_is_lost_or_done_twice() {
     });
 }
 
+/// Asks until it leads once, and does the work then.
+fn lead_once(leader: &Leader, candidate: Candidate, mut work: impl FnMut(&mut Term<'_>, &Waker)) {
+    block_on(poll_fn(|context| {
+        let Some(mut term) = leader.ask(candidate, context.waker()) else {
+            return Poll::Pending;
+        };
+        work(&mut term, context.waker());
+        Poll::Ready(())
+    }));
+}
+
 #[test]
 fn every_request_to_lead_is_followed_by_a_look() {
+    model(|| {
+        let (leader, work) = (Arc::new(Leader::new()), Arc::new(AtomicUsize::new(0)));
+        let done = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (leader, work, done) = (leader.clone(), work.clone(), done.clone());
+                thread::spawn(move || {
+                    work.fetch_add(1, Ordering::SeqCst);
+                    lead_once(&leader, Candidate::new(), |_, _| {
+                        done.store(work.load(Ordering::SeqCst), Ordering::SeqCst);
+                    });
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+    });
+}
+
+/// What one of two candidates did.
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    /// It was told to wait.
+    Waits(usize),
+    Leads(usize),
+    /// Written before it hands over.
+    Ends(usize),
+}
+
+/// Nobody leads twice in a row while somebody else waits, unless it gave way in between.
+fn check_that_leadership_was_handed_over(seen: &[Seen]) {
+    let (mut waits, mut has_to_give_way) = ([false; 2], [false; 2]);
+    for what in seen {
+        match *what {
+            Seen::Waits(who) => {
+                waits[who] = true;
+                has_to_give_way[who] = false;
+            }
+            Seen::Leads(who) => {
+                assert!(!has_to_give_way[who], "{seen:?}");
+                waits[who] = false;
+                has_to_give_way[1 - who] = false;
+            }
+            Seen::Ends(who) => has_to_give_way[who] = waits[1 - who],
+        }
+    }
+}
+
+#[test]
+fn leadership_is_handed_over_and_no_leader_leads_twice_while_another_waits() {
+    model(|| {
+        let leader = Arc::new(Leader::new());
+        let seen = Arc::new(loom::sync::Mutex::new(Vec::new()));
+        let threads: Vec<_> = (0..2)
+            .map(|who| {
+                let (leader, seen) = (leader.clone(), seen.clone());
+                thread::spawn(move || {
+                    let (candidate, mut terms) = (Candidate::new(), 0);
+                    let note = |what| seen.lock().unwrap().push(what);
+                    block_on(poll_fn(|context| {
+                        let Some(mut term) = leader.ask(candidate, context.waker()) else {
+                            note(Seen::Waits(who));
+                            return Poll::Pending;
+                        };
+                        note(Seen::Leads(who));
+                        note(Seen::Ends(who));
+                        terms += 1;
+                        if terms == 2 {
+                            return Poll::Ready(());
+                        }
+                        term.again(context.waker());
+                        Poll::Pending
+                    }));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.iter().filter(|seen| matches!(seen, Seen::Leads(_))).count(), 4);
+        check_that_leadership_was_handed_over(&seen);
+    });
+}
+
+#[test]
+fn what_one_asked_for_that_went_away_is_looked_at() {
+    model(|| {
+        let (leader, work) = (Arc::new(Leader::new()), Arc::new(AtomicUsize::new(0)));
+        let done = Arc::new(AtomicUsize::new(0));
+        let look = |work: &AtomicUsize, done: &AtomicUsize| {
+            done.store(work.load(Ordering::SeqCst), Ordering::SeqCst);
+        };
+        let stays = {
+            let (leader, work, done) = (leader.clone(), work.clone(), done.clone());
+            thread::spawn(move || {
+                work.fetch_add(1, Ordering::SeqCst);
+                lead_once(&leader, Candidate::new(), |_, _| look(&work, &done));
+            })
+        };
+        work.fetch_add(1, Ordering::SeqCst);
+        let leaves = Candidate::new();
+        match leader.ask(leaves, Waker::noop()) {
+            Some(_term) => look(&work, &done),
+            None if leader.leave(leaves) => lead_once(&leader, Candidate::new(), |_, _| look(&work, &done)),
+            None => {}
+        }
+        stays.join().unwrap();
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+    });
+}
+
+#[test]
+fn every_request_without_a_waker_is_followed_by_a_look() {
     model(|| {
         let (leader, work) = (Arc::new(Leader::new()), Arc::new(AtomicUsize::new(0)));
         let done = Arc::new(AtomicUsize::new(0));
@@ -170,12 +296,21 @@ fn records_staged_by_two_threads_are_all_taken_once() {
                 let (open, leader, taken) = (open.clone(), leader.clone(), taken.clone());
                 thread::spawn(move || {
                     let place = open.stage(|batch| batch.push(record));
-                    leader.lead(|| {
-                        while let Some((number, batch)) = open.take(1) {
+                    let candidate = Candidate::new();
+                    block_on(poll_fn(|context| {
+                        let Some(mut term) = leader.ask(candidate, context.waker()) else {
+                            return Poll::Pending;
+                        };
+                        if let Some((number, batch)) = open.take(1) {
                             taken.lock().unwrap().push((number, batch));
                             open.landed(number);
                         }
-                    });
+                        if open.is_due(1) {
+                            term.again(context.waker());
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(())
+                    }));
                     place.number
                 })
             })

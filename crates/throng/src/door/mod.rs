@@ -245,7 +245,7 @@ impl Door {
         match &mut attempt.work {
             Work::Message(outgoing) if shard.is_taken(&outgoing.delivery.taking) => nothing,
             // Others wait for its receiver: it comes after them.
-            Work::Message(outgoing) if self.outbox.is_awaited(&outgoing.delivery.to) => {
+            Work::Message(outgoing) if !outgoing.is_first_in_line && self.outbox.is_awaited(&outgoing.delivery.to) => {
                 Some(Progress::Wait(Wait::Load))
             }
             Work::Timer(due) if !shard.is_due(due) => nothing,
@@ -316,6 +316,7 @@ impl Door {
             sent: self.ledger.position(delivery.commit),
             delivery,
             asker: None,
+            is_first_in_line: false,
         })
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Outgoing {
     pub(crate) asker: Option<Asker>,
     /// The commit it was sent with: this writer's, or an earlier one's it was read from.
     pub(crate) sent: Position,
+    /// It is the first of those that wait for its receiver.
+    pub(crate) is_first_in_line: bool,
 }
 
 /// Somebody waits for what a command answers that was forwarded as a message.

@@ -111,7 +111,5 @@ impl Drop for Turns {
         self.share.close();
         share::leave();
         let _ = CURRENT.try_with(|current| current.try_borrow_mut().map(|mut current| current.take()));
-        // What this loop would have committed is another's to commit.
-        self.context.signals.commit.wake();
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     door::{Answer, Command, Payload, Progress, Target, Work, turn},
     engine::{Core, Engine},
     ledger::Refusal,
-    life::Life,
+    life::{Life, tasks::Seat},
 };
 use std::{
     borrow::Cow,
@@ -185,22 +185,13 @@ impl Driver {
     /// that is ready: the turn's records become one commit. Ends when the engine stops.
     pub fn committer(&self) -> impl Future<Output = ()> + Send + 'static {
         let turns = turn::Turns::new(self.core.context.clone());
-        let lives = self.core.lives.clone();
+        let seat = Seat::new(self.core.lives.clone());
         std::future::poll_fn(move |context: &mut Context<'_>| {
             let end = turns.end(context);
             if end.more {
                 context.waker().wake_by_ref();
             }
-            if !end.early
-                && let Some(life) = lives.running()
-            {
-                life.ledger.lead(context);
-            }
-            if lives.has_stopped() {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            if end.early { seat.poll() } else { seat.lead(context) }
         })
     }
 

@@ -25,7 +25,7 @@ use throng_core::{
 use throng_journal::{
     Append, AppendError, Appended, Commit, CommitBuilder, CommitNo, Later, Position, Stamp, WriterId,
 };
-use throng_turn::{Durable, Leader, OpenCommit};
+use throng_turn::{Candidate, Durable, Leader, OpenCommit};
 
 /// What one writer writes, from the first record to the end of its stream.
 pub(crate) struct Ledger {
@@ -103,11 +103,6 @@ impl Ledger {
     /// The newest commit anything was put into.
     pub(crate) fn last(&self) -> u64 {
         self.open.last()
-    }
-
-    /// Something waits in the open commit.
-    fn has_open(&self) -> bool {
-        self.open.last() == self.open.number()
     }
 
     /// Nothing is open and nothing in flight.
@@ -289,25 +284,32 @@ impl Ledger {
 
     // --- committing --------------------------------------------------------------------------------------------------
 
-    /// Appends what is open, if nobody is at it: one commit, then whoever asked meanwhile has its go.
-    pub(crate) fn lead(&self, context: &mut task::Context<'_>) {
-        self.leader.lead(|| {
-            self.poll_flights(context);
-            if self.is_over() {
-                return;
-            }
-            let Some((number, batch)) = self.open.take(self.context.journal.depth()) else {
-                return;
-            };
+    /// Leads one commit, if nobody else leads: what has landed is told, what is open is appended. More than that is for those
+    /// who asked meanwhile, and for this one behind all that is ready on its loop.
+    pub(crate) fn lead(&self, candidate: Candidate, context: &mut task::Context<'_>) {
+        let Some(mut term) = self.leader.ask(candidate, context.waker()) else {
+            return;
+        };
+        let depth = self.context.journal.depth();
+        self.poll_flights(context);
+        if !self.is_over()
+            && let Some((number, batch)) = self.open.take(depth)
+        {
             self.append(number, batch, context);
-            if self.has_open() && self.in_flight() < self.context.journal.depth() {
-                // More was staged meanwhile: behind what is ready on this loop.
-                context.waker().wake_by_ref();
-            }
-        });
+        }
+        if !self.is_over() && self.open.is_due(depth) {
+            term.again(context.waker());
+        }
+        drop(term);
         if self.appended_bytes.load(Ordering::Relaxed) >= self.context.options.checkpoint_bytes {
             self.context.signals.checkpoint.wake();
         }
+    }
+
+    /// This candidate leads no more: another one does what it was woken for.
+    pub(crate) fn leave(&self, candidate: Candidate) {
+        self.leader.leave(candidate);
+        self.context.signals.commit.wake();
     }
 
     fn append(&self, number: u64, mut batch: CommitBuilder, context: &mut task::Context<'_>) {

@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     door::{Attempt, Door, Progress},
     ledger::{Ledger, Refusal},
-    mail::Mail,
+    mail::{Mail, Within},
 };
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use throng_core::{model::Error, shard::Outcome};
@@ -27,7 +27,7 @@ impl Life {
     pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> Progress {
         let progress = self.door.try_now(attempt);
         if std::mem::take(&mut attempt.has_sent) {
-            self.mail.deliver();
+            self.mail.deliver(Within::Turn);
         }
         progress
     }
@@ -43,7 +43,7 @@ impl Life {
     ) -> Result<(Attempt<'static>, Outcome), Refusal> {
         let mut carried = self.door.carry(attempt, progress).await?;
         if std::mem::take(&mut carried.0.has_sent) {
-            self.mail.deliver();
+            self.mail.deliver(Within::Turn);
         }
         Ok(carried)
     }
@@ -80,6 +80,11 @@ impl Lives {
 
     /// The life that runs, whether the journal holds it or not.
     pub(crate) fn running(&self) -> Option<Arc<Life>> {
+        self.latest().filter(|life| !life.ledger.is_over())
+    }
+
+    /// The life that runs, or has just ended and is still to be cleared away.
+    fn latest(&self) -> Option<Arc<Life>> {
         match &*self.status() {
             Status::Running(life) => Some(life.clone()),
             Status::Down(_) => None,

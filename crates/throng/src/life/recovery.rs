@@ -128,7 +128,7 @@ impl Lives {
 pub(super) async fn task(lives: Weak<Lives>) {
     while signalled(&lives, |context| &context.signals.recover).await {
         let Some(strong) = lives.upgrade() else { return };
-        if let Some(life) = strong.running()
+        if let Some(life) = strong.latest()
             && let Some(failure) = life.ledger.failure()
         {
             strong.begin_again(&life, &failure).await;

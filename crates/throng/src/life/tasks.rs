@@ -4,13 +4,15 @@ use super::{Life, Lives};
 use crate::{
     context::{Context, Signal},
     door::watchdog,
+    mail::Within,
 };
 use std::{
     future::Future,
     sync::{Arc, Weak},
-    task::Poll,
+    task::{self, Poll},
     time::Duration,
 };
+use throng_turn::Candidate;
 
 /// How often waiters past their deadline are woken.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -74,8 +76,47 @@ async fn yield_now() {
     .await;
 }
 
+/// A committer's place among those who lead commits. Dropped, another one leads in its stead.
+pub(crate) struct Seat {
+    lives: Arc<Lives>,
+    candidate: Candidate,
+}
+
+impl Seat {
+    pub(crate) fn new(lives: Arc<Lives>) -> Self {
+        let candidate = Candidate::new();
+        Self { lives, candidate }
+    }
+
+    /// Leads a commit, if nobody else does; ready once the engine has stopped.
+    pub(crate) fn lead(&self, context: &mut task::Context<'_>) -> Poll<()> {
+        if let Some(life) = self.lives.running() {
+            life.ledger.lead(self.candidate, context);
+        }
+        self.poll()
+    }
+
+    /// Ready once the engine has stopped.
+    pub(crate) fn poll(&self) -> Poll<()> {
+        if self.lives.has_stopped() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(life) = self.lives.running() {
+            life.ledger.leave(self.candidate);
+        }
+    }
+}
+
 /// Commits for all callers outside of a gateway's loops.
 async fn commit(lives: Weak<Lives>) {
+    let candidate = Candidate::new();
     std::future::poll_fn(|context| {
         let Some(lives) = lives.upgrade() else {
             return Poll::Ready(());
@@ -83,7 +124,7 @@ async fn commit(lives: Weak<Lives>) {
         // Whoever signals from here on is seen at the next poll.
         while lives.context.signals.commit.poll(context.waker()) {}
         if let Some(life) = lives.running() {
-            life.ledger.lead(context);
+            life.ledger.lead(candidate, context);
         }
         if lives.has_stopped() {
             Poll::Ready(())
@@ -116,7 +157,7 @@ async fn deliver_once(context: &Context, life: &Life) {
         context.signals.deliver.wake();
     }
     life.mail.room().await;
-    life.mail.deliver();
+    life.mail.deliver(Within::Pass);
 }
 
 /// Fires timers.

@@ -6,7 +6,10 @@ use crate::{
     door::{Answer, Asker, Attempt, Outgoing, Parked, Progress, Target, Told, Wait, Work, turn},
     ledger::Refusal,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, TryLockError},
+    time::Duration,
+};
 use throng_core::{
     limits,
     shard::{Delivery, Outcome},
@@ -19,16 +22,31 @@ const READ_BYTES: usize = 8 << 20;
 /// How soon a receiver that cannot be loaded is tried again; the pause doubles up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// How much is delivered at once, at most [`Options::deliveries_per_turn`](crate::Options).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// So many in a turn of the loop that sent them, all commands together.
+    Turn,
+    /// So many, by the delivery task.
+    Pass,
+}
+
 impl Mail {
-    /// Delivers what is there, as much as belongs into one turn; whoever else is at it is asked to go on.
-    pub(crate) fn deliver(self: &Arc<Self>) {
-        self.leader.lead(|| {
+    /// Delivers what is there, as much as belongs into one turn, unless somebody is at it; the rest is the delivery task's.
+    pub(crate) fn deliver(self: &Arc<Self>, within: Within) {
+        let ours = match self.delivering.try_lock() {
+            Ok(ours) => Some(ours),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if ours.is_some() {
             for _ in 0..self.context.options.deliveries_per_turn {
                 // A message waits for the next commit, too: it is in the log.
-                if self.door.ledger.is_over()
-                    || self.door.ledger.full_commit().is_some()
-                    || !turn::may_deliver(&self.context)
-                {
+                let ledger = &self.door.ledger;
+                if ledger.is_over() || ledger.full_commit().is_some() {
+                    break;
+                }
+                if within == Within::Turn && !turn::may_deliver(&self.context) {
                     break;
                 }
                 let Some(outgoing) = self.outbox.take() else { break };
@@ -36,8 +54,9 @@ impl Mail {
                     break;
                 }
             }
-        });
-        if self.outbox.has_more() {
+        }
+        drop(ours);
+        if !self.door.ledger.is_over() && self.outbox.has_more() {
             self.context.signals.deliver.wake();
         }
     }
@@ -95,7 +114,9 @@ impl Mail {
         let (Work::Message(outgoing) | Work::DeadLetter(outgoing, _)) = attempt.work else {
             return;
         };
-        self.outbox.taken(outgoing.sent);
+        if !outgoing.is_first_in_line {
+            self.outbox.taken(outgoing.sent);
+        }
         self.context.metrics.messages.inc();
         if outcome == Outcome::Failed {
             self.context.metrics.dead.inc();
@@ -154,6 +175,8 @@ impl Mail {
                     Ok((attempt, outcome)) => self.taken(attempt, outcome),
                     Err(refusal) => return Err(refusal.to_string()),
                 }
+                // It may have sent others.
+                self.context.signals.deliver.wake();
             }
             let is_end = commits.is_empty();
             if self.outbox.caught_up(to, if is_end { behind.upto } else { reached }) {
@@ -240,6 +263,7 @@ fn messages<'a>(commit: &'a Commit, to: Option<&'a Address>) -> impl Iterator<It
             delivery,
             asker: None,
             sent: commit.position(),
+            is_first_in_line: to.is_some(),
         })),
         Ok(_) => None,
         Err(why) => {

@@ -3,12 +3,13 @@
 mod deliver;
 mod timers;
 
+pub(crate) use deliver::Within;
+
 use crate::{
     context::Context,
     door::{Door, Outbox},
 };
-use std::sync::Arc;
-use throng_turn::Leader;
+use std::sync::{Arc, Mutex};
 
 /// Delivers messages and fires timers, in one writer's life.
 pub(crate) struct Mail {
@@ -16,7 +17,7 @@ pub(crate) struct Mail {
     door: Arc<Door>,
     outbox: Arc<Outbox>,
     /// Messages are delivered by one at a time, in order.
-    leader: Leader,
+    delivering: Mutex<()>,
 }
 
 impl Mail {
@@ -25,7 +26,7 @@ impl Mail {
             context,
             outbox: door.outbox.clone(),
             door,
-            leader: Leader::new(),
+            delivering: Mutex::new(()),
         }
     }
 }

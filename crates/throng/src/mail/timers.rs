@@ -1,6 +1,6 @@
 //! Durable timers.
 
-use super::Mail;
+use super::{Mail, Within};
 use crate::door::{Answer, Attempt, Target, Work};
 use std::{
     collections::BTreeMap,
@@ -102,7 +102,7 @@ impl Mail {
         match self.door.carry(attempt, progress).await {
             Ok(_) => {
                 self.context.metrics.timers_fired.inc();
-                self.deliver();
+                self.deliver(Within::Pass);
                 true
             }
             Err(_) if self.door.ledger.is_over() => true,

@@ -1,0 +1,296 @@
+//! A world in which nothing happens but what the test says: loops poll when they are told to, and tasks of the engine run
+//! when they were woken and the test comes to them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::Duration,
+};
+use throng::{
+    Engine,
+    host::{Host, Task},
+    model::{Answer, Entity, Event, Rejection, Timestamp, Turn},
+};
+use throng_journal::{
+    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, MemoryStore, Opened, Place,
+    Position, ShardId, Taken, WriterId,
+};
+
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Door {
+    opened: u64,
+}
+
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Command {
+    Open,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Happened {
+    Opened,
+}
+impl Event for Happened {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("never")]
+pub(crate) struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+impl Entity for Door {
+    const KIND: &'static str = "door";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = u64;
+    type Rejection = Never;
+
+    fn decide(&self, _: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        turn.emit(Happened::Opened);
+        Ok(Answer::after(|door: &Self| door.opened))
+    }
+
+    fn evolve(&mut self, _: &Happened) {
+        self.opened += 1;
+    }
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+/// No time passes, and tasks run when the test says.
+#[derive(Default)]
+struct StillHost {
+    tasks: Mutex<Vec<(Task, Arc<Count>)>>,
+}
+
+impl Host for StillHost {
+    fn now(&self) -> Timestamp {
+        Timestamp { micros: 0 }
+    }
+    fn elapsed_micros(&self) -> u64 {
+        0
+    }
+    fn entropy(&self) -> u128 {
+        0
+    }
+    fn spawn(&self, task: Task) {
+        let woken = Arc::new(Count(AtomicUsize::new(1)));
+        self.tasks.lock().unwrap().push((task, woken));
+    }
+    fn sleep(&self, _: Duration) -> Task {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Notes which loop appends, and runs what the test wants to happen meanwhile.
+#[derive(Default)]
+pub(crate) struct StepJournal {
+    journal: MemoryJournal,
+    leaders: Mutex<Vec<String>>,
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl StepJournal {
+    /// Runs this during the next append, on the thread of whoever leads.
+    pub(crate) fn during_the_next_append(&self, what: impl FnOnce() + Send + 'static) {
+        *self.meanwhile.lock().unwrap() = Some(Box::new(what));
+    }
+
+    /// The names of the threads that appended the commits, in order.
+    pub(crate) fn leaders(&self) -> Vec<String> {
+        self.leaders.lock().unwrap().clone()
+    }
+}
+
+impl Journal for StepJournal {
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
+        self.journal.open(node)
+    }
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        self.journal.take(by, shards)
+    }
+    fn append(&self, commit: Commit) -> Append {
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        self.leaders.lock().unwrap().push(name);
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
+        self.journal.append(commit)
+    }
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
+        self.journal.seal(writer)
+    }
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
+        self.journal.read(after, bytes_max)
+    }
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
+        self.journal.read_at(places)
+    }
+    fn forget(&self, upto: Position) {
+        self.journal.forget(upto);
+    }
+    fn depth(&self) -> usize {
+        1
+    }
+    fn durability(&self) -> Durability {
+        self.journal.durability()
+    }
+}
+
+/// An engine, its journal and its tasks.
+pub(crate) struct World {
+    engine: Engine,
+    host: Arc<StillHost>,
+    pub(crate) journal: Arc<StepJournal>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let host = Arc::new(StillHost::default());
+        let journal = Arc::new(StepJournal::default());
+        let store = MemoryStore::new(journal.journal.clone());
+        let builder = Engine::builder().with::<Door>().host(host.clone());
+        let mut start = Box::pin(builder.start_shared(journal.clone(), Arc::new(store)));
+        let started = start.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(engine) = started else {
+            panic!("memory answers at once");
+        };
+        let engine = engine.unwrap();
+        Self { engine, host, journal }
+    }
+
+    /// Polls the engine's own tasks, each as often as it was woken.
+    pub(crate) fn run_woken_tasks(&self) {
+        loop {
+            let mut tasks = std::mem::take(&mut *self.host.tasks.lock().unwrap());
+            let mut was_woken = false;
+            tasks.retain_mut(|(task, woken)| {
+                if woken.0.swap(0, SeqCst) == 0 {
+                    return true;
+                }
+                was_woken = true;
+                let waker = Waker::from(woken.clone());
+                task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending()
+            });
+            self.host.tasks.lock().unwrap().append(&mut tasks);
+            if !was_woken {
+                return;
+            }
+        }
+    }
+
+    /// A loop on a thread of this name.
+    pub(crate) fn new_loop(&self, name: &str) -> Loop {
+        let (steps, to_do) = mpsc::channel::<Run>();
+        let (engine, woken) = (self.engine.clone(), Arc::new(Count::default()));
+        let committer_woken = woken.clone();
+        let body = move || {
+            let mut own = Step {
+                committer: Some(Box::pin(engine.committer())),
+                engine,
+                woken: committer_woken,
+                polled: 0,
+                asks: Vec::new(),
+            };
+            for (step, done) in to_do {
+                step(&mut own);
+                done.send(()).unwrap();
+            }
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(body).unwrap();
+        Loop { steps, woken }
+    }
+}
+
+type Run = (Box<dyn FnOnce(&mut Step) + Send>, mpsc::Sender<()>);
+
+/// A loop, as the test holds it.
+#[derive(Clone)]
+pub(crate) struct Loop {
+    steps: mpsc::Sender<Run>,
+    woken: Arc<Count>,
+}
+
+impl Loop {
+    /// Takes a step on the loop's thread, and waits until it is done.
+    pub(crate) fn run(&self, step: impl FnOnce(&mut Step) + Send + 'static) {
+        let (tell, told) = mpsc::channel();
+        self.steps.send((Box::new(step), tell)).unwrap();
+        told.recv().unwrap();
+    }
+
+    /// How often its committer was woken.
+    pub(crate) fn woken(&self) -> usize {
+        self.woken.0.load(SeqCst)
+    }
+}
+
+type Ask = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// A loop, on its own thread.
+pub(crate) struct Step {
+    engine: Engine,
+    committer: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    woken: Arc<Count>,
+    /// How often it had been woken when it was polled last.
+    polled: usize,
+    asks: Vec<Ask>,
+}
+
+impl Step {
+    /// A client of this loop opens a door: it is staged, and not committed yet.
+    pub(crate) fn open(&mut self, id: &str) {
+        let door = self.engine.entity::<Door>(id);
+        let mut ask: Ask = Box::pin(async move { door.ask(Command::Open).await.is_ok() });
+        assert!(ask.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        self.asks.push(ask);
+    }
+
+    pub(crate) fn poll_committer(&mut self) {
+        self.polled = self.woken.0.load(SeqCst);
+        let waker = Waker::from(self.woken.clone());
+        let committer = self.committer.as_mut().unwrap();
+        assert!(committer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+
+    /// Polls it until nobody wakes it.
+    pub(crate) fn poll_woken_committer(&mut self) {
+        while self.polled < self.woken.0.load(SeqCst) {
+            self.poll_committer();
+        }
+    }
+
+    /// The loop ends.
+    pub(crate) fn end(&mut self) {
+        self.committer = None;
+    }
+
+    pub(crate) fn check_that_all_are_answered(&mut self) {
+        for mut ask in self.asks.drain(..) {
+            let answered = ask.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(answered, Poll::Ready(true));
+        }
+    }
+}
