@@ -12,7 +12,10 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use throng_core::shard::Rows;
+use throng_core::{
+    layout::{LAYOUT_ROW, Layout},
+    shard::Rows,
+};
 use throng_journal::{AppendError, Checkpoint, Error, Pace, Position};
 
 /// States on their way to the store may take this part of the memory before they are stored at once.
@@ -199,6 +202,8 @@ impl Inner {
         }
         let cursor = outbox.map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
         checkpoint.system.push((OUTBOX_ROW.to_vec(), cursor));
+        let layout = Layout::of(&self.registry).encode();
+        checkpoint.system.push((LAYOUT_ROW.to_vec(), Some(layout)));
         for bucket in expired {
             let mut visit = |row: &[u8], _: &[u8]| checkpoint.system.push((row.to_vec(), None));
             self.store.system_scan(bucket, &mut visit).await?;

@@ -84,7 +84,7 @@ pub use json::{CommandJson, PlainCommand, QueryJson, StagedJson};
 pub use metrics::Metrics;
 pub use options::Options;
 pub use throng_core::{
-    limits, model,
+    layout, limits, model,
     shard::{DeadMessage, JsonRejection, Kind, QueryKind, Registry},
     subject::{Done, Subject},
 };

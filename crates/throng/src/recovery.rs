@@ -1,22 +1,22 @@
 //! From the journal to a running engine: at the start, and after an append that failed. One path for both.
 
 use crate::{
+    StartError,
     checkpoint::OUTBOX_ROW,
     engine::{Inner, Status},
     life::Life,
+    load::now_or_later,
 };
 use std::{
-    sync::{
-        Arc, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 use throng_core::{
+    layout::{LAYOUT_ROW, Layout, LayoutError},
     limits,
     shard::{Shard, shard_of_row},
 };
-use throng_journal::{AppendError, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
+use throng_journal::{AppendError, Checkpoint, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 8 << 20;
@@ -24,7 +24,7 @@ const READ_BYTES: usize = 8 << 20;
 impl Inner {
     /// Opens a new writer and rebuilds what the engine needs in memory from the store and the commits after its last
     /// checkpoint.
-    pub(crate) async fn recover(self: &Arc<Self>) -> Result<Arc<Life>, Error> {
+    pub(crate) async fn recover(self: &Arc<Self>) -> Result<Arc<Life>, StartError> {
         // A checkpoint of the life before that is still under way ends first: the store is read as it stays.
         let _no_checkpoint = self.checkpoint_lock.lock().await;
         let writer = self.journal.open(&self.options.node).await?.writer;
@@ -41,7 +41,8 @@ impl Inner {
             .iter()
             .map(|id| Shard::new(*id, writer, self.registry.clone()))
             .collect();
-        let covers = self.store.covers().await?;
+        let layout = Layout::of(&self.registry);
+        let covers = self.covers(&layout, writer, &sealed).await?;
         self.restore(&mut shards).await?;
         let mut cursor = None;
         self.store
@@ -62,10 +63,10 @@ impl Inner {
             while at.commit < end.commit {
                 let commits = self.journal.read(at, READ_BYTES).await?;
                 let Some(last) = commits.last() else {
-                    return Err(Error::NoCommit(at));
+                    return Err(Error::NoCommit(at).into());
                 };
                 for commit in commits.iter().filter(|commit| commit.stamp().number <= end.commit) {
-                    has_sent |= replay(&mut shards, commit);
+                    has_sent |= replay(&layout, &mut shards, commit)?;
                 }
                 at = last.position();
             }
@@ -85,6 +86,35 @@ impl Inner {
         }
         self.metrics.recoveries.inc();
         Ok(Arc::new(life))
+    }
+
+    /// What the store covers, once its layout is found to be this engine's; a journal without a commit gets it.
+    async fn covers(
+        &self,
+        layout: &Layout,
+        writer: WriterId,
+        sealed: &[Position],
+    ) -> Result<Option<Position>, StartError> {
+        let covers = self.store.covers().await?;
+        match now_or_later(self.store.system(LAYOUT_ROW)).await? {
+            Some(stored) => layout.check(&stored)?,
+            None if covers.is_none() && sealed.iter().all(|end| end.commit == CommitNo(0)) => {
+                let begun = Checkpoint {
+                    upto: Position {
+                        writer,
+                        commit: CommitNo(0),
+                    },
+                    sealed: sealed.to_vec(),
+                    system: vec![(LAYOUT_ROW.to_vec(), Some(layout.encode()))],
+                    ..Checkpoint::default()
+                };
+                let upto = begun.upto;
+                self.store.advance(begun).await?;
+                return Ok(Some(upto));
+            }
+            None => {}
+        }
+        Ok(covers)
     }
 
     /// What the store knows.
@@ -197,21 +227,14 @@ impl Inner {
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Replays a commit; says whether a message left in it.
-fn replay(shards: &mut [Shard], commit: &Commit) -> bool {
+fn replay(layout: &Layout, shards: &mut [Shard], commit: &Commit) -> Result<bool, LayoutError> {
     let mut has_sent = false;
     for record in commit.records().flatten() {
+        let hash = layout.check_record(&record, commit)?;
         has_sent |= record.record == RecordKind::Sent;
-        match shards.get_mut(usize::from(record.shard.0)) {
-            Some(shard) => shard.replay(&record),
-            None => {
-                static SAID: AtomicBool = AtomicBool::new(false);
-                if !SAID.swap(true, Ordering::Relaxed) {
-                    tracing::error!("records of shard {}, of which there are {}", record.shard, shards.len());
-                }
-            }
-        }
+        shards[usize::from(record.shard.0)].replay(hash, &record);
     }
-    has_sent
+    Ok(has_sent)
 }
 
 fn read_position(value: &[u8]) -> Option<Position> {

@@ -38,6 +38,7 @@ pub trait Harness {
 /// Every check of this suite.
 pub fn check_all<H: Harness>(harness: &H) {
     an_empty_store_covers_nothing_and_knows_nobody(harness);
+    a_checkpoint_before_the_first_commit_keeps_its_rows(harness);
     a_checkpoint_indexes_the_journals_events(harness);
     a_checkpoint_covers_its_position_and_no_more(harness);
     several_writers_streams_are_indexed_in_order(harness);
@@ -227,6 +228,34 @@ pub fn an_empty_store_covers_nothing_and_knows_nobody<H: Harness>(harness: &H) {
     assert!(bench.history("a", 0, 10, 1 << 20).is_empty());
     assert!(bench.ids(KIND, None, 10).is_empty());
     assert_eq!(bench.system(b"timer/1"), None);
+}
+
+/// The engine stores its layout before it commits anything.
+pub fn a_checkpoint_before_the_first_commit_keeps_its_rows<H: Harness>(harness: &H) {
+    let bench = Bench::new(harness);
+    let begun = bench.upto_here();
+    bench.advance(Checkpoint {
+        system: vec![(b"layout".to_vec(), Some(b"64 shards".to_vec()))],
+        ..begun.clone()
+    });
+    let Bench { pair, writer, .. } = bench;
+    let mut bench = Bench {
+        harness,
+        pair: harness.reopen(pair),
+        writer,
+        number: 0,
+        expected: BTreeMap::new(),
+    };
+    assert_eq!(bench.covers(), Some(begun.upto));
+    assert_eq!(bench.system(b"layout").as_deref(), Some(&b"64 shards"[..]));
+    let sealed = bench.next_writer();
+    bench.append(&["a"]);
+    bench.advance(Checkpoint {
+        sealed: vec![sealed],
+        ..bench.upto_here()
+    });
+    bench.assert_all_histories();
+    assert_eq!(bench.system(b"layout").as_deref(), Some(&b"64 shards"[..]));
 }
 
 /// The store reads the events from the journal by itself: bodies, names, versions, times, positions.
