@@ -42,5 +42,5 @@ pub use journal::{Append, Appended, Durability, Journal, Later, Maybe, Opened, T
 pub use memory::{MemoryJournal, MemoryStore, MemoryViews};
 pub use pace::Pace;
 pub use place::Place;
-pub use store::{Checkpoint, EntityHead, Loaded, Store, StoredEvent, StoredState};
+pub use store::{Checkpoint, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal};
 pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

@@ -1,6 +1,7 @@
 //! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
 
 use crate::{Address, Error, Later, Maybe, Pace, Position, ShardId};
+use std::ops::Bound;
 
 /// An entity's state as the engine encoded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,4 +129,29 @@ pub trait Store: Send + Sync {
         prefix: &'a [u8],
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>>;
+
+    /// Removes system rows whose key begins with a prefix and comes after another (`&[]`: from the first one on), in the order
+    /// of their keys, at most `rows_max`. Returns the key of the last one removed; `None` once there is none.
+    ///
+    /// What a call has removed may be there again after a crash, until the next [`advance`](Self::advance). Millions of rows
+    /// are removed in many calls, so that readers, and checkpoints of others, wait for one call at most.
+    ///
+    /// # Errors
+    /// The store is not reachable.
+    fn remove_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
+    ) -> Later<'a, Result<Option<Vec<u8>>, Error>>;
+}
+
+/// Where the rows begin that [`Store::remove_prefix`] looks at.
+#[must_use]
+pub fn begin_of_removal<'a>(prefix: &'a [u8], after: &'a [u8]) -> Bound<&'a [u8]> {
+    if after < prefix {
+        Bound::Included(prefix)
+    } else {
+        Bound::Excluded(after)
+    }
 }

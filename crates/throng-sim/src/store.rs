@@ -5,9 +5,10 @@ use crate::{
     journal::{SimJournal, io},
     medium::Inner,
 };
-use std::sync::atomic::Ordering;
+use std::{ops::Bound, sync::atomic::Ordering};
 use throng_journal::{
     Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, Position, RecordKind, Store, StoredEvent,
+    begin_of_removal,
 };
 
 /// The store on the same medium as the journal.
@@ -290,6 +291,24 @@ impl Store for SimStore {
             for (key, value) in rows.take_while(|(key, _)| key.starts_with(prefix)) {
                 visit(key, value);
             }
+        })
+    }
+
+    fn remove_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
+    ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
+        self.slowly(("removing rows", "store write failed"), move |medium| {
+            let system = &mut medium.rows.system;
+            let range = (begin_of_removal(prefix, after), Bound::Unbounded);
+            let keys = system.range::<[u8], _>(range).map(|(key, _)| key.clone());
+            let keys: Vec<Vec<u8>> = keys.take_while(|key| key.starts_with(prefix)).take(rows_max).collect();
+            for key in &keys {
+                system.remove(key);
+            }
+            keys.into_iter().next_back()
         })
     }
 }

@@ -35,6 +35,9 @@ pub enum StartError {
     /// The journal or the store.
     #[error(transparent)]
     Journal(#[from] throng_journal::Error),
+    /// The journal was begun with another number of shards.
+    #[error(transparent)]
+    Layout(#[from] throng_core::layout::LayoutError),
     /// The system gives no threads.
     #[error("the engine's threads cannot be started: {0}")]
     Threads(std::io::Error),
@@ -125,7 +128,8 @@ impl Builder {
         self
     }
 
-    /// The number of shards, 256 unless said otherwise: it may not change once there is a journal.
+    /// The number of shards, 256 unless said otherwise. The first start stores it; from then on [`start`](Self::start) with
+    /// another number fails with [`StartError::Layout`].
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         self.registry.set_shards(shards);
@@ -142,7 +146,7 @@ impl Builder {
     /// Starts it from what the journal and the store hold.
     ///
     /// # Errors
-    /// They are in use, of another version, damaged, or not reachable.
+    /// They are in use, of another version or layout, damaged, or not reachable.
     pub async fn start(
         self,
         journal: impl Into<Box<dyn Journal>>,
@@ -155,7 +159,7 @@ impl Builder {
     /// As [`start`](Self::start), on a journal and a store others hold too.
     ///
     /// # Errors
-    /// They are in use, of another version, damaged, or not reachable.
+    /// They are in use, of another version or layout, damaged, or not reachable.
     pub async fn start_shared(self, journal: Arc<dyn Journal>, store: Arc<dyn Store>) -> Result<Engine, StartError> {
         let host = match self.host {
             Some(host) => host,

@@ -75,7 +75,7 @@ pub use history::History;
 pub use metrics::Metrics;
 pub use options::Options;
 pub use throng_core::{
-    limits, model,
+    layout, limits, model,
     shard::{DeadMessage, JsonRejection, Kind, QueryKind, Registry},
     subject::{Done, Subject},
 };

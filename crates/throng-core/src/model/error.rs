@@ -56,12 +56,12 @@ pub enum Error<R> {
         /// The panic's message.
         reason: String,
     },
-    /// The entity's history cannot be applied by this program.
-    #[error("{address} is quarantined since event {seq}: {reason}")]
+    /// The entity cannot be brought back: this program cannot apply its history, or its rows cannot be read.
+    #[error("{address} is quarantined{}: {reason}", since(*seq))]
     Quarantined {
         /// Whose history.
         address: String,
-        /// The event that cannot be applied.
+        /// The event that cannot be applied; 0 where its rows cannot be read.
         seq: u64,
         /// Why.
         reason: String,
@@ -84,5 +84,13 @@ impl<R> Error<R> {
             Self::Crashed { reason } => Error::Crashed { reason },
             Self::Quarantined { address, seq, reason } => Error::Quarantined { address, seq, reason },
         })
+    }
+}
+
+fn since(seq: u64) -> String {
+    if seq == 0 {
+        String::new()
+    } else {
+        format!(" since event {seq}")
     }
 }

@@ -86,6 +86,10 @@ impl<E: Entity> Entities<E> {
         self.slots.get(at)
     }
 
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot<E>> {
+        self.slots.slots.iter().flatten()
+    }
+
     pub(super) fn slot(&mut self, at: u32) -> &mut Slot<E> {
         self.slots.at(at)
     }
@@ -225,13 +229,19 @@ impl<E: Entity> Entities<E> {
                     self.slots.at(at).body = body;
                 }
             }
-            Body::Quarantined { .. } if slot.trace.is_some() => {
-                self.leave(common, at);
-                self.slots.at(at).body = Body::Away(None);
-            }
-            _ => self.remove(common, at),
+            _ => self.forget(common, at),
         }
         true
+    }
+
+    /// Drops what is in memory of an entity whose state nobody needs; the slot stays for what the store does not have yet.
+    pub(super) fn forget(&mut self, common: &mut Common, at: u32) {
+        if self.slots.at(at).trace.is_none() {
+            self.remove(common, at);
+        } else {
+            self.leave(common, at);
+            self.slots.at(at).body = Body::Away(None);
+        }
     }
 
     /// Brings an entity back from a state that has not reached the store yet.
@@ -486,7 +496,7 @@ fn family_of_newest(stored: Option<&StoredState>, pending: Option<&Pending>) -> 
 }
 
 /// A family as stored and what the tail adds to it.
-fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<Family>> {
+pub(super) fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<Family>> {
     let (Some(mut family), Some(tail)) = (stored.clone(), tail.clone()) else {
         return stored.or(tail);
     };

@@ -8,10 +8,7 @@ use super::{
     slot::Body,
     timers::{self, Due, Set},
 };
-use crate::{
-    limits,
-    model::{Entity, Family, Timestamp},
-};
+use crate::model::{Entity, Family, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,13 +17,13 @@ use std::{
 use throng_journal::{Address, Position, Record, RecordKind, ShardId};
 
 impl Shard {
-    /// A record of a commit after the last checkpoint, in order.
-    pub fn replay(&mut self, record: &Record<'_>) {
+    /// A record of a commit after the last checkpoint, in order, with the hash of its entity
+    /// ([`Layout::check_record`](crate::layout::Layout::check_record)).
+    pub fn replay(&mut self, hash: u64, record: &Record<'_>) {
         let common = &mut self.common;
         match record.record {
             RecordKind::Event | RecordKind::Family => {
                 if let Some(kind) = self.registry.find(record.kind) {
-                    let hash = limits::hash(record.kind, record.id);
                     self.tables[kind].replay(hash, record, intern(record.name));
                 }
             }

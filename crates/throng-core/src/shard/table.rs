@@ -1,6 +1,6 @@
 //! One virtual call a command: the table of a kind, its type erased.
 
-use super::{Call, Common, QueryCall, Ran, Registry, Stage, TailEvent};
+use super::{Call, Common, Quarantined, QueryCall, Ran, Registry, Stage, TailEvent, Unloadable};
 use std::{any::Any, collections::HashSet};
 use throng_journal::{Loaded, Position, Record, StoredState};
 
@@ -39,6 +39,15 @@ pub trait Table: Any + Send {
 
     /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row.
     fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled);
+
+    /// Sets an entity aside that cannot be brought back; `false` if it is in memory.
+    fn quarantine(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool;
+
+    /// Ends a quarantine; `false` if there is none.
+    fn release(&mut self, common: &mut Common, hash: u64, id: &str) -> bool;
+
+    /// The quarantined entities in memory, at most so many.
+    fn quarantined(&self, limit: usize) -> Vec<Quarantined>;
 
     /// The store, or an event of the tail, has this id.
     fn known(&mut self, hash: u64);
@@ -86,6 +95,18 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
 
     fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) {
         self.bring_back(common, (hash, id), read);
+    }
+
+    fn quarantine(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
+        self.set_aside(common, hash, id, why)
+    }
+
+    fn release(&mut self, common: &mut Common, hash: u64, id: &str) -> bool {
+        self.end_quarantine(common, hash, id)
+    }
+
+    fn quarantined(&self, limit: usize) -> Vec<Quarantined> {
+        self.list_quarantined(limit)
     }
 
     fn known(&mut self, hash: u64) {

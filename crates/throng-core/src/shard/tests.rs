@@ -15,11 +15,14 @@ struct Account {
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-enum Command {
+pub(super) enum Command {
     Deposit { amount: i64 },
     Withdraw { amount: i64 },
     Pay { to: String, amount: i64 },
     Many { events: u32 },
+    Child { id: String },
+    Remind { at: i64 },
+    Tick,
     PanicDeciding,
     PanicEvolving,
 }
@@ -34,7 +37,7 @@ impl Event for Happened {}
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("only {balance} are there")]
-struct Short {
+pub(super) struct Short {
     balance: i64,
 }
 impl Rejection for Short {
@@ -65,6 +68,9 @@ impl Entity for Account {
                 turn.send::<Self>(to, Command::Deposit { amount });
             }
             Command::Many { events } => (0..events).for_each(|_| turn.emit(Happened::Deposited { amount: 1 })),
+            Command::Child { id } => turn.create::<Self>(id, Command::Tick),
+            Command::Remind { at } => turn.remind("tick", Timestamp { micros: at }, None, Command::Tick),
+            Command::Tick => {}
             Command::PanicDeciding => panic!("deciding"),
             Command::PanicEvolving => {
                 turn.emit(Happened::Deposited { amount: 1 });
@@ -85,9 +91,9 @@ impl Entity for Account {
 
 /// The open commit, alone.
 #[derive(Default)]
-struct Open {
-    builder: CommitBuilder,
-    staged: usize,
+pub(super) struct Open {
+    pub(super) builder: CommitBuilder,
+    pub(super) staged: usize,
 }
 
 impl Stage for Open {
@@ -100,15 +106,15 @@ impl Stage for Open {
     }
 }
 
-struct Bench {
-    shard: Shard,
-    open: Open,
+pub(super) struct Bench {
+    pub(super) shard: Shard,
+    pub(super) open: Open,
 }
 
-type Answered = Result<i64, Error<Short>>;
+pub(super) type Answered = Result<i64, Error<Short>>;
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut registry = Registry::default();
         registry.add::<Account>();
         registry.set_shards(1);
@@ -118,7 +124,7 @@ impl Bench {
         }
     }
 
-    fn run(&mut self, id: &str, command: Command, key: Option<&str>) -> (Ran, Option<Answered>) {
+    pub(super) fn run(&mut self, id: &str, command: Command, key: Option<&str>) -> (Ran, Option<Answered>) {
         let mut input = Some(command);
         let mut output: Option<Answered> = None;
         let mut call = Call {
@@ -138,8 +144,18 @@ impl Bench {
         (self.shard.execute(&mut call, &mut self.open), output)
     }
 
-    fn ask(&mut self, id: &str, command: Command) -> Answered {
+    pub(super) fn ask(&mut self, id: &str, command: Command) -> Answered {
         self.run(id, command, None).1.expect("the shard answers at once")
+    }
+
+    /// The open commit, ended.
+    pub(super) fn finish(&mut self) -> throng_journal::Commit {
+        self.open.builder.finish(throng_journal::Stamp {
+            writer: WriterId(1),
+            number: throng_journal::CommitNo(1),
+            synced: throng_journal::CommitNo(0),
+            at_micros: 0,
+        })
     }
 
     fn json(&mut self, id: &str, name: &str, body: &str) -> JsonReply {
@@ -184,12 +200,7 @@ fn events_are_staged_with_their_place_and_gapless_numbers() {
     assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
     assert_eq!(bench.ask("b", Command::Deposit { amount: 6 }), Ok(6));
     assert_eq!(bench.ask("a", Command::Many { events: 2 }), Ok(7));
-    let commit = bench.open.builder.finish(throng_journal::Stamp {
-        writer: WriterId(1),
-        number: throng_journal::CommitNo(1),
-        synced: throng_journal::CommitNo(0),
-        at_micros: 0,
-    });
+    let commit = bench.finish();
     let records: Vec<_> = commit
         .records()
         .map(Result::unwrap)
@@ -440,12 +451,7 @@ fn the_records_of_an_event_are_of_the_event_kind() {
         ),
         Ok(0)
     );
-    let commit = bench.open.builder.finish(throng_journal::Stamp {
-        writer: WriterId(1),
-        number: throng_journal::CommitNo(1),
-        synced: throng_journal::CommitNo(0),
-        at_micros: 0,
-    });
+    let commit = bench.finish();
     let kinds: Vec<_> = commit.records().map(|record| record.unwrap().record).collect();
     assert_eq!(kinds, [RecordKind::Event, RecordKind::Sent]);
 }

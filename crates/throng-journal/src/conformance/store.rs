@@ -38,6 +38,7 @@ pub trait Harness {
 /// Every check of this suite.
 pub fn check_all<H: Harness>(harness: &H) {
     an_empty_store_covers_nothing_and_knows_nobody(harness);
+    a_checkpoint_before_the_first_commit_keeps_its_rows(harness);
     a_checkpoint_indexes_the_journals_events(harness);
     a_checkpoint_covers_its_position_and_no_more(harness);
     several_writers_streams_are_indexed_in_order(harness);
@@ -51,6 +52,7 @@ pub fn check_all<H: Harness>(harness: &H) {
     entities_are_listed_in_the_order_of_their_ids(harness);
     every_known_entity_is_shown_once(harness);
     system_rows_are_set_read_and_removed(harness);
+    system_rows_of_a_prefix_are_removed_some_at_a_time(harness);
     an_entity_with_a_long_history_is_read_from_any_point(harness);
     reopening_sees_the_last_checkpoint_whole(harness);
 }
@@ -227,6 +229,34 @@ pub fn an_empty_store_covers_nothing_and_knows_nobody<H: Harness>(harness: &H) {
     assert!(bench.history("a", 0, 10, 1 << 20).is_empty());
     assert!(bench.ids(KIND, None, 10).is_empty());
     assert_eq!(bench.system(b"timer/1"), None);
+}
+
+/// The engine stores its layout before it commits anything.
+pub fn a_checkpoint_before_the_first_commit_keeps_its_rows<H: Harness>(harness: &H) {
+    let bench = Bench::new(harness);
+    let begun = bench.upto_here();
+    bench.advance(Checkpoint {
+        system: vec![(b"layout".to_vec(), Some(b"64 shards".to_vec()))],
+        ..begun.clone()
+    });
+    let Bench { pair, writer, .. } = bench;
+    let mut bench = Bench {
+        harness,
+        pair: harness.reopen(pair),
+        writer,
+        number: 0,
+        expected: BTreeMap::new(),
+    };
+    assert_eq!(bench.covers(), Some(begun.upto));
+    assert_eq!(bench.system(b"layout").as_deref(), Some(&b"64 shards"[..]));
+    let sealed = bench.next_writer();
+    bench.append(&["a"]);
+    bench.advance(Checkpoint {
+        sealed: vec![sealed],
+        ..bench.upto_here()
+    });
+    bench.assert_all_histories();
+    assert_eq!(bench.system(b"layout").as_deref(), Some(&b"64 shards"[..]));
 }
 
 /// The store reads the events from the journal by itself: bodies, names, versions, times, positions.
@@ -547,6 +577,61 @@ pub fn system_rows_are_set_read_and_removed<H: Harness>(harness: &H) {
         &bench,
     );
     assert_eq!(bench.system_scan(b"timer/"), [pair("timer/2", "changed")]);
+}
+
+/// In the order of their keys, so many at a time, and nobody else's.
+pub fn system_rows_of_a_prefix_are_removed_some_at_a_time<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    bench.append(&["a"]);
+    let others: [&[u8]; 4] = [b"j", b"k", b"k\xfe\xff", b"l"];
+    let own = (0..10).map(|n: u8| [&b"k\xff"[..], &vec![n; usize::from(n)]].concat());
+    let keys = own.chain(others.map(<[u8]>::to_vec));
+    bench.advance(Checkpoint {
+        system: keys.map(|key| (key, Some(b"value".to_vec()))).collect(),
+        ..bench.upto_here()
+    });
+    let (mut after, mut sizes) = (Vec::new(), Vec::new());
+    loop {
+        let left = bench.system_scan(b"k\xff");
+        let removed = harness
+            .run(bench.pair.store.remove_prefix(b"k\xff", &after, 4))
+            .expect("rows are removed");
+        let still = bench.system_scan(b"k\xff");
+        assert_eq!(still, left[left.len() - still.len()..], "the first ones go");
+        let Some(last) = removed else { break };
+        sizes.push(left.len() - still.len());
+        assert_eq!(last, left[left.len() - still.len() - 1].0, "it is told how far it came");
+        after = last;
+    }
+    assert_eq!(sizes, [4, 4, 2]);
+    let none = harness.run(bench.pair.store.remove_prefix(b"nothing", b"", 4));
+    assert_eq!(none.expect("no rows are removed"), None);
+    let left = |bench: &Bench<'_, H>| {
+        bench
+            .system_scan(b"")
+            .into_iter()
+            .map(|(key, _)| key)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(left(&bench), others, "nobody else's");
+    bench.append(&["a"]);
+    bench.checkpoint();
+    let Bench {
+        pair,
+        expected,
+        writer,
+        number,
+        ..
+    } = bench;
+    let bench = Bench {
+        harness,
+        pair: harness.reopen(pair),
+        writer,
+        number,
+        expected,
+    };
+    assert_eq!(left(&bench), others, "for good, with the next checkpoint");
+    bench.assert_all_histories();
 }
 
 /// A thousand events over several checkpoints.

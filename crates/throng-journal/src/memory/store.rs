@@ -2,7 +2,7 @@
 
 use crate::{
     Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position, RecordKind,
-    Store, StoredEvent, StoredState,
+    Store, StoredEvent, StoredState, begin_of_removal,
 };
 use std::{
     collections::BTreeMap,
@@ -212,6 +212,31 @@ impl Store for MemoryStore {
         }
         Box::pin(std::future::ready(Ok(())))
     }
+
+    fn remove_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
+    ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
+        let removed = remove_prefix(&mut self.rows().system, prefix, after, rows_max);
+        Box::pin(std::future::ready(Ok(removed)))
+    }
+}
+
+fn remove_prefix(
+    system: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    prefix: &[u8],
+    after: &[u8],
+    rows_max: usize,
+) -> Option<Vec<u8>> {
+    let range = (begin_of_removal(prefix, after), Bound::Unbounded);
+    let keys = system.range::<[u8], _>(range).map(|(key, _)| key.clone());
+    let keys: Vec<Vec<u8>> = keys.take_while(|key| key.starts_with(prefix)).take(rows_max).collect();
+    for key in &keys {
+        system.remove(key);
+    }
+    keys.into_iter().next_back()
 }
 
 impl From<MemoryStore> for Box<dyn Store> {

@@ -130,6 +130,17 @@ impl Database {
         Ok(transaction)
     }
 
+    /// A write transaction that may be undone by a crash until the next one of [`begin`](Self::begin) is committed: it costs
+    /// no sync.
+    pub(super) fn begin_volatile(&self) -> Result<redb::WriteTransaction, Error> {
+        let doing = "removing system rows";
+        let mut transaction = self.0.begin_write().map_err(failed(doing))?;
+        transaction
+            .set_durability(redb::Durability::None)
+            .map_err(failed(doing))?;
+        Ok(transaction)
+    }
+
     pub(super) fn snapshot(&self) -> Result<Snapshot, Error> {
         let doing = "reading the store";
         guarded(doing, || {

@@ -9,6 +9,7 @@ mod care;
 mod chunk;
 pub(crate) mod database;
 mod read;
+mod remove;
 
 pub(crate) use care::{check, compact};
 pub(crate) use database::STORE_NAME;
@@ -216,5 +217,20 @@ impl Store for EmbeddedStore {
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>> {
         ready(self.inner.system_scan(prefix, visit))
+    }
+
+    fn remove_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
+    ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
+        let (inner, prefix, after) = (Arc::clone(&self.inner), prefix.to_vec(), after.to_vec());
+        let removed = self.worker.run(move || inner.remove_prefix(&prefix, &after, rows_max));
+        Box::pin(async move {
+            removed
+                .await
+                .unwrap_or_else(|why| Err(backend_error("removing system rows", why)))
+        })
     }
 }

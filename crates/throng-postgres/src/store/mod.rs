@@ -10,9 +10,10 @@ mod read;
 
 use crate::database::Database;
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use std::{pin::pin, sync::Arc};
+use std::{ops::Bound, pin::pin, sync::Arc};
 use throng_journal::{
     Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, Position, Store, StoredEvent, WriterId,
+    begin_of_removal,
 };
 use tokio::sync::mpsc;
 use tokio_postgres::{Row, types::ToSql};
@@ -211,7 +212,35 @@ impl Store for PostgresStore {
             Ok(())
         })
     }
+
+    fn remove_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
+    ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
+        let from = match begin_of_removal(prefix, after) {
+            // The next key there can be.
+            Bound::Excluded(after) => [after, &[0]].concat(),
+            Bound::Included(_) | Bound::Unbounded => prefix.to_vec(),
+        };
+        let (end, limit) = (behind(prefix), i64::try_from(rows_max).unwrap_or(i64::MAX));
+        self.run(move |database| async move {
+            let doing = "removing system rows";
+            let client = database.client(doing).await?;
+            let statement = client.prepare_cached(REMOVE).await.map_err(database.failed(doing))?;
+            let last = client
+                .query_opt(&statement, &[&from, &end, &limit])
+                .await
+                .map_err(database.failed(doing))?;
+            Ok(last.map(|row| row.get(0)))
+        })
+    }
 }
+
+/// Removes some of the rows between two keys, and says which was the last.
+const REMOVE: &str = "WITH gone AS (DELETE FROM system WHERE key IN (SELECT key FROM system WHERE key >= $1 AND ($2::bytea IS NULL \
+     OR key < $2) ORDER BY key LIMIT $3) RETURNING key) SELECT key FROM gone ORDER BY key DESC LIMIT 1";
 
 /// The first key behind all that begin with a prefix; `None`: there is none.
 fn behind(prefix: &[u8]) -> Option<Vec<u8>> {

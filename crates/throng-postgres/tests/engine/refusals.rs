@@ -1,7 +1,8 @@
 //! What cannot be used is refused with a sentence that says what was found and what to do, and never shows a password.
 
-use crate::kit;
+use crate::{counter::Counter, kit};
 use servers::Postgres;
+use throng::{Engine, StartError, layout::LayoutError};
 use throng_journal::{Error, Journal};
 use throng_postgres::{PostgresOptions, open_postgres};
 
@@ -142,4 +143,20 @@ async fn a_commit_that_is_damaged_is_named() {
         &said,
         &["damage at 1.1", "table commits, writer 1, number 1", "checksum"],
     );
+}
+
+#[tokio::test]
+async fn another_number_of_shards_is_refused() {
+    let schema = kit::schema();
+    let start = async |shards| {
+        let opened = open_postgres(kit::options(&schema, "")).unwrap();
+        let builder = Engine::builder().with::<Counter>().shards(shards);
+        builder.start_shared(opened.journal, opened.store).await
+    };
+    start(64).await.unwrap().stop().await;
+    let Err(StartError::Layout(error)) = start(48).await else {
+        panic!("it started with another number of shards")
+    };
+    assert_eq!(error, LayoutError::OtherShards { stored: 64, given: 48 });
+    start(64).await.unwrap().stop().await;
 }

@@ -10,7 +10,10 @@ use std::{
     },
     time::Duration,
 };
-use throng_core::shard::Rows;
+use throng_core::{
+    layout::{LAYOUT_ROW, Layout},
+    shard::Rows,
+};
 use throng_journal::{AppendError, Checkpoint, Error, Pace, Position};
 
 /// The system row with the commit before the oldest message that was not taken.
@@ -216,6 +219,8 @@ impl Lives {
             .outbox
             .map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
         checkpoint.system.push((OUTBOX_ROW.to_vec(), cursor));
+        let layout = Layout::of(&context.registry).encode();
+        checkpoint.system.push((LAYOUT_ROW.to_vec(), Some(layout)));
         for bucket in expired {
             let mut visit = |row: &[u8], _: &[u8]| checkpoint.system.push((row.to_vec(), None));
             context.store.system_scan(bucket, &mut visit).await?;

@@ -2,22 +2,21 @@
 
 use super::{Life, Lives, checkpoint::OUTBOX_ROW, tasks::signalled};
 use crate::{
-    door::{Behind, Door, Outbox},
+    StartError,
+    door::{Behind, Door, Outbox, now_or_later},
     ledger::Ledger,
     mail::Mail,
 };
 use std::{
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 use throng_core::{
+    layout::{LAYOUT_ROW, Layout, LayoutError},
     limits,
     shard::{Shard, shard_of_row},
 };
-use throng_journal::{AppendError, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
+use throng_journal::{AppendError, Checkpoint, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 8 << 20;
@@ -25,7 +24,7 @@ const READ_BYTES: usize = 8 << 20;
 impl Lives {
     /// Opens a new writer and rebuilds what the engine needs in memory from the store and the commits after its last
     /// checkpoint.
-    pub(crate) async fn recover(&self) -> Result<Arc<Life>, Error> {
+    pub(crate) async fn recover(&self) -> Result<Arc<Life>, StartError> {
         let context = &self.context;
         // A checkpoint of the life before that is still under way ends first: the store is read as it stays.
         let _no_checkpoint = self.checkpoints.lock.lock().await;
@@ -43,7 +42,8 @@ impl Lives {
             .iter()
             .map(|id| Shard::new(*id, writer, context.registry.clone()))
             .collect();
-        let covers = context.store.covers().await?;
+        let layout = Layout::of(&context.registry);
+        let covers = self.covers(&layout, writer, &sealed).await?;
         self.restore(&mut shards).await?;
         let mut cursor = None;
         context
@@ -65,10 +65,10 @@ impl Lives {
             while at.commit < end.commit {
                 let commits = context.journal.read(at, READ_BYTES).await?;
                 let Some(last) = commits.last() else {
-                    return Err(Error::NoCommit(at));
+                    return Err(Error::NoCommit(at).into());
                 };
                 for commit in commits.iter().filter(|commit| commit.stamp().number <= end.commit) {
-                    has_sent |= replay(&mut shards, commit);
+                    has_sent |= replay(&layout, &mut shards, commit)?;
                 }
                 at = last.position();
             }
@@ -93,6 +93,36 @@ impl Lives {
         context.metrics.recoveries.inc();
         let mail = Arc::new(Mail::new(context.clone(), door.clone()));
         Ok(Arc::new(Life { ledger, door, mail }))
+    }
+
+    /// What the store covers, once its layout is found to be this engine's; a journal without a commit gets it.
+    async fn covers(
+        &self,
+        layout: &Layout,
+        writer: WriterId,
+        sealed: &[Position],
+    ) -> Result<Option<Position>, StartError> {
+        let store = &self.context.store;
+        let covers = store.covers().await?;
+        match now_or_later(store.system(LAYOUT_ROW)).await? {
+            Some(stored) => layout.check(&stored)?,
+            None if covers.is_none() && sealed.iter().all(|end| end.commit == CommitNo(0)) => {
+                let upto = Position {
+                    writer,
+                    commit: CommitNo(0),
+                };
+                let begun = Checkpoint {
+                    upto,
+                    sealed: sealed.to_vec(),
+                    system: vec![(LAYOUT_ROW.to_vec(), Some(layout.encode()))],
+                    ..Checkpoint::default()
+                };
+                store.advance(begun).await?;
+                return Ok(Some(upto));
+            }
+            None => {}
+        }
+        Ok(covers)
     }
 
     /// What the store knows.
@@ -184,21 +214,14 @@ const OUTBOX_PART: usize = 8;
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Replays a commit; says whether a message left in it.
-fn replay(shards: &mut [Shard], commit: &Commit) -> bool {
+fn replay(layout: &Layout, shards: &mut [Shard], commit: &Commit) -> Result<bool, LayoutError> {
     let mut has_sent = false;
     for record in commit.records().flatten() {
+        let hash = layout.check_record(&record, commit)?;
         has_sent |= record.record == RecordKind::Sent;
-        match shards.get_mut(usize::from(record.shard.0)) {
-            Some(shard) => shard.replay(&record),
-            None => {
-                static SAID: AtomicBool = AtomicBool::new(false);
-                if !SAID.swap(true, Ordering::Relaxed) {
-                    tracing::error!("records of shard {}, of which there are {}", record.shard, shards.len());
-                }
-            }
-        }
+        shards[usize::from(record.shard.0)].replay(hash, &record);
     }
-    has_sent
+    Ok(has_sent)
 }
 
 fn read_position(value: &[u8]) -> Option<Position> {

@@ -1,0 +1,267 @@
+//! Entities that cannot be brought back: each is set aside by itself, with the reason, and holds up nobody else.
+//!
+//! The shard quarantines an entity whose events cannot be applied; the driver one whose rows cannot be read. To its commands
+//! and queries it answers [`Error::Quarantined`](crate::model::Error::Quarantined), messages to it are dead-lettered with the
+//! reason, its timers wait, and checkpoints go on without its state. It is loaded again once it is
+//! [released](Shard::release), or after it was passivated.
+
+use super::{Common, Shard, entities::Entities, slot::Body};
+use crate::model::{Entity, Family};
+use throng_journal::Address;
+
+/// Why an entity cannot be brought back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unloadable<'a> {
+    /// What cannot be read, in a sentence.
+    pub reason: &'a str,
+    /// The row of its family ([`super::family_row`]), so that a checkpoint can store what the log adds to it.
+    pub family: Option<&'a [u8]>,
+}
+
+/// A quarantined entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The entity.
+    pub address: Address,
+    /// The event that cannot be applied; 0 where its rows cannot be read.
+    pub seq: u64,
+    /// Why it is quarantined.
+    pub reason: String,
+}
+
+impl Shard {
+    /// Quarantines an entity that cannot be loaded; `false` if it was brought back meanwhile, and nothing was done.
+    pub fn quarantine(&mut self, kind: usize, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
+        self.tables[kind].quarantine(&mut self.common, hash, id, why)
+    }
+
+    /// Ends a quarantine: the next command loads the entity again. `false` if it is not quarantined.
+    pub fn release(&mut self, kind: usize, hash: u64, id: &str) -> bool {
+        self.tables[kind].release(&mut self.common, hash, id)
+    }
+
+    /// The quarantined entities of a kind that are in memory, at most so many, in no order.
+    #[must_use]
+    pub fn quarantined(&self, kind: usize, limit: usize) -> Vec<Quarantined> {
+        self.tables[kind].quarantined(limit)
+    }
+}
+
+impl<E: Entity> Entities<E> {
+    pub(super) fn set_aside(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
+        let at = match self.find(hash, id) {
+            Some(at) if !matches!(self.slot(at).body, Body::Away(_)) => return false,
+            Some(at) => at,
+            None => self.insert(hash, id, Body::Away(None)),
+        };
+        let slot = self.slot(at);
+        let stored = why
+            .family
+            .and_then(|row| serde_json::from_slice::<Box<Family>>(row).ok());
+        slot.family = super::entities::merged(stored, slot.family.take());
+        slot.body = Body::Quarantined {
+            seq: 0,
+            reason: why.reason.into(),
+        };
+        self.used(common, at);
+        true
+    }
+
+    pub(super) fn end_quarantine(&mut self, common: &mut Common, hash: u64, id: &str) -> bool {
+        let at = self.find(hash, id);
+        let Some(at) = at.filter(|at| matches!(self.peek(*at).body, Body::Quarantined { .. })) else {
+            return false;
+        };
+        self.forget(common, at);
+        true
+    }
+
+    pub(super) fn list_quarantined(&self, limit: usize) -> Vec<Quarantined> {
+        let quarantined = self.slots().filter_map(|slot| match &slot.body {
+            Body::Quarantined { seq, reason } => Some(Quarantined {
+                address: Address::new(E::KIND, slot.text.clone()),
+                seq: *seq,
+                reason: reason.to_string(),
+            }),
+            _ => None,
+        });
+        quarantined.take(limit).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            Call, Cause, Input, Output, Ran, Recalled,
+            tests::{Bench, Command},
+        },
+        *,
+    };
+    use crate::{
+        limits,
+        model::{Error, Timestamp},
+        shard::family_row,
+    };
+    use std::collections::BTreeSet;
+    use throng_journal::{CommitNo, Position, WriterId};
+
+    const UNREADABLE: Unloadable<'_> = Unloadable {
+        reason: "its row is damaged",
+        family: None,
+    };
+
+    fn hash(id: &str) -> u64 {
+        limits::hash("account", id)
+    }
+
+    /// An entity that is in the store only, where nobody can read it.
+    fn unloadable(bench: &mut Bench, id: &str) {
+        bench.shard.known(0, hash(id));
+        assert!(matches!(
+            bench.run(id, Command::Deposit { amount: 1 }, None).0,
+            Ran::Load
+        ));
+        assert!(bench.shard.quarantine(0, hash(id), id, &UNREADABLE));
+    }
+
+    fn execute(bench: &mut Bench, input: Input<'_>, cause: Cause<'_>) -> Ran {
+        let mut call = Call {
+            kind: 0,
+            hash: hash("a"),
+            id: "a",
+            now: Timestamp { micros: 1_000 },
+            entropy: 7,
+            input,
+            output: Output::Nobody,
+            cause,
+        };
+        bench.shard.execute(&mut call, &mut bench.open)
+    }
+
+    #[test]
+    fn commands_are_answered_with_the_reason_until_it_is_released() {
+        let mut bench = Bench::new();
+        unloadable(&mut bench, "a");
+        let answer = bench.ask("a", Command::Deposit { amount: 1 });
+        assert_eq!(
+            answer.as_ref().map_err(ToString::to_string),
+            Err("account/a is quarantined: its row is damaged".to_owned())
+        );
+        assert_eq!(bench.ask("b", Command::Deposit { amount: 1 }), Ok(1), "nobody else");
+        let listed = bench.shard.quarantined(0, 9);
+        assert_eq!(listed.len(), 1);
+        assert_eq!(
+            (&*listed[0].address.id, &*listed[0].reason),
+            ("a", "its row is damaged")
+        );
+
+        assert!(bench.shard.release(0, hash("a"), "a"));
+        assert!(!bench.shard.release(0, hash("a"), "a"), "once");
+        assert!(!bench.shard.release(0, hash("b"), "b"), "it is not quarantined");
+        assert!(bench.shard.quarantined(0, 9).is_empty());
+        assert!(matches!(
+            bench.run("a", Command::Deposit { amount: 1 }, None).0,
+            Ran::Load
+        ));
+        bench.shard.loaded(0, hash("a"), "a", Recalled::default());
+        assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(1));
+    }
+
+    #[test]
+    fn one_that_was_brought_back_meanwhile_is_left_as_it_is() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
+        assert!(!bench.shard.quarantine(0, hash("a"), "a", &UNREADABLE));
+        assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(6));
+    }
+
+    #[test]
+    fn messages_to_it_are_dead_with_the_reason_and_can_be_retried_once_it_is_released() {
+        let mut bench = Bench::new();
+        let pay = Command::Pay {
+            to: "a".into(),
+            amount: 3,
+        };
+        assert_eq!(bench.ask("b", pay), Ok(-3));
+        let mut delivery = bench.shard.take_outbox().remove(0);
+        unloadable(&mut bench, "a");
+        let (input, taking) = delivery.parts();
+        assert!(matches!(
+            execute(&mut bench, input, Cause::Message(taking)),
+            Ran::Done { .. }
+        ));
+        assert!(bench.shard.is_taken(&delivery.taking), "it stops nobody");
+        let dead = bench.shard.fresh_dead(&crate::shard::dead_rows(None), &[], 9);
+        let (row, Some(value)) = &dead[0] else {
+            panic!("it is dead")
+        };
+        let message = crate::shard::DeadMessage::read(row, value).unwrap();
+        assert!(message.reason.contains("its row is damaged"), "{}", message.reason);
+
+        bench.shard.release(0, hash("a"), "a");
+        bench.shard.loaded(0, hash("a"), "a", Recalled::default());
+        let mut again = crate::shard::Delivery::again(row, value).unwrap();
+        let (input, taking) = again.parts();
+        execute(&mut bench, input, Cause::Message(taking));
+        assert_eq!(bench.ask("a", Command::Withdraw { amount: 3 }), Ok(0));
+    }
+
+    #[test]
+    fn its_timers_wait() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.ask("a", Command::Remind { at: 9 }), Ok(0));
+        let due = bench.shard.due(Timestamp { micros: 9 }, 9).remove(0);
+        unloadable(&mut bench, "a");
+        let staged = bench.open.staged;
+        let input = Input::Json {
+            name: &due.command,
+            body: &due.body,
+        };
+        assert!(matches!(
+            execute(&mut bench, input, Cause::Timer(&due)),
+            Ran::Done { .. }
+        ));
+        assert!(bench.shard.is_due(&due));
+        assert_eq!(bench.open.staged, staged);
+    }
+
+    #[test]
+    fn a_checkpoint_goes_on_without_it_and_keeps_its_whole_family() {
+        let mut bench = Bench::new();
+        let child = |id: &str| ("account".to_owned(), id.to_owned());
+        assert_eq!(bench.ask("a", Command::Deposit { amount: 5 }), Ok(5));
+        assert_eq!(bench.ask("a", Command::Child { id: "new".into() }), Ok(5));
+        bench.ask("b", Command::Deposit { amount: 1 }).unwrap();
+        // As after a restart: the child is in the log only, the rest in the store.
+        let mut again = Bench::new();
+        for record in bench.finish().records().map(Result::unwrap) {
+            again.shard.replay(limits::hash(record.kind, record.id), &record);
+        }
+        assert_eq!(again.shard.unsettled(), [(0, hash("a"), "a".into())]);
+        let stored = Family {
+            parent: None,
+            children: BTreeSet::from([child("old")]),
+        };
+        let why = Unloadable {
+            family: Some(&serde_json::to_vec(&stored).unwrap()),
+            ..UNREADABLE
+        };
+        assert!(again.shard.quarantine(0, hash("a"), "a", &why));
+
+        assert!(again.shard.unsettled().is_empty(), "no checkpoint waits for it");
+        let rows = again.shard.checkpoint(Timestamp::default());
+        assert!(rows.states.iter().all(|state| &*state.address.id != "a"));
+        let named = family_row(&Address::new("account", "a"));
+        let row = rows.system.iter().find(|(name, _)| *name == named).unwrap();
+        let family: Family = serde_json::from_slice(row.1.as_deref().unwrap()).unwrap();
+        assert_eq!(family.children, BTreeSet::from([child("old"), child("new")]));
+        let upto = Position {
+            writer: WriterId(1),
+            commit: CommitNo(1),
+        };
+        again.shard.checkpointed(upto, &rows);
+        let answer = again.ask("a", Command::Deposit { amount: 1 });
+        assert!(matches!(answer, Err(Error::Quarantined { .. })));
+    }
+}

@@ -1,0 +1,66 @@
+//! Removing system rows, a bounded number at a time.
+
+use super::{
+    Inner,
+    database::{self, Database, SYSTEM, failed},
+};
+use std::ops::Bound;
+use throng_journal::{Error, begin_of_removal};
+
+const DOING: &str = "removing system rows";
+
+impl Inner {
+    pub(super) fn remove_prefix(&self, prefix: &[u8], after: &[u8], rows_max: usize) -> Result<Option<Vec<u8>>, Error> {
+        let mut slot = self.database();
+        let database = match slot.take() {
+            Some(database) => database,
+            None => Database::open(self.log.options(), &self.path)?,
+        };
+        // A database that failed is dropped: it answers nothing more until it is opened again, by whoever comes next.
+        let removed = database::guarded(DOING, || remove_in(&database, prefix, after, rows_max))?;
+        if removed.is_some() {
+            self.show(database.snapshot()?);
+        }
+        *slot = Some(database);
+        Ok(removed)
+    }
+}
+
+fn remove_in(database: &Database, prefix: &[u8], after: &[u8], rows_max: usize) -> Result<Option<Vec<u8>>, Error> {
+    let transaction = database.begin_volatile()?;
+    let last = {
+        let mut system = transaction.open_table(SYSTEM).map_err(failed(DOING))?;
+        let last = last_of(&system, prefix, after, rows_max)?;
+        if let Some(last) = &last {
+            let range = (begin_of_removal(prefix, after), Bound::Included(&**last));
+            system
+                .retain_in::<&[u8], _>(range, |_, _| false)
+                .map_err(failed(DOING))?;
+        }
+        last
+    };
+    if last.is_none() {
+        return Ok(None);
+    }
+    transaction.commit().map_err(failed(DOING))?;
+    Ok(last)
+}
+
+/// The key of the last row to be removed.
+fn last_of(
+    system: &impl redb::ReadableTable<&'static [u8], &'static [u8]>,
+    prefix: &[u8],
+    after: &[u8],
+    rows_max: usize,
+) -> Result<Option<Vec<u8>>, Error> {
+    let mut last = None;
+    let range = (begin_of_removal(prefix, after), Bound::Unbounded);
+    for row in system.range::<&[u8]>(range).map_err(failed(DOING))?.take(rows_max) {
+        let (key, _) = row.map_err(failed(DOING))?;
+        if !key.value().starts_with(prefix) {
+            break;
+        }
+        last = Some(key);
+    }
+    Ok(last.map(|key| key.value().to_vec()))
+}
