@@ -111,7 +111,7 @@ impl Follower {
         if self.more {
             return;
         }
-        self.engine.changed(self.looked_at).await;
+        self.engine.driver().changed(self.looked_at).await;
         if let Some(left) = self.looked.and_then(|looked| LOOK_EVERY.checked_sub(looked.elapsed())) {
             tokio::time::sleep(left).await;
         }
@@ -119,7 +119,7 @@ impl Follower {
 
     /// What there is after the place it is at, the place after that, and whether there is more.
     async fn look(&mut self, limit: usize) -> Result<(Vec<Seen>, Source, bool), Box<Problem>> {
-        self.looked_at = self.engine.durable();
+        self.looked_at = self.engine.driver().durable();
         self.looked = Some(Instant::now());
         let mut source = self.source.clone();
         match &mut source {

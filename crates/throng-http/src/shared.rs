@@ -7,7 +7,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
-use throng::Engine;
+use throng::{Engine, driver::Driver};
 
 /// Who is trusted with what.
 #[derive(Default)]
@@ -20,6 +20,8 @@ pub(crate) struct Trust {
 
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
+    /// The same engine, as a gateway drives it.
+    pub(crate) driver: Driver,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) kinds: Kinds,
@@ -65,6 +67,7 @@ impl Shared {
             places,
             live,
             limits,
+            driver: engine.driver(),
             engine,
         }
     }

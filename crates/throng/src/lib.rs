@@ -64,6 +64,7 @@ mod mail;
 mod metrics;
 mod options;
 pub mod projection;
+mod stuck;
 
 pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
@@ -74,9 +75,10 @@ pub use handle::Handle;
 pub use history::History;
 pub use metrics::Metrics;
 pub use options::Options;
+pub use stuck::StuckEntity;
 pub use throng_core::{
     layout, limits, model,
-    shard::{DeadMessage, JsonRejection, Kind, QueryKind, Registry},
+    shard::{DeadMessage, JsonRejection, Kind, Quarantined, QueryKind, Registry},
     subject::{Done, Subject},
 };
 /// Journals and stores.

@@ -249,7 +249,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             shared,
         });
         // First of all tasks, so that its waker is known before there is anything to commit.
-        let committer = tokio::task::spawn_local(local.shared.engine.committer());
+        let committer = tokio::task::spawn_local(local.shared.driver.committer());
         ends_the_process(committer, "the engine's committer");
         ends_the_process(tokio::task::spawn_local(lane::run(local.clone())), "the gateway's loop");
         tokio::task::spawn_local({

@@ -283,7 +283,7 @@ impl Direct {
                         end,
                         closes,
                     } = command;
-                    let Some(staged) = routes::stage_now(&self.local, connection, path, place, &headers, body) else {
+                    let Some(staged) = routes::try_now(&self.local, connection, path, place, &headers, body) else {
                         break;
                     };
                     if member.waiting == 0 {
@@ -292,7 +292,14 @@ impl Direct {
                     member.waiting += 1;
                     member.may_be_urgent = false;
                     member.wire.advance(end);
-                    let is_last = closes || member.wire.input.is_empty();
+                    // What was asked behind one that has to wait is executed after it.
+                    let waits = staged.waits();
+                    if waits && member.waiting == 1 {
+                        connection.ends();
+                        self.hand_over(key, Work::Settle(vec![staged], closes));
+                        return None;
+                    }
+                    let is_last = closes || waits || member.wire.input.is_empty();
                     self.pending.push_back(Pending {
                         key,
                         number: member.guest.number,
@@ -498,12 +505,12 @@ impl Direct {
     fn settle(&mut self) {
         let now = Instant::now();
         while let Some(front) = self.pending.front_mut() {
-            let Some(settled) = front.staged.settled_now(&self.local, now) else {
-                if front.staged.wake(&self.commit) {
+            let Some(settled) = front.staged.answer_now(&self.local, now) else {
+                if front.staged.wake_at(&self.commit) {
                     self.is_called = true;
                     return;
                 }
-                if front.staged.is_elsewhere() {
+                if front.staged.is_waited_for() {
                     self.hand_over_front();
                 }
                 continue;

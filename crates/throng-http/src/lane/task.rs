@@ -97,7 +97,7 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
                 let stage = Box::pin(routes::stage(local, connection, path, place, &headers, body));
                 let (staged, waited) = noting(connection, stage).await;
-                is_direct = !waited && headers::is_plain(&headers) && !staged.is_elsewhere();
+                is_direct = !waited && headers::is_plain(&headers) && !staged.is_waited_for();
                 together.push(staged);
                 wire.advance(end);
                 if closes || wire.input.is_empty() || together.len() == TOGETHER_MAX {

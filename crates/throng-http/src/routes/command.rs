@@ -1,6 +1,6 @@
 //! `POST /api/{kind}/{id}/{command}`: the hot path.
 
-use super::{Answered, admit, commanded, engine_problem, entity_id};
+use super::{Answered, Begun, admit, commanded, engine_problem, entity_id};
 use crate::{
     event_loop::{Connection, Local},
     gate::Admitted,
@@ -9,8 +9,12 @@ use crate::{
 };
 use http::{HeaderMap, Method};
 use std::time::Instant;
-use throng::{CommandJson, PlainCommand, StagedJson};
-use tracing::Instrument;
+use throng::{
+    JsonRejection,
+    driver::{Attempt, Driver, Executed, Tried},
+    model::Error,
+};
+use tracing::{Instrument, Span};
 
 /// Reads the command, waits for its turn, executes it.
 pub(super) async fn stage(
@@ -20,7 +24,7 @@ pub(super) async fn stage(
     body: RequestBody,
     (kind_part, id_part, name_part): (&str, &str, &str),
     arrived: &mut Option<Instant>,
-) -> Answered<StagedJson> {
+) -> Answered<Executed> {
     let (kind, names) = commanded(local, kind_part)?;
     let given = path::decode(name_part).unwrap_or_default();
     let Some(name) = names.command(&given) else {
@@ -36,32 +40,49 @@ pub(super) async fn stage(
     let left = admit(local, connection, headers, body.len(), arrived).await?;
     let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
     let span = trace::span(traceparent, names.kind, &id, name);
-    let command = CommandJson {
-        kind,
-        id,
-        name: name.to_owned(),
-        body,
-        key,
-        caller: None,
-        deadline: Some(left),
+    let driver = &local.shared().driver;
+    let attempt = driver
+        .command(kind, &id, name, &body[..])
+        .and_then(|attempt| once(attempt, key));
+    execute(driver, attempt.map_err(engine_problem)?.within(left), span).await
+}
+
+/// Has a command executed, however long it has to wait.
+pub(crate) async fn execute(driver: &Driver, attempt: Attempt<'_>, span: Option<Span>) -> Answered<Executed> {
+    let tried = match &span {
+        None => driver.try_now(attempt),
+        Some(span) => span.in_scope(|| driver.try_now(attempt)),
     };
-    let engine = &local.shared().engine;
+    let waiting = match tried {
+        Tried::Executed(executed) => return Ok(executed),
+        Tried::Refused(error) => return Err(engine_problem(error)),
+        Tried::Waits(waiting) => waiting.into_owned(),
+    };
+    // Boxed, so that a command that does not wait pays nothing for it.
+    let executed = Box::pin(driver.execute(waiting));
     match span {
-        None => engine.stage(command).await,
-        // Boxed, so that a command without a trace pays nothing for it.
-        Some(span) => Box::pin(engine.stage(command).instrument(span)).await,
+        None => executed.await,
+        Some(span) => executed.instrument(span).await,
     }
     .map_err(engine_problem)
 }
 
-/// Executes a command whose header fields are [plain](headers::is_plain), if nothing holds it up; and when it can have arrived at the earliest.
-pub(super) fn stage_now(
+fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Error<JsonRejection>> {
+    match key {
+        Some(key) => attempt.once(key),
+        None => Ok(attempt),
+    }
+}
+
+/// Tries a command whose header fields are [plain](headers::is_plain), if it has its turn; and when it can have arrived at the
+/// earliest.
+pub(super) fn try_now(
     local: &Local,
     connection: &Connection,
     headers: &HeaderMap,
     body: &[u8],
     (kind_part, id, name_part): (&str, &str, &str),
-) -> Option<(StagedJson, Instant)> {
+) -> Option<(Begun, Instant)> {
     let (kind, names) = local.shared().kinds.find(kind_part)?;
     if names.is_actor || id.contains('%') || name_part.contains('%') {
         return None;
@@ -72,18 +93,18 @@ pub(super) fn stage_now(
     } else {
         headers::idempotency_key(headers).ok()?
     };
+    let driver = &local.shared().driver;
+    let attempt = driver.command(kind, id, name, body).ok()?;
+    let attempt = once(attempt, key).ok()?;
     let Admitted { arrived, now } = local.gate.enter_now(&connection.place, body.len())?;
-    let deadline = local
-        .limits()
-        .deadline
-        .checked_sub(now.saturating_duration_since(arrived))?;
-    let staged = local.shared().engine.stage_now(&PlainCommand {
-        kind,
-        id,
-        name,
-        body,
-        key: key.as_deref(),
-        deadline,
-    })?;
-    Some((staged, arrived))
+    let waited = now.saturating_duration_since(arrived);
+    let begun = match local.limits().deadline.checked_sub(waited) {
+        None => Begun::Failed(Problem::expired().boxed()),
+        Some(left) => match driver.try_now(attempt.within(left)) {
+            Tried::Executed(executed) => Begun::Executed(executed),
+            Tried::Waits(waiting) => Begun::Waits(Box::new(waiting.into_owned())),
+            Tried::Refused(error) => Begun::Failed(engine_problem(error)),
+        },
+    };
+    Some((begun, arrived))
 }

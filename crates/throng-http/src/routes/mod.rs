@@ -10,6 +10,7 @@ mod pages;
 mod query;
 
 pub(crate) use app::handle_now;
+pub(crate) use command::execute;
 pub(crate) use history::Shown;
 
 use crate::{
@@ -32,7 +33,7 @@ use std::{
     task::Waker,
     time::{Duration, Instant},
 };
-use throng::StagedJson;
+use throng::driver::{Executed, Waiting};
 
 /// The name below `/api/` that is no kind's.
 const SOCKET: &str = "ws";
@@ -65,48 +66,75 @@ pub(crate) async fn answer(
     Box::pin(other(local, connection, parts, body)).await
 }
 
-/// A command that was executed, or why it was not; its answer waits for its commit.
+/// A command on its way to its answer.
 pub(crate) struct Staged {
-    staged: Result<StagedJson, Box<Problem>>,
+    begun: Begun,
     arrived: Option<Instant>,
     /// Where to say that a problem happened.
     path: Box<str>,
 }
 
+/// What has come of a command so far.
+pub(crate) enum Begun {
+    /// It was executed; its answer waits for its commit.
+    Executed(Executed),
+    /// It has to wait before it is executed.
+    Waits(Box<Waiting<'static>>),
+    /// It was not executed, or not to its end.
+    Failed(Box<Problem>),
+}
+
+impl Begun {
+    fn of(executed: Answered<Executed>) -> Self {
+        executed.map_or_else(Self::Failed, Self::Executed)
+    }
+}
+
 impl Staged {
-    /// Its answer, if it may leave now; given once. For who looks after many at once and was [woken](Self::wake).
-    pub(crate) fn settled_now(&mut self, local: &Local, now: Instant) -> Option<Answered<Vec<u8>>> {
-        let settled = match &mut self.staged {
-            Ok(json) => json.settled_now()?.map_err(engine_problem),
-            Err(problem) => Err(problem.clone()),
+    /// Its answer, if it may leave now; given once. For who looks after many at once and was [woken](Self::wake_at).
+    pub(crate) fn answer_now(&mut self, local: &Local, now: Instant) -> Option<Answered<Vec<u8>>> {
+        let answered = match &mut self.begun {
+            Begun::Executed(executed) => executed.answer_now()?.map_err(engine_problem),
+            Begun::Waits(_) => return None,
+            Begun::Failed(problem) => Err(problem.clone()),
         };
-        Some(self.counted(local, settled, now))
+        Some(self.counted(local, answered, now))
     }
 
-    /// Has this waker told when [`settled_now`](Self::settled_now) may say more. `false`: it may already.
-    pub(crate) fn wake(&self, waker: &Waker) -> bool {
-        self.staged.as_ref().is_ok_and(|json| json.wake(waker))
+    /// Has this waker told when [`answer_now`](Self::answer_now) may say more. `false`: it may already, or it is to be
+    /// [waited](Self::is_waited_for) for.
+    pub(crate) fn wake_at(&self, waker: &Waker) -> bool {
+        matches!(&self.begun, Begun::Executed(executed) if executed.wake_at(waker))
     }
 
-    /// Its answer can only be waited for.
-    pub(crate) fn is_elsewhere(&self) -> bool {
-        self.staged.as_ref().is_ok_and(StagedJson::is_elsewhere)
+    /// It has to wait before it is executed.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self.begun, Begun::Waits(_))
     }
 
-    fn counted(&self, local: &Local, settled: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
-        let settled = settled.map_err(|problem| counted(local, *problem, &self.path).boxed());
-        let status = settled
+    /// Its answer can only be waited for, by a task.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        match &self.begun {
+            Begun::Executed(executed) => executed.is_elsewhere(),
+            Begun::Waits(_) => true,
+            Begun::Failed(_) => false,
+        }
+    }
+
+    fn counted(&self, local: &Local, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
+        let answered = answered.map_err(|problem| counted(local, *problem, &self.path).boxed());
+        let status = answered
             .as_ref()
             .map_or_else(|problem| problem.http_status(), |_| StatusCode::OK);
         let took = self.arrived.map(|arrived| now.saturating_duration_since(arrived));
         local.metrics().answered(Route::Command, status, took);
-        settled
+        answered
     }
 }
 
-/// Executes the command a path names, if that can be done here and now. Otherwise `None`, nothing was done, and
-/// [`stage`] says why or waits.
-pub(crate) fn stage_now(
+/// Tries the command a path names, if it is plain and has its turn. Otherwise `None`, nothing was done, and [`stage`] says why
+/// or waits.
+pub(crate) fn try_now(
     local: &Local,
     connection: &Connection,
     path: &str,
@@ -114,15 +142,12 @@ pub(crate) fn stage_now(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Option<Staged> {
-    let (staged, arrived) = command::stage_now(local, connection, headers, body, place)?;
+    let (begun, arrived) = command::try_now(local, connection, headers, body, place)?;
+    // An answer that is no problem needs none.
+    let is_reply = matches!(&begun, Begun::Executed(executed) if !executed.is_refused());
     Some(Staged {
-        // An answer that is no problem needs none.
-        path: if staged.is_refused() {
-            path.into()
-        } else {
-            Box::default()
-        },
-        staged: Ok(staged),
+        path: if is_reply { Box::default() } else { path.into() },
+        begun,
         arrived: Some(arrived),
     })
 }
@@ -137,21 +162,37 @@ pub(crate) async fn stage(
     body: RequestBody,
 ) -> Staged {
     let mut arrived = None;
-    let staged = command::stage(local, connection, headers, body, place, &mut arrived).await;
+    let executed = command::stage(local, connection, headers, body, place, &mut arrived).await;
     Staged {
-        staged,
+        begun: Begun::of(executed),
         arrived,
         path: path.into(),
     }
 }
 
+/// Goes on with a command that has to wait before it is executed.
+pub(crate) async fn carry_on(local: &Local, staged: &mut Staged) {
+    let begun = std::mem::replace(&mut staged.begun, Begun::Failed(Problem::expired().boxed()));
+    staged.begun = match begun {
+        Begun::Waits(waiting) => {
+            let executed = local.shared().driver.execute(*waiting).await;
+            Begun::of(executed.map_err(engine_problem))
+        }
+        begun => begun,
+    };
+}
+
 /// Waits until a command's answer may leave: the reply, or the problem.
 pub(crate) async fn settle(local: &Local, staged: &mut Staged) -> Answered<Vec<u8>> {
-    let settled = match &mut staged.staged {
-        Ok(json) => json.settled().await.map_err(engine_problem),
-        Err(problem) => Err(problem.clone()),
+    if staged.waits() {
+        Box::pin(carry_on(local, staged)).await;
+    }
+    let answered = match &mut staged.begun {
+        Begun::Executed(executed) => executed.answer().await.map_err(engine_problem),
+        Begun::Waits(_) => Err(Problem::expired().boxed()),
+        Begun::Failed(problem) => Err(problem.clone()),
     };
-    staged.counted(local, settled, Instant::now())
+    staged.counted(local, answered, Instant::now())
 }
 
 async fn other(local: &Rc<Local>, connection: &Rc<Connection>, parts: Parts, body: RequestBody) -> Response<Answer> {

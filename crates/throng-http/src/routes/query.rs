@@ -9,7 +9,6 @@ use crate::{
 };
 use http::{Response, request::Parts};
 use std::time::Instant;
-use throng::QueryJson;
 
 /// Answers a query from the entity's state.
 pub(super) async fn run(
@@ -27,19 +26,10 @@ pub(super) async fn run(
         }
         return Err(Problem::unknown_query(names.kind, &name, names.queries.iter().copied()).boxed());
     }
-    let query = QueryJson {
-        kind,
-        id: entity_id(id_part)?,
-        name: name.into_owned(),
-        arguments: parts.uri.query().unwrap_or("").to_owned(),
-        caller: None,
-        deadline: Some(admit(local, connection, &parts.headers, 0, arrived).await?),
-    };
-    local
-        .shared()
-        .engine
-        .query(query)
-        .await
-        .map(answer::json)
-        .map_err(engine_problem)
+    let id = entity_id(id_part)?;
+    let left = admit(local, connection, &parts.headers, 0, arrived).await?;
+    let driver = &local.shared().driver;
+    let attempt = driver.query(kind, id, name, parts.uri.query().unwrap_or(""));
+    let answer = driver.answer(attempt.map_err(engine_problem)?.within(left));
+    answer.await.map(answer::json).map_err(engine_problem)
 }

@@ -7,19 +7,16 @@ use crate::{
     request::trace,
     routes::{self, Answered},
 };
-use bytes::Bytes;
 use std::time::{Duration, Instant};
-use throng::{CommandJson, QueryJson, StagedJson};
-use tracing::Instrument;
+use throng::driver::Executed;
 
 /// Executes a command once it has its turn; its answer waits for its commit.
 pub(super) async fn stage(
     local: &Local,
     connection: &Connection,
     command: Command<'_>,
-    frame: &Bytes,
     arrived: &mut Option<Instant>,
-) -> Answered<StagedJson> {
+) -> Answered<Executed> {
     let (kind, names) = routes::commanded(local, &command.kind)?;
     let Some(name) = names.command(&command.command) else {
         let known = names.commands.iter().map(String::as_str);
@@ -41,21 +38,14 @@ pub(super) async fn stage(
     )
     .await?;
     let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
-    let command = CommandJson {
-        kind,
-        id,
-        name: name.to_owned(),
-        body: frame.slice_ref(command.body.as_bytes()),
-        key: command.key,
-        caller: None,
-        deadline: Some(left),
-    };
-    let engine = &local.shared().engine;
-    match span {
-        None => engine.stage(command).await,
-        Some(span) => Box::pin(engine.stage(command).instrument(span)).await,
-    }
-    .map_err(routes::engine_problem)
+    let driver = &local.shared().driver;
+    let attempt = driver.command(kind, &id, name, command.body.as_bytes());
+    let attempt = attempt.and_then(|attempt| match command.key {
+        Some(key) => attempt.once(key),
+        None => Ok(attempt),
+    });
+    let attempt = attempt.map_err(routes::engine_problem)?.within(left);
+    routes::execute(driver, attempt, span).await
 }
 
 /// Answers a query once it has its turn.
@@ -73,15 +63,10 @@ pub(super) async fn query(
     let id = entity(&query.entity)?;
     let wanted = within(local, query.timeout)?;
     let left = routes::enter(local, connection, || connection.client(), wanted, 0, arrived).await?;
-    let query = QueryJson {
-        kind,
-        id,
-        name: name.to_owned(),
-        arguments: query.arguments,
-        caller: None,
-        deadline: Some(left),
-    };
-    local.shared().engine.query(query).await.map_err(routes::engine_problem)
+    let driver = &local.shared().driver;
+    let attempt = driver.query(kind, id, name, query.arguments);
+    let answer = driver.answer(attempt.map_err(routes::engine_problem)?.within(left));
+    answer.await.map_err(routes::engine_problem)
 }
 
 /// An entity's id, which is a field of that name here.

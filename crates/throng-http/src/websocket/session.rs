@@ -26,7 +26,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
-use throng::StagedJson;
+use throng::driver::Executed;
 use tokio::{net::TcpStream, sync::Notify, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -63,7 +63,7 @@ pub(super) struct Shared {
 
 struct Staged {
     id: Id,
-    staged: StagedJson,
+    executed: Executed,
     arrived: Option<Instant>,
 }
 
@@ -260,10 +260,10 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
         let done = match message {
             Message::Command(command) => {
                 let mut arrived = None;
-                match request::stage(&shared.local, &shared.connection, command, &frame, &mut arrived).await {
-                    Ok(staged) => {
+                match request::stage(&shared.local, &shared.connection, command, &mut arrived).await {
+                    Ok(executed) => {
                         shared.in_flight.set(shared.in_flight.get() + 1);
-                        let staged = Staged { id, staged, arrived };
+                        let staged = Staged { id, executed, arrived };
                         shared.staged.borrow_mut().push_back(staged);
                     }
                     Err(problem) => shared.answer(Route::Command, &id, arrived, Err(problem)),
@@ -318,10 +318,10 @@ async fn settle(shared: &Shared) -> std::convert::Infallible {
         });
         let Staged {
             id,
-            mut staged,
+            mut executed,
             arrived,
         } = next.await;
-        let settled = staged.settled().await.map_err(routes::engine_problem);
+        let settled = executed.answer().await.map_err(routes::engine_problem);
         shared.in_flight.set(shared.in_flight.get() - 1);
         shared.answer(Route::Command, &id, arrived, settled);
     }

@@ -9,7 +9,7 @@ use std::{
 };
 use throng_core::{
     model::Error,
-    shard::{Recalled, family_row},
+    shard::{Recalled, Unloadable, family_row},
 };
 use throng_journal::{Address, Maybe, Place};
 
@@ -94,6 +94,9 @@ impl Door {
                 // A checkpoint moved it meanwhile, from the log to the store.
                 Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
                     if self.ledger.covers().is_some_and(|covers| at <= covers) => {}
+                Err(Failed::Journal(error)) if is_damage(&error) => {
+                    return self.quarantine(target, &address, error.to_string()).await;
+                }
                 Err(Failed::Journal(error)) => {
                     tracing::error!("{address} cannot be loaded: {error}");
                     return Err(Error::Unavailable {
@@ -145,6 +148,25 @@ impl Door {
         Ok(())
     }
 
+    /// An entity whose rows or events cannot be read is set aside, with the reason: reading them again would come to the same.
+    async fn quarantine(self: &Arc<Self>, target: &Target<'_>, address: &Address, reason: String) -> Result<(), Refusal> {
+        tracing::error!("{address} is quarantined: {reason}");
+        self.context.metrics.quarantined.inc();
+        let family = now_or_later(self.context.store.system(&family_row(address))).await;
+        let family = family.map_err(|error| Error::Unavailable {
+            reason: format!("{address} cannot be loaded: {error}"),
+        })?;
+        let (kind, hash, id) = (target.kind, target.hash, target.id.clone().into_owned());
+        self.visit(self.shard_of(hash), move |shard| {
+            let why = Unloadable {
+                reason: &reason,
+                family: family.as_deref(),
+            };
+            shard.quarantine(kind, hash, &id, &why);
+        })
+        .await
+    }
+
     /// Looks for an idempotency key among the store's rows.
     pub(crate) async fn load_key(self: &Arc<Self>, target: &Target<'_>, key: &str) -> Result<(), Refusal> {
         let (hash, shard, now) = (target.hash, self.shard_of(target.hash), self.context.host.now());
@@ -166,4 +188,10 @@ impl Door {
         self.visit(shard, move |shard| shard.key_looked(hash, &id, &text, found.as_deref()))
             .await
     }
+}
+
+/// Whether what was read is not what was written, and so will not be tomorrow either.
+fn is_damage(error: &throng_journal::Error) -> bool {
+    use throng_journal::Error::{Damaged, Row};
+    matches!(error, Row { .. } | Damaged { .. })
 }

@@ -70,11 +70,10 @@ pub(crate) struct Behind {
 }
 
 /// A receiver that cannot be loaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stuck {
-    pub(crate) reason: String,
+struct Stuck {
+    reason: String,
     /// Its messages of the commits after the first one and up to the second are only in the log.
-    pub(crate) behind: Behind,
+    behind: Behind,
 }
 
 /// Where a message goes that was taken out of the outbox and whose receiver has to be loaded.
@@ -277,10 +276,10 @@ impl Outbox {
     }
 
     /// Receivers that cannot be loaded, and why.
-    pub(crate) fn stuck(&self) -> Vec<(Address, Stuck)> {
+    pub(crate) fn stuck(&self) -> Vec<(Address, String)> {
         self.with(|window| {
             let stuck = window.stuck.iter();
-            stuck.map(|(to, stuck)| (to.clone(), stuck.clone())).collect()
+            stuck.map(|(to, stuck)| (to.clone(), stuck.reason.clone())).collect()
         })
     }
 
