@@ -149,7 +149,12 @@ impl Door {
     }
 
     /// An entity whose rows or events cannot be read is set aside, with the reason: reading them again would come to the same.
-    async fn quarantine(self: &Arc<Self>, target: &Target<'_>, address: &Address, reason: String) -> Result<(), Refusal> {
+    async fn quarantine(
+        self: &Arc<Self>,
+        target: &Target<'_>,
+        address: &Address,
+        reason: String,
+    ) -> Result<(), Refusal> {
         tracing::error!("{address} is quarantined: {reason}");
         self.context.metrics.quarantined.inc();
         let family = now_or_later(self.context.store.system(&family_row(address))).await;

@@ -1,0 +1,347 @@
+//! Work from inside, between entities, and entities that cannot be loaded hold up nobody else.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+mod kinds;
+
+use kinds::{Account, Command, World, ask, balance, eventually, open};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+};
+use throng::{
+    Engine, Options,
+    driver::Tried,
+    journal::{
+        Address, Append, Checkpoint, Commit, CommitNo, Durability, EntityHead, Error as JournalError, Journal, Later,
+        Loaded, Maybe, MemoryJournal, MemoryStore, Opened, Place, Position, ShardId, Store, StoredEvent, Taken,
+        WriterId,
+    },
+    model::*,
+};
+
+/// A store in which one entity's row cannot be read: for good, since it is damaged, or for a while.
+struct Unreadable {
+    store: MemoryStore,
+    id: &'static str,
+    is_damaged: bool,
+    is_unreadable: Arc<AtomicBool>,
+}
+
+impl Store for Unreadable {
+    fn load(&self, address: &Address, version: u16) -> Maybe<'_, Result<Loaded, JournalError>> {
+        if &*address.id != self.id || !self.is_unreadable.load(SeqCst) {
+            return self.store.load(address, version);
+        }
+        let why = "a bit fell over".into();
+        Maybe::Ready(Err(match self.is_damaged {
+            true => JournalError::Row {
+                address: address.clone(),
+                why,
+            },
+            false => JournalError::Backend {
+                doing: "reading".into(),
+                why,
+            },
+        }))
+    }
+
+    fn covers(&self) -> Later<'_, Result<Option<Position>, JournalError>> {
+        self.store.covers()
+    }
+    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), JournalError>> {
+        self.store.advance(checkpoint)
+    }
+    fn history(
+        &self,
+        address: &Address,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Later<'_, Result<Vec<StoredEvent>, JournalError>> {
+        self.store.history(address, after, limit, bytes_max)
+    }
+    fn entities(
+        &self,
+        kind: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Later<'_, Result<Vec<EntityHead>, JournalError>> {
+        self.store.entities(kind, after, limit)
+    }
+    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), JournalError>> {
+        self.store.known(visit)
+    }
+    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, JournalError>> {
+        self.store.system(key)
+    }
+    fn system_scan<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Later<'a, Result<(), JournalError>> {
+        self.store.system_scan(prefix, visit)
+    }
+    fn remove_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        after: &'a [u8],
+        limit: usize,
+    ) -> Later<'a, Result<Option<Vec<u8>>, JournalError>> {
+        self.store.remove_prefix(prefix, after, limit)
+    }
+}
+
+/// Three accounts in the store, one of which cannot be read, and room for eight messages in memory.
+async fn engine_with_one_unreadable(is_damaged: bool) -> (Engine, Arc<AtomicBool>) {
+    let world = World::new();
+    let engine = world.engine().await;
+    for id in ["payer", "bad", "good"] {
+        open(&engine, id, 1_000).await;
+    }
+    engine.stop().await;
+    let is_unreadable = Arc::new(AtomicBool::new(true));
+    let store = Unreadable {
+        store: world.store.clone(),
+        id: "bad",
+        is_damaged,
+        is_unreadable: is_unreadable.clone(),
+    };
+    let engine = Engine::builder()
+        .with::<Account>()
+        .query::<Account, kinds::View>()
+        .hears::<Account, Account>()
+        .options(Options {
+            outbox_max: 8,
+            ..Options::default()
+        })
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(store))
+        .await
+        .unwrap();
+    (engine, is_unreadable)
+}
+
+/// Pays, again while the engine has no room for the message.
+async fn pay(engine: &Engine, to: &str) {
+    let command = || Command::Pay {
+        to: to.into(),
+        amount: 1,
+    };
+    eventually(async || match ask(engine, "payer", command()).await {
+        Ok(_) => true,
+        Err(Error::Overloaded { .. }) => false,
+        Err(error) => panic!("{error}"),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_entity_that_cannot_be_loaded_holds_up_nobody_and_takes_its_messages_in_order_later() {
+    let (engine, is_unreadable) = engine_with_one_unreadable(false).await;
+    for _ in 0..40 {
+        pay(&engine, "bad").await;
+        pay(&engine, "good").await;
+    }
+    eventually(async || balance(&engine, "good").await == 1_040).await;
+    let stuck = engine.stuck();
+    assert_eq!(stuck.len(), 1);
+    assert_eq!(&*stuck[0].address.id, "bad");
+    assert!(stuck[0].reason.contains("a bit fell over"), "{}", stuck[0].reason);
+    engine.checkpoint().await.unwrap();
+
+    is_unreadable.store(false, SeqCst);
+    eventually(async || engine.stuck().is_empty()).await;
+    eventually(async || balance(&engine, "bad").await == 1_040).await;
+    assert_eq!(engine.dead_messages(None, None, 10).await.unwrap().messages.len(), 0);
+}
+
+#[tokio::test]
+async fn a_damaged_entity_is_quarantined_its_messages_are_dead_and_a_person_can_try_both_again() {
+    let (engine, is_unreadable) = engine_with_one_unreadable(true).await;
+    for _ in 0..40 {
+        pay(&engine, "bad").await;
+    }
+    open(&engine, "another", 1).await;
+    let dead = async || engine.dead_messages(None, None, 100).await.unwrap().messages;
+    eventually(async || dead().await.len() == 40).await;
+    assert!(dead().await[0].reason.contains("a bit fell over"));
+    let quarantined = engine.quarantined(10).await.unwrap();
+    assert_eq!(quarantined.len(), 1);
+    assert_eq!(&*quarantined[0].address.id, "bad");
+    let refused = ask(&engine, "bad", Command::Deposit { amount: 1 }).await;
+    assert!(matches!(refused, Err(Error::Quarantined { .. })), "{refused:?}");
+
+    is_unreadable.store(false, SeqCst);
+    assert!(engine.release("account", "bad").await.unwrap());
+    assert_eq!(balance(&engine, "bad").await, 1_000);
+    let (tried, _) = engine.retry_all_dead("account", "bad", None).await.unwrap();
+    assert_eq!(tried.len(), 40);
+    assert_eq!(balance(&engine, "bad").await, 1_040);
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Ball {
+    hits: u64,
+}
+
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+enum Play {
+    Open,
+    /// Records something, and has the other do the same, for ever.
+    Hit {
+        to: String,
+        back: String,
+    },
+    /// Publishes, and another answers.
+    Pass {
+        to: String,
+    },
+    Look,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Hit {
+    Hit { padding: String },
+}
+impl Event for Hit {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("no")]
+struct No;
+impl Rejection for No {
+    fn code(&self) -> &'static str {
+        "no"
+    }
+}
+
+const PASSES: Topic<u32> = Topic::new("passes");
+
+impl Entity for Ball {
+    const KIND: &'static str = "ball";
+    type Id = String;
+    type Command = Play;
+    type Event = Hit;
+    type Reply = u64;
+    type Rejection = No;
+
+    fn decide(&self, command: Play, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, No> {
+        match command {
+            Play::Hit { to, back } => {
+                turn.emit(Hit::Hit {
+                    padding: "x".repeat(1_000),
+                });
+                turn.send::<Self>(to.clone(), Play::Hit { to: back, back: to });
+            }
+            Play::Pass { to } => {
+                turn.publish(&PASSES, 1);
+                return Ok(Answer::forward::<Self>(to, Play::Look));
+            }
+            Play::Open => turn.emit(Hit::Hit { padding: String::new() }),
+            Play::Look => {}
+        }
+        Ok(Answer::after(|ball: &Self| ball.hits))
+    }
+
+    fn evolve(&mut self, _: &Hit) {
+        self.hits += 1;
+    }
+}
+
+/// A journal that remembers how large its largest commit was.
+struct Measured {
+    journal: MemoryJournal,
+    largest: Arc<AtomicUsize>,
+}
+
+impl Journal for Measured {
+    fn append(&self, commit: Commit) -> Append {
+        self.largest.fetch_max(commit.bytes().len(), SeqCst);
+        self.journal.append(commit)
+    }
+
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, JournalError>> {
+        self.journal.open(node)
+    }
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, JournalError>> {
+        self.journal.take(by, shards)
+    }
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, JournalError>> {
+        self.journal.seal(writer)
+    }
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, JournalError>> {
+        self.journal.read(after, bytes_max)
+    }
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, JournalError>> {
+        self.journal.read_at(places)
+    }
+    fn forget(&self, upto: Position) {
+        self.journal.forget(upto);
+    }
+    fn depth(&self) -> usize {
+        1
+    }
+    fn durability(&self) -> Durability {
+        self.journal.durability()
+    }
+}
+
+#[tokio::test]
+async fn entities_that_send_to_each_other_for_ever_stop_no_commit_and_fill_none_without_end() {
+    const COMMIT_BYTES_MAX: usize = 64 << 10;
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let largest = Arc::new(AtomicUsize::new(0));
+    let measured = Measured {
+        journal,
+        largest: largest.clone(),
+    };
+    let engine = Engine::builder()
+        .with::<Ball>()
+        .options(Options {
+            commit_bytes_max: COMMIT_BYTES_MAX,
+            ..Options::default()
+        })
+        .start_shared(Arc::new(measured), Arc::new(store))
+        .await
+        .unwrap();
+    for id in ["a", "b", "quiet"] {
+        engine.entity::<Ball>(id).ask(Play::Open).await.unwrap();
+    }
+    let (to, back) = ("b".into(), "a".into());
+    engine.entity::<Ball>("a").ask(Play::Hit { to, back }).await.unwrap();
+    let before = engine.metrics().commits();
+    for _ in 0..100 {
+        engine.entity::<Ball>("quiet").ask(Play::Open).await.unwrap();
+    }
+    let hits = engine.entity::<Ball>("a").ask(Play::Look).await.unwrap();
+    assert!(hits > 100, "the exchange goes on: {hits}");
+    assert!(engine.metrics().commits() >= before + 100);
+    let largest = largest.load(SeqCst);
+    assert!(largest < 2 * COMMIT_BYTES_MAX, "a commit had {largest} bytes");
+}
+
+#[tokio::test]
+async fn what_a_forwarded_command_publishes_comes_once_however_it_is_tried() {
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let engine = Engine::builder().with::<Ball>().start(journal, store).await.unwrap();
+    for id in ["a", "b"] {
+        engine.entity::<Ball>(id).ask(Play::Open).await.unwrap();
+    }
+    let mut listener = engine.topic(&PASSES).unwrap().subscribe();
+    let driver = engine.driver();
+    let attempt = driver.command(0, "a", "Pass", br#"{"to":"b"}"#.as_slice()).unwrap();
+    let mut executed = match driver.try_now(attempt) {
+        Tried::Executed(executed) => executed,
+        Tried::Waits(waiting) => driver.execute(waiting.into_owned()).await.unwrap(),
+        Tried::Refused(error) => panic!("{error}"),
+    };
+    assert_eq!(executed.answer().await.unwrap(), b"1");
+    assert_eq!(engine.entity::<Ball>("a").ask(Play::Look).await.unwrap(), 1);
+    let mut count = 0;
+    while listener.try_next().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 1);
+}
