@@ -145,10 +145,12 @@ impl Gate {
     fn wait(&self, waiter: Waiter, client: Client) -> Rc<Ticket> {
         let ticket = Ticket::new(waiter, client, self.arrived(Instant::now()));
         let mut queue = self.queue.borrow_mut();
-        let reason = if queue.is_crowded() {
-            Reason::Overload
-        } else if !self.clients.borrow_mut().enter(client, queue.room()) {
+        let mut clients = self.clients.borrow_mut();
+        let reason = if !clients.enter(client, queue.room()) {
             Reason::Share
+        } else if queue.is_crowded() {
+            clients.leave(client);
+            Reason::Overload
         } else {
             self.waiting.inc();
             queue.push(ticket.clone());
@@ -200,15 +202,10 @@ impl Gate {
         }
     }
 
-    /// All that was ready has gone or waits.
-    pub(crate) fn end_turn(&self) {
-        self.queue.borrow_mut().end();
+    /// All that was ready has gone or waits. `true`: another turn is to begin once the loop has looked at its sockets.
+    pub(crate) fn end_turn(&self) -> bool {
         self.ended.set(Instant::now());
-    }
-
-    /// Whether somebody waits: another turn is to begin once the loop has looked at its sockets.
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.queue.borrow().has_waiting()
+        self.queue.borrow_mut().end()
     }
 
     /// Gives a connection that is ready its place in this turn; `false`: it has to [wait](Self::wait_unread).
@@ -327,8 +324,7 @@ mod tests {
             gate.driven_by(context.waker());
             gate.begin_turn();
             assert_eq!(gate.next(), None, "there are only tasks");
-            gate.end_turn();
-            if gate.has_waiting() {
+            if gate.end_turn() {
                 context.waker().wake_by_ref();
             }
             Poll::Pending
@@ -385,7 +381,7 @@ mod tests {
             assert!(task.await.unwrap());
             gate.begin_turn();
             assert_eq!(gate.next(), Some(2));
-            assert!(!gate.has_waiting());
+            assert!(!gate.end_turn());
         });
     }
 

@@ -63,9 +63,12 @@ impl Policy {
         self.seen_nanos += nanos;
     }
 
-    /// Nothing waits any more: the rate is measured anew when something does.
+    /// Nothing waits any more: how many may wait is measured anew when something does. What is known counts as one turn.
     pub(super) fn forget(&mut self) {
-        (self.turns, self.nanos, self.admitted) = (0.0, 0.0, 0.0);
+        if self.turns > 1.0 {
+            (self.nanos, self.admitted) = (self.nanos / self.turns, self.admitted / self.turns);
+            self.turns = 1.0;
+        }
         (self.seen, self.seen_nanos) = (0, 0.0);
     }
 
@@ -141,7 +144,7 @@ mod tests {
         let mut policy = after(8);
         assert!(policy.room() < usize::MAX);
         policy.forget();
-        assert_eq!((policy.room(), policy.wait(1)), (usize::MAX, None));
+        assert_eq!((policy.room(), policy.wait(10)), (usize::MAX, Some(TURN)));
         policy.observe(WAIT_MAX, 1);
         assert_eq!(policy.room(), usize::MAX, "one turn says nothing, however long it was");
     }

@@ -122,10 +122,11 @@ impl<T: Entry> Queue<T> {
         None
     }
 
-    /// All that was ready has gone or waits.
-    pub(super) fn end(&mut self) {
-        // With somebody waiting it goes on until the loop has looked at its sockets.
-        self.is_open = self.has_waiting();
+    /// All that was ready has gone or waits. `true`: the turn goes on, with tasks that were let go or until it is time for those
+    /// who wait, and another has to begin once the loop has looked at its sockets.
+    pub(super) fn end(&mut self) -> bool {
+        self.is_open = self.here > 0 || !self.refused.is_empty() || !self.promised.is_zero();
+        self.is_open
     }
 
     /// The number of the open turn; another begins only with [`begin`](Self::begin).
@@ -135,11 +136,6 @@ impl<T: Entry> Queue<T> {
 
     pub(super) fn is_open(&self) -> bool {
         self.is_open
-    }
-
-    /// Whether somebody waits, be it to be refused.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.here > 0 || !self.refused.is_empty()
     }
 
     /// Who comes now goes at once: nobody waits, and the turn is not full. It is counted.

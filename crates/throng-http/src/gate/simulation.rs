@@ -136,6 +136,7 @@ struct Simulation {
     queue: Queue<Request>,
     to_come: BinaryHeap<Reverse<Request>>,
     outcome: Outcome,
+    has_waiting: bool,
     /// Connections from this one on do not ask again.
     leaves_from: u32,
 }
@@ -165,6 +166,7 @@ impl Simulation {
             scenario,
             to_come,
             outcome: Outcome::default(),
+            has_waiting: false,
             leaves_from: u32::MAX,
         }
     }
@@ -186,7 +188,7 @@ impl Simulation {
     }
 
     fn turn(&mut self) {
-        if !self.queue.has_waiting()
+        if !self.has_waiting
             && let Some(Reverse(next)) = self.to_come.peek()
         {
             self.machine.now.set(self.machine.now.get().max(next.sent));
@@ -219,7 +221,7 @@ impl Simulation {
             self.outcome.refused.push(self.machine.now.get() - request.sent);
             self.asks_again(request);
         }
-        self.queue.end();
+        self.has_waiting = self.queue.end();
         for request in gone {
             self.outcome.served.push(self.machine.now.get() - request.sent);
             self.asks_again(request);
@@ -246,7 +248,10 @@ fn capacity(scenario: Scenario) -> f64 {
     run(few).goodput()
 }
 
-const CIRCUMSTANCES: [(&str, Duration, Option<(Duration, Duration)>); 4] = [
+/// What the loop is alone with: its name, what others take, every how often it is stopped for how long.
+type Circumstance = (&'static str, Duration, Option<(Duration, Duration)>);
+
+const CIRCUMSTANCES: [Circumstance; 4] = [
     ("alone", Duration::ZERO, None),
     ("with a neighbour", SLICE, None),
     (

@@ -19,7 +19,9 @@ pub(crate) struct Place {
     turn: Cell<u64>,
     /// Requests and bytes that may still go.
     left: Cell<(usize, usize)>,
-    times: Cell<Option<Admitted>>,
+    arrived: Cell<Option<Instant>>,
+    /// When the connection got it, until its first request goes.
+    now: Cell<Option<Instant>>,
     /// One of its requests waits for a turn.
     is_waiting: Cell<bool>,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Place {
 pub(crate) struct Admitted {
     /// When it can have arrived at the earliest.
     pub(crate) arrived: Instant,
-    /// Now, or when the connection got its place in the turn.
+    /// Now.
     pub(crate) now: Instant,
 }
 
@@ -38,7 +40,8 @@ impl Place {
     pub(super) fn take(&self, turn: u64, times: Admitted) {
         self.turn.set(turn);
         self.left.set((TOGETHER.0 + 1, usize::MAX));
-        self.times.set(Some(times));
+        self.arrived.set(Some(times.arrived));
+        self.now.set(Some(times.now));
     }
 
     /// The same, for a request of so many bytes, which goes.
@@ -47,7 +50,7 @@ impl Place {
         self.go(turn, bytes).unwrap_or(times)
     }
 
-    /// One more of its requests goes in this turn, if there is room for it.
+    /// One more of its requests goes in this turn, if there is room for it. No look at the clock, for the first.
     pub(super) fn go(&self, turn: u64, bytes: usize) -> Option<Admitted> {
         let (requests, room) = self.left.get();
         if self.turn.get() != turn || requests == 0 || bytes > room {
@@ -56,7 +59,10 @@ impl Place {
         // The first may be as large as it is.
         self.left
             .set((requests - 1, room.min(TOGETHER.1.saturating_add(bytes)) - bytes));
-        self.times.get()
+        Some(Admitted {
+            arrived: self.arrived.get()?,
+            now: self.now.take().unwrap_or_else(Instant::now),
+        })
     }
 
     pub(super) fn waits(&self, is_waiting: bool) {

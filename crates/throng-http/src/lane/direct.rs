@@ -172,8 +172,7 @@ impl Direct {
             self.settle();
             self.send_done();
         }
-        local.gate.end_turn();
-        if local.gate.has_waiting() && !self.is_next_called {
+        if local.gate.end_turn() && !self.is_next_called {
             self.is_next_called = true;
             // It is woken when the loop has looked at its sockets.
             let mut context = Context::from_waker(&self.next_turn);
