@@ -208,7 +208,7 @@ impl World {
         let committer_woken = woken.clone();
         let body = move || {
             let mut own = Step {
-                committer: Some(Box::pin(engine.committer())),
+                committer: Some(Box::pin(engine.driver().committer())),
                 engine,
                 woken: committer_woken,
                 polled: 0,
