@@ -14,7 +14,7 @@ use std::{
 };
 use throng_core::{
     layout::{LAYOUT_ROW, Layout},
-    shard::Rows,
+    shard::{Rows, Shard},
 };
 use throng_journal::{AppendError, Checkpoint, Error, Pace, Position};
 
@@ -23,6 +23,11 @@ pub(crate) const PENDING_PART: i64 = 8;
 
 /// The system row with the commit before the oldest message that was not taken.
 pub(crate) const OUTBOX_ROW: &[u8] = b"o";
+
+/// System rows removed at once: a few milliseconds.
+pub(crate) const REMOVED_ROWS_MAX: usize = 1_000;
+/// Between two removals others have the store and the processor.
+const REMOVAL_PAUSE: Duration = Duration::from_millis(2);
 
 /// The part of the time between two checkpoints that one may take: so it keeps up, and what is served beside it meets little of
 /// it at any moment.
@@ -60,7 +65,11 @@ pub(crate) async fn task(inner: Weak<Inner>) {
             Status::Down(_) => continue,
         };
         let pace = strong.pace(&life, within);
-        if let Err(error) = strong.make_checkpoint(&life, pace).await {
+        let mut made = strong.make_checkpoint(&life, pace).await;
+        if made.is_ok() {
+            made = strong.expire_rows(&life, within).await;
+        }
+        if let Err(error) = made {
             if matches!(error, Error::Sealed(_)) {
                 strong.writer_over(&life, &AppendError::Sealed);
                 continue;
@@ -171,10 +180,8 @@ impl Inner {
         rows: &[Rows],
     ) -> Result<bool, Error> {
         let covers = life.covers();
-        let expired: BTreeSet<&Vec<u8>> = rows.iter().flat_map(|rows| &rows.expired).collect();
         let unchanged = |rows: &Rows| rows.states.is_empty() && rows.system.is_empty();
-        let nothing = expired.is_empty() && rows.iter().all(unchanged);
-        if nothing && covers == Some(upto) {
+        if rows.iter().all(unchanged) && covers == Some(upto) {
             return Ok(false);
         }
         // Nothing in the store may be newer than what is durable.
@@ -204,11 +211,30 @@ impl Inner {
         checkpoint.system.push((OUTBOX_ROW.to_vec(), cursor));
         let layout = Layout::of(&self.registry).encode();
         checkpoint.system.push((LAYOUT_ROW.to_vec(), Some(layout)));
-        for bucket in expired {
-            let mut visit = |row: &[u8], _: &[u8]| checkpoint.system.push((row.to_vec(), None));
-            self.store.system_scan(bucket, &mut visit).await?;
-        }
         self.store.advance(checkpoint).await?;
         Ok(true)
+    }
+
+    /// Removes rows whose hour is over, a few at a time and for at most so long; what is left goes after the next checkpoint.
+    async fn expire_rows(&self, life: &Arc<Life>, within: Duration) -> Result<(), Error> {
+        let (begun, now) = (self.host.elapsed_micros(), self.host.now());
+        let expired = |shard: &mut Shard| shard.expired_rows(now);
+        let expired: BTreeSet<Vec<u8>> = life.shards.iter().flat_map(|shard| shard.wait(expired)).collect();
+        for prefix in expired {
+            let mut after = Vec::new();
+            while let Some(last) = self.store.remove_prefix(&prefix, &after, REMOVED_ROWS_MAX).await? {
+                after = last;
+                let took = self.host.elapsed_micros().saturating_sub(begun);
+                let is_awaited = self.checkpoints_awaited.load(Ordering::Relaxed) > 0;
+                if is_awaited || life.is_over() || Duration::from_micros(took) > within {
+                    return Ok(());
+                }
+                self.host.sleep(REMOVAL_PAUSE).await;
+            }
+            for shard in &life.shards {
+                shard.wait(|shard| shard.rows_removed(&prefix));
+            }
+        }
+        Ok(())
     }
 }

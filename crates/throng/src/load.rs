@@ -129,10 +129,10 @@ impl Inner {
     /// Looks for an idempotency key among the store's rows.
     pub(crate) async fn load_key<R>(&self, life: &Arc<Life>, hash: u64, id: &str, key: &str) -> Result<(), Error<R>> {
         let now = self.host.now();
-        let rows = life.shard_of(hash).wait(|shard| shard.key_rows(hash, id, key, now));
+        let asked = life.shard_of(hash).wait(|shard| shard.key_rows(hash, id, key, now));
         let mut found = None;
-        for row in rows {
-            found = now_or_later(self.store.system(&row))
+        for row in &asked.rows {
+            found = now_or_later(self.store.system(row))
                 .await
                 .map_err(|error| Error::Unavailable {
                     reason: format!("the idempotency keys cannot be read: {error}"),
@@ -142,7 +142,7 @@ impl Inner {
             }
         }
         life.shard_of(hash)
-            .wait(|shard| shard.key_looked(hash, id, key, found.as_deref()));
+            .wait(|shard| shard.key_looked(hash, id, key, &asked, found.as_deref()));
         Ok(())
     }
 

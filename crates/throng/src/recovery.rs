@@ -2,7 +2,7 @@
 
 use crate::{
     StartError,
-    checkpoint::OUTBOX_ROW,
+    checkpoint::{OUTBOX_ROW, REMOVED_ROWS_MAX},
     engine::{Inner, Status},
     life::Life,
     load::now_or_later,
@@ -12,9 +12,8 @@ use std::{
     time::Duration,
 };
 use throng_core::{
-    layout::{LAYOUT_ROW, Layout, LayoutError},
-    limits,
-    shard::{Shard, shard_of_row},
+    layout::{LAYOUT_ROW, Layout, LayoutError, REBUILT},
+    shard::{RESTORED, Shard, shard_of_row},
 };
 use throng_journal::{AppendError, Checkpoint, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
 
@@ -37,13 +36,18 @@ impl Inner {
                 commit: taken.last,
             })
             .collect();
-        let mut shards: Vec<Shard> = ids
-            .iter()
-            .map(|id| Shard::new(*id, writer, self.registry.clone()))
-            .collect();
         let layout = Layout::of(&self.registry);
         let covers = self.covers(&layout, writer, &sealed).await?;
-        self.restore(&mut shards).await?;
+        let now = self.host.now();
+        let empty = || ids.iter().map(|id| Shard::new(*id, writer, self.registry.clone(), now));
+        let mut shards: Vec<Shard> = empty().collect();
+        let mut begin = covers;
+        if covers.is_some() && !self.restore(&mut shards).await? {
+            tracing::warn!("the store's rows are not complete; everything is read from the journal");
+            self.discard_rows().await?;
+            shards = empty().collect();
+            begin = None;
+        }
         let mut cursor = None;
         self.store
             .system_scan(OUTBOX_ROW, &mut |_, value| cursor = read_position(value))
@@ -51,14 +55,14 @@ impl Inner {
         let mut has_sent = false;
         for end in sealed
             .iter()
-            .filter(|end| covers.is_none_or(|covers| end.writer >= covers.writer))
+            .filter(|end| begin.is_none_or(|begin| end.writer >= begin.writer))
         {
             let mut at = Position {
                 commit: CommitNo(0),
                 ..*end
             };
-            if let Some(covers) = covers.filter(|covers| covers.writer == end.writer) {
-                at = covers;
+            if let Some(begin) = begin.filter(|begin| begin.writer == end.writer) {
+                at = begin;
             }
             while at.commit < end.commit {
                 let commits = self.journal.read(at, READ_BYTES).await?;
@@ -117,26 +121,30 @@ impl Inner {
         Ok(covers)
     }
 
-    /// What the store knows.
-    async fn restore(&self, shards: &mut [Shard]) -> Result<(), Error> {
-        let count = self.registry.shards();
-        self.store
-            .known(&mut |kind, id| {
-                if let Some(index) = self.registry.find(kind) {
-                    let hash = limits::hash(kind, id);
-                    shards[usize::from(limits::shard_of(hash, count).0)].known(index, hash);
-                }
-            })
-            .await?;
-        for prefix in [b"k", b"t", b"m"] {
+    /// What the store knows; `false` if that is not all it should know.
+    async fn restore(&self, shards: &mut [Shard]) -> Result<bool, Error> {
+        let mut is_complete = now_or_later(self.store.system(LAYOUT_ROW)).await?.is_some();
+        for prefix in RESTORED {
             self.store
                 .system_scan(prefix, &mut |row, value| {
                     let shard = shard_of_row(row, &self.registry).and_then(|id| shards.get_mut(usize::from(id.0)));
                     if !shard.is_some_and(|shard| shard.row(row, value)) {
                         tracing::error!("a system row of the store cannot be read: {row:02x?}");
+                        is_complete = false;
                     }
                 })
                 .await?;
+        }
+        Ok(is_complete)
+    }
+
+    /// The next checkpoint writes anew what was read from the journal.
+    async fn discard_rows(&self) -> Result<(), Error> {
+        for prefix in REBUILT {
+            let mut after = Vec::new();
+            while let Some(last) = self.store.remove_prefix(prefix, &after, REMOVED_ROWS_MAX).await? {
+                after = last;
+            }
         }
         Ok(())
     }

@@ -2,20 +2,21 @@
 
 use super::{
     Common, LoadRequest, Recalled, TailEvent,
-    filter::Filter,
+    checkpoint::{Rows, family_row},
+    known::Known,
     recency::{Linked, Links, Recency},
     slot::{Body, Broken, Here, Pending, Slot, Trace, apply, covered, decode_state, encode_state, family_of},
 };
 use crate::model::{Effects, Entity, Family};
 use hashbrown::HashTable;
 use std::collections::{BTreeMap, HashSet};
-use throng_journal::{Address, Loaded, Position, ShardId, StoredState};
+use throng_journal::{Address, Loaded, Position, StoredState};
 
 /// The entities of one kind in one shard.
 pub struct Entities<E: Entity> {
     slots: Slots<E>,
     index: HashTable<u32>,
-    known: Filter,
+    known: Known,
     recency: Recency,
     /// Slots with a trace: those a checkpoint has to visit.
     traced: Vec<u64>,
@@ -38,7 +39,7 @@ impl<E: Entity> Default for Entities<E> {
                 free: Vec::new(),
             },
             index: HashTable::new(),
-            known: Filter::default(),
+            known: Known::default(),
             recency: Recency::default(),
             traced: Vec::new(),
             generation: 0,
@@ -102,8 +103,16 @@ impl<E: Entity> Entities<E> {
         self.known.contains(hash)
     }
 
-    pub(super) fn know(&mut self, hash: u64) {
-        self.known.insert(hash);
+    /// It has its first event, or its first relative.
+    pub(super) fn know(&mut self, common: &mut Common, hash: u64) {
+        common.known_bytes += self.known.insert(hash);
+    }
+
+    /// A row of what is known, at recovery; `false` if it cannot be read.
+    pub(super) fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool {
+        let grown = self.known.restore(name, value);
+        common.known_bytes += grown.unwrap_or_default();
+        grown.is_some()
     }
 
     pub(super) fn insert(&mut self, hash: u64, id: &str, body: Body<E>) -> u32 {
@@ -342,18 +351,16 @@ impl<E: Entity> Entities<E> {
             .collect()
     }
 
-    pub(super) fn pending(
-        &mut self,
-        common: &mut Common,
-        states: &mut Vec<(StoredState, (u64, u64))>,
-        families: &mut Vec<(Address, Vec<u8>)>,
-        shard: ShardId,
-    ) {
+    /// What the store does not have of this kind yet.
+    pub(super) fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows) {
+        let shard = common.id;
+        self.known.rows(E::KIND, shard, &mut rows.system);
         // One that cannot be applied has no state to keep its family with.
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Quarantined { .. })) {
             let slot = self.peek(at);
             let family = slot.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
-            families.extend(family.map(|family| (Address::new(E::KIND, slot.text.clone()), family)));
+            let row = family_row(&Address::new(E::KIND, slot.text.clone()));
+            rows.system.extend(family.map(|family| (row, Some(family))));
         }
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Here(_))) {
             self.store_state(common, at);
@@ -367,21 +374,26 @@ impl<E: Entity> Entities<E> {
             {
                 let slot = slots.get(*at);
                 let pending = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref());
-                states.extend(pending.map(|pending| {
-                    let state = StoredState {
-                        address: Address::new(E::KIND, slot.text.clone()),
-                        shard,
-                        seq: pending.seq,
-                        version: E::STATE_VERSION,
-                        bytes: pending.bytes.clone(),
-                    };
-                    (state, (*hash, pending.generation))
-                }));
+                let Some(pending) = pending else { continue };
+                let address = Address::new(E::KIND, slot.text.clone());
+                // States of another version are rebuilt from events, and a family has none: so it has a row of its own.
+                if let Some(family) = family_of(&pending.bytes) {
+                    rows.system.push((family_row(&address), Some(family.to_vec())));
+                }
+                rows.tokens.insert((*hash, pending.generation));
+                rows.states.push(StoredState {
+                    address,
+                    shard,
+                    seq: pending.seq,
+                    version: E::STATE_VERSION,
+                    bytes: pending.bytes.clone(),
+                });
             }
         }
     }
 
     pub(super) fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
+        common.known_bytes -= self.known.stored();
         for hash in std::mem::take(&mut self.traced) {
             let slots = &self.slots;
             let same: Vec<u32> = self
