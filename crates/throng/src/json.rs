@@ -247,7 +247,7 @@ impl Engine {
         let inner = &self.inner;
         let life = inner.life()?;
         let mut found = BTreeMap::new();
-        fresh(&life, kind, after, &mut found);
+        fresh(&life, kind, (after, limit), &mut found);
         let name = inner.registry.kinds()[kind].name;
         let stored = inner
             .store
@@ -274,10 +274,10 @@ impl Engine {
     }
 }
 
-fn fresh(life: &Arc<Life>, kind: usize, after: Option<&str>, found: &mut BTreeMap<Box<str>, u64>) {
+fn fresh(life: &Arc<Life>, kind: usize, (after, limit): (Option<&str>, usize), found: &mut BTreeMap<Box<str>, u64>) {
     let durable = life.durable();
     for shard in &life.shards {
-        shard.wait(|shard| shard.fresh(kind, after, found, durable));
+        shard.wait(|shard| shard.fresh(kind, after, limit, found, durable));
     }
 }
 

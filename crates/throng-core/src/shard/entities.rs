@@ -4,12 +4,13 @@ use super::{
     Common, LoadRequest, Recalled, TailEvent,
     checkpoint::{Rows, family_row},
     known::Known,
+    listing::Listing,
     recency::{Linked, Links, Recency},
     slot::{Body, Broken, Here, Pending, Slot, Trace, apply, covered, decode_state, encode_state, family_of},
 };
 use crate::model::{Effects, Entity, Family};
 use hashbrown::HashTable;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use throng_journal::{Address, Loaded, Position, StoredState};
 
 /// The entities of one kind in one shard.
@@ -20,6 +21,7 @@ pub struct Entities<E: Entity> {
     recency: Recency,
     /// Slots with a trace: those a checkpoint has to visit.
     traced: Vec<u64>,
+    pub(super) listing: Listing,
     generation: u64,
     pub(super) effects: Effects<E>,
     /// The events of the command at hand; the buffer is reused.
@@ -42,6 +44,7 @@ impl<E: Entity> Default for Entities<E> {
             known: Known::default(),
             recency: Recency::default(),
             traced: Vec::new(),
+            listing: Listing::default(),
             generation: 0,
             effects: Effects::default(),
             shapes: Vec::new(),
@@ -89,6 +92,17 @@ impl<E: Entity> Entities<E> {
 
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot<E>> {
         self.slots.slots.iter().flatten()
+    }
+
+    /// The slots of this hash: one, nearly always.
+    pub(super) fn slots_of(&self, hash: u64) -> impl Iterator<Item = &Slot<E>> {
+        let alike = self.index.iter_hash(spread(hash)).map(|at| self.slots.get(*at));
+        alike.filter(move |slot| slot.hash == hash)
+    }
+
+    /// The hashes of the slots that have, or had, a trace since the last checkpoint.
+    pub(super) fn traces(&self) -> &[u64] {
+        &self.traced
     }
 
     pub(super) fn slot(&mut self, at: u32) -> &mut Slot<E> {
@@ -320,18 +334,6 @@ impl<E: Entity> Entities<E> {
         self.used(common, at);
     }
 
-    pub(super) fn fresh_ids(&self, after: Option<&str>, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
-        for hash in &self.traced {
-            for slot in self.index.iter_hash(spread(*hash)).map(|at| self.slots.get(*at)) {
-                let tail = slot.trace.as_ref().map_or(&[][..], |trace| &trace.tail);
-                let last = tail.iter().rev().find(|event| event.place.position <= durable);
-                if let Some(last) = last.filter(|_| after.is_none_or(|after| &*slot.text > after)) {
-                    found.insert(slot.text.clone(), last.seq);
-                }
-            }
-        }
-    }
-
     /// The slots with a trace of this kind.
     fn traced(&self, which: impl Fn(&Slot<E>, &Trace) -> bool) -> Vec<u32> {
         let at_of = |hash: &u64| self.index.iter_hash(spread(*hash)).copied().collect::<Vec<_>>();
@@ -394,6 +396,7 @@ impl<E: Entity> Entities<E> {
 
     pub(super) fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
         common.known_bytes -= self.known.stored();
+        self.listing = Listing::default();
         for hash in std::mem::take(&mut self.traced) {
             let slots = &self.slots;
             let same: Vec<u32> = self

@@ -13,6 +13,7 @@ mod execute;
 mod filter;
 mod keys;
 mod known;
+mod listing;
 mod messages;
 mod outcome;
 mod quarantine;

@@ -75,9 +75,17 @@ impl Shard {
         self.tables[kind].tail(hash, id)
     }
 
-    /// The ids of a kind that have durable events the store may not have indexed, with the number of the last.
-    pub fn fresh(&self, kind: usize, after: Option<&str>, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
-        self.tables[kind].fresh(after, found, durable);
+    /// Adds the ids of a kind after another that have durable events the store may not have indexed, with the number of the
+    /// last one, to those found in other shards, and keeps the first `limit` of them all.
+    pub fn fresh(
+        &mut self,
+        kind: usize,
+        after: Option<&str>,
+        limit: usize,
+        found: &mut BTreeMap<Box<str>, u64>,
+        durable: Position,
+    ) {
+        self.tables[kind].fresh(after, limit, found, durable);
     }
 
     /// The rows of the store in which an idempotency key may stand.

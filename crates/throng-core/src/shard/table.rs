@@ -1,7 +1,10 @@
 //! One virtual call a command: the table of a kind, its type erased.
 
 use super::{Call, Common, Quarantined, QueryCall, Ran, Registry, Rows, Stage, TailEvent, Unloadable};
-use std::{any::Any, collections::HashSet};
+use std::{
+    any::Any,
+    collections::{BTreeMap, HashSet},
+};
 use throng_journal::{Loaded, Position, Record};
 
 /// What has to be read to bring an entity back.
@@ -58,8 +61,8 @@ pub trait Table: Any + Send {
     /// Events of this entity the store may not have indexed.
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
 
-    /// The ids of this kind, after an id, that have events the store may not have indexed, with their last number.
-    fn fresh(&self, after: Option<&str>, found: &mut std::collections::BTreeMap<Box<str>, u64>, durable: Position);
+    /// The first ids of this kind after an id that have events the store may not have indexed, with their last number.
+    fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position);
 
     /// What the store does not have of this kind yet.
     fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows);
@@ -115,8 +118,8 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         self.tail_of(hash, id)
     }
 
-    fn fresh(&self, after: Option<&str>, found: &mut std::collections::BTreeMap<Box<str>, u64>, durable: Position) {
-        self.fresh_ids(after, found, durable);
+    fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
+        self.fresh_ids(after, limit, found, durable);
     }
 
     fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows) {
