@@ -1,8 +1,8 @@
 //! How entities are dealt to shards. Every record names its shard, so this is fixed when a journal is begun.
 //!
-//! The store keeps it as a system row, written at the first start and again with every checkpoint. A store that has been lost
-//! covers nothing: the engine then reads every record of the journal, and [`Layout::check_record`] finds the first one that
-//! stands in another shard. So there is no start at which neither of the two would notice.
+//! The store keeps it as a system row, written at the first start and again with every checkpoint. Without that row a store
+//! counts for nothing: the engine reads every record of the journal, and [`Layout::check_record`] finds the first one that stands
+//! in another shard. So there is no start at which neither of the two would notice.
 
 use crate::{limits, shard::Registry};
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,10 @@ use throng_journal::{Address, Commit, Record, ShardId};
 
 /// The system row that holds the [`Layout`].
 pub const LAYOUT_ROW: &[u8] = b"s";
+
+/// What the rows begin with that have to go, in this order, before everything is read from the journal again: filters that are
+/// not complete would hide entities and keys. The first one says that the others are.
+pub const REBUILT: [&[u8]; 4] = [LAYOUT_ROW, b"n", b"l", b"k"];
 
 /// The version of the engine's system rows.
 const FORMAT: u32 = 1;

@@ -70,7 +70,8 @@ pub struct Checkpoint {
     pub pace: Pace,
 }
 
-/// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole.
+/// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and what was
+/// [removed](Store::remove_prefix) since.
 pub trait Store: Send + Sync {
     /// What the last checkpoint covers; `None` before the first.
     ///
@@ -107,12 +108,6 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// The store is not reachable.
     fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>>;
-
-    /// Shows every known entity's kind and id once, in any order: the engine builds its filter of known ids from it.
-    ///
-    /// # Errors
-    /// The store is not reachable.
-    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>>;
 
     /// One system row.
     ///

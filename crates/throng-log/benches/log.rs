@@ -276,10 +276,6 @@ fn index_and_load() {
     let began = Instant::now();
     let (_log, store) = open_embedded(dir.path(), Options::default()).unwrap();
     println!("load: opened in {:.2?}", began.elapsed());
-    let began = Instant::now();
-    let mut known = 0;
-    block_on(store.known(&mut |_, _| known += 1)).unwrap();
-    println!("load: {known} known entities shown in {:.2?}", began.elapsed());
     for (what, events) in [
         ("first loads", None),
         ("again", None),

@@ -265,14 +265,6 @@ impl Store for SimStore {
         })
     }
 
-    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>> {
-        self.slowly(("reading known ids", "store read failed"), move |medium| {
-            for address in medium.rows.events.keys() {
-                visit(&address.kind, &address.id);
-            }
-        })
-    }
-
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
         let key = key.to_vec();
         let counted = ("reading a row", "row read failed");
@@ -307,6 +299,7 @@ impl Store for SimStore {
             let keys: Vec<Vec<u8>> = keys.take_while(|key| key.starts_with(prefix)).take(rows_max).collect();
             for key in &keys {
                 system.remove(key);
+                self.journal.world.count("row removed");
             }
             keys.into_iter().next_back()
         })

@@ -24,7 +24,7 @@ impl Engine {
             let after: Option<Box<str>> = after.map(Into::into);
             let look = life.door.visit(shard, move |shard| {
                 let mut fresh = BTreeMap::new();
-                shard.fresh(kind, after.as_deref(), &mut fresh, durable);
+                shard.fresh(kind, after.as_deref(), limit, &mut fresh, durable);
                 fresh
             });
             found.append(&mut look.await.map_err(widen)?);

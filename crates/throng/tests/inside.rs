@@ -70,9 +70,6 @@ impl Store for Unreadable {
     ) -> Later<'_, Result<Vec<EntityHead>, JournalError>> {
         self.store.entities(kind, after, limit)
     }
-    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), JournalError>> {
-        self.store.known(visit)
-    }
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, JournalError>> {
         self.store.system(key)
     }

@@ -265,6 +265,7 @@ impl<E: Entity> Entities<E> {
         if change == Family::default() {
             return;
         }
+        let is_first = here.seq == 0 && slot.family.is_none();
         here.stored_seq = u64::MAX;
         let body = serde_json::to_vec(&change).unwrap_or_default();
         common
@@ -274,6 +275,9 @@ impl<E: Entity> Entities<E> {
         family.parent = family.parent.take().or(change.parent);
         family.children.extend(change.children);
         self.trace(at).family = true;
+        if is_first {
+            self.know(common, call.hash);
+        }
     }
 
     /// Stages the records, and remembers where they went.
@@ -333,7 +337,7 @@ impl<E: Entity> Entities<E> {
             offset += len;
         }
         if is_new {
-            self.know(call.hash);
+            self.know(common, call.hash);
         }
         if full {
             self.store_state(common, at);

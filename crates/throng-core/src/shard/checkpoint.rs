@@ -1,6 +1,6 @@
 //! What a checkpoint takes from a shard.
 
-use super::{Shard, replay::NumbersRow, slot::family_of};
+use super::{Shard, replay::NumbersRow};
 use crate::model::Timestamp;
 use std::collections::HashSet;
 use throng_journal::{Address, Position, StoredState};
@@ -11,11 +11,13 @@ pub struct Rows {
     /// States to store.
     pub states: Vec<StoredState>,
     /// System rows: key and value, or key and `None` to remove it.
-    pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// What the rows of idempotency keys begin with whose hour is over: to be removed. Other shards say the same.
-    pub expired: Vec<Vec<u8>>,
-    tokens: HashSet<(u64, u64)>,
+    pub system: Vec<SystemRow>,
+    /// The states: hash and generation of each.
+    pub(super) tokens: HashSet<(u64, u64)>,
 }
+
+/// A system row of the store: key and value, or key and `None` to remove it.
+pub type SystemRow = (Vec<u8>, Option<Vec<u8>>);
 
 impl Shard {
     /// Entities, as kind, hash and id, that have to be brought back before [`checkpoint`](Self::checkpoint).
@@ -33,26 +35,12 @@ impl Shard {
     pub fn checkpoint(&mut self, mut now: Timestamp) -> Rows {
         self.common.tick(&mut now);
         let mut rows = Rows::default();
-        let (mut states, mut families) = (Vec::new(), Vec::new());
-        let shard = self.common.id;
         for table in &mut self.tables {
-            table.pending(&mut self.common, &mut states, &mut families, shard);
-        }
-        for (address, family) in families {
-            rows.system.push((family_row(&address), Some(family)));
-        }
-        for (state, token) in states {
-            // States of another version are rebuilt from events, and a family has none: so it has a row of its own.
-            if let Some(family) = family_of(&state.bytes) {
-                rows.system.push((family_row(&state.address), Some(family.to_vec())));
-            }
-            rows.states.push(state);
-            rows.tokens.insert(token);
+            table.checkpoint(&mut self.common, &mut rows);
         }
         self.common.timers.rows(&mut rows.system);
         self.common.dead.rows(&mut rows.system);
         self.common.keys.rows(self.common.id, now, &mut rows.system);
-        rows.expired = self.common.keys.expired(now);
         if let Some((sent, taken)) = self.common.messages.rows() {
             let numbers = NumbersRow {
                 sent: sent.iter().map(|(to, number)| (to.0, *number)).collect(),
@@ -73,8 +61,20 @@ impl Shard {
         for table in &mut self.tables {
             table.checkpointed(&mut self.common, upto, &rows.tokens);
         }
-        self.common.keys.stored(&rows.system, &rows.expired);
+        self.common.keys.stored(&rows.system);
         self.common.dead.stored();
+    }
+
+    /// What the system rows begin with that nobody needs any more, because the hour of their idempotency keys is over: to be
+    /// removed, of all shards together, in the order of these bytes.
+    #[must_use]
+    pub fn expired_rows(&self, now: Timestamp) -> Vec<Vec<u8>> {
+        self.common.keys.expired(now.max(self.common.now))
+    }
+
+    /// All rows that begin with this are removed.
+    pub fn rows_removed(&mut self, prefix: &[u8]) {
+        self.common.keys.removed(prefix);
     }
 
     /// The checkpoint with these rows failed: nothing of it counts.

@@ -2,23 +2,26 @@
 
 use super::{
     Common, LoadRequest, Recalled, TailEvent,
-    filter::Filter,
+    checkpoint::{Rows, family_row},
+    known::Known,
+    listing::Listing,
     recency::{Linked, Links, Recency},
     slot::{Body, Broken, Here, Pending, Slot, Trace, apply, covered, decode_state, encode_state, family_of},
 };
 use crate::model::{Effects, Entity, Family};
 use hashbrown::HashTable;
-use std::collections::{BTreeMap, HashSet};
-use throng_journal::{Address, Loaded, Position, ShardId, StoredState};
+use std::collections::HashSet;
+use throng_journal::{Address, Loaded, Position, StoredState};
 
 /// The entities of one kind in one shard.
 pub struct Entities<E: Entity> {
     slots: Slots<E>,
     index: HashTable<u32>,
-    known: Filter,
+    known: Known,
     recency: Recency,
     /// Slots with a trace: those a checkpoint has to visit.
     traced: Vec<u64>,
+    pub(super) listing: Listing,
     generation: u64,
     pub(super) effects: Effects<E>,
     /// The events of the command at hand; the buffer is reused.
@@ -38,9 +41,10 @@ impl<E: Entity> Default for Entities<E> {
                 free: Vec::new(),
             },
             index: HashTable::new(),
-            known: Filter::default(),
+            known: Known::default(),
             recency: Recency::default(),
             traced: Vec::new(),
+            listing: Listing::default(),
             generation: 0,
             effects: Effects::default(),
             shapes: Vec::new(),
@@ -90,6 +94,17 @@ impl<E: Entity> Entities<E> {
         self.slots.slots.iter().flatten()
     }
 
+    /// The slots of this hash: one, nearly always.
+    pub(super) fn slots_of(&self, hash: u64) -> impl Iterator<Item = &Slot<E>> {
+        let alike = self.index.iter_hash(spread(hash)).map(|at| self.slots.get(*at));
+        alike.filter(move |slot| slot.hash == hash)
+    }
+
+    /// The hashes of the slots that have, or had, a trace since the last checkpoint.
+    pub(super) fn traces(&self) -> &[u64] {
+        &self.traced
+    }
+
     pub(super) fn slot(&mut self, at: u32) -> &mut Slot<E> {
         self.slots.at(at)
     }
@@ -102,8 +117,16 @@ impl<E: Entity> Entities<E> {
         self.known.contains(hash)
     }
 
-    pub(super) fn know(&mut self, hash: u64) {
-        self.known.insert(hash);
+    /// It has its first event, or its first relative.
+    pub(super) fn know(&mut self, common: &mut Common, hash: u64) {
+        common.known_bytes += self.known.insert(hash);
+    }
+
+    /// A row of what is known, at recovery; `false` if it cannot be read.
+    pub(super) fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool {
+        let grown = self.known.restore(name, value);
+        common.known_bytes += grown.unwrap_or_default();
+        grown.is_some()
     }
 
     pub(super) fn insert(&mut self, hash: u64, id: &str, body: Body<E>) -> u32 {
@@ -311,18 +334,6 @@ impl<E: Entity> Entities<E> {
         self.used(common, at);
     }
 
-    pub(super) fn fresh_ids(&self, after: Option<&str>, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
-        for hash in &self.traced {
-            for slot in self.index.iter_hash(spread(*hash)).map(|at| self.slots.get(*at)) {
-                let tail = slot.trace.as_ref().map_or(&[][..], |trace| &trace.tail);
-                let last = tail.iter().rev().find(|event| event.place.position <= durable);
-                if let Some(last) = last.filter(|_| after.is_none_or(|after| &*slot.text > after)) {
-                    found.insert(slot.text.clone(), last.seq);
-                }
-            }
-        }
-    }
-
     /// The slots with a trace of this kind.
     fn traced(&self, which: impl Fn(&Slot<E>, &Trace) -> bool) -> Vec<u32> {
         let at_of = |hash: &u64| self.index.iter_hash(spread(*hash)).copied().collect::<Vec<_>>();
@@ -342,18 +353,16 @@ impl<E: Entity> Entities<E> {
             .collect()
     }
 
-    pub(super) fn pending(
-        &mut self,
-        common: &mut Common,
-        states: &mut Vec<(StoredState, (u64, u64))>,
-        families: &mut Vec<(Address, Vec<u8>)>,
-        shard: ShardId,
-    ) {
+    /// What the store does not have of this kind yet.
+    pub(super) fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows) {
+        let shard = common.id;
+        self.known.rows(E::KIND, shard, &mut rows.system);
         // One that cannot be applied has no state to keep its family with.
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Quarantined { .. })) {
             let slot = self.peek(at);
             let family = slot.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
-            families.extend(family.map(|family| (Address::new(E::KIND, slot.text.clone()), family)));
+            let row = family_row(&Address::new(E::KIND, slot.text.clone()));
+            rows.system.extend(family.map(|family| (row, Some(family))));
         }
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Here(_))) {
             self.store_state(common, at);
@@ -367,21 +376,27 @@ impl<E: Entity> Entities<E> {
             {
                 let slot = slots.get(*at);
                 let pending = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref());
-                states.extend(pending.map(|pending| {
-                    let state = StoredState {
-                        address: Address::new(E::KIND, slot.text.clone()),
-                        shard,
-                        seq: pending.seq,
-                        version: E::STATE_VERSION,
-                        bytes: pending.bytes.clone(),
-                    };
-                    (state, (*hash, pending.generation))
-                }));
+                let Some(pending) = pending else { continue };
+                let address = Address::new(E::KIND, slot.text.clone());
+                // States of another version are rebuilt from events, and a family has none: so it has a row of its own.
+                if let Some(family) = family_of(&pending.bytes) {
+                    rows.system.push((family_row(&address), Some(family.to_vec())));
+                }
+                rows.tokens.insert((*hash, pending.generation));
+                rows.states.push(StoredState {
+                    address,
+                    shard,
+                    seq: pending.seq,
+                    version: E::STATE_VERSION,
+                    bytes: pending.bytes.clone(),
+                });
             }
         }
     }
 
     pub(super) fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
+        common.known_bytes -= self.known.stored();
+        self.listing = Listing::default();
         for hash in std::mem::take(&mut self.traced) {
             let slots = &self.slots;
             let same: Vec<u32> = self

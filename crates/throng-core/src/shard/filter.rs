@@ -1,7 +1,9 @@
-//! Which ids are known: a Bloom filter that grows. It may say "known" of an id that is not (about 1 in 100), never the
-//! other way round, so that unknown ids cost no read.
+//! Sets of fingerprints that may say "yes" of one that is not in them (less than 1 in 100), never "no" of one that is.
 
-/// Bloom filters of doubling size (Almeida et al., "Scalable Bloom Filters", 2007), 10 bits and 7 probes a key.
+use std::ops::RangeInclusive;
+
+/// Scalable Bloom filters (Almeida et al., "Scalable Bloom Filters", 2007): each layer holds four times as many fingerprints as
+/// the one before at half its rate of false positives, so that all of them together stay below twice the first one's.
 #[derive(Debug, Default)]
 pub(super) struct Filter {
     layers: Vec<Layer>,
@@ -10,74 +12,188 @@ pub(super) struct Filter {
 #[derive(Debug)]
 struct Layer {
     bits: Vec<u64>,
+    /// How many more fingerprints it takes.
     left: usize,
+    probes: u64,
 }
 
-const PROBES: u64 = 7;
-const BITS_PER_KEY: usize = 10;
+/// Fingerprints of the first layer.
 const FIRST_KEYS: usize = 64;
+/// Probes of the first layer: its rate of false positives is 2^-8, all layers' together below 2^-7.
+const FIRST_PROBES: usize = 8;
+/// Bits for each probe and fingerprint, at which a Bloom filter of a given rate is smallest: 1 / ln 2, in thousandths.
+const BITS_PER_PROBE: usize = 1_443;
+/// More layers than that have no meaning: the last one holds 2^38 fingerprints.
+pub(super) const LAYERS: RangeInclusive<usize> = 0..=16;
 
 impl Layer {
-    fn new(keys: usize) -> Self {
+    fn empty(index: usize) -> Self {
+        let (keys, probes) = (FIRST_KEYS << (2 * index), FIRST_PROBES + index);
         Self {
-            bits: vec![0; (keys * BITS_PER_KEY).div_ceil(64)],
+            bits: vec![0; (keys * probes * BITS_PER_PROBE / 1_000).div_ceil(64)],
             left: keys,
+            probes: probes as u64,
         }
     }
 
     /// Double hashing (Kirsch, Mitzenmacher 2006): probe i is `a + i * b`.
-    fn probes(&self, hash: u64) -> impl Iterator<Item = (usize, u64)> {
+    fn probes(&self, fingerprint: u32) -> impl Iterator<Item = (usize, u64)> + use<> {
         let bits = self.bits.len() as u64 * 64;
-        let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32) ^ hash;
-        let step = mixed | 1;
-        (0..PROBES).map(move |probe| {
-            let wide = u128::from(
-                hash.wrapping_add(probe.wrapping_mul(step))
-                    .wrapping_mul(0xD6E8_FEB8_6659_FD93),
-            );
-            let bit = ((wide * u128::from(bits)) >> 64) as u64;
+        let first = mixed(u64::from(fingerprint));
+        let step = mixed(first) | 1;
+        (0..self.probes).map(move |probe| {
+            let place = u128::from(first.wrapping_add(probe.wrapping_mul(step)));
+            let bit = ((place * u128::from(bits)) >> 64) as u64;
             ((bit / 64) as usize, 1 << (bit % 64))
         })
     }
 
-    fn contains(&self, hash: u64) -> bool {
-        self.probes(hash).all(|(word, bit)| self.bits[word] & bit != 0)
+    fn contains(&self, fingerprint: u32) -> bool {
+        self.probes(fingerprint).all(|(word, bit)| self.bits[word] & bit != 0)
+    }
+
+    fn bytes(&self) -> usize {
+        self.bits.len() * 8 + std::mem::size_of::<Self>()
     }
 }
 
+/// The finalizer of SplitMix64 (Steele et al., 2014).
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
+}
+
 impl Filter {
-    pub(super) fn insert(&mut self, hash: u64) {
-        if self.contains(hash) {
-            return;
+    /// Returns by how many bytes it has grown.
+    pub(super) fn insert(&mut self, fingerprint: u32) -> usize {
+        if self.contains(fingerprint) {
+            return 0;
         }
+        let mut grown = 0;
         if self.layers.last().is_none_or(|layer| layer.left == 0) {
-            self.layers.push(Layer::new(FIRST_KEYS << self.layers.len()));
+            let layer = Layer::empty(self.layers.len());
+            grown = layer.bytes();
+            self.layers.push(layer);
         }
         if let Some(layer) = self.layers.last_mut() {
             layer.left -= 1;
-            let probes: Vec<_> = layer.probes(hash).collect();
-            for (word, bit) in probes {
+            for (word, bit) in layer.probes(fingerprint) {
                 layer.bits[word] |= bit;
             }
         }
+        grown
     }
 
-    pub(super) fn contains(&self, hash: u64) -> bool {
-        self.layers.iter().rev().any(|layer| layer.contains(hash))
+    pub(super) fn contains(&self, fingerprint: u32) -> bool {
+        self.layers.iter().rev().any(|layer| layer.contains(fingerprint))
     }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.layers.iter().map(Layer::bytes).sum()
+    }
+
+    /// How many layers there are.
+    pub(super) fn layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// How many layers will never change again.
+    pub(super) fn full_layers(&self) -> usize {
+        let is_full = |layer: &Layer| layer.left == 0;
+        self.layers.len() - usize::from(self.layers.last().is_some_and(|last| !is_full(last)))
+    }
+
+    /// A layer as it is stored: how many fingerprints it still takes as `u64`, then its bits, little-endian.
+    pub(super) fn encode_layer(&self, index: usize) -> Vec<u8> {
+        let layer = &self.layers[index];
+        let numbers = [layer.left as u64].into_iter().chain(layer.bits.iter().copied());
+        numbers.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Takes the next layer back from what was stored; `None` if it is not that layer. Else by how many bytes it has grown.
+    pub(super) fn restore_layer(&mut self, index: usize, stored: &[u8]) -> Option<usize> {
+        if index != self.layers.len() || !LAYERS.contains(&index) {
+            return None;
+        }
+        let mut layer = Layer::empty(index);
+        let (numbers, []) = stored.as_chunks::<8>() else {
+            return None;
+        };
+        let (left, bits) = numbers.split_first()?;
+        let left = usize::try_from(u64::from_le_bytes(*left)).ok()?;
+        if bits.len() != layer.bits.len() || left > layer.left {
+            return None;
+        }
+        layer.left = left;
+        for (to, from) in layer.bits.iter_mut().zip(bits) {
+            *to = u64::from_le_bytes(*from);
+        }
+        let grown = layer.bytes();
+        self.layers.push(layer);
+        Some(grown)
+    }
+}
+
+/// Fingerprints as they are stored, little-endian.
+pub(super) fn encode_fingerprints(fingerprints: &[u32]) -> Vec<u8> {
+    fingerprints
+        .iter()
+        .flat_map(|fingerprint| fingerprint.to_le_bytes())
+        .collect()
+}
+
+/// `None` if these are not fingerprints.
+pub(super) fn decode_fingerprints(stored: &[u8]) -> Option<impl Iterator<Item = u32>> {
+    let (fingerprints, []) = stored.as_chunks::<4>() else {
+        return None;
+    };
+    Some(fingerprints.iter().map(|bytes| u32::from_le_bytes(*bytes)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn fingerprints(of: std::ops::Range<u32>) -> impl Iterator<Item = u32> {
+        of.map(|n| (crate::limits::hash("k", &n.to_string()) >> 32) as u32)
+    }
+
     #[test]
-    fn what_was_put_in_is_found_and_little_else() {
+    fn what_was_put_in_is_found_and_less_than_one_in_a_hundred_else() {
+        for count in [64, 300, 1_344, 10_000, 87_000] {
+            let mut filter = Filter::default();
+            let mut bytes = 0;
+            fingerprints(0..count).for_each(|fingerprint| bytes += filter.insert(fingerprint));
+            assert!(fingerprints(0..count).all(|fingerprint| filter.contains(fingerprint)));
+            assert_eq!(bytes, filter.bytes());
+            let others = fingerprints(1_000_000..1_200_000);
+            let wrong = others.filter(|fingerprint| filter.contains(*fingerprint)).count();
+            assert!(wrong < 2_000, "{wrong} of 200,000 others pass among {count}");
+        }
+    }
+
+    #[test]
+    fn a_filter_comes_back_from_its_layers_as_it_was() {
         let mut filter = Filter::default();
-        let hash = |n: u64| crate::limits::hash("k", &n.to_string());
-        (0..10_000).for_each(|n| filter.insert(hash(n)));
-        assert!((0..10_000).all(|n| filter.contains(hash(n))));
-        let wrong = (10_000..110_000).filter(|n| filter.contains(hash(*n))).count();
-        assert!(wrong < 10_000, "{wrong} of 100,000 unknown ids pass");
+        fingerprints(0..1_000).for_each(|fingerprint| _ = filter.insert(fingerprint));
+        assert_eq!((filter.layers(), filter.full_layers()), (3, 2));
+        let mut again = Filter::default();
+        for index in 0..filter.layers() {
+            let stored = filter.encode_layer(index);
+            assert_eq!(again.restore_layer(index + 1, &stored), None, "another layer");
+            assert_eq!(again.restore_layer(index, &stored[..stored.len() - 8]), None, "cut");
+            assert_eq!(again.restore_layer(index, &stored[1..]), None, "cut");
+            assert!(again.restore_layer(index, &stored).is_some());
+        }
+        assert_eq!((again.bytes(), again.full_layers()), (filter.bytes(), 2));
+        for n in fingerprints(0..200_000) {
+            assert_eq!(again.contains(n), filter.contains(n));
+        }
+        let mut list: Vec<u32> = fingerprints(0..9).collect();
+        let stored = encode_fingerprints(&list);
+        assert!(decode_fingerprints(&stored[1..]).is_none());
+        list.retain(|fingerprint| !decode_fingerprints(&stored).unwrap().any(|found| found == *fingerprint));
+        assert!(list.is_empty());
     }
 }

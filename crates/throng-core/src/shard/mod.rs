@@ -12,6 +12,8 @@ mod entities;
 mod execute;
 mod filter;
 mod keys;
+mod known;
+mod listing;
 mod messages;
 mod outcome;
 mod quarantine;
@@ -27,14 +29,15 @@ mod timers;
 mod tests;
 
 pub use call::{Call, Cause, Forward, ForwardAgain, Input, Output, QueryCall, Ran, Stage, Staged};
-pub use checkpoint::{Rows, family_row};
+pub use checkpoint::{Rows, SystemRow, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
 pub use entities::Entities;
+pub use keys::KeyRows;
 pub use messages::{Asks, Delivery, Envelope, Heard, Parcel, Taking};
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
 pub use quarantine::{Quarantined, Unloadable};
 pub use registry::{Kind, QueryKind, Registry};
-pub use replay::shard_of_row;
+pub use replay::{RESTORED, shard_of_row};
 pub use slot::{TailEvent, decode_event};
 pub use table::{LoadRequest, Recalled, Table};
 pub use timers::Due;
@@ -71,6 +74,8 @@ pub struct Common {
     /// Bytes of all resident entities of this shard.
     resident_bytes: usize,
     resident: usize,
+    /// Bytes of what is known of ids that are not in memory.
+    known_bytes: usize,
     /// Bytes of states on their way to the store.
     pending_bytes: usize,
     /// What the driver has counted of it.
@@ -82,7 +87,7 @@ pub struct Common {
 pub struct Load {
     /// Entities in memory.
     pub entities: usize,
-    /// Bytes of them, of timers and of idempotency keys.
+    /// Bytes of them, of timers, of idempotency keys, and of the filters of keys and ids.
     pub bytes: usize,
     /// Bytes of states and dead messages on their way to the store.
     pub pending_bytes: usize,
@@ -102,10 +107,10 @@ pub struct Change {
 }
 
 impl Shard {
-    /// An empty shard of these kinds. What was recorded earlier comes in through [`replay`](Self::replay),
-    /// [`row`](Self::row) and [`known`](Self::known).
+    /// An empty shard of these kinds. What was recorded earlier comes in through [`row`](Self::row) and
+    /// [`replay`](Self::replay); what has expired by now is not taken over.
     #[must_use]
-    pub fn new(id: ShardId, writer: WriterId, registry: Arc<Registry>) -> Self {
+    pub fn new(id: ShardId, writer: WriterId, registry: Arc<Registry>, now: Timestamp) -> Self {
         let tables = registry.kinds().iter().map(|kind| (kind.table)()).collect();
         Self {
             registry,
@@ -115,7 +120,7 @@ impl Shard {
                 writer,
                 records: CommitBuilder::default(),
                 payload: Vec::new(),
-                now: Timestamp::default(),
+                now,
                 messages: messages::Numbers::default(),
                 keys: keys::Keys::default(),
                 timers: timers::Timers::default(),
@@ -124,6 +129,7 @@ impl Shard {
                 published: Vec::new(),
                 resident_bytes: 0,
                 resident: 0,
+                known_bytes: 0,
                 pending_bytes: 0,
                 booked: Load::default(),
             },
@@ -141,7 +147,10 @@ impl Shard {
     pub fn load(&self) -> Load {
         Load {
             entities: self.common.resident,
-            bytes: self.common.resident_bytes + self.common.timers.bytes() + self.common.keys.bytes(),
+            bytes: self.common.resident_bytes
+                + self.common.known_bytes
+                + self.common.timers.bytes()
+                + self.common.keys.bytes(),
             pending_bytes: self.common.pending_bytes + self.common.dead.bytes(),
             timers: self.common.timers.len(),
         }

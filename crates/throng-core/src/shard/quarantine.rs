@@ -117,7 +117,7 @@ mod tests {
 
     /// An entity that is in the store only, where nobody can read it.
     fn unloadable(bench: &mut Bench, id: &str) {
-        bench.shard.known(0, hash(id));
+        bench.store_has(id);
         assert!(matches!(
             bench.run(id, Command::Deposit { amount: 1 }, None).0,
             Ran::Load

@@ -1,9 +1,10 @@
 //! What was recorded and stored before this engine started.
 
 use super::{
-    LoadRequest, Recalled, Shard, TailEvent, dead,
+    Common, KeyRows, LoadRequest, Recalled, Shard, TailEvent, dead,
     entities::Entities,
     keys::{self, Kept},
+    known,
     messages::Watermark,
     slot::Body,
     timers::{self, Due, Set},
@@ -24,7 +25,7 @@ impl Shard {
         match record.record {
             RecordKind::Event | RecordKind::Family => {
                 if let Some(kind) = self.registry.find(record.kind) {
-                    self.tables[kind].replay(hash, record, intern(record.name));
+                    self.tables[kind].replay(common, hash, record, intern(record.name));
                 }
             }
             RecordKind::Sent => {
@@ -41,6 +42,7 @@ impl Shard {
             RecordKind::Key => {
                 if let Some((number, body)) = record.body.split_first_chunk::<16>()
                     && let Ok(kept) = serde_json::from_slice::<Kept>(body)
+                    && kept.until > common.now.micros
                 {
                     common.keys.insert(u128::from_le_bytes(*number), kept);
                 }
@@ -55,11 +57,6 @@ impl Shard {
             RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),
             RecordKind::Released => {}
         }
-    }
-
-    /// The store has this entity.
-    pub fn known(&mut self, kind: usize, hash: u64) {
-        self.tables[kind].known(hash);
     }
 
     /// What has to be read to bring an entity back; `None` if it is in memory.
@@ -78,22 +75,31 @@ impl Shard {
         self.tables[kind].tail(hash, id)
     }
 
-    /// The ids of a kind that have durable events the store may not have indexed, with the number of the last.
-    pub fn fresh(&self, kind: usize, after: Option<&str>, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
-        self.tables[kind].fresh(after, found, durable);
+    /// Adds the ids of a kind after another that have durable events the store may not have indexed, with the number of the
+    /// last one, to those found in other shards, and keeps the first `limit` of them all.
+    pub fn fresh(
+        &mut self,
+        kind: usize,
+        after: Option<&str>,
+        limit: usize,
+        found: &mut BTreeMap<Box<str>, u64>,
+        durable: Position,
+    ) {
+        self.tables[kind].fresh(after, limit, found, durable);
     }
 
     /// The rows of the store in which an idempotency key may stand.
     #[must_use]
-    pub fn key_rows(&self, hash: u64, id: &str, key: &str, now: Timestamp) -> Vec<Vec<u8>> {
+    pub fn key_rows(&self, hash: u64, id: &str, key: &str, now: Timestamp) -> KeyRows {
         self.common
             .keys
             .rows_of(self.common.id, keys::id_of(hash, id, key), now)
     }
 
-    /// What the store has of an idempotency key.
-    pub fn key_looked(&mut self, hash: u64, id: &str, key: &str, value: Option<&[u8]>) {
-        self.common.keys.looked(keys::id_of(hash, id, key), value);
+    /// What the store has of an idempotency key, in the rows it was asked for. It does not count if the key was accepted
+    /// meanwhile: then it is asked for again.
+    pub fn key_looked(&mut self, hash: u64, id: &str, key: &str, asked: &KeyRows, value: Option<&[u8]>) {
+        self.common.keys.looked(keys::id_of(hash, id, key), asked, value);
     }
 
     /// When the next timer is due.
@@ -154,10 +160,19 @@ impl Shard {
         before - self.common.resident_bytes
     }
 
-    /// A system row of the store, at recovery; `false` if it is not this shard's.
+    /// A system row of the store that begins with one of [`RESTORED`], at recovery, in the order of their names; `false` if it
+    /// cannot be read.
     pub fn row(&mut self, row: &[u8], value: &[u8]) -> bool {
         match row.first() {
-            Some(b'k') => self.common.keys.restore(row),
+            Some(b'n') => {
+                let Some((kind, _, name)) = known::read_row(row) else {
+                    return false;
+                };
+                // A kind the engine was not given now keeps its rows.
+                let kind = self.registry.find(kind);
+                return kind.is_none_or(|kind| self.tables[kind].restore_known(&mut self.common, name, value));
+            }
+            Some(b'l') => return self.common.keys.restore(row, value),
             Some(b't') => self.common.timers.restore(row, value),
             Some(b'm') => {
                 let Ok(numbers) = serde_json::from_slice::<NumbersRow>(value) else {
@@ -177,6 +192,9 @@ impl Shard {
     }
 }
 
+/// What the system rows begin with that a start reads ([`Shard::row`]).
+pub const RESTORED: [&[u8]; 4] = [b"n", b"l", b"t", b"m"];
+
 /// A shard's message numbers, as one row.
 #[derive(Serialize, Deserialize, Default)]
 pub(super) struct NumbersRow {
@@ -188,7 +206,8 @@ pub(super) struct NumbersRow {
 #[must_use]
 pub fn shard_of_row(row: &[u8], registry: &super::Registry) -> Option<ShardId> {
     match row.first()? {
-        b'k' => Some(ShardId(u16::from_be_bytes([*row.get(9)?, *row.get(10)?]))),
+        b'n' => known::read_row(row).map(|(_, shard, _)| shard),
+        b'l' => keys::shard_of_list(row),
         b't' => timers::read_row(row).map(|(address, _)| registry.shard_of(&address.kind, &address.id)),
         b'm' => Some(ShardId(u16::from_be_bytes([*row.get(1)?, *row.get(2)?]))),
         _ => None,
@@ -209,8 +228,10 @@ fn intern(name: &str) -> &'static str {
 }
 
 impl<E: Entity> Entities<E> {
-    pub(super) fn replay_record(&mut self, hash: u64, record: &Record<'_>, name: &'static str) {
-        self.know(hash);
+    pub(super) fn replay_record(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str) {
+        if record.seq <= 1 || !self.may_know(hash) {
+            self.know(common, hash);
+        }
         let at = match self.find(hash, record.id) {
             Some(at) => at,
             None => self.insert(hash, record.id, Body::Away(None)),

@@ -1,8 +1,11 @@
 //! One virtual call a command: the table of a kind, its type erased.
 
-use super::{Call, Common, Quarantined, QueryCall, Ran, Registry, Stage, TailEvent, Unloadable};
-use std::{any::Any, collections::HashSet};
-use throng_journal::{Loaded, Position, Record, StoredState};
+use super::{Call, Common, Quarantined, QueryCall, Ran, Registry, Rows, Stage, TailEvent, Unloadable};
+use std::{
+    any::Any,
+    collections::{BTreeMap, HashSet},
+};
+use throng_journal::{Loaded, Position, Record};
 
 /// What has to be read to bring an entity back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,26 +52,20 @@ pub trait Table: Any + Send {
     /// The quarantined entities in memory, at most so many.
     fn quarantined(&self, limit: usize) -> Vec<Quarantined>;
 
-    /// The store, or an event of the tail, has this id.
-    fn known(&mut self, hash: u64);
+    /// A row of what is known of this kind's ids; `false` if it cannot be read.
+    fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool;
 
     /// An event or family record written before this engine started.
-    fn replay(&mut self, hash: u64, record: &Record<'_>, name: &'static str);
+    fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str);
 
     /// Events of this entity the store may not have indexed.
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
 
-    /// The ids of this kind, after an id, that have events the store may not have indexed, with their last number.
-    fn fresh(&self, after: Option<&str>, found: &mut std::collections::BTreeMap<Box<str>, u64>, durable: Position);
+    /// The first ids of this kind after an id that have events the store may not have indexed, with their last number.
+    fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position);
 
-    /// States on their way to the store, each with a token for [`checkpointed`](Self::checkpointed).
-    fn pending(
-        &mut self,
-        common: &mut Common,
-        states: &mut Vec<(StoredState, (u64, u64))>,
-        families: &mut Vec<(throng_journal::Address, Vec<u8>)>,
-        shard: throng_journal::ShardId,
-    );
+    /// What the store does not have of this kind yet.
+    fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows);
 
     /// Entities (hash and id) that have to be in memory before a checkpoint.
     fn unsettled(&self) -> Vec<(u64, Box<str>)>;
@@ -109,30 +106,24 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         self.list_quarantined(limit)
     }
 
-    fn known(&mut self, hash: u64) {
-        self.know(hash);
+    fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool {
+        self.restore_known(common, name, value)
     }
 
-    fn replay(&mut self, hash: u64, record: &Record<'_>, name: &'static str) {
-        self.replay_record(hash, record, name);
+    fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str) {
+        self.replay_record(common, hash, record, name);
     }
 
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent> {
         self.tail_of(hash, id)
     }
 
-    fn fresh(&self, after: Option<&str>, found: &mut std::collections::BTreeMap<Box<str>, u64>, durable: Position) {
-        self.fresh_ids(after, found, durable);
+    fn fresh(&mut self, after: Option<&str>, limit: usize, found: &mut BTreeMap<Box<str>, u64>, durable: Position) {
+        self.fresh_ids(after, limit, found, durable);
     }
 
-    fn pending(
-        &mut self,
-        common: &mut Common,
-        states: &mut Vec<(StoredState, (u64, u64))>,
-        families: &mut Vec<(throng_journal::Address, Vec<u8>)>,
-        shard: throng_journal::ShardId,
-    ) {
-        Self::pending(self, common, states, families, shard);
+    fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows) {
+        self.checkpoint(common, rows);
     }
 
     fn unsettled(&self) -> Vec<(u64, Box<str>)> {

@@ -119,7 +119,7 @@ impl Bench {
         registry.add::<Account>();
         registry.set_shards(1);
         Self {
-            shard: Shard::new(ShardId(0), WriterId(1), Arc::new(registry)),
+            shard: Shard::new(ShardId(0), WriterId(1), Arc::new(registry), Timestamp::default()),
             open: Open::default(),
         }
     }
@@ -146,6 +146,17 @@ impl Bench {
 
     pub(super) fn ask(&mut self, id: &str, command: Command) -> Answered {
         self.run(id, command, None).1.expect("the shard answers at once")
+    }
+
+    /// The entity is in the store and was not loaded yet.
+    pub(super) fn store_has(&mut self, id: &str) {
+        let mut known = known::Known::default();
+        known.insert(limits::hash("account", id));
+        let mut rows = Vec::new();
+        known.rows("account", ShardId(0), &mut rows);
+        for (row, value) in rows {
+            assert!(self.shard.row(&row, &value.unwrap()));
+        }
     }
 
     /// The open commit, ended.

@@ -2,8 +2,8 @@
 
 use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
 use crate::{
-    Address, Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, Store, StoredEvent,
-    StoredState, WriterId,
+    Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, Store, StoredEvent, StoredState,
+    WriterId,
 };
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -50,7 +50,6 @@ pub fn check_all<H: Harness>(harness: &H) {
     a_state_may_be_newer_than_what_its_checkpoint_covers(harness);
     history_pages_by_count_and_bytes(harness);
     entities_are_listed_in_the_order_of_their_ids(harness);
-    every_known_entity_is_shown_once(harness);
     system_rows_are_set_read_and_removed(harness);
     system_rows_of_a_prefix_are_removed_some_at_a_time(harness);
     an_entity_with_a_long_history_is_read_from_any_point(harness);
@@ -522,21 +521,6 @@ pub fn entities_are_listed_in_the_order_of_their_ids<H: Harness>(harness: &H) {
     assert!(bench.ids("sections", None, 10).is_empty(), "another kind");
     let head = bench.ids(KIND, Some("aa"), 1);
     assert_eq!(head, [("ab".to_owned(), 2)], "with its last sequence number");
-}
-
-/// The filter of known ids is built from this.
-pub fn every_known_entity_is_shown_once<H: Harness>(harness: &H) {
-    let mut bench = Bench::new(harness);
-    bench.append(&["a", "b", "a"]);
-    bench.checkpoint();
-    bench.append(&["c", "a"]);
-    bench.checkpoint();
-    bench.append(&["after the checkpoint"]);
-    let mut known = Vec::new();
-    let mut visit = |kind: &str, id: &str| known.push(Address::new(kind, id));
-    harness.run(bench.pair.store.known(&mut visit)).expect("known entities");
-    known.sort();
-    assert_eq!(known, ["a", "b", "c"].map(address));
 }
 
 /// The engine's own rows change with the checkpoint they came in.

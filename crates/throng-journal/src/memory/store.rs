@@ -186,13 +186,6 @@ impl Store for MemoryStore {
         Box::pin(std::future::ready(Ok(heads)))
     }
 
-    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>> {
-        for address in self.rows().events.keys() {
-            visit(&address.kind, &address.id);
-        }
-        Box::pin(std::future::ready(Ok(())))
-    }
-
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
         Maybe::Ready(Ok(self.rows().system.get(key).cloned()))
     }

@@ -203,10 +203,6 @@ impl Store for EmbeddedStore {
         ready(self.inner.entities(kind, after, limit))
     }
 
-    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>> {
-        ready(self.inner.known(visit))
-    }
-
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
         Maybe::Ready(self.inner.system(key))
     }

@@ -126,19 +126,6 @@ impl Inner {
         })
     }
 
-    pub(super) fn known(&self, visit: &mut (dyn FnMut(&str, &str) + Send)) -> Result<(), Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
-            for row in snapshot.heads.range::<&[u8]>(..).map_err(failed(DOING))? {
-                let (key, _) = row.map_err(failed(DOING))?;
-                if let Some((kind, id)) = head_of(key.value()) {
-                    visit(kind, id);
-                }
-            }
-            Ok(())
-        })
-    }
-
     pub(super) fn system(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         guarded(DOING, || {
             let row = self.snapshot().system.get(key).map_err(failed(DOING))?;

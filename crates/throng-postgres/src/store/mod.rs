@@ -3,7 +3,6 @@
 mod advance;
 mod events;
 mod index;
-mod known;
 mod pacer;
 mod places;
 mod read;
@@ -161,18 +160,6 @@ impl Store for PostgresStore {
                     })
                 })
                 .collect()
-        })
-    }
-
-    fn known<'a>(&'a self, visit: &'a mut (dyn FnMut(&str, &str) + Send)) -> Later<'a, Result<(), Error>> {
-        let mut rows = known::rows(&self.database);
-        Box::pin(async move {
-            while let Some(rows) = rows.recv().await {
-                for row in rows? {
-                    known::show(&row, visit)?;
-                }
-            }
-            Ok(())
         })
     }
 

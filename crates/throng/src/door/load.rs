@@ -176,12 +176,12 @@ impl Door {
     pub(crate) async fn load_key(self: &Arc<Self>, target: &Target<'_>, key: &str) -> Result<(), Refusal> {
         let (hash, shard, now) = (target.hash, self.shard_of(target.hash), self.context.host.now());
         let (id, text) = (target.id.clone().into_owned(), key.to_owned());
-        let rows = self
+        let asked = self
             .visit(shard, move |shard| shard.key_rows(hash, &id, &text, now))
             .await?;
         let mut found = None;
-        for row in rows {
-            let read = now_or_later(self.context.store.system(&row)).await;
+        for row in &asked.rows {
+            let read = now_or_later(self.context.store.system(row)).await;
             found = read.map_err(|error| Error::Unavailable {
                 reason: format!("the idempotency keys cannot be read: {error}"),
             })?;
@@ -190,8 +190,10 @@ impl Door {
             }
         }
         let (id, text) = (target.id.clone().into_owned(), key.to_owned());
-        self.visit(shard, move |shard| shard.key_looked(hash, &id, &text, found.as_deref()))
-            .await
+        self.visit(shard, move |shard| {
+            shard.key_looked(hash, &id, &text, &asked, found.as_deref())
+        })
+        .await
     }
 }
 

@@ -12,12 +12,17 @@ use std::{
 };
 use throng_core::{
     layout::{LAYOUT_ROW, Layout},
-    shard::Rows,
+    shard::{Rows, Shard},
 };
 use throng_journal::{AppendError, Checkpoint, Error, Pace, Position};
 
 /// The system row with the commit before the oldest message that was not taken.
 pub(super) const OUTBOX_ROW: &[u8] = b"o";
+
+/// System rows removed at once: a few milliseconds.
+pub(super) const REMOVED_ROWS_MAX: usize = 1_000;
+/// Between two removals others have the store and the processor.
+const REMOVAL_PAUSE: Duration = Duration::from_millis(2);
 
 /// The part of the time between two checkpoints that one may take: so it keeps up, and what is served beside it meets little of
 /// it at any moment.
@@ -68,7 +73,11 @@ pub(super) async fn task(lives: Weak<Lives>) {
         begun = Some(now);
         let Some(life) = strong.running() else { continue };
         let pace = strong.pace(&life, within);
-        if let Err(error) = strong.make_checkpoint(&life, pace).await {
+        let mut made = strong.make_checkpoint(&life, pace).await;
+        if made.is_ok() {
+            made = strong.expire_rows(&life, within).await;
+        }
+        if let Err(error) = made {
             if matches!(error, Error::Sealed(_)) {
                 life.ledger.fail(AppendError::Sealed);
                 continue;
@@ -186,10 +195,8 @@ impl Lives {
     async fn store_rows(&self, life: &Life, upto: Upto, pace: Pace, rows: &[Rows]) -> Result<bool, Error> {
         let (context, ledger) = (&self.context, &life.ledger);
         let covers = ledger.covers();
-        let expired: BTreeSet<&Vec<u8>> = rows.iter().flat_map(|rows| &rows.expired).collect();
         let unchanged = |rows: &Rows| rows.states.is_empty() && rows.system.is_empty();
-        let nothing = expired.is_empty() && rows.iter().all(unchanged);
-        if nothing && covers == Some(upto.position) {
+        if rows.iter().all(unchanged) && covers == Some(upto.position) {
             return Ok(false);
         }
         // Nothing in the store may be newer than what is durable.
@@ -221,12 +228,35 @@ impl Lives {
         checkpoint.system.push((OUTBOX_ROW.to_vec(), cursor));
         let layout = Layout::of(&context.registry).encode();
         checkpoint.system.push((LAYOUT_ROW.to_vec(), Some(layout)));
-        for bucket in expired {
-            let mut visit = |row: &[u8], _: &[u8]| checkpoint.system.push((row.to_vec(), None));
-            context.store.system_scan(bucket, &mut visit).await?;
-        }
         context.store.advance(checkpoint).await?;
         Ok(true)
+    }
+
+    /// Removes rows whose hour is over, a few at a time and for at most so long; what is left goes after the next checkpoint.
+    async fn expire_rows(&self, life: &Life, within: Duration) -> Result<(), Error> {
+        let (context, door) = (&self.context, &life.door);
+        let (begun, now) = (context.host.elapsed_micros(), context.host.now());
+        let expired = |shard: &mut Shard| shard.expired_rows(now);
+        let expired: BTreeSet<Vec<u8>> = door
+            .shards()
+            .flat_map(|shard| door.visit_blocking(shard, expired))
+            .collect();
+        for prefix in expired {
+            let mut after = Vec::new();
+            while let Some(last) = context.store.remove_prefix(&prefix, &after, REMOVED_ROWS_MAX).await? {
+                after = last;
+                let took = context.host.elapsed_micros().saturating_sub(begun);
+                let is_awaited = self.checkpoints.awaited.load(Ordering::Relaxed) > 0;
+                if is_awaited || life.ledger.is_over() || Duration::from_micros(took) > within {
+                    return Ok(());
+                }
+                context.host.sleep(REMOVAL_PAUSE).await;
+            }
+            for shard in door.shards() {
+                door.visit_blocking(shard, |shard| shard.rows_removed(&prefix));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,10 @@
 //! From the journal to a running engine: at the start, and after an append that failed. One path for both.
 
-use super::{Life, Lives, checkpoint::OUTBOX_ROW, tasks::signalled};
+use super::{
+    Life, Lives,
+    checkpoint::{OUTBOX_ROW, REMOVED_ROWS_MAX},
+    tasks::signalled,
+};
 use crate::{
     StartError,
     door::{Behind, Door, Outbox, now_or_later},
@@ -12,9 +16,8 @@ use std::{
     time::Duration,
 };
 use throng_core::{
-    layout::{LAYOUT_ROW, Layout, LayoutError},
-    limits,
-    shard::{Shard, shard_of_row},
+    layout::{LAYOUT_ROW, Layout, LayoutError, REBUILT},
+    shard::{RESTORED, Shard, shard_of_row},
 };
 use throng_journal::{AppendError, Checkpoint, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
 
@@ -38,13 +41,21 @@ impl Lives {
                 commit: taken.last,
             })
             .collect();
-        let mut shards: Vec<Shard> = ids
-            .iter()
-            .map(|id| Shard::new(*id, writer, context.registry.clone()))
-            .collect();
         let layout = Layout::of(&context.registry);
         let covers = self.covers(&layout, writer, &sealed).await?;
-        self.restore(&mut shards).await?;
+        let now = context.host.now();
+        let empty = || {
+            let ids = ids.iter();
+            ids.map(|id| Shard::new(*id, writer, context.registry.clone(), now))
+        };
+        let mut shards: Vec<Shard> = empty().collect();
+        let mut begin = covers;
+        if covers.is_some() && !self.restore(&mut shards).await? {
+            tracing::warn!("the store's rows are not complete; everything is read from the journal");
+            self.discard_rows().await?;
+            shards = empty().collect();
+            begin = None;
+        }
         let mut cursor = None;
         context
             .store
@@ -53,14 +64,14 @@ impl Lives {
         let mut has_sent = false;
         for end in sealed
             .iter()
-            .filter(|end| covers.is_none_or(|covers| end.writer >= covers.writer))
+            .filter(|end| begin.is_none_or(|begin| end.writer >= begin.writer))
         {
             let mut at = Position {
                 commit: CommitNo(0),
                 ..*end
             };
-            if let Some(covers) = covers.filter(|covers| covers.writer == end.writer) {
-                at = covers;
+            if let Some(begin) = begin.filter(|begin| begin.writer == end.writer) {
+                at = begin;
             }
             while at.commit < end.commit {
                 let commits = context.journal.read(at, READ_BYTES).await?;
@@ -125,29 +136,31 @@ impl Lives {
         Ok(covers)
     }
 
-    /// What the store knows.
-    async fn restore(&self, shards: &mut [Shard]) -> Result<(), Error> {
+    /// What the store knows; `false` if that is not all it should know.
+    async fn restore(&self, shards: &mut [Shard]) -> Result<bool, Error> {
         let context = &self.context;
-        let count = context.registry.shards();
-        context
-            .store
-            .known(&mut |kind, id| {
-                if let Some(index) = context.registry.find(kind) {
-                    let hash = limits::hash(kind, id);
-                    shards[usize::from(limits::shard_of(hash, count).0)].known(index, hash);
+        let mut is_complete = now_or_later(context.store.system(LAYOUT_ROW)).await?.is_some();
+        for prefix in RESTORED {
+            let mut visit = |row: &[u8], value: &[u8]| {
+                let shard = shard_of_row(row, &context.registry).and_then(|id| shards.get_mut(usize::from(id.0)));
+                if !shard.is_some_and(|shard| shard.row(row, value)) {
+                    tracing::error!("a system row of the store cannot be read: {row:02x?}");
+                    is_complete = false;
                 }
-            })
-            .await?;
-        for prefix in [b"k", b"t", b"m"] {
-            context
-                .store
-                .system_scan(prefix, &mut |row, value| {
-                    let shard = shard_of_row(row, &context.registry).and_then(|id| shards.get_mut(usize::from(id.0)));
-                    if !shard.is_some_and(|shard| shard.row(row, value)) {
-                        tracing::error!("a system row of the store cannot be read: {row:02x?}");
-                    }
-                })
-                .await?;
+            };
+            context.store.system_scan(prefix, &mut visit).await?;
+        }
+        Ok(is_complete)
+    }
+
+    /// The next checkpoint writes anew what was read from the journal.
+    async fn discard_rows(&self) -> Result<(), Error> {
+        for prefix in REBUILT {
+            let mut after = Vec::new();
+            let store = &self.context.store;
+            while let Some(last) = store.remove_prefix(prefix, &after, REMOVED_ROWS_MAX).await? {
+                after = last;
+            }
         }
         Ok(())
     }
