@@ -49,7 +49,7 @@ impl SimStore {
         &'a self,
         (doing, counted): (&'static str, &'static str),
         (later, at_once): (&'static str, &'static str),
-        work: impl FnOnce(&mut Inner) -> T + Send + 'a,
+        work: impl FnOnce(&mut Inner) -> Result<T, Error> + Send + 'a,
     ) -> Maybe<'a, Result<T, Error>> {
         let (wait, fails) = self.weather();
         let world = &self.journal.world;
@@ -61,7 +61,7 @@ impl SimStore {
             return Maybe::Ready(if fails {
                 Err(io(doing))
             } else {
-                Ok(work(&mut self.journal.medium.lock()))
+                work(&mut self.journal.medium.lock())
             });
         };
         Maybe::Later(Box::pin(async move {
@@ -69,7 +69,7 @@ impl SimStore {
             if fails {
                 return Err(io(doing));
             }
-            Ok(work(&mut self.journal.medium.lock()))
+            work(&mut self.journal.medium.lock())
         }))
     }
 }
@@ -169,7 +169,13 @@ impl Inner {
         Ok(())
     }
 
-    fn load(&self, address: &Address, state_version: u16) -> Loaded {
+    fn load(&self, address: &Address, state_version: u16) -> Result<Loaded, Error> {
+        if self.unreadable.contains(address) {
+            return Err(Error::Row {
+                address: address.clone(),
+                why: "a simulated fault".into(),
+            });
+        }
         let state = self.rows.states.get(address);
         let state = state.filter(|state| state.version == state_version).cloned();
         let after = state.as_ref().map_or(0, |state| state.seq);
@@ -178,7 +184,7 @@ impl Inner {
         if self.lie == Some(Lie::StaleState) && state.is_none() {
             events.pop();
         }
-        Loaded { state, events }
+        Ok(Loaded { state, events })
     }
 }
 
@@ -276,7 +282,7 @@ impl Store for SimStore {
         let key = key.to_vec();
         let counted = ("reading a row", "row read failed");
         self.maybe(counted, ("row read later", "row read at once"), move |medium| {
-            medium.rows.system.get(&key).cloned()
+            Ok(medium.rows.system.get(&key).cloned())
         })
     }
 
