@@ -15,7 +15,10 @@ use std::{
     fmt,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU16, Ordering},
+    },
     time::Duration,
 };
 use throng::{
@@ -202,7 +205,7 @@ impl Simulation {
             faults: Arc::new(Mutex::new(self.faults)),
             configure: Mutex::new(self.configure),
             options: self.options,
-            shards: self.shards,
+            shards: AtomicU16::new(self.shards),
             loops: self.loops,
             state: Mutex::default(),
         });
@@ -253,7 +256,7 @@ struct Shared {
     faults: Arc<Mutex<Faults>>,
     configure: Mutex<Vec<Configure>>,
     options: Options,
-    shards: u16,
+    shards: AtomicU16,
     loops: usize,
     state: Mutex<State>,
 }
@@ -293,13 +296,18 @@ impl Sim {
     /// The number of shards.
     #[must_use]
     pub fn shards(&self) -> u16 {
-        self.shared.shards
+        self.shared.shards.load(Ordering::Relaxed)
+    }
+
+    /// Another number of shards for the processes that start from now on.
+    pub fn set_shards(&self, shards: u16) {
+        self.shared.shards.store(shards, Ordering::Relaxed);
     }
 
     fn builder(&self) -> Builder {
         let configure = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
         let builder = Engine::builder()
-            .shards(self.shared.shards)
+            .shards(self.shards())
             .options(self.shared.options.clone());
         configure.iter().fold(builder, |builder, configure| configure(builder))
     }
@@ -577,6 +585,24 @@ impl Sim {
     /// Counts that something happened.
     pub fn count(&self, what: &'static str) {
         self.shared.world.count(what);
+    }
+
+    /// How often it happened.
+    #[must_use]
+    pub fn counted(&self, what: &str) -> u64 {
+        self.shared.world.counts().get(what).copied().unwrap_or_default()
+    }
+
+    /// Rows of idempotency keys in the store.
+    #[must_use]
+    pub fn rows_of_keys(&self) -> usize {
+        let medium = self.shared.medium.lock();
+        medium
+            .rows
+            .system
+            .keys()
+            .filter(|row| row.first() == Some(&b'k'))
+            .count()
     }
 
     /// What goes wrong from now on. A [`Lie`] is the medium's from the beginning.

@@ -212,6 +212,9 @@ impl Store for SimStore {
                 world.count("checkpoint of a process that was taken over from refused");
                 return Err(io("making a checkpoint on a store others have taken over"));
             }
+            let is_key = |(row, value): &&(Vec<u8>, Option<_>)| row.first() == Some(&b'k') && value.is_none();
+            let removed = checkpoint.system.iter().filter(is_key).count();
+            world.add("row removed by its name", removed as u64);
             world.note(format_args!(
                 "checkpoint up to {}: {} states, {} rows",
                 checkpoint.upto,
@@ -275,6 +278,8 @@ impl Store for SimStore {
             for address in medium.rows.events.keys() {
                 visit(&address.kind, &address.id);
             }
+            let world = &self.journal.world;
+            world.add("entity read at a start", medium.rows.events.len() as u64);
         })
     }
 
@@ -293,8 +298,13 @@ impl Store for SimStore {
     ) -> Later<'a, Result<(), Error>> {
         self.slowly(("scanning rows", "store read failed"), move |medium| {
             let rows = medium.rows.system.range(prefix.to_vec()..);
+            let mut visited = 0;
             for (key, value) in rows.take_while(|(key, _)| key.starts_with(prefix)) {
                 visit(key, value);
+                visited += 1;
+            }
+            if prefix == b"k" {
+                self.journal.world.add("row of a key read at a start", visited);
             }
         })
     }

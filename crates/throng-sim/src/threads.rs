@@ -20,7 +20,7 @@ use std::{
 use throng::host::Task;
 
 /// A poll that takes this long in real time waits for something that never comes.
-const POLL_MAX: Duration = Duration::from_secs(60);
+const POLL_MAX: Duration = Duration::from_secs(20);
 
 enum Order {
     Poll {
