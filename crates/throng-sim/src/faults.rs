@@ -14,6 +14,8 @@ pub struct Faults {
     pub stall: f64,
     /// How long a stall is, in virtual microseconds.
     pub stall_micros: Range<u64>,
+    /// How long an append that is answered at once takes, in virtual microseconds: its thread does nothing else meanwhile.
+    pub sync_micros: Range<u64>,
     /// Share of appends that fail and may have landed all the same.
     pub in_doubt: f64,
     /// Share of the journal's other calls (open, take, seal, read, sync) that fail.
@@ -54,6 +56,7 @@ impl Faults {
             delay_micros: 1..2,
             stall: 0.0,
             stall_micros: 1..2,
+            sync_micros: 0..1,
             in_doubt: 0.0,
             journal_error: 0.0,
             store_error: 0.0,

@@ -1,6 +1,6 @@
 //! The engine's host in the simulated world.
 
-use crate::world::{Group, World};
+use crate::world::{Group, RunsOn, World};
 use std::{sync::Arc, time::Duration};
 use throng::{
     host::{Host, Task},
@@ -11,6 +11,8 @@ use throng::{
 pub(crate) struct SimHost {
     pub(crate) world: Arc<World>,
     pub(crate) group: Group,
+    /// Where its tasks run.
+    pub(crate) runs_on: RunsOn,
 }
 
 impl Host for SimHost {
@@ -29,7 +31,7 @@ impl Host for SimHost {
     }
 
     fn spawn(&self, task: Task) {
-        self.world.spawn(self.group, task);
+        self.world.spawn(self.group, self.runs_on, task);
     }
 
     fn sleep(&self, duration: Duration) -> Task {

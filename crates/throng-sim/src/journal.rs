@@ -3,11 +3,15 @@
 use crate::{
     faults::{Faults, Lie},
     medium::{Medium, Pending, Stream},
+    threads::busy_for,
     world::World,
 };
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 use throng_journal::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position,
@@ -280,6 +284,13 @@ impl Journal for SimJournal {
         match self.world.dice(|rng| faults.wait(rng)) {
             None if was_idle => {
                 self.world.count("append at once");
+                if faults.sync_micros.end > 1 {
+                    let micros = self.world.dice(|rng| rng.u64(faults.sync_micros.clone()));
+                    busy_for(Duration::from_micros(micros));
+                }
+                if self.state.dead.load(Ordering::Relaxed) {
+                    return done(Err(AppendError::InDoubt("the process is dead".into())));
+                }
                 done(self.resolve(writer, number, fate))
             }
             wait => {

@@ -78,7 +78,9 @@
 //!
 //! # What it cannot see
 //!
-//! Races between threads: those are the model checker's, in `throng-turn`. Files and disks: those are the conformance suites' of
+//! Races between threads within a poll: those are the model checker's, in `throng-turn`. With
+//! [loops](Simulation::loops) threads change places where they wait and while they are at work
+//! ([`busy_for`], [`Faults::sync_micros`]), not between any two instructions. Files and disks: those are the conformance suites' of
 //! `throng-journal` and the fault tests of each backend.
 
 mod faults;
@@ -89,6 +91,7 @@ mod medium;
 mod seeds;
 mod simulation;
 mod store;
+mod threads;
 mod world;
 
 #[cfg(test)]
@@ -98,4 +101,5 @@ pub use faults::{Faults, Lie};
 pub use history::{History, SentMessage};
 pub use seeds::for_each_seed;
 pub use simulation::{Failure, Gone, Run, Sim, Simulation};
+pub use threads::busy_for;
 pub use world::Hang;

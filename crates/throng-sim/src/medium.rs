@@ -3,7 +3,7 @@
 use crate::faults::Lie;
 use fastrand::Rng;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use throng_journal::{
@@ -32,6 +32,8 @@ pub(crate) struct Inner {
     pub(crate) owner: u32,
     /// This commit cannot be read.
     pub(crate) damaged: Option<Position>,
+    /// The rows of these cannot be read.
+    pub(crate) unreadable: BTreeSet<Address>,
 }
 
 #[derive(Default)]
@@ -81,6 +83,7 @@ impl Medium {
                 lie,
                 owner: 0,
                 damaged: None,
+                unreadable: BTreeSet::new(),
             })),
         }
     }

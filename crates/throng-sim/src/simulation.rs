@@ -7,7 +7,7 @@ use crate::{
     journal::SimJournal,
     medium::{Medium, Rows},
     store::SimStore,
-    world::{Group, OUTSIDE, World},
+    world::{Group, OUTSIDE, RunsOn, TaskId, World},
 };
 use std::{
     any::Any,
@@ -15,14 +15,17 @@ use std::{
     fmt,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU16, Ordering},
+    },
     time::Duration,
 };
 use throng::{
     Builder, Engine, Options, StartError,
     model::{Entity, Hears, Query},
 };
-use throng_journal::{Durability, Position};
+use throng_journal::{Address, Durability, Position};
 
 type Configure = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
 
@@ -34,6 +37,7 @@ pub struct Simulation {
     configure: Vec<Configure>,
     options: Options,
     shards: u16,
+    loops: usize,
     faults: Faults,
     durability: Durability,
     elapsed_max: Duration,
@@ -86,6 +90,7 @@ impl Simulation {
             configure: Vec::new(),
             options: Options::default(),
             shards: 8,
+            loops: 0,
             faults: Faults::none(),
             durability: Durability::Fsync,
             elapsed_max: Duration::from_secs(3_600),
@@ -130,6 +135,17 @@ impl Simulation {
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         self.shards = shards.max(1);
+        self
+    }
+
+    /// Each process has so many loops, as a gateway has: each on a thread of its own, with its committer and its share of the
+    /// [calls](Sim::call). The engine's tasks and callers outside loops have threads, too; where one of them stops in the
+    /// middle of something ([`busy_for`](crate::busy_for), [`Faults::sync_micros`]) the others go on.
+    ///
+    /// None unless said otherwise: everything is polled by one thread, whole, which is faster.
+    #[must_use]
+    pub fn loops(mut self, loops: usize) -> Self {
+        self.loops = loops;
         self
     }
 
@@ -189,7 +205,8 @@ impl Simulation {
             faults: Arc::new(Mutex::new(self.faults)),
             configure: Mutex::new(self.configure),
             options: self.options,
-            shards: self.shards,
+            shards: AtomicU16::new(self.shards),
+            loops: self.loops,
             state: Mutex::default(),
         });
         let sim = Sim { shared: shared.clone() };
@@ -239,7 +256,8 @@ struct Shared {
     faults: Arc<Mutex<Faults>>,
     configure: Mutex<Vec<Configure>>,
     options: Options,
-    shards: u16,
+    shards: AtomicU16,
+    loops: usize,
     state: Mutex<State>,
 }
 
@@ -255,6 +273,8 @@ struct Process {
     group: Group,
     journal: SimJournal,
     engine: Option<Engine>,
+    /// Of each loop.
+    committers: Vec<TaskId>,
 }
 
 /// The process died before it answered: nobody knows what came of the call.
@@ -276,13 +296,18 @@ impl Sim {
     /// The number of shards.
     #[must_use]
     pub fn shards(&self) -> u16 {
-        self.shared.shards
+        self.shared.shards.load(Ordering::Relaxed)
+    }
+
+    /// Another number of shards for the processes that start from now on.
+    pub fn set_shards(&self, shards: u16) {
+        self.shared.shards.store(shards, Ordering::Relaxed);
     }
 
     fn builder(&self) -> Builder {
         let configure = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
         let builder = Engine::builder()
-            .shards(self.shared.shards)
+            .shards(self.shards())
             .options(self.shared.options.clone());
         configure.iter().fold(builder, |builder, configure| configure(builder))
     }
@@ -315,11 +340,13 @@ impl Sim {
             group,
             journal: journal.clone(),
             engine: None,
+            committers: Vec::new(),
         });
         world.note(format_args!("process {group} starts"));
         let builder = self.builder().host(Arc::new(SimHost {
             world: world.clone(),
             group,
+            runs_on: self.runs_on(RunsOn::Engine),
         }));
         let (tell, told) = tokio::sync::oneshot::channel();
         let store = SimStore {
@@ -328,7 +355,7 @@ impl Sim {
         let start = async move {
             drop(tell.send(builder.start(journal, store).await));
         };
-        world.spawn(group, Box::pin(start));
+        world.spawn(group, self.runs_on(RunsOn::Caller), Box::pin(start));
         let started = told.await.map_err(|_| Gone)?;
         let mut state = self.state();
         let at = state.processes.iter().position(|process| process.group == group);
@@ -344,6 +371,11 @@ impl Sim {
                 Ok(Err(error))
             }
             (Ok(engine), Some(at)) => {
+                let committers = (0..self.shared.loops).map(|own| {
+                    let committer = Box::pin(engine.driver().committer());
+                    world.spawn(group, RunsOn::Loop(own), committer)
+                });
+                state.processes[at].committers = committers.collect();
                 state.processes[at].engine = Some(engine);
                 world.note(format_args!("process {group} runs"));
                 world.count("engine started");
@@ -394,18 +426,73 @@ impl Sim {
         back: usize,
         call: impl FnOnce(Engine) -> F,
     ) -> Result<T, Gone> {
-        let (group, engine) = {
+        let runs_on = match self.shared.loops as u64 {
+            0 => RunsOn::World,
+            loops => match self.below(loops + 1) as usize {
+                0 => RunsOn::Caller,
+                own => RunsOn::Loop(own - 1),
+            },
+        };
+        self.call_in(back, runs_on, call).await
+    }
+
+    /// As [`call`](Self::call), on the thread of this loop, counted from 0.
+    ///
+    /// # Errors
+    /// There is no process, or it died first.
+    pub async fn call_on<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        own: usize,
+        call: impl FnOnce(Engine) -> F,
+    ) -> Result<T, Gone> {
+        self.call_in(0, RunsOn::Loop(own), call).await
+    }
+
+    async fn call_in<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        back: usize,
+        runs_on: RunsOn,
+        call: impl FnOnce(Engine) -> F,
+    ) -> Result<T, Gone> {
+        let (group, engine, process) = {
             let state = self.state();
             let process = state.processes.iter().rev().nth(back).ok_or(Gone)?;
-            (process.group, process.engine.clone().ok_or(Gone)?)
+            let engine = process.engine.clone().ok_or(Gone)?;
+            (process.group, engine, process.journal.state.clone())
         };
         let (tell, told) = tokio::sync::oneshot::channel();
         let call = call(engine);
         let task = async move {
-            drop(tell.send(call.await));
+            let value = call.await;
+            // Who dies in the middle of its answer says nothing.
+            if !process.dead.load(Ordering::Relaxed) {
+                drop(tell.send(value));
+            }
         };
-        self.shared.world.spawn(group, Box::pin(task));
+        self.shared.world.spawn(group, runs_on, Box::pin(task));
         told.await.map_err(|_| Gone)
+    }
+
+    /// Where something of a process runs: on the world's thread, if loops have none.
+    fn runs_on(&self, runs_on: RunsOn) -> RunsOn {
+        if self.shared.loops == 0 {
+            return RunsOn::World;
+        }
+        runs_on
+    }
+
+    /// A loop of the newest process ends, with its committer; what was called on its thread goes on.
+    pub fn end_loop(&self, own: usize) {
+        let committer = {
+            let state = self.state();
+            let process = state.processes.last();
+            process.and_then(|process| process.committers.get(own).copied())
+        };
+        if let Some(committer) = committer {
+            self.shared.world.end(committer);
+            self.note(format_args!("loop {own} ends"));
+            self.count("loop ended");
+        }
     }
 
     /// Kills all processes at once: nothing in them is told. What the journal had under way lands or not.
@@ -463,7 +550,7 @@ impl Sim {
         let task = async move {
             drop(tell.send(task.await));
         };
-        self.shared.world.spawn(OUTSIDE, Box::pin(task));
+        self.shared.world.spawn(OUTSIDE, RunsOn::World, Box::pin(task));
         told
     }
 
@@ -500,6 +587,24 @@ impl Sim {
         self.shared.world.count(what);
     }
 
+    /// How often it happened.
+    #[must_use]
+    pub fn counted(&self, what: &str) -> u64 {
+        self.shared.world.counts().get(what).copied().unwrap_or_default()
+    }
+
+    /// Rows of idempotency keys in the store.
+    #[must_use]
+    pub fn rows_of_keys(&self) -> usize {
+        let medium = self.shared.medium.lock();
+        medium
+            .rows
+            .system
+            .keys()
+            .filter(|row| row.first() == Some(&b'k'))
+            .count()
+    }
+
     /// What goes wrong from now on. A [`Lie`] is the medium's from the beginning.
     pub fn set_faults(&self, faults: Faults) {
         *self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
@@ -521,6 +626,19 @@ impl Sim {
     /// From now on this commit cannot be read: its checksum is wrong.
     pub fn damage(&self, position: Position) {
         self.shared.medium.lock().damaged = Some(position);
+    }
+
+    /// From now on the store cannot read the row of this entity.
+    pub fn damage_row(&self, kind: &str, id: &str) {
+        self.shared.medium.lock().unreadable.insert(Address::new(kind, id));
+        self.note(format_args!("the row of {kind}/{id} is damaged"));
+        self.count("row damaged");
+    }
+
+    /// The store can read the row again.
+    pub fn mend_row(&self, kind: &str, id: &str) {
+        self.shared.medium.lock().unreadable.remove(&Address::new(kind, id));
+        self.note(format_args!("the row of {kind}/{id} is mended"));
     }
 
     /// What is durable now.

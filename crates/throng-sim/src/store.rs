@@ -50,7 +50,7 @@ impl SimStore {
         &'a self,
         (doing, counted): (&'static str, &'static str),
         (later, at_once): (&'static str, &'static str),
-        work: impl FnOnce(&mut Inner) -> T + Send + 'a,
+        work: impl FnOnce(&mut Inner) -> Result<T, Error> + Send + 'a,
     ) -> Maybe<'a, Result<T, Error>> {
         let (wait, fails) = self.weather();
         let world = &self.journal.world;
@@ -62,7 +62,7 @@ impl SimStore {
             return Maybe::Ready(if fails {
                 Err(io(doing))
             } else {
-                Ok(work(&mut self.journal.medium.lock()))
+                work(&mut self.journal.medium.lock())
             });
         };
         Maybe::Later(Box::pin(async move {
@@ -70,7 +70,7 @@ impl SimStore {
             if fails {
                 return Err(io(doing));
             }
-            Ok(work(&mut self.journal.medium.lock()))
+            work(&mut self.journal.medium.lock())
         }))
     }
 }
@@ -170,7 +170,13 @@ impl Inner {
         Ok(())
     }
 
-    fn load(&self, address: &Address, state_version: u16) -> Loaded {
+    fn load(&self, address: &Address, state_version: u16) -> Result<Loaded, Error> {
+        if self.unreadable.contains(address) {
+            return Err(Error::Row {
+                address: address.clone(),
+                why: "a simulated fault".into(),
+            });
+        }
         let state = self.rows.states.get(address);
         let state = state.filter(|state| state.version == state_version).cloned();
         let after = state.as_ref().map_or(0, |state| state.seq);
@@ -179,7 +185,7 @@ impl Inner {
         if self.lie == Some(Lie::StaleState) && state.is_none() {
             events.pop();
         }
-        Loaded { state, events }
+        Ok(Loaded { state, events })
     }
 }
 
@@ -207,6 +213,9 @@ impl Store for SimStore {
                 world.count("checkpoint of a process that was taken over from refused");
                 return Err(io("making a checkpoint on a store others have taken over"));
             }
+            let is_key = |(row, value): &&(Vec<u8>, Option<_>)| row.first() == Some(&b'k') && value.is_none();
+            let removed = checkpoint.system.iter().filter(is_key).count();
+            world.add("row removed by its name", removed as u64);
             world.note(format_args!(
                 "checkpoint up to {}: {} states, {} rows",
                 checkpoint.upto,
@@ -269,7 +278,7 @@ impl Store for SimStore {
         let key = key.to_vec();
         let counted = ("reading a row", "row read failed");
         self.maybe(counted, ("row read later", "row read at once"), move |medium| {
-            medium.rows.system.get(&key).cloned()
+            Ok(medium.rows.system.get(&key).cloned())
         })
     }
 
@@ -280,8 +289,13 @@ impl Store for SimStore {
     ) -> Later<'a, Result<(), Error>> {
         self.slowly(("scanning rows", "store read failed"), move |medium| {
             let rows = medium.rows.system.range(prefix.to_vec()..);
+            let mut visited = 0;
             for (key, value) in rows.take_while(|(key, _)| key.starts_with(prefix)) {
                 visit(key, value);
+                visited += 1;
+            }
+            if prefix == b"k" {
+                self.journal.world.add("row of a key read at a start", visited);
             }
         })
     }

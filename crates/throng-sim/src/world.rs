@@ -1,10 +1,12 @@
-//! The world: one thread, virtual time, tasks in an order the seed chooses.
+//! The world: virtual time, tasks in an order the seed chooses, one at a time.
 
+use crate::threads::{Report, Stop, Thread, micros, on_the_worlds_own};
 use fastrand::Rng;
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     future::Future,
+    panic::resume_unwind,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll, Wake, Waker},
@@ -21,8 +23,8 @@ pub(crate) const OUTSIDE: Group = 0;
 const POLL_MICROS: u64 = 1;
 /// Calls of the journal, the store and the host in one poll: more are a loop that never waits.
 const THROWS_MAX: u64 = 100_000;
-/// The main future's place in the run queue.
-const MAIN: usize = usize::MAX;
+/// Rounds in which threads of a dead process that stopped in a poll get to its end.
+const ROUNDS_MAX: usize = 10_000;
 
 /// Why a run ended without its main future being ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +53,29 @@ pub enum Hang {
     },
 }
 
-/// One thread's world.
+/// Where a task of a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunsOn {
+    /// The world's own thread.
+    World,
+    /// One of the engine's threads.
+    Engine,
+    /// One of the threads of callers outside loops.
+    Caller,
+    /// The thread of this loop.
+    Loop(usize),
+}
+
+impl RunsOn {
+    fn threads_max(self) -> usize {
+        match self {
+            Self::World | Self::Loop(_) => 1,
+            Self::Engine | Self::Caller => 2,
+        }
+    }
+}
+
+/// A world of virtual time.
 pub(crate) struct World {
     inner: Mutex<Inner>,
 }
@@ -60,10 +84,15 @@ struct Inner {
     rng: Rng,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    ready: VecDeque<usize>,
+    ready: VecDeque<Step>,
     /// By time, then by chance.
-    timers: BTreeMap<(u64, u64, u64), Waker>,
+    timers: BTreeMap<(u64, u64, u64), Alarm>,
     timer_count: u64,
+    threads: BTreeMap<usize, ThreadSlot>,
+    thread_count: usize,
+    /// Threads that wait for a lock, and whether somebody has run since they looked.
+    blocked: Vec<usize>,
+    look_at_locks: bool,
     elapsed_micros: u64,
     /// What the time of day is ahead of the virtual time.
     day_micros: i64,
@@ -79,8 +108,23 @@ struct Inner {
     counts: BTreeMap<&'static str, u64>,
 }
 
+/// What can happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Main,
+    Poll(usize),
+    /// A thread goes on in the middle of a poll.
+    Resume(usize),
+}
+
+enum Alarm {
+    Wake(Waker),
+    Resume(usize),
+}
+
 struct Slot {
     group: Group,
+    runs_on: RunsOn,
     /// Which of the tasks that had this slot.
     life: u64,
     future: Option<Task>,
@@ -88,10 +132,48 @@ struct Slot {
     queued: bool,
 }
 
-struct Wakeup {
-    world: Weak<World>,
+struct ThreadSlot {
+    group: Group,
+    runs_on: RunsOn,
+    thread: Arc<Thread>,
+    at: At,
+    /// Its process is gone; it ends after what it does now.
+    ends: bool,
+}
+
+/// What a thread is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Idle,
+    Runs,
+    /// In the middle of polling this task.
+    Stopped(Polled),
+}
+
+/// A task that is being polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Polled {
     slot: usize,
     life: u64,
+    group: Group,
+    runs_on: RunsOn,
+}
+
+/// One task of those that run, to end it alone.
+pub(crate) type TaskId = (usize, u64);
+
+/// What is left of a task that ended or was killed, to be dropped where it ran.
+struct Remains {
+    group: Group,
+    runs_on: RunsOn,
+    task: Option<Task>,
+    _waker: Option<Waker>,
+}
+
+/// Wakes a task; `None`: the main future.
+struct Wakeup {
+    world: Weak<World>,
+    task: Option<TaskId>,
 }
 
 impl Wake for Wakeup {
@@ -101,33 +183,83 @@ impl Wake for Wakeup {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if let Some(world) = self.world.upgrade() {
-            world.inner().wake(self.slot, self.life);
+            world.inner().wake(self.task);
         }
     }
 }
 
 impl Inner {
-    fn wake(&mut self, slot: usize, life: u64) {
-        if slot == MAIN {
-            if !self.ready.contains(&MAIN) {
-                self.ready.push_back(MAIN);
+    fn wake(&mut self, task: Option<TaskId>) {
+        let Some((slot, life)) = task else {
+            if !self.ready.contains(&Step::Main) {
+                self.ready.push_back(Step::Main);
             }
             return;
-        }
+        };
         let at = &mut self.slots[slot];
         if at.life == life && !at.queued {
             at.queued = true;
-            self.ready.push_back(slot);
+            self.ready.push_back(Step::Poll(slot));
         }
     }
 
-    fn pick(&mut self) -> Option<usize> {
+    fn pick(&mut self) -> Option<Step> {
+        if self.threads.values().any(|thread| thread.at != At::Idle) {
+            return self.pick_for_free_thread();
+        }
         let count = self.ready.len();
         if count > 1 && self.rng.u8(..) < self.shuffle {
             let at = self.rng.usize(..count);
             return self.ready.swap_remove_back(at);
         }
         self.ready.pop_front()
+    }
+
+    fn pick_for_free_thread(&mut self) -> Option<Step> {
+        let can_run = |step: &Step| match step {
+            Step::Main | Step::Resume(_) => true,
+            Step::Poll(slot) => self.has_free_thread(&self.slots[*slot]),
+        };
+        let places: Vec<usize> = (0..self.ready.len()).filter(|at| can_run(&self.ready[*at])).collect();
+        if places.len() > 1 && self.rng.u8(..) < self.shuffle {
+            let at = places[self.rng.usize(..places.len())];
+            return self.ready.remove(at);
+        }
+        self.ready.remove(*places.first()?)
+    }
+
+    fn has_free_thread(&self, slot: &Slot) -> bool {
+        if slot.runs_on == RunsOn::World {
+            return true;
+        }
+        let threads = self.threads.values();
+        let own = threads.filter(|thread| (thread.group, thread.runs_on) == (slot.group, slot.runs_on));
+        let busy = own.filter(|thread| thread.at != At::Idle).count();
+        // A task in the middle of a poll is polled again when that is over.
+        slot.future.is_some() && busy < slot.runs_on.threads_max()
+    }
+
+    fn set_alarm(&mut self, at_micros: u64, alarm: Alarm) -> (u64, u64, u64) {
+        self.timer_count += 1;
+        let key = (at_micros, self.rng.u64(..), self.timer_count);
+        self.timers.insert(key, alarm);
+        key
+    }
+
+    /// Takes a task out of its slot, whatever it is at.
+    fn clear(&mut self, slot: usize) -> Remains {
+        let at = &mut self.slots[slot];
+        at.life += 1;
+        at.queued = false;
+        let remains = Remains {
+            group: at.group,
+            runs_on: at.runs_on,
+            task: at.future.take(),
+            _waker: at.waker.take(),
+        };
+        self.free.push(slot);
+        self.ready.retain(|ready| *ready != Step::Poll(slot));
+        remains
     }
 
     fn mix(&mut self, value: u64) {
@@ -147,6 +279,10 @@ impl World {
                 ready: VecDeque::new(),
                 timers: BTreeMap::new(),
                 timer_count: 0,
+                threads: BTreeMap::new(),
+                thread_count: 0,
+                blocked: Vec::new(),
+                look_at_locks: false,
                 elapsed_micros: 0,
                 day_micros: 1_780_000_000_000_000,
                 steps: 0,
@@ -242,11 +378,12 @@ impl World {
         self.inner().lines.take().unwrap_or_default()
     }
 
-    pub(crate) fn spawn(self: &Arc<Self>, group: Group, task: Task) {
+    pub(crate) fn spawn(self: &Arc<Self>, group: Group, runs_on: RunsOn, task: Task) -> TaskId {
         let mut inner = self.inner();
         let slot = inner.free.pop().unwrap_or_else(|| {
             inner.slots.push(Slot {
                 group,
+                runs_on,
                 life: 0,
                 future: None,
                 waker: None,
@@ -257,41 +394,122 @@ impl World {
         let at = &mut inner.slots[slot];
         at.life += 1;
         at.group = group;
+        at.runs_on = runs_on;
         at.future = Some(task);
         at.queued = false;
-        let life = at.life;
+        let task = (slot, at.life);
         at.waker = Some(Waker::from(Arc::new(Wakeup {
             world: Arc::downgrade(self),
-            slot,
-            life,
+            task: Some(task),
         })));
-        inner.wake(slot, life);
+        inner.wake(Some(task));
+        task
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&self, micros: u64) {
+        let mut inner = self.inner();
+        inner.elapsed_micros = inner.elapsed_micros.saturating_add(micros);
+    }
+
+    /// Drops one task, where it runs.
+    pub(crate) fn end(&self, (slot, life): TaskId) {
+        let remains = {
+            let mut inner = self.inner();
+            if inner.slots[slot].life != life {
+                return;
+            }
+            inner.clear(slot)
+        };
+        self.drop_remains(remains);
     }
 
     /// Drops all tasks of a group, wherever they stand.
     pub(crate) fn kill(&self, group: Group) {
-        let mut dead = Vec::new();
-        {
+        self.end_stopped(group);
+        let dead: Vec<Remains> = {
             let mut inner = self.inner();
-            for slot in 0..inner.slots.len() {
-                let at = &mut inner.slots[slot];
-                if at.group == group && at.waker.is_some() {
-                    at.life += 1;
-                    at.queued = false;
-                    dead.push((at.future.take(), at.waker.take()));
-                    inner.free.push(slot);
-                    inner.ready.retain(|ready| *ready != slot);
+            let of_group = |slot: &usize| inner.slots[*slot].group == group && inner.slots[*slot].waker.is_some();
+            let slots: Vec<usize> = (0..inner.slots.len()).filter(of_group).collect();
+            slots.into_iter().map(|slot| inner.clear(slot)).collect()
+        };
+        // What they hold may wake or kill others: not under the lock.
+        for remains in dead {
+            self.drop_remains(remains);
+        }
+        let mut inner = self.inner();
+        for thread in inner.threads.values_mut().filter(|thread| thread.group == group) {
+            thread.ends = true;
+        }
+        inner.threads.retain(|_, thread| !thread.ends || thread.at == At::Runs);
+    }
+
+    /// Threads that stopped in the middle of a poll get to its end: what they hold is let go. The journal of their process
+    /// does nothing any more.
+    fn end_stopped(&self, group: Group) {
+        for _ in 0..ROUNDS_MAX {
+            let stopped: Vec<(usize, Arc<Thread>, Polled)> = {
+                let mut inner = self.inner();
+                let of_group = inner.threads.iter_mut().filter(|(_, thread)| thread.group == group);
+                let stopped = of_group.filter_map(|(index, thread)| match thread.at {
+                    At::Stopped(polled) => {
+                        thread.at = At::Runs;
+                        Some((*index, thread.thread.clone(), polled))
+                    }
+                    _ => None,
+                });
+                stopped.collect()
+            };
+            if stopped.is_empty() {
+                return;
+            }
+            for (index, thread, polled) in stopped {
+                match thread.resume() {
+                    Report::Stopped(_) => self.set_at(index, At::Stopped(polled)),
+                    Report::Pending(task) => {
+                        self.set_at(index, At::Idle);
+                        self.put_back(polled, Some(task));
+                    }
+                    Report::Done | Report::Panicked(_) => {
+                        self.set_at(index, At::Idle);
+                        self.put_back(polled, None);
+                    }
                 }
             }
         }
-        // What they hold may wake or kill others: not under the lock.
-        drop(dead);
+    }
+
+    fn set_at(&self, index: usize, at: At) {
+        let mut inner = self.inner();
+        if let Some(thread) = inner.threads.get_mut(&index) {
+            thread.at = at;
+        }
+    }
+
+    /// Drops what is left of a task where it ran: a loop's on its thread, if that is free.
+    fn drop_remains(&self, remains: Remains) {
+        let Remains {
+            group,
+            runs_on,
+            task,
+            _waker,
+        } = remains;
+        let thread = {
+            let inner = self.inner();
+            let is_own = |thread: &&ThreadSlot| (thread.group, thread.runs_on, thread.at) == (group, runs_on, At::Idle);
+            let is_loop = matches!(runs_on, RunsOn::Loop(_));
+            let own = inner.threads.values().find(is_own).filter(|_| is_loop);
+            own.map(|thread| thread.thread.clone())
+        };
+        match (thread, task) {
+            (Some(thread), Some(task)) => thread.drop_there(Box::new(task)),
+            (_, task) => drop(task),
+        }
     }
 
     /// Resolves after this long.
     pub(crate) fn sleep(self: &Arc<Self>, duration: Duration) -> Sleep {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let at = self.elapsed_micros().saturating_add(micros);
+        let at = self.elapsed_micros().saturating_add(micros(duration));
         Sleep {
             world: self.clone(),
             at,
@@ -309,49 +527,144 @@ impl World {
         let mut main = std::pin::pin!(main);
         let main_waker = Waker::from(Arc::new(Wakeup {
             world: Arc::downgrade(self),
-            slot: MAIN,
-            life: 0,
+            task: None,
         }));
-        self.inner().wake(MAIN, 0);
-        loop {
-            let slot = self.next(elapsed_micros_max, steps_max)?;
-            if slot == MAIN {
-                if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
-                    return Ok(value);
+        self.inner().wake(None);
+        on_the_worlds_own(self, || {
+            loop {
+                match self.next(elapsed_micros_max, steps_max)? {
+                    Step::Main => {
+                        if let Poll::Ready(value) = main.as_mut().poll(&mut Context::from_waker(&main_waker)) {
+                            return Ok(value);
+                        }
+                    }
+                    Step::Poll(slot) => self.poll(slot),
+                    Step::Resume(index) => self.resume(index),
                 }
-                continue;
             }
-            let (task, waker, life) = {
-                let mut inner = self.inner();
-                let at = &mut inner.slots[slot];
-                at.queued = false;
-                (at.future.take(), at.waker.clone(), at.life)
-            };
-            let (Some(mut task), Some(waker)) = (task, waker) else {
-                continue;
-            };
-            let done = task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        })
+    }
+
+    fn poll(self: &Arc<Self>, slot: usize) {
+        let (task, waker, polled) = {
             let mut inner = self.inner();
             let at = &mut inner.slots[slot];
-            if at.life != life {
+            at.queued = false;
+            let polled = Polled {
+                slot,
+                life: at.life,
+                group: at.group,
+                runs_on: at.runs_on,
+            };
+            (at.future.take(), at.waker.clone(), polled)
+        };
+        let (Some(mut task), Some(waker)) = (task, waker) else {
+            return;
+        };
+        if polled.runs_on == RunsOn::World {
+            let done = task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+            return self.put_back(polled, (!done).then_some(task));
+        }
+        let (index, thread) = self.free_thread(polled);
+        let report = thread.poll(task, waker);
+        self.hear(index, polled, report);
+    }
+
+    fn free_thread(self: &Arc<Self>, polled: Polled) -> (usize, Arc<Thread>) {
+        let Polled { group, runs_on, .. } = polled;
+        let mut inner = self.inner();
+        let is_free = |thread: &ThreadSlot| (thread.group, thread.runs_on, thread.at) == (group, runs_on, At::Idle);
+        let free = inner.threads.iter_mut().find(|(_, thread)| is_free(thread));
+        if let Some((index, thread)) = free {
+            thread.at = At::Runs;
+            return (*index, thread.thread.clone());
+        }
+        let (index, thread) = (inner.thread_count, Thread::start(self));
+        inner.thread_count += 1;
+        inner.threads.insert(
+            index,
+            ThreadSlot {
+                group,
+                runs_on,
+                thread: thread.clone(),
+                at: At::Runs,
+                ends: false,
+            },
+        );
+        (index, thread)
+    }
+
+    /// A thread that stopped in the middle of a poll goes on, unless its process was killed meanwhile.
+    fn resume(&self, index: usize) {
+        let (thread, polled) = {
+            let mut inner = self.inner();
+            let Some(slot) = inner.threads.get_mut(&index) else {
+                return;
+            };
+            let At::Stopped(polled) = slot.at else { return };
+            slot.at = At::Runs;
+            (slot.thread.clone(), polled)
+        };
+        let report = thread.resume();
+        self.hear(index, polled, report);
+    }
+
+    /// What came of a poll on a thread.
+    fn hear(&self, index: usize, polled: Polled, report: Report) {
+        let task = match report {
+            Report::Stopped(why) => return self.has_stopped(index, polled, why),
+            Report::Pending(task) => Some(task),
+            Report::Done => None,
+            Report::Panicked(panic) => resume_unwind(panic),
+        };
+        self.set_at(index, At::Idle);
+        self.put_back(polled, task);
+        let mut inner = self.inner();
+        inner.look_at_locks = true;
+        inner.threads.retain(|_, thread| !thread.ends || thread.at == At::Runs);
+    }
+
+    fn has_stopped(&self, index: usize, polled: Polled, why: Stop) {
+        self.set_at(index, At::Stopped(polled));
+        let mut inner = self.inner();
+        match why {
+            Stop::Busy { until_micros } => {
+                inner.set_alarm(until_micros, Alarm::Resume(index));
+                inner.look_at_locks = true;
+            }
+            Stop::Blocked => {
+                inner.blocked.push(index);
                 drop(inner);
-                drop(task);
-            } else if done {
-                at.life += 1;
-                at.queued = false;
-                let waker = at.waker.take();
-                inner.free.push(slot);
-                inner.ready.retain(|ready| *ready != slot);
-                drop(inner);
-                drop((task, waker));
-            } else {
-                at.future = Some(task);
+                if matches!(polled.runs_on, RunsOn::Loop(_)) {
+                    self.count("a loop waited for a lock");
+                }
             }
         }
     }
 
-    /// The next task to poll; moves the time when none is ready.
-    fn next(&self, elapsed_micros_max: u64, steps_max: u64) -> Result<usize, Hang> {
+    /// A task was polled: it is done (`None`), goes back to its slot, or was killed meanwhile.
+    fn put_back(&self, polled: Polled, task: Option<Task>) {
+        let mut inner = self.inner();
+        let at = &mut inner.slots[polled.slot];
+        let remains = if at.life != polled.life {
+            Remains {
+                group: polled.group,
+                runs_on: polled.runs_on,
+                task,
+                _waker: None,
+            }
+        } else if task.is_some() {
+            at.future = task;
+            return;
+        } else {
+            inner.clear(polled.slot)
+        };
+        drop(inner);
+        self.drop_remains(remains);
+    }
+
+    /// What happens next; moves the time when nothing is ready.
+    fn next(&self, elapsed_micros_max: u64, steps_max: u64) -> Result<Step, Hang> {
         loop {
             let mut inner = self.inner();
             let elapsed_micros = inner.elapsed_micros;
@@ -359,25 +672,37 @@ impl World {
             while let Some((at, _, _)) = inner.timers.first_key_value().map(|(key, _)| *key)
                 && at <= elapsed_micros
             {
-                woken.extend(inner.timers.pop_first());
+                match inner.timers.pop_first() {
+                    Some((_, Alarm::Wake(waker))) => woken.push(waker),
+                    Some((_, Alarm::Resume(index))) => inner.ready.push_back(Step::Resume(index)),
+                    None => {}
+                }
             }
             if !woken.is_empty() {
                 drop(inner);
-                woken.into_iter().for_each(|(_, waker)| waker.wake());
+                woken.into_iter().for_each(Waker::wake);
                 continue;
             }
-            if let Some(slot) = inner.pick() {
+            if std::mem::take(&mut inner.look_at_locks) {
+                let blocked = std::mem::take(&mut inner.blocked);
+                inner.ready.extend(blocked.into_iter().map(Step::Resume));
+            }
+            if let Some(step) = inner.pick() {
                 inner.steps += 1;
                 inner.throws = 0;
                 inner.elapsed_micros += POLL_MICROS;
-                inner.mix(slot as u64);
+                inner.mix(match step {
+                    Step::Main => usize::MAX as u64,
+                    Step::Poll(slot) => slot as u64,
+                    Step::Resume(index) => (index as u64) << 32,
+                });
                 if inner.steps > steps_max {
                     return Err(Hang::Steps {
                         steps: steps_max,
                         elapsed_micros,
                     });
                 }
-                return Ok(slot);
+                return Ok(step);
             }
             let Some((at, _, _)) = inner.timers.first_key_value().map(|(key, _)| *key) else {
                 let tasks = inner.slots.iter().filter(|slot| slot.future.is_some()).count();
@@ -412,10 +737,7 @@ impl Future for Sleep {
         if inner.elapsed_micros >= self.at {
             return Poll::Ready(());
         }
-        inner.timer_count += 1;
-        let key = (self.at, inner.rng.u64(..), inner.timer_count);
-        inner.timers.insert(key, context.waker().clone());
-        self.key = Some(key);
+        self.key = Some(inner.set_alarm(self.at, Alarm::Wake(context.waker().clone())));
         Poll::Pending
     }
 }
@@ -461,7 +783,7 @@ mod tests {
                 ticking.sleep(Duration::from_secs(1)).await;
             }
         };
-        idle.spawn(1, Box::pin(tick));
+        idle.spawn(1, RunsOn::World, Box::pin(tick));
         let hang = idle.run(std::future::pending::<()>(), 60_000_000, u64::MAX);
         assert_eq!(
             hang,
@@ -487,7 +809,7 @@ mod tests {
                 world_in.sleep(Duration::from_millis(10)).await;
                 alive.fetch_add(u64::from(group), Ordering::Relaxed);
             };
-            world.spawn(group, Box::pin(task));
+            world.spawn(group, RunsOn::World, Box::pin(task));
         }
         let (killer, sleeper) = (world.clone(), world.clone());
         let main = async move {
@@ -506,7 +828,8 @@ mod tests {
             let order = Arc::new(Mutex::new(Vec::new()));
             for number in 0..20 {
                 let order = order.clone();
-                world.spawn(1, Box::pin(async move { order.lock().unwrap().push(number) }));
+                let task = async move { order.lock().unwrap().push(number) };
+                world.spawn(1, RunsOn::World, Box::pin(task));
             }
             assert_eq!(
                 world.run(world.sleep(Duration::from_millis(1)), u64::MAX, 1_000),

@@ -15,4 +15,5 @@ mod turnstile;
 
 pub use leader::{Candidate, Leader, Term};
 pub use open_commit::{Durable, Lost, OpenCommit, Place};
+pub use sync::instead_of_blocking;
 pub use turnstile::{Entered, Job, Turnstile};

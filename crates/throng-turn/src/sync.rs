@@ -11,7 +11,10 @@ pub(crate) use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-use std::sync::{PoisonError, TryLockError};
+use std::{
+    cell::Cell,
+    sync::{PoisonError, TryLockError},
+};
 
 /// A panic while a lock is held ends the process in the engine; in a test the value is still fit to look at.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,4 +27,25 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => None,
     }
+}
+
+thread_local! {
+    static INSTEAD_OF_BLOCKING: Cell<Option<fn()>> = const { Cell::new(None) };
+}
+
+/// What this thread does instead of blocking on a [`Turnstile`](crate::Turnstile), again and again until it is free. For a
+/// simulation that runs threads one at a time; `None`: it blocks.
+pub fn instead_of_blocking(run: Option<fn()>) {
+    INSTEAD_OF_BLOCKING.set(run);
+}
+
+/// As [`lock`], for locks that are held over the work of others.
+pub(crate) fn lock_patiently<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    while let Some(run) = INSTEAD_OF_BLOCKING.get() {
+        if let Some(guard) = try_lock(mutex) {
+            return guard;
+        }
+        run();
+    }
+    lock(mutex)
 }

@@ -1,6 +1,6 @@
 //! A lock with an inbox.
 
-use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, try_lock};
+use crate::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, fence, lock, lock_patiently, try_lock};
 use std::collections::VecDeque;
 
 /// Work that waits for the lock.
@@ -74,7 +74,7 @@ impl<T> Turnstile<T> {
 
     /// Blocks until the lock is free: for recovery, checkpoints and tests, never on a loop.
     pub fn wait<R>(&self, run: impl FnOnce(&mut T) -> R) -> R {
-        let mut value = lock(&self.value);
+        let mut value = lock_patiently(&self.value);
         self.drain(&mut value);
         let result = run(&mut value);
         drop(value);

@@ -4,6 +4,7 @@ mod entities;
 mod fill;
 mod http;
 mod journal;
+mod loops;
 mod postgres;
 mod preferences;
 mod queue;
@@ -36,6 +37,8 @@ pub(crate) struct BenchArguments {
 enum BenchCommand {
     /// Durable commands over HTTP against a bare epoll echo: requests, CPU, latency.
     Http(http::HttpArguments),
+    /// Several loops on one engine against one, in process and over HTTP: answered, split, waits, CPU.
+    Loops(loops::LoopsArguments),
     /// The embedded log against a bare write-and-sync loop.
     Journal(journal::JournalArguments),
     /// The journal on PostgreSQL against the same events inserted one by one, and the table events behind it.
@@ -59,6 +62,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     crate::logging::start("error");
     match &arguments.command {
         BenchCommand::Http(arguments) => http::run(arguments),
+        BenchCommand::Loops(arguments) => loops::run(arguments),
         BenchCommand::Journal(arguments) => journal::run(arguments),
         BenchCommand::Postgres(arguments) => postgres::run(arguments),
         BenchCommand::Queue(arguments) => queue::run(arguments),

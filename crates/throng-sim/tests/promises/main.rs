@@ -59,6 +59,19 @@ fn everything_at_once_keeps_its_promises() {
 }
 
 #[test]
+fn several_loops_keep_the_promises() {
+    let scenario = Scenario {
+        faults: true,
+        crashes: true,
+        upgrades: true,
+        rivals: true,
+        loops: true,
+        ..CALM
+    };
+    all("several_loops_keep_the_promises", 300, scenario);
+}
+
+#[test]
 fn power_loss_at_os_durability_takes_the_end_and_nothing_else() {
     let scenario = Scenario {
         faults: true,

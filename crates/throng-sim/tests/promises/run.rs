@@ -28,8 +28,13 @@ pub(crate) struct Scenario {
     pub(crate) power_loss: bool,
     pub(crate) upgrades: bool,
     pub(crate) rivals: bool,
+    /// Several loops, each on a thread of its own.
+    pub(crate) loops: bool,
     pub(crate) lie: Option<Lie>,
 }
+
+/// Loops a process has at most.
+const LOOPS_MAX: u64 = 4;
 
 pub(crate) const CALM: Scenario = Scenario {
     faults: false,
@@ -37,6 +42,7 @@ pub(crate) const CALM: Scenario = Scenario {
     power_loss: false,
     upgrades: false,
     rivals: false,
+    loops: false,
     lie: None,
 };
 
@@ -112,7 +118,7 @@ impl Driver {
             }
             self.sim.sleep(Duration::from_millis(20)).await;
         }
-        if self.sim.chance(0.4) {
+        if !self.scenario.loops && self.sim.chance(0.4) {
             // As a gateway's loop does.
             let sim = self.sim.clone();
             let _committer = self.sim.spawn(async move {
@@ -243,7 +249,11 @@ async fn live(sim: Sim, scenario: Scenario) {
         for _ in 0..sim.below(5) {
             let most = [2_000, 50_000, 1_000_000][sim.below(3) as usize];
             sim.sleep(Duration::from_micros(sim.below(most))).await;
-            driver.fall().await;
+            if scenario.loops && sim.chance(0.3) {
+                sim.end_loop(sim.below(LOOPS_MAX) as usize);
+            } else {
+                driver.fall().await;
+            }
         }
     }
     for client in done {
@@ -377,10 +387,15 @@ pub(crate) fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Ru
         Faults::none()
     };
     faults.lie = scenario.lie;
+    let loops = if scenario.loops { 1 + seed % LOOPS_MAX } else { 0 };
+    if scenario.loops {
+        faults.sync_micros = 0..[1, 100, 2_000][(seed / LOOPS_MAX % 3) as usize];
+    }
     Simulation::new(seed)
         .setup(generation::<1>)
         .options(options(seed))
         .shards([1, 3, 8][(seed % 3) as usize])
+        .loops(loops as usize)
         .durability(if scenario.power_loss {
             Durability::Os
         } else {

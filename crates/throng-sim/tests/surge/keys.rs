@@ -1,0 +1,129 @@
+//! Idempotency keys: once, in bounded memory, however many there are.
+
+use crate::{Command, ask, level, player::Player, quiet_options, service};
+use std::time::Duration;
+use throng::Options;
+use throng_sim::{Faults, Sim};
+
+async fn ask_once(sim: &Sim, id: &str, key: String) -> u64 {
+    let id = id.to_owned();
+    let asked = sim.call(|engine| async move { engine.entity::<Player>(id).once(key).ask(Command::Hit).await });
+    asked.await.unwrap().unwrap()
+}
+
+async fn checkpoint(sim: &Sim) -> bool {
+    let made = sim.call(|engine| async move { engine.checkpoint().await });
+    made.await.unwrap().is_ok()
+}
+
+#[test]
+fn a_key_takes_effect_once_though_an_old_answer_of_the_store_comes_late() {
+    for seed in 0..100 {
+        service(seed).options(quiet_options()).run(|sim| async move {
+            assert_eq!(ask_once(&sim, "player", "key".into()).await, 1);
+            assert!(checkpoint(&sim).await);
+            // Its hour is over, its row is still there.
+            sim.jump(Duration::from_secs(61 * 60));
+            let faults = Faults {
+                later: 1.0,
+                delay_micros: 1..20_000,
+                ..Faults::none()
+            };
+            sim.set_faults(faults);
+            let asks: Vec<_> = (0..3)
+                .map(|_| {
+                    let sim_in = sim.clone();
+                    sim.spawn(async move {
+                        let told = ask_once(&sim_in, "player", "key".into()).await;
+                        checkpoint(&sim_in).await;
+                        told
+                    })
+                })
+                .collect();
+            for ask in asks {
+                assert_eq!(ask.await.unwrap(), 2, "seed {seed}");
+            }
+        });
+    }
+}
+
+#[test]
+fn keys_that_expire_while_the_store_fails_are_let_go() {
+    let options = Options {
+        // The books are kept more closely the less memory there is.
+        memory_bytes_max: 8 << 20,
+        ..quiet_options()
+    };
+    service(0).options(options).run(|sim| async move {
+        ask(&sim, "player", Command::Hit).await.unwrap();
+        assert!(checkpoint(&sim).await);
+        let before = level(&sim, "throng_entity_bytes");
+        sim.set_faults(Faults {
+            store_error: 1.0,
+            ..Faults::none()
+        });
+        for number in 0..200 {
+            ask_once(&sim, "player", format!("key {number}")).await;
+        }
+        assert!(!checkpoint(&sim).await);
+        assert!(level(&sim, "throng_entity_bytes") > before + 10_000, "keys are counted");
+        sim.jump(Duration::from_secs(2 * 3_600));
+        sim.set_faults(Faults::none());
+        ask(&sim, "player", Command::Hit).await.unwrap();
+        assert!(checkpoint(&sim).await);
+        ask(&sim, "player", Command::Hit).await.unwrap();
+        let after = level(&sim, "throng_entity_bytes");
+        assert!(
+            after < before + 10_000,
+            "{after} bytes, {before} before: keys nobody can use again are let go"
+        );
+    });
+}
+
+/// Many keys, most of them of one bucket, and as many entities.
+async fn use_many_keys(sim: &Sim, keys: u64) {
+    for number in 0..keys {
+        ask_once(sim, &format!("player {number}"), format!("key {number}")).await;
+    }
+    assert!(checkpoint(sim).await);
+}
+
+#[test]
+fn expired_keys_are_not_gathered_to_be_let_go() {
+    service(1).options(quiet_options()).run(|sim| async move {
+        use_many_keys(&sim, 1_000).await;
+        sim.jump(Duration::from_secs(2 * 3_600));
+        ask(&sim, "player 1", Command::Hit).await.unwrap();
+        assert!(checkpoint(&sim).await);
+        assert_eq!(sim.rows_of_keys(), 0, "they are gone");
+        let most = sim.counted("row removed by its name");
+        assert!(most <= 100, "{most} rows of keys were read to be removed");
+    });
+}
+
+#[test]
+fn a_start_reads_neither_all_keys_nor_all_entities() {
+    let options = Options {
+        checkpoint_bytes: u64::MAX,
+        ..quiet_options()
+    };
+    service(2).options(options).run(|sim| async move {
+        use_many_keys(&sim, 1_000).await;
+        let before = ["row of a key read at a start", "entity read at a start"].map(|what| sim.counted(what));
+        sim.restart().await;
+        let after = ["row of a key read at a start", "entity read at a start"].map(|what| sim.counted(what));
+        assert!(
+            after[0] - before[0] <= 100,
+            "{} rows of keys were read",
+            after[0] - before[0]
+        );
+        assert!(
+            after[1] - before[1] <= 100,
+            "{} entities were read",
+            after[1] - before[1]
+        );
+        // And it knows them all the same.
+        assert_eq!(ask_once(&sim, "player 7", "key 7".into()).await, 1);
+        assert_eq!(ask(&sim, "player 8", Command::Hit).await.unwrap(), 2);
+    });
+}

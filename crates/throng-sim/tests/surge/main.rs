@@ -1,0 +1,84 @@
+//! What one loop, one entity, one exchange of messages or one bad row may do to all others: nothing.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod forwards;
+mod keys;
+mod leading;
+mod player;
+mod rows;
+mod shards;
+mod slow;
+mod storms;
+
+use player::{Children, Command, Hits, Never, Player};
+use std::time::Duration;
+use throng::{Options, model::Error};
+use throng_sim::{Sim, Simulation};
+
+/// A service of players.
+fn service(seed: u64) -> Simulation {
+    Simulation::new(seed).setup(|builder| {
+        builder
+            .with::<Player>()
+            .query::<Player, Hits>()
+            .query::<Player, Children>()
+    })
+}
+
+/// Options under which nothing happens by itself.
+fn quiet_options() -> Options {
+    Options {
+        checkpoint_every: Duration::from_secs(24 * 3_600),
+        ..Options::default()
+    }
+}
+
+/// Asks a player from wherever the seed says.
+async fn ask(sim: &Sim, id: &str, command: Command) -> Result<u64, Error<Never>> {
+    let id = id.to_owned();
+    let asked = sim.call(|engine| async move { engine.entity::<Player>(id).ask(command).await });
+    asked.await.unwrap()
+}
+
+/// Asks a player from this loop; also how long it took.
+async fn ask_on(sim: &Sim, own: usize, id: &str, command: Command) -> (Result<u64, Error<Never>>, Duration) {
+    let (id, begun) = (id.to_owned(), sim.elapsed());
+    let asked = sim.call_on(
+        own,
+        |engine| async move { engine.entity::<Player>(id).ask(command).await },
+    );
+    (asked.await.unwrap(), sim.elapsed() - begun)
+}
+
+async fn hits(sim: &Sim, id: &str) -> u64 {
+    let id = id.to_owned();
+    let read = sim.call(|engine| async move { engine.entity::<Player>(id).read(Hits {}).await });
+    read.await.unwrap().unwrap()
+}
+
+/// Waits for a condition in virtual time.
+async fn eventually(sim: &Sim, what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    for _ in 0..1_000 {
+        if condition().await {
+            return;
+        }
+        sim.sleep(Duration::from_millis(20)).await;
+    }
+    panic!("{what}: not within 20 s");
+}
+
+/// A level of the engine's metrics.
+fn level(sim: &Sim, name: &str) -> i64 {
+    let (mut text, engine) = (String::new(), sim.engine().unwrap());
+    engine.metrics().encode(&mut text).unwrap();
+    let is_it = |line: &&str| line.starts_with(name) && line.as_bytes().get(name.len()) == Some(&b' ');
+    let line = text.lines().find(is_it).unwrap();
+    line[name.len() + 1..].trim().parse().unwrap()
+}
+
+/// The largest commit of the journal, in bytes.
+fn largest_commit(sim: &Sim) -> usize {
+    let commits = sim.history().commits;
+    commits.iter().map(|commit| commit.bytes().len()).max().unwrap_or(0)
+}
