@@ -95,7 +95,7 @@ pub(super) enum Found {
 /// Where to look for an idempotency key in the store, see [`Shard::key_rows`](super::Shard::key_rows).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRows {
-    /// The rows it may stand in: in one of them at most.
+    /// The rows it may stand in, the newest first: the first one found counts.
     pub rows: Vec<Vec<u8>>,
     /// What is found counts only while the shard has the same number of checkpoints.
     pub(super) checkpoints: u64,
@@ -155,11 +155,12 @@ impl Keys {
         }
     }
 
-    /// The buckets whose hour is not over and that may have this key.
+    /// The buckets whose hour is not over and that may have this key, the newest first: an older one may still have a row of the
+    /// same key whose own hour is over.
     fn buckets_with(&self, key: u128, now: Timestamp) -> impl Iterator<Item = i64> {
         let live = self.stored.range(bucket(now.micros)..);
         let may = live.filter(move |(_, bucket)| bucket.filter.contains(fingerprint(key)));
-        may.map(|(bucket, _)| *bucket)
+        may.map(|(bucket, _)| *bucket).rev()
     }
 
     pub(super) fn insert(&mut self, key: u128, kept: Kept) {

@@ -142,18 +142,21 @@ fn a_storm_on_a_journal_that_hangs_waits_for_it_and_takes_no_more_memory() {
         stall_micros: 3_000_000..3_000_001,
         ..Faults::none()
     };
-    service(9).options(options()).run(|sim| async move {
-        for pair in 0..20 {
-            let to = format!("pong {pair}");
-            ask(&sim, &format!("ping {pair}"), Command::Ball { to }).await.unwrap();
-        }
-        sim.set_faults(faults);
-        sim.sleep(Duration::from_secs(10)).await;
-        let memory = level(&sim, "throng_entity_bytes") + level(&sim, "throng_pending_bytes");
-        assert!(memory <= 8 << 20, "{memory} bytes in memory");
-        sim.set_faults(Faults::none());
-        sim.sleep(Duration::from_secs(4)).await;
-        check_others(&sim, 10).await;
-        check_commits(&sim);
-    });
+    service(9)
+        .options(options())
+        .faults(syncs_of(1_000))
+        .run(|sim| async move {
+            for pair in 0..20 {
+                let to = format!("pong {pair}");
+                ask(&sim, &format!("ping {pair}"), Command::Ball { to }).await.unwrap();
+            }
+            sim.set_faults(faults);
+            sim.sleep(Duration::from_secs(10)).await;
+            let memory = level(&sim, "throng_entity_bytes") + level(&sim, "throng_pending_bytes");
+            assert!(memory <= 8 << 20, "{memory} bytes in memory");
+            sim.set_faults(syncs_of(1_000));
+            sim.sleep(Duration::from_secs(4)).await;
+            check_others(&sim, 10).await;
+            check_commits(&sim);
+        });
 }

@@ -3,7 +3,7 @@
 //! entities waits, for as long as it takes: it is in the log.
 
 use super::{Attempt, Door, Wait, share, turn};
-use crate::ledger::Refusal;
+use crate::ledger::{Origin, Refusal};
 use std::{
     sync::atomic::{AtomicI64, Ordering},
     time::Duration,
@@ -40,10 +40,11 @@ impl Door {
             return Ok(());
         }
         let from_outside = attempt.is_from_outside();
+        let origin = if from_outside { Origin::Outside } else { Origin::Inside };
         if from_outside {
             self.bounds().map_err(Held::Refused)?;
         }
-        if let Some(number) = self.ledger.full_commit() {
+        if let Some(number) = self.ledger.full_commit(origin) {
             let wait = self.ledger.commit_wait();
             if from_outside && wait > self.context.options.wait_max {
                 return Err(Held::Refused(self.overloaded(wait)));

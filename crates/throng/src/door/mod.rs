@@ -209,7 +209,7 @@ impl Door {
         }
         let mut staging = self.ledger.staging();
         if let Some(progress) = self.prepare(shard, attempt, &mut staging) {
-            self.settle(shard, staging.first);
+            self.settle(shard, staging.has_staged);
             return Step::Progress(progress);
         }
         let moment = Moment {
@@ -220,7 +220,7 @@ impl Door {
         let ran = attempt.run(shard, moment, |shard: &mut Shard, call: &mut Call<'_>| {
             self.watched(shard, call, begun, &mut staging)
         });
-        let first = staging.first;
+        let has_staged = staging.has_staged;
         let deliveries = shard.take_outbox();
         if !deliveries.is_empty() {
             attempt.has_sent = true;
@@ -235,7 +235,7 @@ impl Door {
             // Its entity is quarantined.
             shard.defer_timer(due, self.context.host.now());
         }
-        self.settle(shard, first);
+        self.settle(shard, has_staged);
         step
     }
 
@@ -320,8 +320,8 @@ impl Door {
         })
     }
 
-    /// What follows every run while the shard's lock is still held; `first`: it put the first record into the open commit.
-    fn settle(&self, shard: &mut Shard, first: bool) {
+    /// What follows every run while the shard's lock is still held.
+    fn settle(&self, shard: &mut Shard, has_staged: bool) {
         self.balance(shard);
         let published = shard.take_published();
         if !published.is_empty() {
@@ -333,8 +333,8 @@ impl Door {
             self.next_due.fetch_min(due.micros, Ordering::Relaxed);
             self.context.signals.timers.wake();
         }
-        if first {
-            turn::wake_committer(&self.context);
+        if has_staged {
+            turn::has_staged(&self.context);
         }
     }
 

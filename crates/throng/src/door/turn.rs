@@ -18,6 +18,8 @@ struct Current {
     engine: usize,
     committer: Waker,
     share: Arc<Share>,
+    /// Something was put into the open commit in this turn.
+    has_staged: Cell<bool>,
     /// Messages delivered in this turn.
     deliveries: Cell<usize>,
 }
@@ -34,6 +36,19 @@ fn with<R>(context: &Context, look: impl FnOnce(&Current) -> R) -> Option<R> {
 /// There is something to commit: wakes this loop's committer, or the one of all callers outside of loops.
 pub(crate) fn wake_committer(context: &Context) {
     if with(context, |current| current.committer.wake_by_ref()).is_none() {
+        context.signals.commit.wake();
+    }
+}
+
+/// Something was put into the open commit: the first time in a turn, this loop's committer is woken. Also if others have put
+/// something into it before: their loop may be at work for long.
+pub(super) fn has_staged(context: &Context) {
+    let woken = with(context, |current| {
+        if !current.has_staged.replace(true) {
+            current.committer.wake_by_ref();
+        }
+    });
+    if woken.is_none() {
         context.signals.commit.wake();
     }
 }
@@ -96,9 +111,11 @@ impl Turns {
                     engine,
                     committer: context.waker().clone(),
                     share: self.share.clone(),
+                    has_staged: Cell::new(false),
                     deliveries: Cell::new(0),
                 });
             } else if let Some(current) = current {
+                current.has_staged.set(false);
                 current.deliveries.set(0);
             }
         });

@@ -59,6 +59,15 @@ struct Flight {
     append: Later<'static, Appended>,
 }
 
+/// Who wants something done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client.
+    Outside,
+    /// Another entity, or a timer: it is in the log, and waits.
+    Inside,
+}
+
 /// The writer ended while somebody waited: nothing was done, or it is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended;
@@ -135,13 +144,19 @@ impl Ledger {
     pub(crate) fn staging(&self) -> Staging<'_> {
         Staging {
             ledger: self,
-            first: false,
+            has_staged: false,
         }
     }
 
-    /// The open commit, if it has as many bytes as one should have: work then waits for it.
-    pub(crate) fn full_commit(&self) -> Option<u64> {
-        (self.staged_bytes.load(Ordering::Relaxed) >= self.context.options.commit_bytes_max).then(|| self.open.number())
+    /// The open commit, if it has as many bytes as work of this origin may fill: then it waits for the next one.
+    pub(crate) fn full_commit(&self, from: Origin) -> Option<u64> {
+        let max = self.context.options.commit_bytes_max;
+        let max = match from {
+            Origin::Outside => max,
+            // However much there is to do between entities, work from outside finds room in each commit.
+            Origin::Inside => max / 2,
+        };
+        (self.staged_bytes.load(Ordering::Relaxed) >= max).then(|| self.open.number())
     }
 
     /// How long who waits for the next commit waits, about: everything held goes into it, and it waits for the one in flight.
@@ -374,10 +389,10 @@ impl Ledger {
     }
 }
 
-/// Puts records into the open commit, and remembers whether somebody has to be woken to lead it.
+/// Puts records into the open commit, and remembers whether there were any: then somebody has to be woken to lead it.
 pub(crate) struct Staging<'a> {
     ledger: &'a Ledger,
-    pub(crate) first: bool,
+    pub(crate) has_staged: bool,
 }
 
 impl Stage for Staging<'_> {
@@ -388,7 +403,7 @@ impl Stage for Staging<'_> {
             ledger.staged_bytes.store(open.bytes(), Ordering::Relaxed);
             shift
         });
-        self.first |= place.first;
+        self.has_staged = true;
         Staged {
             commit: place.number,
             shift: place.put,

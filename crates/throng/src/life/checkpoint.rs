@@ -126,8 +126,10 @@ impl Lives {
 
     /// Makes a checkpoint that somebody waits for.
     pub(crate) async fn checkpoint_now(&self, life: &Arc<Life>) -> Result<(), Error> {
-        let _awaits = Awaits::new(&self.checkpoints.awaited);
-        self.make_checkpoint(life, Pace::default()).await
+        let awaits = Awaits::new(&self.checkpoints.awaited);
+        self.make_checkpoint(life, Pace::default()).await?;
+        drop(awaits);
+        self.expire_rows(life, self.context.options.checkpoint_every).await
     }
 
     /// Makes one checkpoint.

@@ -4,7 +4,7 @@ use super::Mail;
 use crate::{
     context::Context,
     door::{Answer, Asker, Attempt, Outgoing, Parked, Progress, Target, Told, Wait, Work, turn},
-    ledger::Refusal,
+    ledger::{Origin, Refusal},
 };
 use std::{
     sync::{Arc, TryLockError},
@@ -43,7 +43,7 @@ impl Mail {
             for _ in 0..self.context.options.deliveries_per_turn {
                 // A message waits for the next commit, too: it is in the log.
                 let ledger = &self.door.ledger;
-                if ledger.is_over() || ledger.full_commit().is_some() {
+                if ledger.is_over() || ledger.full_commit(Origin::Inside).is_some() {
                     break;
                 }
                 if within == Within::Turn && !turn::may_deliver(&self.context) {
@@ -63,7 +63,7 @@ impl Mail {
 
     /// Resolves once the open commit has room for what messages record.
     pub(crate) async fn room(&self) {
-        if let Some(number) = self.door.ledger.full_commit() {
+        if let Some(number) = self.door.ledger.full_commit(Origin::Inside) {
             turn::wake_committer(&self.context);
             // Lost with its writer, there is nothing to deliver either.
             let _ = self.door.ledger.wait(number).await;
