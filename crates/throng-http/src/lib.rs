@@ -81,9 +81,12 @@
 //! and only then runs the engine's committer: one write and one sync for all of them, after which the answers go out. While
 //! the loop sits in the sync, the kernel collects the next batch; there is no timer and no hand-off to another thread.
 //!
-//! A turn takes at most 5 ms of work or 8 MiB of bodies. What is ready beyond that waits, read and counted, for the next
-//! turn, in the order it came; what would wait longer than 500 ms is refused with 503 before anything is decided. A
-//! request's age, on which its deadline rests, counts from the end of the loop's previous read pass, or from the moment the
+//! A turn takes at most 5 ms of the loop's own CPU time or 8 MiB of bodies. What is ready beyond that waits for a later turn,
+//! in the order it came: a connection unread, so that its bytes stay in the kernel and waiting costs nothing. How many may wait
+//! follows from how fast the loop works them off: who would wait longer than 500 ms is refused with 503, from the head of the
+//! request alone, in a small part of the loop's time. Health, metrics and administration never wait and are never refused.
+//!
+//! A request's age, on which its deadline rests, counts from the end of the loop's previous read pass, or from the moment the
 //! loop woke if it was idle: the earliest moment at which it can have come.
 //!
 //! # Limits

@@ -39,11 +39,12 @@ pub struct Limits {
     pub deadline: Duration,
     /// The longest deadline a request may name.
     pub deadline_max: Duration,
-    /// Work of one turn of a loop; what is ready beyond it waits for the next turn.
+    /// Work of one turn of a loop, in its own CPU time; what is ready beyond it waits for the next turn.
     pub turn: Duration,
     /// Bytes of bodies of one turn.
     pub turn_bytes_max: usize,
-    /// Estimated wait for a turn beyond which a request is refused with 503, before anything is decided.
+    /// The longest wait for a turn: of those who are ready, so many may wait as the loop works off in this time. The others are
+    /// refused with 503, before anything is decided.
     pub wait_max: Duration,
 }
 

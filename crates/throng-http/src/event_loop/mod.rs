@@ -254,10 +254,6 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         ends_the_process(tokio::task::spawn_local(lane::run(local.clone())), "the gateway's loop");
         tokio::task::spawn_local({
             let local = local.clone();
-            async move { local.gate.end_turns().await }
-        });
-        tokio::task::spawn_local({
-            let local = local.clone();
             async move { local.connections.sweep(local.limits(), &local.date).await }
         });
         accept::accept(local.clone(), listener).await;

@@ -1,6 +1,6 @@
 //! Fairness between clients, without clock, sockets or tasks: nobody may take all the room there is to wait in.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 /// Of the room to wait in, what one client may take while nobody else waits: the next one finds some.
 const ALONE_SHARE: (u64, u64) = (3, 4);
@@ -18,13 +18,11 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Counts one more of a client in; `false` if it has its share already.
-    ///
-    /// `total` wait now, which takes `wait`; at most `wait_max` is waited.
-    pub(super) fn enter(&mut self, client: Client, total: u64, wait: Duration, wait_max: Duration) -> bool {
+    /// Counts one more of a client in; `false` if it has its share of the room for all already.
+    pub(super) fn enter(&mut self, client: Client, room: usize) -> bool {
         let own = self.waiting.get(&client).copied().unwrap_or_default();
         let others = self.waiting.len() as u64 - u64::from(own > 0);
-        if own >= share(client, others, room(total, wait, wait_max)) {
+        if own >= share(client, others, room as u64) {
             return false;
         }
         *self.waiting.entry(client).or_default() += 1;
@@ -42,13 +40,7 @@ impl Clients {
     }
 }
 
-/// How many can wait at all.
-fn room(total: u64, wait: Duration, wait_max: Duration) -> u64 {
-    let each_nanos = wait.as_nanos() / u128::from(total.max(1));
-    u64::try_from(wait_max.as_nanos() / each_nanos.max(1)).unwrap_or(u64::MAX)
-}
-
-/// What one may take of it, at least one place.
+/// What one may take of the room for all, at least one place.
 fn share(client: Client, others: u64, room: u64) -> u64 {
     let share = match others {
         0 if client == LOCAL => return u64::MAX,
@@ -62,20 +54,15 @@ fn share(client: Client, others: u64, room: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const MILLISECOND: Duration = Duration::from_millis(1);
-    const WAIT_MAX: Duration = Duration::from_millis(100);
+    const ROOM: usize = 100;
 
-    /// Enters as often as it may, each request a millisecond's work; how often it could.
+    /// Enters as often as it may; how often it could.
     fn fill(clients: &mut Clients, client: Client) -> u64 {
         let mut entered = 0;
-        loop {
-            let total: u64 = clients.waiting.values().sum();
-            let wait = MILLISECOND * u32::try_from(total).unwrap();
-            if entered > 1_000 || !clients.enter(client, total, wait, WAIT_MAX) {
-                return entered;
-            }
+        while entered <= 1_000 && clients.enter(client, ROOM) {
             entered += 1;
         }
+        entered
     }
 
     #[test]
@@ -96,7 +83,7 @@ mod tests {
         assert_eq!(
             fill(&mut clients, LOCAL),
             1_001,
-            "the turn's own bound refuses what is too much"
+            "what is too much for all is not refused here"
         );
         assert_eq!(fill(&mut clients, 7), 50);
         assert_eq!(fill(&mut clients, LOCAL), 0);
@@ -119,7 +106,7 @@ mod tests {
     fn everybody_may_wait_with_one() {
         let mut clients = Clients::default();
         for client in 1..1_000 {
-            assert!(clients.enter(client, client - 1, MILLISECOND * (client as u32 - 1), WAIT_MAX));
+            assert!(clients.enter(client, ROOM));
         }
     }
 }

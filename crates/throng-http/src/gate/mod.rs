@@ -1,240 +1,311 @@
-//! The turn's gate: every request passes it after it was read and before anything is decided. What does not fit into the
-//! turn waits here, read and counted, so that overload is seen and refused in time.
+//! The gate: every request passes it before anything is decided.
+//!
+//! A loop works in turns: what is ready goes in, until the turn is full; then the engine commits, the answers leave, the loop
+//! looks at its sockets again. Whoever is ready and finds no room waits in one [queue], in the order of arrival: a
+//! connection unread, so that waiting costs nothing; a task (HTTP/2, WebSocket, whatever cannot be answered in place) with its
+//! request. How many may wait is the [policy]'s to say; who comes beyond it is refused. [Clients] have fair shares of it.
+//!
+//! Health, metrics and administration do not come here: they always have a place.
 
 mod clients;
+mod clock;
 mod pass;
-mod turns;
+mod policy;
+mod queue;
+#[cfg(test)]
+mod simulation;
+mod ticket;
 
 pub(crate) use clients::{Client, LOCAL};
 pub(crate) use pass::Pass;
-pub(crate) use turns::Place;
+pub(crate) use ticket::{Admitted, Place, Reason, Ticket};
 
 use crate::limits::Limits;
 use clients::Clients;
+use clock::ThreadClock;
 use prometheus_client::metrics::gauge::Gauge;
+use queue::Queue;
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
     future::Future,
     pin::Pin,
+    rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
-use turns::{Entry, Turns};
+use ticket::{State, Waiter};
 
 /// The gate of one loop.
 pub(crate) struct Gate {
-    turns: RefCell<Turns>,
+    queue: RefCell<Queue<Rc<Ticket>>>,
     /// Whose requests wait.
     clients: RefCell<Clients>,
-    wait_max: Duration,
-    /// Those that wait, by number from `first` on; `None` has no waker yet, or has gone away.
-    queue: RefCell<VecDeque<Option<Waker>>>,
-    first: Cell<u64>,
-    released: Cell<u64>,
-    /// The task that ends turns.
-    ender: RefCell<Option<Waker>>,
+    /// When the last turn ended: what is ready later has arrived later.
+    ended: Cell<Instant>,
+    /// The task that begins turns.
+    driver: RefCell<Option<Waker>>,
     pass: Arc<Pass>,
     /// Those that wait, over all loops, for metrics.
     waiting: Gauge,
 }
 
-/// A request may go.
-pub(crate) struct Admitted {
-    /// When it can have arrived at the earliest.
-    pub(crate) arrived: Instant,
-    /// Now.
-    pub(crate) now: Instant,
-}
-
-/// A request would wait too long, or its client has its share of those that wait.
+/// A request is refused.
 pub(crate) struct Refused {
-    /// How long.
+    pub(crate) reason: Reason,
+    /// How long those that wait take.
     pub(crate) wait: Duration,
-    /// Others find room.
-    pub(crate) by_share: bool,
 }
 
 impl Gate {
     pub(crate) fn new(limits: &Limits, pass: Arc<Pass>, waiting: Gauge) -> Self {
+        let now = Instant::now();
         Self {
-            turns: RefCell::new(Turns::new(
-                limits.turn,
-                limits.turn_bytes_max,
-                limits.wait_max,
-                Instant::now(),
-            )),
+            queue: RefCell::new(Queue::new(limits, now)),
             clients: RefCell::default(),
-            wait_max: limits.wait_max,
-            queue: RefCell::default(),
-            first: Cell::new(0),
-            released: Cell::new(0),
-            ender: RefCell::default(),
+            ended: Cell::new(now),
+            driver: RefCell::default(),
             pass,
             waiting,
         }
     }
 
-    /// Lets a request of so many bytes go, in this turn or a later one. One look at the clock, for one that goes at once; whose
-    /// it is is asked only of one that waits.
+    /// Lets a request of so many bytes go, in this turn or a later one. Whose it is is asked only of one that waits.
     pub(crate) async fn enter(
         &self,
         place: &Place,
         bytes: usize,
         client: impl FnOnce() -> Client,
     ) -> Result<Admitted, Refused> {
+        let arrived = match self.go(place, bytes) {
+            Ok(admitted) => return Ok(admitted),
+            Err(arrived) => arrived,
+        };
+        let ticket = self.wait(Waiter::Task(RefCell::default()), client());
+        let waits = Waits {
+            gate: self,
+            place,
+            ticket,
+        };
+        waits.await?;
         let now = Instant::now();
-        let (entry, arrived) = self.look(now, |turns| turns.enter(now, bytes, place));
-        match entry {
-            Entry::Go => Ok(Admitted { arrived, now }),
-            Entry::Refuse(wait) => Err(Refused { wait, by_share: false }),
-            Entry::Wait(number) => {
-                self.queue.borrow_mut().push_back(None);
-                let client = client();
-                if let Some(wait) = self.beyond_share(client) {
-                    return Err(Refused { wait, by_share: true });
-                }
-                self.waiting.inc();
-                Ticket {
-                    gate: self,
-                    client,
-                    number,
-                    gone: false,
-                }
-                .await;
-                let now = Instant::now();
-                self.turns.borrow_mut().resume(now, bytes, place);
-                Ok(Admitted { arrived, now })
-            }
-        }
+        let mut queue = self.queue.borrow_mut();
+        queue.charge(bytes);
+        Ok(place.take_for(queue.number(), Admitted { arrived, now }, bytes))
     }
 
-    /// Lets a request of so many bytes go if it goes at once.
+    /// Lets a request of so many bytes go if it goes at once; otherwise when it can have arrived.
+    fn go(&self, place: &Place, bytes: usize) -> Result<Admitted, Instant> {
+        if let Some(admitted) = self.enter_now(place, bytes) {
+            return Ok(admitted);
+        }
+        self.open_turn();
+        let now = Instant::now();
+        let arrived = self.arrived(now);
+        let mut queue = self.queue.borrow_mut();
+        if !queue.goes_at_once(&ThreadClock) {
+            return Err(arrived);
+        }
+        queue.charge(bytes);
+        Ok(place.take_for(queue.number(), Admitted { arrived, now }, bytes))
+    }
+
+    /// Lets a request of so many bytes go if its connection has a place in this turn.
     pub(crate) fn enter_now(&self, place: &Place, bytes: usize) -> Option<Admitted> {
+        let mut queue = self.queue.borrow_mut();
+        let admitted = place.go(queue.number(), bytes);
+        if admitted.is_some() {
+            queue.charge(bytes);
+        }
+        admitted
+    }
+
+    /// When what is seen now can have arrived at the earliest.
+    fn arrived(&self, now: Instant) -> Instant {
+        let ended = self.ended.get();
+        self.pass.woken().map_or(ended, |woken| woken.max(ended)).min(now)
+    }
+
+    fn take(&self, place: &Place, arrived: Instant) {
         let now = Instant::now();
-        let (goes, arrived) = self.look(now, |turns| turns.enter_now(now, bytes, place));
-        goes.then_some(Admitted { arrived, now })
+        place.take(self.queue.borrow().number(), Admitted { arrived, now });
     }
 
-    /// Asks the turns for a request, which can have arrived at the time returned at the earliest.
-    fn look<R>(&self, now: Instant, ask: impl FnOnce(&mut Turns) -> R) -> (R, Instant) {
-        let mut turns = self.turns.borrow_mut();
-        let is_first = !turns.is_open();
-        let ended = turns.ended();
-        let arrived = self.pass.woken().map_or(ended, |woken| woken.max(ended)).min(now);
-        let asked = ask(&mut turns);
-        drop(turns);
-        if is_first {
-            self.wake_ender();
+    /// The first task of a turn begins it, and has it ended behind all that was ready.
+    fn open_turn(&self) {
+        if self.queue.borrow().is_open() {
+            return;
         }
-        (asked, arrived)
-    }
-
-    /// Counts one that has begun to wait to its client; if that has its share already, it waits no more.
-    fn beyond_share(&self, client: Client) -> Option<Duration> {
-        let mut turns = self.turns.borrow_mut();
-        let (wait, waiting) = (turns.wait(), turns.waiting() as u64);
-        if self.clients.borrow_mut().enter(client, waiting, wait, self.wait_max) {
-            return None;
+        self.begin_turn();
+        if let Some(driver) = &*self.driver.borrow() {
+            driver.wake_by_ref();
         }
-        turns.leave();
-        Some(wait)
     }
 
-    /// Ends turns, for ever: the first request of a turn wakes it, and so it runs behind all that was ready.
-    pub(crate) fn end_turns(&self) -> impl Future<Output = ()> + '_ {
-        std::future::poll_fn(|context| {
-            if !self
-                .ender
-                .borrow()
-                .as_ref()
-                .is_some_and(|waker| waker.will_wake(context.waker()))
-            {
-                *self.ender.borrow_mut() = Some(context.waker().clone());
+    fn wait(&self, waiter: Waiter, client: Client) -> Rc<Ticket> {
+        let ticket = Ticket::new(waiter, client, self.arrived(Instant::now()));
+        let mut queue = self.queue.borrow_mut();
+        let mut clients = self.clients.borrow_mut();
+        let reason = if !clients.enter(client, queue.room()) {
+            Reason::Share
+        } else if queue.is_crowded() {
+            clients.leave(client);
+            Reason::Overload
+        } else {
+            self.waiting.inc();
+            queue.push(ticket.clone());
+            return ticket;
+        };
+        ticket.state.set(State::Excess(reason));
+        queue.refuse(ticket.clone());
+        ticket
+    }
+
+    /// One that waited does so no more.
+    fn waited(&self, ticket: &Ticket) {
+        self.waiting.dec();
+        self.clients.borrow_mut().leave(ticket.client);
+    }
+
+    /// One that stands in the queue goes away.
+    pub(crate) fn leave(&self, ticket: &Ticket) {
+        match ticket.state.get() {
+            State::Waits => {
+                self.queue.borrow_mut().left();
+                self.waited(ticket);
             }
-            let mut turns = self.turns.borrow_mut();
-            if turns.is_open() {
-                let released = turns.end(Instant::now());
-                let more = turns.is_open();
-                drop(turns);
-                self.release(released);
-                if more {
-                    self.wake_ender();
-                }
-            }
-            Poll::Pending
-        })
-    }
-
-    fn wake_ender(&self) {
-        if let Some(waker) = &*self.ender.borrow() {
-            waker.wake_by_ref();
+            State::Excess(_) => {}
+            State::Goes | State::Refused(_) | State::Gone => return,
         }
-    }
-
-    fn release(&self, below: u64) {
-        self.released.set(below);
-        while self.first.get() < below {
-            let waker = self.queue.borrow_mut().pop_front().flatten();
-            self.first.set(self.first.get() + 1);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
+        ticket.state.set(State::Gone);
     }
 }
 
-/// Waits for its turn.
-struct Ticket<'a> {
+/// For the task that begins turns: the one that looks after connections.
+impl Gate {
+    /// This is the task.
+    pub(crate) fn driven_by(&self, waker: &Waker) {
+        let mut driver = self.driver.borrow_mut();
+        if !driver.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *driver = Some(waker.clone());
+        }
+    }
+
+    /// The loop has looked at its sockets, and a turn begins.
+    pub(crate) fn begin_turn(&self) {
+        let mut queue = self.queue.borrow_mut();
+        queue.begin(&ThreadClock);
+        while let Some(ticket) = queue.pop_excess() {
+            self.waited(&ticket);
+            ticket.state.set(State::Excess(Reason::Overload));
+            queue.refuse(ticket);
+        }
+    }
+
+    /// All that was ready has gone or waits. `true`: another turn is to begin once the loop has looked at its sockets.
+    pub(crate) fn end_turn(&self) -> bool {
+        self.ended.set(Instant::now());
+        self.queue.borrow_mut().end()
+    }
+
+    /// Gives a connection that is ready its place in this turn; `false`: it has to [wait](Self::wait_unread).
+    pub(crate) fn goes_at_once(&self, place: &Place) -> bool {
+        let goes = self.queue.borrow_mut().goes_at_once(&ThreadClock);
+        if goes {
+            self.take(place, self.arrived(Instant::now()));
+        }
+        goes
+    }
+
+    /// A connection waits, unread.
+    pub(crate) fn wait_unread(&self, key: usize, client: Client) -> Rc<Ticket> {
+        self.wait(Waiter::Connection(key), client)
+    }
+
+    /// The next connection that goes in this turn. Tasks go on the way.
+    pub(crate) fn next(&self) -> Option<usize> {
+        loop {
+            let ticket = self.queue.borrow_mut().pop(&ThreadClock)?;
+            self.waited(&ticket);
+            ticket.state.set(State::Goes);
+            if let Some(key) = ticket.call() {
+                return Some(key);
+            }
+        }
+    }
+
+    /// A connection whose ticket was the next has its place in this turn.
+    pub(crate) fn admit(&self, place: &Place, ticket: &Ticket) {
+        self.take(place, ticket.arrived);
+    }
+
+    /// The next connection that is refused in this turn. Tasks are told on the way.
+    pub(crate) fn next_refused(&self) -> Option<(usize, Reason)> {
+        loop {
+            let ticket = self.queue.borrow_mut().pop_refused(&ThreadClock)?;
+            let State::Excess(reason) = ticket.state.get() else {
+                continue;
+            };
+            ticket.state.set(State::Refused(reason));
+            if let Some(key) = ticket.call() {
+                return Some((key, reason));
+            }
+        }
+    }
+
+    /// How long those that wait take.
+    pub(crate) fn drain(&self) -> Duration {
+        self.queue.borrow().wait()
+    }
+}
+
+/// A task waits for its turn.
+struct Waits<'a> {
     gate: &'a Gate,
-    client: Client,
-    number: u64,
-    gone: bool,
+    place: &'a Place,
+    ticket: Rc<Ticket>,
 }
 
-impl Future for Ticket<'_> {
-    type Output = ();
+impl Future for Waits<'_> {
+    type Output = Result<(), Refused>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.number < self.gate.released.get() {
-            self.gone = true;
-            return Poll::Ready(());
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let is_over = match self.ticket.state.get() {
+            State::Waits | State::Excess(_) => None,
+            State::Goes | State::Gone => Some(Ok(())),
+            State::Refused(reason) => Some(Err(Refused {
+                reason,
+                wait: self.gate.drain(),
+            })),
+        };
+        self.place.waits(is_over.is_none());
+        if let Some(is_over) = is_over {
+            return Poll::Ready(is_over);
         }
-        let at = self.number - self.gate.first.get();
-        if let Some(slot) = self.gate.queue.borrow_mut().get_mut(at as usize) {
-            *slot = Some(context.waker().clone());
+        if let Waiter::Task(waker) = &self.ticket.waiter {
+            *waker.borrow_mut() = Some(context.waker().clone());
         }
         Poll::Pending
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        self.gate.waiting.dec();
-        self.gate.clients.borrow_mut().leave(self.client);
-        if self.gone {
-            return;
-        }
-        self.gate.turns.borrow_mut().leave();
-        if let Some(at) = self.number.checked_sub(self.gate.first.get())
-            && let Some(slot) = self.gate.queue.borrow_mut().get_mut(at as usize)
-        {
-            *slot = None;
-        }
+        self.place.waits(false);
+        self.gate.leave(&self.ticket);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::rc::Rc;
-    use tokio::task::{LocalSet, yield_now};
+    use std::future::poll_fn;
+    use tokio::task::{JoinHandle, LocalSet, spawn_local, yield_now};
 
-    fn gate(turn: Duration, wait_max: Duration) -> Rc<Gate> {
+    /// Every turn has room for one.
+    fn gate() -> Rc<Gate> {
         let limits = Limits {
-            turn,
-            wait_max,
+            turn: Duration::ZERO,
             ..Limits::default()
         };
         Rc::new(Gate::new(&limits, Arc::default(), Gauge::default()))
@@ -247,20 +318,29 @@ mod tests {
             .block_on(LocalSet::new().run_until(test));
     }
 
+    fn drive(gate: &Rc<Gate>) -> JoinHandle<()> {
+        let gate = gate.clone();
+        spawn_local(poll_fn(move |context| {
+            gate.driven_by(context.waker());
+            gate.begin_turn();
+            assert_eq!(gate.next(), None, "there are only tasks");
+            if gate.end_turn() {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        }))
+    }
+
     #[test]
-    fn those_that_wait_go_in_the_order_they_came() {
+    fn tasks_go_in_the_order_they_came() {
         run(async {
-            // No time at all: everybody waits for a turn of their own.
-            let gate = gate(Duration::ZERO, Duration::from_secs(3_600));
+            let gate = gate();
             let went = Rc::new(RefCell::new(Vec::new()));
-            let ender = tokio::task::spawn_local({
-                let gate = gate.clone();
-                async move { gate.end_turns().await }
-            });
+            let driver = drive(&gate);
             let mut tasks = Vec::new();
             for number in 0..10 {
                 let (gate, went) = (gate.clone(), went.clone());
-                tasks.push(tokio::task::spawn_local(async move {
+                tasks.push(spawn_local(async move {
                     assert!(gate.enter(&Place::default(), 1, || LOCAL).await.is_ok());
                     went.borrow_mut().push(number);
                 }));
@@ -270,68 +350,62 @@ mod tests {
             }
             assert_eq!(*went.borrow(), (0..10).collect::<Vec<_>>());
             assert_eq!(gate.waiting.get(), 0);
-            ender.abort();
+            driver.abort();
         });
     }
 
     #[test]
-    fn one_that_has_its_share_is_refused_and_holds_up_nobody() {
+    fn connections_and_tasks_stand_in_one_queue() {
         run(async {
-            // Nothing waits for long: each takes 20 µs, as far as is known, so 20 may wait.
-            let gate = gate(Duration::ZERO, Duration::from_micros(400));
-            let enter = |client| {
+            let gate = gate();
+            gate.begin_turn();
+            let first = Place::default();
+            assert!(gate.goes_at_once(&first) && gate.enter_now(&first, 1).is_some());
+            assert!(!gate.goes_at_once(&Place::default()), "the turn is full");
+            let one = gate.wait_unread(1, LOCAL);
+            let task = spawn_local({
                 let gate = gate.clone();
-                tokio::task::spawn_local(async move {
-                    gate.enter(&Place::default(), 1, || client)
-                        .await
-                        .map_err(|refused| refused.by_share)
-                })
-            };
-            let many: Vec<_> = (0..30).map(|_| enter(1)).collect();
-            yield_now().await;
-            let other = enter(2);
-            yield_now().await;
-            let ender = tokio::task::spawn_local({
-                let gate = gate.clone();
-                async move { gate.end_turns().await }
+                async move { gate.enter(&Place::default(), 1, || LOCAL).await.is_ok() }
             });
-            let (mut went, mut refused) = (0, 0);
-            for one in many {
-                match one.await.unwrap() {
-                    Ok(_) => went += 1,
-                    Err(by_share) => {
-                        assert!(by_share, "there was room, only not for this client");
-                        refused += 1;
-                    }
-                }
-            }
-            assert_eq!((went, refused), (15, 15));
-            assert!(other.await.unwrap().is_ok());
-            ender.abort();
-        });
-    }
-
-    #[test]
-    fn one_that_goes_away_holds_up_nobody() {
-        run(async {
-            let gate = gate(Duration::ZERO, Duration::from_secs(3_600));
-            let enter = |gate: Rc<Gate>| {
-                tokio::task::spawn_local(async move { gate.enter(&Place::default(), 1, || LOCAL).await.is_ok() })
-            };
-            let (first, second) = (enter(gate.clone()), enter(gate.clone()));
             while gate.waiting.get() < 2 {
                 yield_now().await;
             }
+            drop(gate.wait_unread(2, LOCAL));
+            gate.begin_turn();
+            assert_eq!(gate.next(), Some(1));
+            gate.admit(&first, &one);
+            assert!(gate.enter_now(&first, 1).is_some());
+            assert_eq!(gate.next(), None, "one a turn");
+            gate.begin_turn();
+            assert_eq!(gate.next(), None);
+            assert!(task.await.unwrap());
+            gate.begin_turn();
+            assert_eq!(gate.next(), Some(2));
+            assert!(!gate.end_turn());
+        });
+    }
+
+    #[test]
+    fn a_client_that_goes_away_holds_up_nobody() {
+        run(async {
+            let gate = gate();
+            let enter =
+                |gate: Rc<Gate>| spawn_local(async move { gate.enter(&Place::default(), 1, || LOCAL).await.is_ok() });
+            gate.begin_turn();
+            assert!(gate.goes_at_once(&Place::default()));
+            let connection = gate.wait_unread(7, LOCAL);
+            let (first, second) = (enter(gate.clone()), enter(gate.clone()));
+            while gate.waiting.get() < 3 {
+                yield_now().await;
+            }
             first.abort();
+            gate.leave(&connection);
             while gate.waiting.get() > 1 {
                 yield_now().await;
             }
-            let ender = tokio::task::spawn_local({
-                let gate = gate.clone();
-                async move { gate.end_turns().await }
-            });
+            let driver = drive(&gate);
             assert!(second.await.unwrap());
-            ender.abort();
+            driver.abort();
         });
     }
 }

@@ -7,13 +7,16 @@
 
 use super::{
     TOGETHER_MAX, Work,
+    calls::{COMMIT, Calls, TURN},
     next::{Command, Else, Next, Other, look},
     outgoing::{OUTPUT_BYTES_MAX, Outgoing, Poured},
+    refusal::Refusals,
     response,
     wire::{Came, Wire},
 };
 use crate::{
     event_loop::{Guest, Local, Verdict, serve},
+    gate::Ticket,
     request::headers,
     routes::{self, Answered},
 };
@@ -23,15 +26,12 @@ use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Wake, Waker},
+    sync::Arc,
+    task::{Context, Poll, Waker},
     time::Instant,
 };
-
-/// Stands for the commit among the keys of connections.
-const COMMIT: usize = usize::MAX;
 
 /// Where connections come in.
 #[derive(Default)]
@@ -48,73 +48,21 @@ impl Door {
     }
 }
 
-/// Who has called, and the task that looks after them.
-#[derive(Default)]
-struct Calls(Mutex<Called>);
-
-#[derive(Default)]
-struct Called {
-    keys: Vec<usize>,
-    task: Option<Waker>,
-}
-
-impl Calls {
-    fn called(&self) -> MutexGuard<'_, Called> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        if let Some(task) = &self.called().task {
-            task.wake_by_ref();
-        }
-    }
-
-    fn call(&self, key: usize) {
-        let mut called = self.called();
-        let is_first = called.keys.is_empty();
-        called.keys.push(key);
-        if is_first && let Some(task) = &called.task {
-            task.wake_by_ref();
-        }
-    }
-
-    /// Those that have called since the last look, in order.
-    fn take(&self, keys: &mut Vec<usize>, task: &Waker) {
-        let mut called = self.called();
-        std::mem::swap(&mut called.keys, keys);
-        if !called.task.as_ref().is_some_and(|known| known.will_wake(task)) {
-            called.task = Some(task.clone());
-        }
-    }
-}
-
-/// Calls for a connection, or for the commit.
-struct Call {
-    key: usize,
-    calls: Arc<Calls>,
-}
-
-impl Wake for Call {
-    fn wake(self: Arc<Self>) {
-        self.calls.call(self.key);
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.calls.call(self.key);
-    }
-}
-
 /// A connection.
-struct Member {
-    wire: Wire,
-    guest: Guest,
-    waker: Waker,
+pub(super) struct Member {
+    pub(super) wire: Wire,
+    pub(super) guest: Guest,
+    pub(super) waker: Waker,
     /// It calls when there is something to read.
-    is_armed: bool,
+    pub(super) is_armed: bool,
     /// Commands whose answers wait for their commit.
-    waiting: usize,
+    pub(super) waiting: usize,
     /// The pass in which it got an answer that leaves at the end of that pass.
     answered_in: u64,
+    /// It waits for its turn.
+    pub(super) ticket: Option<Rc<Ticket>>,
+    /// Its next request may be one that always has a place: it is new, or its last one was such.
+    pub(super) may_be_urgent: bool,
 }
 
 /// A command that was executed.
@@ -129,19 +77,23 @@ struct Pending {
     closes: bool,
 }
 
-struct Direct {
-    local: Rc<Local>,
-    members: Slab<Member>,
+pub(super) struct Direct {
+    pub(super) local: Rc<Local>,
+    pub(super) members: Slab<Member>,
     /// In the order of execution.
     pending: VecDeque<Pending>,
     /// The commit's call is asked for.
     is_called: bool,
     commit: Waker,
-    calls: Arc<Calls>,
+    /// The next turn's call is asked for.
+    is_next_called: bool,
+    next_turn: Waker,
+    pub(super) calls: Arc<Calls>,
+    pub(super) refusals: Refusals,
     /// Answers of the connection whose first is the oldest pending.
     answers: Vec<u8>,
     /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
-    output: Vec<u8>,
+    pub(super) output: Vec<u8>,
     /// Whose they are, in order; those of one connection follow each other.
     done: Vec<Done>,
     /// Counts the times they have left.
@@ -177,11 +129,11 @@ impl Direct {
             members: Slab::new(),
             pending: VecDeque::new(),
             is_called: false,
-            commit: Waker::from(Arc::new(Call {
-                key: COMMIT,
-                calls: calls.clone(),
-            })),
+            commit: calls.waker(COMMIT),
+            is_next_called: false,
+            next_turn: calls.waker(TURN),
             calls,
+            refusals: Refusals::default(),
             answers: Vec::new(),
             output: Vec::new(),
             done: Vec::new(),
@@ -190,35 +142,48 @@ impl Direct {
     }
 
     fn turn(&mut self, keys: &mut Vec<usize>, context: &Context<'_>) {
+        let local = self.local.clone();
         self.calls.take(keys, context.waker());
+        local.gate.driven_by(context.waker());
         if keys.contains(&COMMIT) {
             self.is_called = false;
             self.settle();
         }
-        for (guest, wire) in self.local.door.came.take() {
+        if keys.contains(&TURN) {
+            self.is_next_called = false;
+        }
+        // While some wait, the sockets are looked at between two turns.
+        if !self.is_next_called {
+            local.gate.begin_turn();
+        }
+        for (guest, wire) in local.door.came.take() {
             let key = self.take_in(guest, wire);
-            self.look_after(key);
+            self.is_ready(key);
         }
         for key in keys.drain(..) {
             if let Some(member) = self.members.get_mut(key) {
                 member.is_armed = false;
-                self.look_after(key);
+                self.is_ready(key);
             }
         }
+        self.work_off_queue();
         self.send_done();
         if !self.is_called {
             self.settle();
             self.send_done();
+        }
+        if local.gate.end_turn() && !self.is_next_called {
+            self.is_next_called = true;
+            // It is woken when the loop has looked at its sockets.
+            let mut context = Context::from_waker(&self.next_turn);
+            let _ = pin!(tokio::task::yield_now()).poll(&mut context);
         }
     }
 
     fn take_in(&mut self, guest: Guest, wire: Wire) -> usize {
         let place = self.members.vacant_entry();
         let key = place.key();
-        let waker = Waker::from(Arc::new(Call {
-            key,
-            calls: self.calls.clone(),
-        }));
+        let waker = self.calls.waker(key);
         guest.connection.set_waker(&waker);
         place.insert(Member {
             wire,
@@ -227,28 +192,43 @@ impl Direct {
             is_armed: false,
             waiting: 0,
             answered_in: 0,
+            ticket: None,
+            may_be_urgent: true,
         });
         key
     }
 
     /// A panic ends one connection, not all.
-    fn look_after(&mut self, key: usize) {
-        if catch_unwind(AssertUnwindSafe(|| self.step(key))).is_err() {
+    pub(super) fn look_after(&mut self, key: usize) {
+        self.guarded(key, Self::step);
+    }
+
+    pub(super) fn guarded(&mut self, key: usize, work: impl FnOnce(&mut Self, usize)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self, key))).is_err() {
             tracing::error!("the gateway panicked over a request; its connection is closed");
             self.output.truncate(self.done.last().map_or(0, |done| done.end));
             self.end(key);
         }
     }
 
-    fn end(&mut self, key: usize) {
+    pub(super) fn end(&mut self, key: usize) {
         // What was asked before the client said all it will is answered.
         self.send_done();
-        self.members.try_remove(key);
+        if let Some(member) = self.members.try_remove(key) {
+            self.leaves_queue(&member);
+        }
+    }
+
+    fn leaves_queue(&self, member: &Member) {
+        if let Some(ticket) = &member.ticket {
+            self.local.gate.leave(ticket);
+        }
     }
 
     /// The connection becomes a task of its own, and takes along what has not left yet.
-    fn hand_over(&mut self, key: usize, work: Work) {
+    pub(super) fn hand_over(&mut self, key: usize, work: Work) {
         if let Some(mut member) = self.members.try_remove(key) {
+            self.leaves_queue(&member);
             let number = member.guest.number;
             while self.done.pop_if(|done| done.number == number).is_some() {}
             let begin = self.done.last().map_or(0, |done| done.end);
@@ -309,6 +289,7 @@ impl Direct {
                         connection.begins();
                     }
                     member.waiting += 1;
+                    member.may_be_urgent = false;
                     member.wire.advance(end);
                     let is_last = closes || member.wire.input.is_empty();
                     self.pending.push_back(Pending {
@@ -367,15 +348,13 @@ impl Direct {
 
     /// Answers a request for any other route; `false`: the connection is not direct any more.
     fn answer(&mut self, key: usize, other: Other) -> bool {
+        if self.send_done_of_others(key) {
+            // It may be a task after this, and asks again.
+            return self.members.contains(key);
+        }
         let Some(member) = self.members.get_mut(key) else {
             return false;
         };
-        let number = member.guest.number;
-        if member.answered_in == self.pass && self.done.last().is_some_and(|last| last.number != number) {
-            // Others were answered since. It may be a task after this, and asks again.
-            self.send_done();
-            return self.members.contains(key);
-        }
         let Other {
             request,
             says_timeout,
@@ -383,6 +362,7 @@ impl Direct {
             closes,
         } = other;
         let (local, connection) = (self.local.clone(), member.guest.connection.clone());
+        member.may_be_urgent = routes::is_urgent(request.uri().path());
         connection.begins();
         member.wire.advance(end);
         // Whoever waits is asked again at once, by a task that can be woken.
@@ -412,18 +392,7 @@ impl Direct {
                 let mut outgoing = Outgoing::begin(&self.local, &connection, response, closes, &mut self.output);
                 match outgoing.poll(&mut self.output, &mut nobody) {
                     Poll::Ready(Ok(Poured::All)) => {
-                        connection.ends();
-                        member.answered_in = self.pass;
-                        self.done.push(Done {
-                            key,
-                            number,
-                            end: self.output.len(),
-                            closes: outgoing.closes,
-                        });
-                        // A small answer always finds room: it is no reason to become a task.
-                        if outgoing.closes || self.output.len() > OUTPUT_BYTES_MAX / 2 {
-                            self.send_done();
-                        }
+                        self.is_answered(key, outgoing.closes);
                         return !outgoing.closes;
                     }
                     Poll::Ready(Err(error)) => {
@@ -442,8 +411,38 @@ impl Direct {
         false
     }
 
+    /// A request that waited for nothing has its whole answer in the output.
+    pub(super) fn is_answered(&mut self, key: usize, closes: bool) {
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        member.guest.connection.ends();
+        member.answered_in = self.pass;
+        self.done.push(Done {
+            key,
+            number: member.guest.number,
+            end: self.output.len(),
+            closes,
+        });
+        // A small answer always finds room: it is no reason to become a task.
+        if closes || self.output.len() > OUTPUT_BYTES_MAX / 2 {
+            self.send_done();
+        }
+    }
+
+    /// Before a connection is answered once more in a pass in which others were answered since: sends what there is.
+    pub(super) fn send_done_of_others(&mut self, key: usize) -> bool {
+        let is_split = self.members.get(key).is_some_and(|member| {
+            member.answered_in == self.pass && self.done.last().is_some_and(|last| last.number != member.guest.number)
+        });
+        if is_split {
+            self.send_done();
+        }
+        is_split
+    }
+
     /// Sends the answers to requests that waited for nothing.
-    fn send_done(&mut self) {
+    pub(super) fn send_done(&mut self) {
         if self.done.is_empty() {
             return;
         }
@@ -551,7 +550,7 @@ impl Direct {
         answers.clear();
         self.answers = answers;
         if stays && !is_done {
-            self.look_after(key);
+            self.is_ready(key);
         }
     }
 

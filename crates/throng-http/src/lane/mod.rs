@@ -9,14 +9,20 @@
 //! be loaded, for its turn, for an app's handler, for the rest of its body, becomes a [task] of its own, and is direct
 //! again after a request that waited for nothing.
 //!
+//! A connection that is ready while its loop has no room for it waits in the loop's [queue](crate::gate), unread: the kernel
+//! keeps its bytes. So it does if it is refused, and then only the head of its request is read.
+//!
 //! Commands that came together (pipelined) are executed one after the other in one turn; their answers leave together, once
 //! all of them are durable.
 
 mod buffers;
+mod calls;
 mod direct;
 mod head;
 mod next;
 mod outgoing;
+mod ready;
+mod refusal;
 mod response;
 mod task;
 mod wire;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 
 /// A plain request's body at most.
-const BODY_BYTES_MAX: usize = 64 << 10;
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What the bytes that have come ask for.
 pub(super) enum Next<'a> {

@@ -96,7 +96,7 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 let body = RequestBody::Here(Bytes::copy_from_slice(body));
                 // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
                 let stage = Box::pin(routes::stage(local, connection, path, place, &headers, body));
-                let (staged, waited) = noting(stage).await;
+                let (staged, waited) = noting(connection, stage).await;
                 is_direct = !waited && headers::is_plain(&headers) && !staged.is_elsewhere();
                 together.push(staged);
                 wire.advance(end);
@@ -136,7 +136,8 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
             }) => {
                 let in_flight = connection.begin(Version::HTTP_11);
                 wire.advance(end);
-                let (response, waited) = noting(Box::pin(routes::answer(local, connection, *request))).await;
+                let (response, waited) =
+                    noting(connection, Box::pin(routes::answer(local, connection, *request))).await;
                 is_direct = !waited;
                 let outgoing = Outgoing::begin(local, connection, response, closes, wire.output());
                 let closes = outgoing.closes;
@@ -181,12 +182,12 @@ async fn finish(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire,
     Ok(closes || connection.is_ending())
 }
 
-/// Waits for a future, and says whether there was anything to wait for.
-async fn noting<F: Future + Unpin>(mut future: F) -> (F::Output, bool) {
+/// Waits for a future, and says whether there was anything to wait for but the connection's turn.
+async fn noting<F: Future + Unpin>(connection: &Connection, mut future: F) -> (F::Output, bool) {
     let mut waited = false;
     poll_fn(|context| {
         let polled = Pin::new(&mut future).poll(context);
-        waited |= polled.is_pending();
+        waited |= polled.is_pending() && !connection.place.is_waiting();
         polled.map(|output| (output, waited))
     })
     .await

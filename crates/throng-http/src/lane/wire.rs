@@ -41,6 +41,8 @@ pub(crate) struct Wire {
     local: Rc<Local>,
     connection: Rc<Connection>,
     pub(super) input: Input,
+    /// So many bytes of what comes next are passed over.
+    unwanted: usize,
     output: Vec<u8>,
 }
 
@@ -51,6 +53,7 @@ impl Wire {
             local,
             connection,
             input: Input::default(),
+            unwanted: 0,
             output: Vec::new(),
         }
     }
@@ -63,6 +66,24 @@ impl Wire {
     pub(super) fn advance(&mut self, count: usize) {
         self.input.advance(count);
         self.give_back_input();
+    }
+
+    /// The same, also of bytes that have yet to come.
+    pub(super) fn pass_over(&mut self, count: usize) {
+        self.unwanted = count.saturating_sub(self.input.len());
+        self.advance(count - self.unwanted);
+    }
+
+    /// The first bytes that have come, as far as they fit; none are done with.
+    pub(super) fn peek<'a>(&self, first: &'a mut [u8]) -> &'a [u8] {
+        let count = if self.input.is_empty() {
+            recv(&self.stream, &mut *first, RecvFlags::PEEK).map_or(0, |(_, count)| count)
+        } else {
+            let count = self.input.len().min(first.len());
+            first[..count].copy_from_slice(&self.input[..count]);
+            count
+        };
+        first.get(..count).unwrap_or_default()
     }
 
     fn give_back_input(&mut self) {
@@ -136,6 +157,9 @@ impl Wire {
             match (read, tried) {
                 (Some(count), _) => {
                     self.connection.came();
+                    if self.unwanted > 0 {
+                        self.pass_over(self.unwanted);
+                    }
                     return Poll::Ready(Ok(if count == 0 { Came::End } else { Came::Bytes }));
                 }
                 (None, Err(error)) if !is_passing(&error) => return Poll::Ready(Err(error)),

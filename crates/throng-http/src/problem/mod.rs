@@ -8,6 +8,7 @@ pub(crate) use catalog::{CATALOG, find};
 
 use crate::{
     answer::{self, Answer},
+    gate::Reason,
     routes::admin::CHALLENGE,
 };
 use catalog::Entry;
@@ -168,16 +169,17 @@ impl Problem {
         Self::of(&catalog::HEADER_TOO_LARGE, detail)
     }
 
-    pub(crate) fn too_many_requests(wait: Duration) -> Self {
-        let waited = wait.as_millis();
-        let mut problem = Self::of(
-            &catalog::TOO_MANY_REQUESTS,
-            format!(
-                "Requests wait about {waited} ms, and this client has its share of them. Nothing was done; send fewer at a time, or later."
-            ),
-        );
-        problem.retry_after = Some(wait);
-        problem
+    /// Not let in by the gate; `wait` is how long those that wait take.
+    pub(crate) fn refused(reason: Reason, wait: Duration) -> Self {
+        match reason {
+            Reason::Overload => Self::overloaded("Too much is waiting. Nothing was done; try again later.", wait),
+            Reason::Share => {
+                let detail = "Too much is waiting, and this client has its share of it. Nothing was done; send fewer requests at a time, or later.";
+                let mut problem = Self::of(&catalog::TOO_MANY_REQUESTS, detail);
+                problem.retry_after = Some(wait);
+                problem
+            }
+        }
     }
 
     pub(crate) fn upgrade_required(detail: &str) -> Self {

@@ -1,6 +1,6 @@
 //! `/admin/`: what a person does by hand. Only for who may.
 
-use super::{Answered, admit, engine_problem};
+use super::{Answered, engine_problem};
 use crate::{
     answer::{self, Answer},
     event_loop::{Connection, Local},
@@ -13,16 +13,10 @@ use crate::{
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
-use std::time::Instant;
 use throng::{DeadMessage, Retried, journal::Address, journal::ShardId};
 
 /// Answers a path below `/admin/`.
-pub(super) async fn answer(
-    local: &Local,
-    connection: &Connection,
-    parts: &Parts,
-    arrived: &mut Option<Instant>,
-) -> Answered<Response<Answer>> {
+pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
     let path = parts.uri.path();
     let method = match path {
         "/admin/dead" => Method::GET,
@@ -34,7 +28,6 @@ pub(super) async fn answer(
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
     may(local, connection, &parts.headers)?;
-    admit(local, connection, &parts.headers, 0, arrived).await?;
     let body = if method == Method::GET {
         serde_json::to_vec(&dead(local, parts).await?)
     } else {

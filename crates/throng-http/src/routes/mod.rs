@@ -40,6 +40,11 @@ const SOCKET: &str = "ws";
 /// An answer, or why there is none.
 pub(crate) type Answered<T> = Result<T, Box<Problem>>;
 
+/// Whether a request for this path never waits and is never refused for what others ask: health, metrics, administration.
+pub(crate) fn is_urgent(path: &str) -> bool {
+    pages::is_own(path) || path.starts_with("/admin/")
+}
+
 /// Answers a request. Commands take the short way; all else is boxed, so that a connection stays small.
 pub(crate) async fn answer(
     local: &Rc<Local>,
@@ -188,8 +193,8 @@ async fn other(local: &Rc<Local>, connection: &Rc<Connection>, parts: Parts, bod
         return finish(local, &parts, route, arrived, answered);
     }
     if path.starts_with("/admin/") {
-        let answered = admin::answer(local, connection, &parts, &mut arrived).await;
-        return finish(local, &parts, Route::Other, arrived, answered);
+        let answered = admin::answer(local, connection, &parts).await;
+        return finish(local, &parts, Route::Other, None, answered);
     }
     if let Some(answered) = pages::answer(local, &parts) {
         return finish(local, &parts, Route::Other, None, answered);
@@ -316,17 +321,7 @@ pub(crate) async fn enter(
         .gate
         .enter(&connection.place, bytes, client)
         .await
-        .map_err(|refused| {
-            if refused.by_share {
-                return Problem::too_many_requests(refused.wait).boxed();
-            }
-            let waited = refused.wait.as_millis();
-            Problem::overloaded(
-                format!("Too much is waiting (about {waited} ms). Nothing was done; try again later."),
-                refused.wait,
-            )
-            .boxed()
-        })?;
+        .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
     let Admitted { arrived: at, now } = admitted;
     *arrived = Some(at);
     let left = deadline.saturating_sub(now.saturating_duration_since(at));

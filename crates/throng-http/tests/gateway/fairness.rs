@@ -7,9 +7,16 @@ use std::{
     thread,
     time::Duration,
 };
-use throng_http::Limits;
+use throng_http::{Limits, Running};
 
-const PONDER: (&str, &str) = ("/api/section/hot/ponder", r#"{"ms":3}"#);
+const PONDER: &str = r#"{"ms":3}"#;
+
+/// A client of an entity of its own: one that is wanted by all has a share, and a queue, of its own.
+fn client(gateway: &Running, entity: usize) -> (Client, String) {
+    let mut client = Client::new(gateway);
+    client.post(&format!("/api/section/{entity}/open"), r#"{"capacity":1}"#);
+    (client, format!("/api/section/{entity}/ponder"))
+}
 
 #[test]
 fn a_greedy_client_is_refused_while_a_modest_one_is_served() {
@@ -22,14 +29,14 @@ fn a_greedy_client_is_refused_while_a_modest_one_is_served() {
     };
     let header = HeaderName::from_static("x-client");
     let gateway = start(|gateway| gateway.limits(limits).client_header(header));
-    Client::new(&gateway).post("/api/section/hot/open", r#"{"capacity":1}"#);
     let refused = AtomicBool::new(false);
     thread::scope(|scope| {
-        for _ in 0..GREEDY {
-            scope.spawn(|| {
-                let mut client = Client::new(&gateway);
+        for entity in 0..GREEDY {
+            let (gateway, refused) = (&gateway, &refused);
+            scope.spawn(move || {
+                let (mut client, ponder) = client(gateway, entity);
                 for _ in 0..ROUNDS {
-                    let answer = client.request("POST", PONDER.0, &[("x-client", "1.2.3.4, greedy")], PONDER.1);
+                    let answer = client.request("POST", &ponder, &[("x-client", "1.2.3.4, greedy")], PONDER);
                     if answer.status == 429 {
                         answer.problem(429, "too-many-requests");
                         assert_eq!(answer.header("retry-after"), Some("1"));
@@ -42,9 +49,9 @@ fn a_greedy_client_is_refused_while_a_modest_one_is_served() {
             });
         }
         scope.spawn(|| {
-            let mut client = Client::new(&gateway);
+            let (mut client, ponder) = client(&gateway, GREEDY);
             for _ in 0..ROUNDS {
-                let answer = client.request("POST", PONDER.0, &[("x-client", "modest")], PONDER.1);
+                let answer = client.request("POST", &ponder, &[("x-client", "modest")], PONDER);
                 assert_ne!(answer.status, 429, "{}", answer.text());
                 if refused.load(Ordering::Relaxed) {
                     return;

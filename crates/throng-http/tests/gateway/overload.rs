@@ -1,8 +1,16 @@
 //! More than a loop can do.
 
-use crate::support::{Answer, Client, start};
-use std::{thread, time::Duration};
+use crate::support::{Answer, Client, client::request, start};
+use std::{
+    io::ErrorKind,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 use throng_http::{Limits, Running};
+
+/// What keeps a loop busy for a while.
+const PONDER: &str = r#"{"ms":3}"#;
 
 /// What comes of many clients who each open sections that take a few milliseconds, until one of the answers is `wanted`.
 fn storm(
@@ -20,7 +28,7 @@ fn storm(
                 let mut client = Client::new(gateway);
                 let mut answers = Vec::new();
                 for round in 0..ROUNDS {
-                    client.request("POST", "/api/section/hot/ponder", &[], r#"{"ms":3}"#);
+                    client.request("POST", "/api/section/hot/ponder", &[], PONDER);
                     let id = format!("{number}-{round}");
                     let answer =
                         client.request("POST", &format!("/api/section/{id}/open"), headers, r#"{"capacity":1}"#);
@@ -85,5 +93,127 @@ fn a_deadline_that_passes_while_a_request_waits_is_told_and_nothing_is_done() {
     {
         answer.problem(504, "expired");
         client.get(&format!("/api/section/{id}")).problem(404, "unknown-entity");
+    }
+}
+
+/// While many clients keep a gateway busy that lets hardly anybody wait.
+fn while_saturated(test: impl FnOnce(&Running)) {
+    let limits = Limits {
+        turn: Duration::from_millis(1),
+        wait_max: Duration::from_millis(2),
+        ..Limits::default()
+    };
+    let gateway = start(|gateway| gateway.limits(limits));
+    let (is_over, is_refused) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for number in 0..16 {
+            let (gateway, is_over, is_refused) = (&gateway, &is_over, &is_refused);
+            scope.spawn(move || {
+                let mut client = Client::new(gateway);
+                // One entity that is wanted by all has a share, and a queue, of its own.
+                let (open, ponder) = (
+                    format!("/api/section/{number}/open"),
+                    format!("/api/section/{number}/ponder"),
+                );
+                client.post(&open, r#"{"capacity":1}"#);
+                while !is_over.load(Ordering::Relaxed) {
+                    let answer = client.post(&ponder, PONDER);
+                    is_refused.fetch_or(answer.status == 503, Ordering::Relaxed);
+                }
+            });
+        }
+        // Also if the test fails.
+        struct Ends<'a>(&'a AtomicBool);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let _ends = Ends(&is_over);
+        while !is_refused.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        test(&gateway);
+    });
+}
+
+#[test]
+fn health_metrics_and_administration_have_a_place_while_others_are_refused() {
+    while_saturated(|gateway| {
+        let mut old = Client::new(gateway);
+        for _ in 0..20 {
+            for path in ["/health/live", "/health/ready", "/metrics", "/admin/dead"] {
+                assert_eq!(old.get(path).status, 200, "{path}");
+                assert_eq!(Client::new(gateway).get(path).status, 200, "{path}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_refused_request_leaves_its_connection_in_order_though_its_body_comes_late() {
+    while_saturated(|gateway| {
+        let bytes = request("POST", "/api/section/0/ponder", &[], PONDER);
+        let (begin, end) = bytes.split_at(bytes.len() - 4);
+        loop {
+            let mut client = Client::new(gateway);
+            client.send(begin);
+            client
+                .stream()
+                .set_read_timeout(Some(Duration::from_millis(50)))
+                .unwrap();
+            let early = client.try_answer();
+            client.stream().set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            client.send(end);
+            match early {
+                Ok(refused) => {
+                    refused.problem(503, "overloaded");
+                    assert_eq!(
+                        client.get("/health/live").status,
+                        200,
+                        "the rest of the body is passed over"
+                    );
+                    return;
+                }
+                // It was let in, and so waited for its body.
+                Err(error) => {
+                    assert!(
+                        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+                        "{error}"
+                    );
+                    client.answer();
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn one_long_request_has_nobody_refused() {
+    const CLIENTS: usize = 100;
+    let limits = Limits {
+        turn: Duration::from_micros(200),
+        ..Limits::default()
+    };
+    let gateway = start(|gateway| gateway.limits(limits));
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client::new(&gateway)).collect();
+    clients[0].post("/api/section/S1/open", r#"{"capacity":100000}"#);
+    for client in &mut clients {
+        assert_eq!(client.get("/health/live").status, 200);
+    }
+    let mut long = Client::new(&gateway);
+    for round in 0..3 {
+        long.send(request("POST", "/api/section/S1/ponder", &[], r#"{"ms":300}"#));
+        for again in 0..10 {
+            for (number, client) in clients.iter_mut().enumerate() {
+                let body = format!(r#"{{"student":"{round}-{again}-{number}"}}"#);
+                client.send(request("POST", "/api/section/S1/add-student", &[], &body));
+            }
+            for client in &mut clients {
+                let answer = client.answer();
+                assert_eq!(answer.status, 200, "{}", answer.text());
+            }
+        }
+        assert_eq!(long.answer().status, 200);
     }
 }

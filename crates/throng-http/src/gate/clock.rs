@@ -1,0 +1,24 @@
+//! The two clocks of a loop: the wall's, and its thread's own CPU time.
+
+use std::time::{Duration, Instant};
+
+/// What time it is, and how much CPU time this thread has used.
+pub(super) trait Clock {
+    fn now(&self) -> Instant;
+    fn cpu(&self) -> Duration;
+}
+
+/// The clocks of the thread that asks.
+pub(super) struct ThreadClock;
+
+impl Clock for ThreadClock {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// A system call, unlike [`now`](Self::now): asked a few times a turn, and only while requests wait.
+    fn cpu(&self) -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+}

@@ -1,0 +1,151 @@
+//! How many requests may wait: as many as are answered within `wait_max`.
+//!
+//! The rule rests on how fast full turns have admitted what waited, and on nothing that refusing makes worse: the time spent
+//! on refusals is left out and bounded, and how much a turn admits is bounded by the loop's own CPU time, never by this
+//! estimate. A busy neighbour that takes half the CPU halves the rate, since all wait twice as long; a pause of the process
+//! or one request that takes long is an event and no rate, and counts for no more than a few turns.
+//!
+//! The rate is known only while requests wait. Nobody is refused before a few full turns were seen, since what a request
+//! takes a loop that idles (a commit of its own, say) is no measure of what it takes a loop that is saturated.
+
+use std::time::Duration;
+
+/// Full turns seen before anybody is refused, and their time, in turns.
+const WARM_UP: (u32, u32) = (4, 8);
+/// Of what is known, the part a new turn replaces.
+const WINDOW_TURNS: f64 = 32.0;
+/// A turn counts as this many of the others at most.
+const LONGER_MAX: f64 = 4.0;
+/// Turns between the estimated end of a wait and the answer: its own turn, and the commit behind it.
+const MARGIN_TURNS: u32 = 2;
+
+/// Decides how many may wait; knows no clock, no socket, no task.
+pub(super) struct Policy {
+    turn_nanos: f64,
+    /// The wait that is aimed at.
+    target_nanos: f64,
+    /// Sums over the full turns since requests began to wait, the older the less.
+    turns: f64,
+    nanos: f64,
+    admitted: f64,
+    /// All of them.
+    seen: u32,
+    seen_nanos: f64,
+}
+
+impl Policy {
+    pub(super) fn new(wait_max: Duration, turn: Duration) -> Self {
+        let target = wait_max.saturating_sub(turn * MARGIN_TURNS).max(wait_max / 2);
+        Self {
+            turn_nanos: turn.as_nanos() as f64,
+            target_nanos: target.as_nanos() as f64,
+            turns: 0.0,
+            nanos: 0.0,
+            admitted: 0.0,
+            seen: 0,
+            seen_nanos: 0.0,
+        }
+    }
+
+    /// A turn that was full took so long, refusals left out, and admitted so many connections and tasks.
+    pub(super) fn observe(&mut self, took: Duration, admitted: u32) {
+        let usual = if self.turns > 0.0 {
+            self.nanos / self.turns
+        } else {
+            self.turn_nanos
+        };
+        let nanos = (took.as_nanos() as f64).min(LONGER_MAX * usual.max(self.turn_nanos));
+        let keep = 1.0 - 1.0 / WINDOW_TURNS;
+        self.turns = self.turns * keep + 1.0;
+        self.nanos = self.nanos * keep + nanos;
+        self.admitted = self.admitted * keep + f64::from(admitted);
+        self.seen = self.seen.saturating_add(1);
+        self.seen_nanos += nanos;
+    }
+
+    /// Nothing waits any more: how many may wait is measured anew when something does. What is known counts as one turn.
+    pub(super) fn forget(&mut self) {
+        if self.turns > 1.0 {
+            (self.nanos, self.admitted) = (self.nanos / self.turns, self.admitted / self.turns);
+            self.turns = 1.0;
+        }
+        (self.seen, self.seen_nanos) = (0, 0.0);
+    }
+
+    /// How many may wait.
+    pub(super) fn room(&self) -> usize {
+        let is_known = self.seen >= WARM_UP.0 && self.seen_nanos >= f64::from(WARM_UP.1) * self.turn_nanos;
+        if !is_known || self.nanos <= 0.0 {
+            return usize::MAX;
+        }
+        ((self.target_nanos * self.admitted / self.nanos).round() as usize).max(1)
+    }
+
+    /// How long so many wait, once that is known.
+    pub(super) fn wait(&self, waiting: usize) -> Option<Duration> {
+        (self.admitted > 0.0)
+            .then(|| Duration::from_nanos((waiting as f64 * self.nanos / self.admitted).round() as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: Duration = Duration::from_millis(5);
+    const WAIT_MAX: Duration = Duration::from_millis(500);
+    const TARGET_MS: usize = 490;
+
+    /// After so many full turns of ten requests, half a millisecond each.
+    fn after(turns: usize) -> Policy {
+        let mut policy = Policy::new(WAIT_MAX, TURN);
+        (0..turns).for_each(|_| policy.observe(TURN, 10));
+        policy
+    }
+
+    #[test]
+    fn as_many_may_wait_as_are_answered_in_time() {
+        let mut policy = after(100);
+        assert_eq!(policy.room(), TARGET_MS * 2);
+        assert_eq!(policy.wait(20), Some(TURN * 2));
+        (0..1_000).for_each(|_| policy.observe(TURN, 1));
+        assert_eq!(policy.room(), TARGET_MS / 5);
+    }
+
+    #[test]
+    fn a_neighbour_that_takes_half_the_cpu_halves_the_room() {
+        let mut policy = after(100);
+        (0..1_000).for_each(|_| policy.observe(TURN * 2, 10));
+        assert_eq!(policy.room(), TARGET_MS);
+    }
+
+    #[test]
+    fn a_pause_of_the_process_or_a_long_request_changes_little() {
+        for admitted in [10, 1] {
+            let mut policy = after(100);
+            policy.observe(Duration::from_millis(605), admitted);
+            let room = policy.room();
+            assert!(room * 10 > TARGET_MS * 2 * 8, "{room}");
+        }
+    }
+
+    #[test]
+    fn long_requests_are_taken_for_what_they_are_if_they_are_many() {
+        let mut policy = Policy::new(WAIT_MAX, TURN);
+        (0..100).for_each(|_| policy.observe(Duration::from_millis(98), 1));
+        assert_eq!(policy.room(), 5);
+        (0..500).for_each(|_| policy.observe(WAIT_MAX * 3, 1));
+        assert_eq!(policy.room(), 1, "one may always wait");
+    }
+
+    #[test]
+    fn nobody_is_refused_before_a_few_full_turns_or_after_nothing_waited() {
+        assert_eq!(after(7).room(), usize::MAX);
+        let mut policy = after(8);
+        assert!(policy.room() < usize::MAX);
+        policy.forget();
+        assert_eq!((policy.room(), policy.wait(10)), (usize::MAX, Some(TURN)));
+        policy.observe(WAIT_MAX, 1);
+        assert_eq!(policy.room(), usize::MAX, "one turn says nothing, however long it was");
+    }
+}

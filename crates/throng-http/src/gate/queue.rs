@@ -1,0 +1,257 @@
+//! The one queue of a loop: connections and tasks, in the order in which they became ready.
+//!
+//! Time comes in turns. A turn begins when the loop has looked at its sockets, takes from the head of the queue as much as
+//! fits into [`turn`](Queue::turn) of the loop's own CPU time, and ends with a commit. What does not fit stays where it is: a
+//! turn that ends early costs nothing.
+//!
+//! Who comes while as many wait as [may](Policy::room) is to be refused, at the end of a turn and in a small part of it.
+
+use super::{clock::Clock, policy::Policy};
+use crate::limits::Limits;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// Wall time of a turn, in turns, at most: it is not stretched further for CPU time that others have taken.
+const WALL_TURNS: u32 = 4;
+/// While requests wait, refusing may take this part of a turn: refusals that took more would cost more answers than that.
+const REFUSING_SHARE: u32 = 16;
+/// What a task is taken to cost before anything was measured.
+const COST: Duration = Duration::from_micros(20);
+/// Entries that have gone away are thrown out once they are more than those that wait, and these.
+const GONE_MAX: usize = 1_024;
+
+/// Someone who stands in the queue.
+pub(super) trait Entry {
+    /// It waits for nothing any more.
+    fn is_gone(&self) -> bool;
+    /// A task runs later in the turn, unlike a connection, which is looked after at once.
+    fn is_task(&self) -> bool;
+}
+
+/// Who waits, who is to be refused, and what is left of the turn.
+pub(super) struct Queue<T> {
+    turn: Duration,
+    bytes_max: usize,
+    policy: Policy,
+    waiting: VecDeque<T>,
+    /// Of `waiting`, those that have not gone away.
+    here: usize,
+    refused: VecDeque<T>,
+    /// Counts turns, from 1.
+    number: u64,
+    /// A turn has begun and not ended.
+    is_open: bool,
+    /// Its time or its bytes are used up.
+    is_full: bool,
+    began: Instant,
+    /// The thread's CPU time then; known only if something waited.
+    cpu_began: Option<Duration>,
+    /// Until then there is room without another look at the CPU clock.
+    look_at: Instant,
+    /// What tasks that were let go will take.
+    promised: Duration,
+    admitted: u32,
+    bytes: usize,
+    refusing: Refusing,
+}
+
+/// What refusing takes of a turn.
+#[derive(Default)]
+struct Refusing {
+    began: Option<Instant>,
+    is_over: bool,
+    took: Duration,
+}
+
+impl<T: Entry> Queue<T> {
+    pub(super) fn new(limits: &Limits, now: Instant) -> Self {
+        Self {
+            turn: limits.turn,
+            bytes_max: limits.turn_bytes_max,
+            policy: Policy::new(limits.wait_max, limits.turn),
+            waiting: VecDeque::new(),
+            here: 0,
+            refused: VecDeque::new(),
+            number: 0,
+            is_open: false,
+            is_full: false,
+            began: now,
+            cpu_began: None,
+            look_at: now,
+            promised: Duration::ZERO,
+            admitted: 0,
+            bytes: 0,
+            refusing: Refusing::default(),
+        }
+    }
+
+    /// The loop has looked at its sockets.
+    pub(super) fn begin(&mut self, clock: &impl Clock) {
+        let now = clock.now();
+        if self.here == 0 {
+            self.policy.forget();
+        } else if self.is_full && self.cpu_began.is_some() {
+            let took = now
+                .saturating_duration_since(self.began)
+                .saturating_sub(self.refusing.took);
+            self.policy.observe(took, self.admitted);
+        }
+        self.number += 1;
+        self.is_open = true;
+        self.is_full = false;
+        self.began = now;
+        self.cpu_began = (self.here > 0).then(|| clock.cpu());
+        self.look_at = now + self.turn;
+        self.promised = Duration::ZERO;
+        self.admitted = 0;
+        self.bytes = 0;
+        self.refusing = Refusing::default();
+    }
+
+    /// The last of those that wait, while they are more than [may](Self::room): it is to be [refused](Self::refuse).
+    pub(super) fn pop_excess(&mut self) -> Option<T> {
+        while self.here > self.policy.room() {
+            let last = self.waiting.pop_back()?;
+            if !last.is_gone() {
+                self.here -= 1;
+                return Some(last);
+            }
+        }
+        None
+    }
+
+    /// All that was ready has gone or waits. `true`: the turn goes on, with tasks that were let go or until it is time for those
+    /// who wait, and another has to begin once the loop has looked at its sockets.
+    pub(super) fn end(&mut self) -> bool {
+        self.is_open = self.here > 0 || !self.refused.is_empty() || !self.promised.is_zero();
+        self.is_open
+    }
+
+    /// The number of the open turn; another begins only with [`begin`](Self::begin).
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Who comes now goes at once: nobody waits, and the turn is not full. It is counted.
+    pub(super) fn goes_at_once(&mut self, clock: &impl Clock) -> bool {
+        let goes = self.here == 0 && self.has_room(clock);
+        self.admitted += u32::from(goes);
+        goes
+    }
+
+    fn has_room(&mut self, clock: &impl Clock) -> bool {
+        if self.admitted == 0 {
+            return true;
+        }
+        if self.is_full || self.bytes >= self.bytes_max {
+            self.is_full = true;
+            return false;
+        }
+        let now = clock.now();
+        if now + self.promised < self.look_at {
+            return true;
+        }
+        self.is_full = true;
+        let end = self.began + self.turn * WALL_TURNS;
+        if let Some(began) = self.cpu_began
+            && now < end
+        {
+            let used = clock.cpu().saturating_sub(began) + self.promised;
+            if used < self.turn {
+                // The rest of the time was somebody else's.
+                self.look_at = (now + self.promised + (self.turn - used)).min(end);
+                self.is_full = false;
+            }
+        }
+        !self.is_full
+    }
+
+    /// So many bytes of bodies go in this turn.
+    pub(super) fn charge(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// How many may wait.
+    pub(super) fn room(&self) -> usize {
+        self.policy.room()
+    }
+
+    /// So many wait that who comes now is to be [refused](Self::refuse).
+    pub(super) fn is_crowded(&self) -> bool {
+        self.here >= self.policy.room()
+    }
+
+    /// How long one waits who comes now, as far as is known.
+    pub(super) fn wait(&self) -> Duration {
+        self.policy.wait(self.here).unwrap_or_default()
+    }
+
+    /// Waits, behind all others.
+    pub(super) fn push(&mut self, entry: T) {
+        if self.waiting.len() > self.here * 2 + GONE_MAX {
+            self.waiting.retain(|entry| !entry.is_gone());
+        }
+        self.here += 1;
+        self.waiting.push_back(entry);
+    }
+
+    /// Is to be refused.
+    pub(super) fn refuse(&mut self, entry: T) {
+        self.refused.push_back(entry);
+    }
+
+    /// One that waited, and was not to be refused, has gone away.
+    pub(super) fn left(&mut self) {
+        self.here -= 1;
+    }
+
+    /// The next that goes in this turn.
+    pub(super) fn pop(&mut self, clock: &impl Clock) -> Option<T> {
+        if self.here == 0 || !self.has_room(clock) {
+            return None;
+        }
+        loop {
+            let entry = self.waiting.pop_front()?;
+            if entry.is_gone() {
+                continue;
+            }
+            self.here -= 1;
+            self.admitted += 1;
+            if entry.is_task() {
+                self.promised += self.policy.wait(1).unwrap_or(COST);
+            }
+            return Some(entry);
+        }
+    }
+
+    /// The next that is refused in this turn.
+    pub(super) fn pop_refused(&mut self, clock: &impl Clock) -> Option<T> {
+        if self.refusing.is_over || (self.refused.is_empty() && self.refusing.began.is_none()) {
+            return None;
+        }
+        let now = clock.now();
+        let began = *self.refusing.began.get_or_insert(now);
+        let most = if self.here > 0 {
+            self.turn / REFUSING_SHARE
+        } else {
+            self.turn
+        };
+        // One at least, so that all are refused in the end.
+        if now == began || now.saturating_duration_since(began) < most {
+            while let Some(entry) = self.refused.pop_front() {
+                if !entry.is_gone() {
+                    return Some(entry);
+                }
+            }
+        }
+        self.refusing.is_over = true;
+        self.refusing.took = now.saturating_duration_since(began);
+        None
+    }
+}

@@ -1,0 +1,171 @@
+//! A place in the queue, and a place in a turn.
+
+use super::{Client, queue::Entry};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    task::Waker,
+    time::Instant,
+};
+
+/// Requests of one connection that go with its first in a turn, and their bytes.
+const TOGETHER: (usize, usize) = (31, 64 << 10);
+
+/// A connection's place in a turn: what it sent together goes together. If each of its requests had to wait for a turn of its
+/// own, a loop that is just saturated would make a turn and a commit of every few.
+#[derive(Default)]
+pub(crate) struct Place {
+    /// The turn's number.
+    turn: Cell<u64>,
+    /// Requests and bytes that may still go.
+    left: Cell<(usize, usize)>,
+    arrived: Cell<Option<Instant>>,
+    /// When the connection got it, until its first request goes.
+    now: Cell<Option<Instant>>,
+    /// One of its requests waits for a turn.
+    is_waiting: Cell<bool>,
+}
+
+/// A request may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admitted {
+    /// When it can have arrived at the earliest.
+    pub(crate) arrived: Instant,
+    /// Now.
+    pub(crate) now: Instant,
+}
+
+impl Place {
+    /// The connection has its place in a turn.
+    pub(super) fn take(&self, turn: u64, times: Admitted) {
+        self.turn.set(turn);
+        self.left.set((TOGETHER.0 + 1, usize::MAX));
+        self.arrived.set(Some(times.arrived));
+        self.now.set(Some(times.now));
+    }
+
+    /// The same, for a request of so many bytes, which goes.
+    pub(super) fn take_for(&self, turn: u64, times: Admitted, bytes: usize) -> Admitted {
+        self.take(turn, times);
+        self.go(turn, bytes).unwrap_or(times)
+    }
+
+    /// One more of its requests goes in this turn, if there is room for it. No look at the clock, for the first.
+    pub(super) fn go(&self, turn: u64, bytes: usize) -> Option<Admitted> {
+        let (requests, room) = self.left.get();
+        if self.turn.get() != turn || requests == 0 || bytes > room {
+            return None;
+        }
+        // The first may be as large as it is.
+        self.left
+            .set((requests - 1, room.min(TOGETHER.1.saturating_add(bytes)) - bytes));
+        Some(Admitted {
+            arrived: self.arrived.get()?,
+            now: self.now.take().unwrap_or_else(Instant::now),
+        })
+    }
+
+    pub(super) fn waits(&self, is_waiting: bool) {
+        self.is_waiting.set(is_waiting);
+    }
+
+    /// One of its requests waits for a turn, and for nothing else.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting.get()
+    }
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// It would wait too long.
+    Overload,
+    /// Its client has its share of those that wait.
+    Share,
+}
+
+/// Who waits.
+pub(super) enum Waiter {
+    /// A connection of which nothing is read, by its key.
+    Connection(usize),
+    /// A task with a request.
+    Task(RefCell<Option<Waker>>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Waits,
+    /// To be refused, soon.
+    Excess(Reason),
+    Goes,
+    Refused(Reason),
+    /// It has gone away.
+    Gone,
+}
+
+/// A place in the queue.
+pub(crate) struct Ticket {
+    pub(super) waiter: Waiter,
+    pub(super) client: Client,
+    /// When its request can have arrived at the earliest.
+    pub(super) arrived: Instant,
+    pub(super) state: Cell<State>,
+}
+
+impl Ticket {
+    pub(super) fn new(waiter: Waiter, client: Client, arrived: Instant) -> Rc<Self> {
+        Rc::new(Self {
+            waiter,
+            client,
+            arrived,
+            state: Cell::new(State::Waits),
+        })
+    }
+
+    /// The connection's key; a task is woken.
+    pub(super) fn call(&self) -> Option<usize> {
+        match &self.waiter {
+            Waiter::Connection(key) => Some(*key),
+            Waiter::Task(waker) => {
+                if let Some(waker) = waker.borrow_mut().take() {
+                    waker.wake();
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Entry for Rc<Ticket> {
+    fn is_gone(&self) -> bool {
+        self.state.get() == State::Gone
+    }
+
+    fn is_task(&self) -> bool {
+        matches!(self.waiter, Waiter::Task(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_connection_sent_together_goes_together_in_one_turn() {
+        let now = Instant::now();
+        let times = Admitted { arrived: now, now };
+        let place = Place::default();
+        assert!(place.go(1, 0).is_none(), "it has none yet");
+        place.take(1, times);
+        assert!(place.go(1, 1 << 20).is_some(), "the first may be as large as it is");
+        for _ in 0..TOGETHER.0 {
+            assert!(place.go(1, 1).is_some());
+        }
+        assert!(place.go(1, 1).is_none(), "it has had as many as go together");
+        place.take(2, times);
+        assert!(place.go(2, 1).is_some() && place.go(2, TOGETHER.1).is_some());
+        assert!(place.go(2, 1).is_none(), "and as many bytes");
+        place.take(3, times);
+        assert!(place.go(4, 0).is_none(), "that turn is over");
+    }
+}

@@ -1,0 +1,200 @@
+//! Connections that are ready: they go at once, wait unread for their turn, or are refused.
+
+use super::{
+    Work,
+    direct::Direct,
+    head::{self, Head, Parsed, Room},
+    next::BODY_BYTES_MAX,
+    wire::Came,
+};
+use crate::{
+    event_loop::Verdict,
+    gate::{Client, Reason},
+    metrics::Route,
+    request::headers,
+    routes,
+};
+use http::{HeaderMap, HeaderValue};
+use std::task::{Context, Poll};
+
+/// So much of a request says whether it is urgent.
+const PEEK_BYTES: usize = 48;
+
+impl Direct {
+    /// Something has come of a connection, or it has to look whether it is to end.
+    pub(super) fn is_ready(&mut self, key: usize) {
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        let connection = &member.guest.connection;
+        if connection.verdict() != Verdict::Drop {
+            // What it asked before is answered first.
+            if member.waiting > 0 || member.ticket.is_some() {
+                return;
+            }
+            if !self.local.gate.goes_at_once(&connection.place) && !self.is_urgent(key) {
+                self.guarded(key, Self::wait);
+                return;
+            }
+        }
+        self.look_after(key);
+    }
+
+    /// Whether what has come is a request that never waits.
+    fn is_urgent(&self, key: usize) -> bool {
+        let Some(member) = self.members.get(key).filter(|member| member.may_be_urgent) else {
+            return false;
+        };
+        let mut first = [0; PEEK_BYTES];
+        let line = member.wire.peek(&mut first).split(|byte| matches!(byte, b' ' | b'?'));
+        let path = line.into_iter().nth(1).and_then(|path| std::str::from_utf8(path).ok());
+        path.is_some_and(routes::is_urgent)
+    }
+
+    /// Stands in the queue, if anything has come.
+    fn wait(&mut self, key: usize) {
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        let mut context = Context::from_waker(&member.waker);
+        if member.wire.input.is_empty() && member.wire.arm(&mut context) {
+            member.is_armed = true;
+            return;
+        }
+        let Some(client) = self.client(key) else { return };
+        if let Some(member) = self.members.get_mut(key) {
+            member.ticket = Some(self.local.gate.wait_unread(key, client));
+        }
+    }
+
+    /// Whose request it is; `None` if that is not said yet, or the connection is direct no more.
+    fn client(&mut self, key: usize) -> Option<Client> {
+        let Some(name) = self.local.shared().client_header.clone() else {
+            return Some(self.members.get(key)?.guest.connection.client());
+        };
+        // Only its head can say it.
+        self.read_head(key, |head| {
+            let mut fields = HeaderMap::new();
+            let named = head
+                .fields()
+                .filter(|(field, _)| name.as_str().eq_ignore_ascii_case(field));
+            for value in named.filter_map(|(_, value)| HeaderValue::from_bytes(value).ok()) {
+                fields.append(name.clone(), value);
+            }
+            headers::client(&fields, &name)
+        })
+    }
+
+    /// Looks at the head of a connection's next request; `None` if it is not all here, or the connection is not direct any more.
+    fn read_head<R>(&mut self, key: usize, look: impl Fn(&Head<'_, '_>) -> R) -> Option<R> {
+        loop {
+            let member = self.members.get_mut(key)?;
+            let limits = self.local.limits();
+            let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
+            match head::parse(
+                &member.wire.input,
+                &mut Room::new(),
+                limits.header_bytes_max,
+                body_bytes_max,
+            ) {
+                Parsed::Plain(head) => return Some(look(&head)),
+                Parsed::Odd => {
+                    self.hand_over(key, Work::Nothing);
+                    return None;
+                }
+                Parsed::Partial => {}
+            }
+            match member.wire.poll_read(&mut Context::from_waker(&member.waker)) {
+                Poll::Ready(Ok(Came::Bytes)) => {}
+                Poll::Pending => {
+                    member.is_armed = true;
+                    return None;
+                }
+                Poll::Ready(Ok(Came::End) | Err(_)) => {
+                    self.end(key);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Looks after those whose turn it is, and refuses those who would wait too long.
+    pub(super) fn work_off_queue(&mut self) {
+        let local = self.local.clone();
+        while let Some(key) = local.gate.next() {
+            if let Some(member) = self.members.get_mut(key) {
+                if let Some(ticket) = member.ticket.take() {
+                    local.gate.admit(&member.guest.connection.place, &ticket);
+                }
+                self.look_after(key);
+            }
+        }
+        while let Some((key, reason)) = local.gate.next_refused() {
+            if let Some(member) = self.members.get_mut(key) {
+                member.ticket = None;
+                self.guarded(key, |direct, key| direct.refuse(key, reason));
+            }
+        }
+    }
+
+    /// Refuses a connection's next request; of its body nothing is looked at.
+    fn refuse(&mut self, key: usize, reason: Reason) {
+        let seen = self.read_head(key, |head| Seen {
+            end: head.body.end,
+            closes: head.closes,
+            is_urgent: routes::is_urgent(head.path()),
+            route: route(head),
+        });
+        let Some(seen) = seen else { return };
+        if seen.is_urgent {
+            self.look_after(key);
+            return;
+        }
+        // The answers of one connection leave together.
+        self.send_done_of_others(key);
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        let connection = &member.guest.connection;
+        let closes = seen.closes || connection.is_ending();
+        connection.begins();
+        member.wire.pass_over(seen.end);
+        member.may_be_urgent = false;
+        let local = &self.local;
+        let refusal = self.refusals.find(reason, local.gate.drain());
+        local.date.with(|date| refusal.write(&mut self.output, date, closes));
+        local.metrics().problem(&refusal.slug);
+        local.metrics().answered(seen.route, refusal.status, None);
+        self.is_answered(key, closes);
+        self.goes_on(key);
+    }
+
+    /// A connection whose request was answered calls when the next one is here.
+    fn goes_on(&mut self, key: usize) {
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        let mut context = Context::from_waker(&member.waker);
+        member.is_armed = member.wire.input.is_empty() && member.wire.arm(&mut context);
+        if !member.is_armed {
+            self.calls.call(key);
+        }
+    }
+}
+
+/// What a refusal has to know of a request.
+struct Seen {
+    end: usize,
+    closes: bool,
+    is_urgent: bool,
+    route: Route,
+}
+
+/// What a request seems to be for.
+fn route(head: &Head<'_, '_>) -> Route {
+    match (head.path().starts_with("/api/"), head.method) {
+        (true, "POST") => Route::Command,
+        (true, _) => Route::Query,
+        (false, _) => Route::App,
+    }
+}

@@ -1,0 +1,84 @@
+//! Refusals, prepared: what refuses may cost next to nothing.
+
+use super::response::{self, Framing};
+use crate::{gate::Reason, problem::Problem};
+use http::{HeaderMap, StatusCode};
+use std::time::Duration;
+
+/// A refusal.
+pub(super) struct Refusal {
+    /// What it says of the wait.
+    seconds: u64,
+    pub(super) status: StatusCode,
+    /// The last part of its problem's type.
+    pub(super) slug: Box<str>,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+/// The refusals of a loop.
+#[derive(Default)]
+pub(super) struct Refusals {
+    overload: Option<Refusal>,
+    share: Option<Refusal>,
+}
+
+impl Refusals {
+    /// The one for this reason; `wait` is how long those that wait take.
+    pub(super) fn find(&mut self, reason: Reason, wait: Duration) -> &Refusal {
+        let known = match reason {
+            Reason::Overload => &mut self.overload,
+            Reason::Share => &mut self.share,
+        };
+        if known.as_ref().is_some_and(|known| known.seconds != wait.as_secs()) {
+            *known = None;
+        }
+        known.get_or_insert_with(|| Refusal::new(reason, wait))
+    }
+}
+
+impl Refusal {
+    fn new(reason: Reason, wait: Duration) -> Self {
+        let problem = Problem::refused(reason, wait);
+        let (parts, _) = problem.response().into_parts();
+        Self {
+            seconds: wait.as_secs(),
+            status: parts.status,
+            slug: problem.slug().into(),
+            headers: parts.headers,
+            body: serde_json::to_vec(&problem).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn write(&self, output: &mut Vec<u8>, date: &[u8], closes: bool) {
+        let framing = Framing::Length(self.body.len());
+        response::head(output, self.status, &self.headers, framing, date, closes);
+        output.extend_from_slice(&self.body);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(refusals: &mut Refusals, reason: Reason, wait: Duration) -> String {
+        let mut output = Vec::new();
+        refusals
+            .find(reason, wait)
+            .write(&mut output, b"Sun, 06 Nov 1994 08:49:37 GMT", false);
+        String::from_utf8(output).unwrap()
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_when_to_come_back() {
+        let mut refusals = Refusals::default();
+        let said = written(&mut refusals, Reason::Overload, Duration::from_millis(480));
+        assert!(said.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{said}");
+        assert!(said.contains("retry-after: 1\r\n"), "{said}");
+        assert!(said.contains("/problems/overloaded") && said.ends_with('}'), "{said}");
+        let later = written(&mut refusals, Reason::Overload, Duration::from_millis(2_300));
+        assert!(later.contains("retry-after: 3\r\n"), "{later}");
+        let share = written(&mut refusals, Reason::Share, Duration::ZERO);
+        assert!(share.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{share}");
+    }
+}
