@@ -13,6 +13,8 @@ pub(crate) enum Yardstick {
     Serve(ServerArguments),
     /// Fill a journal and wait to be killed.
     Fill(FillArguments),
+    /// Keep a core busy.
+    Spin,
 }
 
 impl Yardstick {
@@ -24,6 +26,7 @@ impl Yardstick {
             }
             Self::Serve(arguments) => bench::serve(arguments),
             Self::Fill(arguments) => bench::fill(arguments),
+            Self::Spin => Ok(bench::spin()),
         }
     }
 }

@@ -12,6 +12,7 @@ mod recovery;
 mod requests;
 mod serve;
 mod shows;
+mod surge;
 mod table;
 mod websocket;
 
@@ -25,6 +26,7 @@ use std::{
 
 pub(crate) use fill::{FillArguments, run as fill};
 pub(crate) use serve::{ServerArguments, run as serve};
+pub(crate) use surge::spin;
 
 /// What to measure.
 #[derive(Debug, Args)]
@@ -53,6 +55,8 @@ enum BenchCommand {
     Shows(shows::ShowsArguments),
     /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
     Preferences(preferences::PreferencesArguments),
+    /// More clients and more load than the service can answer: what it answers still, and how soon; alone and beside others.
+    Surge(surge::SurgeArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
 }
@@ -70,6 +74,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Websocket(arguments) => websocket::run(arguments),
         BenchCommand::Shows(arguments) => shows::run(arguments),
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
+        BenchCommand::Surge(arguments) => surge::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),
     }
 }

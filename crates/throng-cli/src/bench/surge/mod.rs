@@ -1,0 +1,317 @@
+//! A surge: more clients, and more of what they ask, than the service can answer. What it answers still, how soon, and how soon
+//! after it all is as before; alone on the machine and beside others who want its cores.
+
+mod load;
+mod plot;
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Serialize;
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, ExitCode, Stdio},
+    time::Duration,
+};
+use throng_load::measure::Latencies;
+use yardsticks::echo::EchoProcess;
+
+use super::{Common, Scratch, table::Table, yardstick};
+use crate::units;
+use load::{Load, Pace, Seen};
+use plot::Series;
+
+/// Before a surge, and after it.
+const CALM: Duration = Duration::from_millis(1_500);
+/// Of its capacity, what is asked of a service then.
+const CALM_SHARE: f64 = 0.3;
+/// The population whose goodput is the capacity.
+const FEW: usize = 256;
+
+/// How to measure.
+#[derive(Debug, Args)]
+pub(super) struct SurgeArguments {
+    #[command(flatten)]
+    common: Common,
+    /// A journal to measure beside the embedded ones, file:DIR or postgres://…; what is measured stays there.
+    #[arg(long, value_name = "PLACE")]
+    journal: Vec<String>,
+    /// What the embedded journal's commits survive: os, fsync; none with an empty text.
+    #[arg(long, value_delimiter = ',', default_value = "os,fsync")]
+    durability: Vec<String>,
+    /// Closed populations: connections that ask again as soon as they are answered.
+    #[arg(long, value_delimiter = ',', default_value = "256,1000,2000,5000,10000")]
+    connections: Vec<usize>,
+    /// Open loads, by what a closed population of 256 gets.
+    #[arg(long, value_delimiter = ',', default_value = "0.5,1,2,5,10")]
+    times: Vec<f64>,
+    /// Connections of an open load.
+    #[arg(long, default_value_t = 10_000)]
+    open_connections: usize,
+    /// Busy processes beside the service.
+    #[arg(long, value_delimiter = ',', default_value = "0,2")]
+    neighbours: Vec<usize>,
+    /// Entities the requests are spread over; 1 is a hot one.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=load::SECTIONS_MAX))]
+    sections: u64,
+    /// How long each load lasts.
+    #[arg(long = "for", value_name = "TIME", default_value = "4s", value_parser = units::duration)]
+    lasts: Duration,
+    /// Write a picture of goodput over offered load, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// What one load came to.
+#[derive(Debug, Serialize)]
+struct Line {
+    journal: String,
+    neighbours: usize,
+    connections: usize,
+    /// Of an open load: by the capacity.
+    times: Option<f64>,
+    offered_per_s: f64,
+    goodput_per_s: f64,
+    /// By what a closed population of 256 gets under the same circumstances.
+    goodput_share: f64,
+    refused_share: f64,
+    failed: u64,
+    p50_ms: f64,
+    p99_ms: f64,
+    refused_p99_ms: f64,
+    /// From the end of an open load until nobody is refused or waits long.
+    recovery_ms: Option<f64>,
+}
+
+/// Processes that want a core each, until this is dropped.
+struct Neighbours(Vec<Child>);
+
+impl Neighbours {
+    fn start(count: usize) -> anyhow::Result<Self> {
+        let mut all = Self(Vec::new());
+        for _ in 0..count {
+            let child = yardstick("spin")?
+                .stdin(Stdio::piped())
+                .spawn()
+                .context("cannot start a busy neighbour")?;
+            all.0.push(child);
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Wants a core, until standard input is closed: the parent has gone.
+pub(crate) fn spin() -> ExitCode {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+/// A service to measure.
+struct Contender {
+    name: String,
+    options: Vec<String>,
+}
+
+/// Measures and prints.
+pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
+    let scratch = arguments.common.scratch()?;
+    let most = arguments.connections.iter().copied().max().unwrap_or(0);
+    throng_load::file_descriptors_for(most.max(arguments.open_connections))?;
+    let mut lines = Vec::new();
+    for contender in contenders(arguments, &scratch) {
+        let service = start(&contender)?;
+        load::open_sections(service.address(), arguments.sections)?;
+        let mut students = 0;
+        for &neighbours in &arguments.neighbours {
+            let _neighbours = Neighbours::start(neighbours)?;
+            let mut bench = Bench {
+                arguments,
+                name: &contender.name,
+                service: &service,
+                neighbours,
+                capacity: 0.0,
+                students: &mut students,
+                lines: &mut lines,
+            };
+            bench.run()?;
+        }
+    }
+    if let Some(file) = &arguments.plot {
+        fs::write(file, plot::svg(&series(&lines)))
+            .with_context(|| format!("cannot write the picture {}", file.display()))?;
+    }
+    arguments
+        .common
+        .print(&serde_json::json!({ "surge": lines }), || text(&lines));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn contenders(arguments: &SurgeArguments, scratch: &Scratch) -> Vec<Contender> {
+    let mut all = Vec::new();
+    for durability in arguments.durability.iter().filter(|text| !text.is_empty()) {
+        let data = scratch.0.join(durability).display().to_string();
+        all.push(Contender {
+            name: format!("log, {durability}"),
+            options: vec!["--data".into(), data, "--durability".into(), durability.clone()],
+        });
+    }
+    for journal in &arguments.journal {
+        let name = journal.split(':').next().unwrap_or_default().to_owned();
+        all.push(Contender {
+            name,
+            options: vec!["--journal".into(), journal.clone()],
+        });
+    }
+    all
+}
+
+fn start(contender: &Contender) -> anyhow::Result<EchoProcess> {
+    let mut command = yardstick("serve")?;
+    command.args(&contender.options);
+    Ok(EchoProcess::start(command, 1)?)
+}
+
+/// All loads on one service under the same circumstances.
+struct Bench<'a> {
+    arguments: &'a SurgeArguments,
+    name: &'a str,
+    service: &'a EchoProcess,
+    neighbours: usize,
+    capacity: f64,
+    students: &'a mut u64,
+    lines: &'a mut Vec<Line>,
+}
+
+impl Bench<'_> {
+    fn run(&mut self) -> anyhow::Result<()> {
+        // Once without being counted: memory is touched, the entities come into it.
+        let warm = self.load(FEW, Pace::Closed);
+        load::drive(&warm, self.students)?;
+        let few = self.load(FEW, Pace::Closed);
+        let seen = load::drive(&few, self.students)?;
+        self.capacity = seen.came as f64 / few.lasts.as_secs_f64();
+        for &connections in &self.arguments.connections {
+            let load = self.load(connections, Pace::Closed);
+            let seen = load::drive(&load, self.students)?;
+            self.note(&load, None, &seen);
+        }
+        for &times in &self.arguments.times {
+            let pace = Pace::Open {
+                calm: self.capacity * CALM_SHARE,
+                surge: self.capacity * times,
+            };
+            let load = self.load(self.arguments.open_connections, pace);
+            let seen = load::drive(&load, self.students)?;
+            self.note(&load, Some(times), &seen);
+        }
+        Ok(())
+    }
+
+    fn load(&self, connections: usize, pace: Pace) -> Load {
+        let calm = match pace {
+            Pace::Closed => Duration::ZERO,
+            Pace::Open { .. } => CALM,
+        };
+        Load {
+            address: self.service.address(),
+            connections,
+            sections: self.arguments.sections,
+            pace,
+            before: calm,
+            lasts: self.arguments.lasts,
+            after: calm,
+        }
+    }
+
+    fn note(&mut self, load: &Load, times: Option<f64>, seen: &Seen) {
+        let seconds = load.lasts.as_secs_f64();
+        let at = |latencies: &Latencies, quantile| units::milliseconds(latencies.value_at_quantile(quantile));
+        self.lines.push(Line {
+            journal: self.name.to_owned(),
+            neighbours: self.neighbours,
+            connections: load.connections,
+            times,
+            offered_per_s: seen.sent as f64 / seconds,
+            goodput_per_s: seen.came as f64 / seconds,
+            goodput_share: seen.came as f64 / seconds / self.capacity,
+            refused_share: seen.refused.len() as f64 / (seen.sent as f64).max(1.0),
+            failed: seen.failed,
+            p50_ms: at(&seen.served, 0.5),
+            p99_ms: at(&seen.served, 0.99),
+            refused_p99_ms: at(&seen.refused, 0.99),
+            recovery_ms: times.map(|_| seen.recovery(load).as_secs_f64() * 1e3),
+        });
+    }
+}
+
+fn series(lines: &[Line]) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for line in lines {
+        let Some(times) = line.times else { continue };
+        let name = match line.neighbours {
+            0 => line.journal.clone(),
+            count => format!("{}, beside {count} busy processes", line.journal),
+        };
+        match all.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push((times, line.goodput_share)),
+            None => all.push(Series {
+                name,
+                points: vec![(times, line.goodput_share)],
+            }),
+        }
+    }
+    all
+}
+
+fn text(lines: &[Line]) -> String {
+    let mut table = Table::new([
+        "journal",
+        "neighbours",
+        "connections",
+        "load",
+        "sent/s",
+        "goodput/s",
+        "share",
+        "refused %",
+        "failed",
+        "p50 ms",
+        "p99 ms",
+        "refused p99",
+        "normal after ms",
+    ]);
+    for line in lines {
+        table.row([
+            line.journal.clone(),
+            line.neighbours.to_string(),
+            line.connections.to_string(),
+            line.times.map_or("closed".into(), |times| format!("{times} ×")),
+            format!("{:.0}", line.offered_per_s),
+            format!("{:.0}", line.goodput_per_s),
+            format!("{:.2}", line.goodput_share),
+            format!("{:.2}", line.refused_share * 100.0),
+            line.failed.to_string(),
+            format!("{:.1}", line.p50_ms),
+            format!("{:.1}", line.p99_ms),
+            format!("{:.1}", line.refused_p99_ms),
+            line.recovery_ms.map_or("-".into(), |time| format!("{time:.0}")),
+        ]);
+    }
+    table.text()
+        + "\n  share: goodput by that of a closed population of 256; p50, p99: of what was answered; \
+           sent/s: an open load loses what no connection is free to send\n"
+}
