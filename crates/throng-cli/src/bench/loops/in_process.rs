@@ -133,7 +133,7 @@ impl Loop {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let local = LocalSet::new();
         local.block_on(&runtime, async {
-            let committer = tokio::task::spawn_local(self.engine.committer());
+            let committer = tokio::task::spawn_local(self.engine.driver().committer());
             tokio::task::yield_now().await;
             start.wait();
             let until = Instant::now() + self.duration;
