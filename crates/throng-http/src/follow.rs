@@ -38,7 +38,7 @@ pub(crate) struct Follower {
     engine: Engine,
     source: Source,
     /// The durable commit that was looked at last.
-    looked_at: u64,
+    looked_at: Option<Position>,
     looked: Option<Instant>,
     /// There was more than the last look took.
     more: bool,
@@ -63,7 +63,7 @@ impl Follower {
         let mut follower = Self {
             engine,
             source,
-            looked_at: 0,
+            looked_at: None,
             looked: None,
             more: true,
         };

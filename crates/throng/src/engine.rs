@@ -162,27 +162,24 @@ impl Engine {
         }
     }
 
-    /// The number of the newest durable commit of this engine's writer.
+    /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even
+    /// before anything happens in the new life.
     #[must_use]
-    pub fn durable(&self) -> u64 {
-        match &*self.inner.status() {
-            Status::Running(life) => life.open.durable(),
-            Status::Down(_) => 0,
-        }
+    pub fn durable(&self) -> Option<Position> {
+        self.inner.durable_position()
     }
 
-    /// Waits until the newest durable commit is not this one any more, and returns its number.
-    pub async fn changed(&self, seen: u64) -> u64 {
+    /// Waits until the newest durable commit is not this one any more, and returns it. Returns at once while the engine stops.
+    pub async fn changed(&self, seen: Option<Position>) -> Option<Position> {
         std::future::poll_fn(|context| {
+            let is_over = |durable| durable != seen || self.inner.is_stopping();
             let durable = self.durable();
-            if durable != seen || self.inner.is_stopping() {
+            if is_over(durable) {
                 return std::task::Poll::Ready(durable);
             }
-            let mut watchers = self.inner.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-            watchers.push(context.waker().clone());
-            drop(watchers);
+            self.inner.watch(context.waker());
             let durable = self.durable();
-            if durable != seen {
+            if is_over(durable) {
                 std::task::Poll::Ready(durable)
             } else {
                 std::task::Poll::Pending
@@ -195,6 +192,14 @@ impl Engine {
 impl Inner {
     pub(crate) fn status(&self) -> std::sync::RwLockReadGuard<'_, Status> {
         self.status.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest durable commit; `None` while no writer is open.
+    pub(crate) fn durable_position(&self) -> Option<Position> {
+        match &*self.status() {
+            Status::Running(life) => Some(life.durable()),
+            Status::Down(_) => None,
+        }
     }
 
     pub(crate) fn set_status(&self, status: Status) {
@@ -226,7 +231,10 @@ impl Inner {
     /// Wakes this one with the next durable commit, and when the engine's status changes.
     pub(crate) fn watch(&self, waker: &Waker) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        watchers.push(waker.clone());
+        // Polled again and again while nothing becomes durable, one task stands here once.
+        if !watchers.iter().any(|own| own.will_wake(waker)) {
+            watchers.push(waker.clone());
+        }
     }
 
     pub(crate) fn wake_watchers(&self) {

@@ -315,7 +315,7 @@ async fn woken(inner: &Weak<Inner>, projector: &Projector, mut sleep: Option<Tas
             return Poll::Ready(());
         }
         if let Some(seen) = seen {
-            let is_new = || durable(&inner) != seen;
+            let is_new = || inner.durable_position() != seen;
             if is_new() {
                 return Poll::Ready(());
             }
@@ -327,13 +327,6 @@ async fn woken(inner: &Weak<Inner>, projector: &Projector, mut sleep: Option<Tas
         Poll::Pending
     })
     .await;
-}
-
-fn durable(inner: &Inner) -> Option<Position> {
-    match &*inner.status() {
-        Status::Running(life) => Some(life.durable()),
-        Status::Down(_) => None,
-    }
 }
 
 impl Stand {

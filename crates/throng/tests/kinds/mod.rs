@@ -7,6 +7,8 @@
     reason = "shared by tests, each using some"
 )]
 
+pub mod failing;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
