@@ -8,6 +8,7 @@ use crate::{
     host::{Host, TokioHost},
     projection::{self, Projections},
     publish::Topics,
+    tail::{self, Tail},
     timers, watch,
 };
 use std::sync::{
@@ -178,6 +179,7 @@ impl Builder {
             Vec::new()
         };
         let inner = Arc::new(Inner {
+            tail: Arc::new(Tail::new(journal.clone(), host.clone(), &self.registry)),
             registry: Arc::new(self.registry),
             projections: Projections::new(work, self.views),
             options: self.options,
@@ -209,6 +211,7 @@ impl Builder {
         inner.host.spawn(Box::pin(timers::sweep(weak())));
         inner.host.spawn(Box::pin(watch::task(weak())));
         inner.host.spawn(Box::pin(checkpoint::task(weak())));
+        inner.host.spawn(Box::pin(tail::task(weak())));
         projection::start(&inner);
         inner.pump.wake();
         Ok(Engine { inner })

@@ -2,7 +2,7 @@
 
 use crate::{
     Metrics, Options, actors::Services, ask::Handle, builder::Builder, host::Host, life::Life, projection::Projections,
-    publish::Topics,
+    publish::Topics, tail::Tail,
 };
 use std::{
     sync::{
@@ -33,6 +33,7 @@ pub(crate) struct Inner {
     pub(crate) services: Services,
     pub(crate) topics: Topics,
     pub(crate) projections: Projections,
+    pub(crate) tail: Arc<Tail>,
     pub(crate) status: RwLock<Status>,
     pub(crate) stopping: AtomicBool,
     /// Wakes the committer that serves callers outside a gateway's loops.

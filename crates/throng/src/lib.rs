@@ -70,6 +70,7 @@ mod recovery;
 mod run;
 mod share;
 mod stop;
+mod tail;
 mod timers;
 mod watch;
 
@@ -78,11 +79,12 @@ pub use ask::Handle;
 pub use builder::{Builder, StartError};
 pub use dead::{DeadPage, Retried};
 pub use engine::{Engine, Health};
-pub use feed::{Cursor, Feed, FeedError};
+pub use feed::{Cursor, Feed, FeedError, FeedEvent};
 pub use history::History;
 pub use json::{CommandJson, PlainCommand, QueryJson, StagedJson};
 pub use metrics::Metrics;
 pub use options::Options;
+pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{
     limits, model,
     shard::{DeadMessage, JsonRejection, Kind, QueryKind, Registry},

@@ -12,6 +12,7 @@ use crate::{
     engine::{Inner, Status, Wake},
     host::{Host, Task},
     life::Life,
+    tail::Ends,
 };
 use std::{
     sync::{
@@ -167,7 +168,10 @@ impl Projector {
     pub(super) fn health(&self, inner: &Inner) -> Health {
         let report = self.report.borrow().clone();
         let lag_commits = match &*inner.status() {
-            Status::Running(life) => source::behind(life, report.reached.unwrap_or_else(|| source::start(life))),
+            Status::Running(life) => {
+                let ends = Ends::of(life);
+                ends.commits_after(report.reached.unwrap_or_else(|| ends.start()))
+            }
             Status::Down(_) => 0,
         };
         let micros = inner.host.now().micros.saturating_sub(report.at_micros).max(0);
@@ -477,7 +481,7 @@ impl Stand {
         self.stored = Some(found);
         self.fits = Weak::new();
         self.at = found.unwrap_or_else(|| ViewOffset {
-            position: source::start(life),
+            position: Ends::of(life).start(),
             checksum: 0,
             version: work.version(),
         });
