@@ -9,6 +9,7 @@ use crate::{
     ledger::Topics,
     life::{Lives, tasks},
     projection::{self, Projections},
+    tail::{self, Tail},
 };
 use std::sync::{Arc, atomic::AtomicBool};
 use throng_core::{
@@ -194,11 +195,17 @@ impl Builder {
         lives.begin(lives.recover().await?);
         tasks::start(&lives);
         let core = Arc::new(Core {
+            tail: Arc::new(Tail::new(
+                context.journal.clone(),
+                context.host.clone(),
+                &context.registry,
+            )),
             projections: Projections::new(work, self.views),
             context,
             lives,
             services,
         });
+        core.context.host.spawn(Box::pin(tail::task(Arc::downgrade(&core))));
         projection::start(&core);
         Ok(Engine { core })
     }

@@ -74,7 +74,10 @@ impl Signals {
     /// Wakes this one with the next durable commit, and when the engine's status changes.
     pub(crate) fn watch(&self, waker: &Waker) {
         let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        watchers.push(waker.clone());
+        // Polled again and again while nothing becomes durable, one task stands here once.
+        if !watchers.iter().any(|own| own.will_wake(waker)) {
+            watchers.push(waker.clone());
+        }
     }
 
     pub(crate) fn wake_watchers(&self) {

@@ -9,6 +9,7 @@ use crate::{
     handle::Handle,
     life::{Lives, Status},
     projection::Projections,
+    tail::Tail,
 };
 use std::sync::{Arc, atomic::Ordering};
 use throng_core::{
@@ -30,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) lives: Arc<Lives>,
     pub(crate) services: Services,
     pub(crate) projections: Projections,
+    /// The end of the log, decoded once for all who follow it.
+    pub(crate) tail: Arc<Tail>,
 }
 
 /// How an engine is.

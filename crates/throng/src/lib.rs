@@ -65,17 +65,19 @@ mod metrics;
 mod options;
 pub mod projection;
 mod stuck;
+mod tail;
 
 pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
 pub use dead::{DeadPage, Retried};
 pub use engine::{Engine, Health};
-pub use feed::{Cursor, Feed, FeedError};
+pub use feed::{Cursor, Feed, FeedError, FeedEvent};
 pub use handle::Handle;
 pub use history::History;
 pub use metrics::Metrics;
 pub use options::Options;
 pub use stuck::StuckEntity;
+pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{
     layout, limits, model,
     shard::{DeadMessage, JsonRejection, Kind, Quarantined, QueryKind, Registry},

@@ -3,13 +3,14 @@
 
 mod kinds;
 
-use kinds::{Account, Command, Counting, Happened, World, ask, eventually, open};
+use kinds::{Account, Command, Counting, Happened, World, ask, eventually, failing::Failing, open};
 use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
     },
+    time::Duration,
 };
 use throng::{
     Builder, Engine,
@@ -141,6 +142,36 @@ async fn an_engine_that_is_killed_leaves_what_the_next_goes_on_from() {
     }
     let engine = start_balances(&world, &views).await;
     assert_eq!(caught_up(&engine).await, expected(&[("#", total), ("ann", total - 1)]));
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn who_waits_to_be_caught_up_while_the_engine_recovers_goes_on_though_nothing_happens_then() {
+    let world = World::new();
+    let journal = Failing::new(&world.journal);
+    let engine = Engine::builder()
+        .with::<Account>()
+        .projection(Balances::default())
+        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    open(&engine, "ann", 10).await;
+    let before = caught_up(&engine).await;
+    journal.fails();
+    ask(&engine, "ann", Command::Deposit { amount: 1 }).await.unwrap_err();
+    assert_eq!(engine.driver().durable(), None);
+    let model = engine.read_model::<Balances>();
+    let recovers = async {
+        tokio::task::yield_now().await;
+        journal.recovers();
+    };
+    let (is_there, ()) = tokio::time::timeout(Duration::from_secs(10), async {
+        tokio::join!(model.caught_up(), recovers)
+    })
+    .await
+    .unwrap();
+    assert!(is_there, "{:?}", model.health());
+    assert_eq!(rows(&engine).await, before);
     engine.stop().await;
 }
 

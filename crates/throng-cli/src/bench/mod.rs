@@ -2,6 +2,7 @@
 
 mod entities;
 mod fill;
+mod followers;
 mod http;
 mod journal;
 mod loops;
@@ -51,6 +52,8 @@ enum BenchCommand {
     Entities(entities::EntitiesArguments),
     /// Durable commands over WebSockets against the same over HTTP, one at a time and in batches.
     Websocket(websocket::WebsocketArguments),
+    /// Live followers of a kind and of entities: the service's CPU an event delivered, to a few and to many.
+    Followers(followers::FollowersArguments),
     /// Seat reservations over HTTP on one journal or several: rates, CPU, latency, a hot show, a cold start.
     Shows(shows::ShowsArguments),
     /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
@@ -72,6 +75,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Queue(arguments) => queue::run(arguments),
         BenchCommand::Entities(arguments) => entities::run(arguments),
         BenchCommand::Websocket(arguments) => websocket::run(arguments),
+        BenchCommand::Followers(arguments) => followers::run(arguments),
         BenchCommand::Shows(arguments) => shows::run(arguments),
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),

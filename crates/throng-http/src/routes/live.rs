@@ -1,17 +1,18 @@
 //! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: what happens, as it happens.
 
-use super::{Answered, entity_id, history::Shown, kind};
+use super::{Answered, entity_id, kind};
 use crate::{
     answer::Answer,
     event_loop::Local,
-    follow::{Follower, Seen, Source},
+    follow,
     problem::Problem,
     request::query::{self, HistoryQuery},
     shared::Taken,
 };
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, header, request::Parts};
-use std::{rc::Rc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
+use throng::{EntityEvent, Follow, Follower};
 use tokio::{sync::mpsc, time::timeout};
 
 /// Where a client that comes back goes on.
@@ -37,13 +38,13 @@ pub(super) async fn open(
         Some(value) => last_event_id(value)?,
     };
     let place = local.live_place()?;
-    let source = Source::Entity {
+    let entity = Follow::Entity {
         kind,
         id,
         after,
         at: None,
     };
-    let follower = Follower::new(local.shared().engine.clone(), source).await?;
+    let follower = local.shared().engine.follow(entity).await.map_err(follow::problem)?;
     let (pages, receiver) = mpsc::channel(PAGES_MAX);
     tokio::task::spawn_local(run(local.clone(), follower, pages, place));
     let mut response = Response::new(Answer::Live(receiver));
@@ -72,19 +73,19 @@ async fn run(local: Rc<Local>, mut follower: Follower, pages: mpsc::Sender<Bytes
     tokio::select! {
         () = local.drains() => {}
         () = pages.closed() => {}
-        () = follow(&mut follower, &pages) => {}
+        () = send(&mut follower, &pages) => {}
     }
 }
 
 /// Until a page cannot be sent or read.
-async fn follow(follower: &mut Follower, pages: &mpsc::Sender<Bytes>) {
+async fn send(follower: &mut Follower, pages: &mpsc::Sender<Bytes>) {
     // Something at once, so that the client knows that it is connected.
     let mut next = Bytes::from_static(b": connected\n\n");
     while pages.send(next).await.is_ok() {
         next = match timeout(KEEP_ALIVE, follower.next(PAGE_EVENTS)).await {
-            Ok(Ok(seen)) => page(&seen),
-            Ok(Err(problem)) => {
-                tracing::debug!("a live stream ends: {}", problem.detail());
+            Ok(Ok(events)) => page(&events),
+            Ok(Err(error)) => {
+                tracing::debug!("a live stream ends: {error}");
                 return;
             }
             Err(_) => Bytes::from_static(b": alive\n\n"),
@@ -93,21 +94,15 @@ async fn follow(follower: &mut Follower, pages: &mpsc::Sender<Bytes>) {
 }
 
 /// Events as server-sent events; their sequence number is what the client comes back with.
-fn page(seen: &[Seen]) -> Bytes {
-    let mut page = Vec::with_capacity(256 * seen.len());
-    for Seen { event, .. } in seen {
-        page.extend_from_slice(format!("id: {}\nevent: {}\ndata: ", event.seq, event.name).as_bytes());
-        // JSON has no line breaks outside of insignificant space, and serde writes none.
-        page.extend_from_slice(&one_line(serde_json::to_vec(&Shown::new(event)).unwrap_or_default()));
-        page.extend_from_slice(b"\n\n");
+fn page(events: &[Arc<EntityEvent>]) -> Bytes {
+    let mut page = Vec::with_capacity(256 * events.len());
+    for event in events {
+        let (seq, name) = (event.event.seq, &event.event.name);
+        page.extend_from_slice(format!("id: {seq}\nevent: {name}\ndata: {{").as_bytes());
+        page.extend_from_slice(follow::members(event));
+        page.extend_from_slice(b"}\n\n");
     }
     page.into()
-}
-
-/// A payload recorded with line breaks between its tokens must not end the data line.
-fn one_line(mut json: Vec<u8>) -> Vec<u8> {
-    json.retain(|byte| !matches!(byte, b'\n' | b'\r'));
-    json
 }
 
 #[cfg(test)]
@@ -129,6 +124,7 @@ mod tests {
             payload: b"{\n\"student\":\r\n\"7\"}".to_vec(),
         };
         let expected = "id: 3\nevent: added\ndata: {\"seq\":3,\"name\":\"added\",\"version\":1,\"at\":\"1970-01-01T00:00:00Z\",\"position\":\"1.7\",\"payload\":{\"student\":\"7\"}}\n\n";
-        assert_eq!(page(&[Seen { id: None, event }]), expected.as_bytes());
+        let event = Arc::new(EntityEvent::new("S1".into(), event));
+        assert_eq!(page(&[event]), expected.as_bytes());
     }
 }

@@ -1,10 +1,11 @@
 //! What a client is told, gathered into frames, without I/O.
 
 use super::{CREDIT_MAX, FRAME_BYTES, PROTOCOL, message::Id};
-use crate::{Limits, follow::Seen, problem::Problem, routes::Shown};
+use crate::{Limits, follow, problem::Problem};
 use bytes::Bytes;
 use serde::Serialize;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
+use throng::EntityEvent;
 
 /// Messages for a client, in frames: what gathers while the socket is busy leaves as one.
 #[derive(Default)]
@@ -38,11 +39,6 @@ enum Told<'a> {
         id: &'a Id,
         cursor: &'a str,
     },
-    Events {
-        id: &'a Id,
-        events: Vec<Happened<'a>>,
-        cursor: &'a str,
-    },
     Paused {
         id: &'a Id,
         cursor: &'a str,
@@ -54,14 +50,6 @@ enum Told<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cursor: Option<&'a str>,
     },
-}
-
-#[derive(Serialize)]
-struct Happened<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entity: Option<&'a str>,
-    #[serde(flatten)]
-    shown: Shown<'a>,
 }
 
 impl Outbox {
@@ -162,13 +150,25 @@ impl Outbox {
         self.tell(&Told::Subscribed { id, cursor });
     }
 
-    pub(super) fn events(&mut self, id: &Id, seen: &[Seen], cursor: &str) {
-        let events = seen.iter().map(|seen| Happened {
-            entity: seen.id.as_deref(),
-            shown: Shown::new(&seen.event),
-        });
-        let events = events.collect();
-        self.tell(&Told::Events { id, events, cursor });
+    /// Events of an entity, or of a kind's entities, whose ids are told then.
+    pub(super) fn events(&mut self, id: &Id, events: &[Arc<EntityEvent>], with_entity: bool, cursor: &str) {
+        let out = self.begin();
+        out.extend_from_slice(br#"{"type":"events","id":"#);
+        json(out, id);
+        out.extend_from_slice(br#","events":["#);
+        for (number, event) in events.iter().enumerate() {
+            out.extend_from_slice(if number == 0 { b"{" } else { b",{" });
+            if with_entity {
+                out.extend_from_slice(br#""entity":"#);
+                json(out, &event.id);
+                out.push(b',');
+            }
+            out.extend_from_slice(follow::members(event));
+            out.push(b'}');
+        }
+        out.extend_from_slice(br#"],"cursor":"#);
+        json(out, cursor);
+        out.push(b'}');
     }
 
     pub(super) fn paused(&mut self, id: &Id, cursor: &str) {
@@ -188,9 +188,14 @@ impl Outbox {
     }
 }
 
+fn json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    out.extend(serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec()));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use throng::journal::{CommitNo, Position, StoredEvent, WriterId};
 
     fn text(frame: Option<Bytes>) -> String {
         String::from_utf8(frame.unwrap().to_vec()).unwrap()
@@ -211,6 +216,31 @@ mod tests {
         assert_eq!((&told[1]["body"], &told[2]["id"]), (&().into(), &().into()));
         assert_eq!(told[2]["problem"]["type"], "/problems/malformed");
         assert!(outbox.is_empty() && outbox.take().is_none());
+    }
+
+    #[test]
+    fn events_are_told_with_whose_they_are_only_where_that_is_not_clear() {
+        let event = StoredEvent {
+            seq: 3,
+            position: Position {
+                writer: WriterId(1),
+                commit: CommitNo(7),
+            },
+            at_micros: 0,
+            name: "added".into(),
+            version: 1,
+            payload: br#"{"student":"7"}"#.to_vec(),
+        };
+        let events = [Arc::new(EntityEvent::new("S \"1\"".into(), event))];
+        let mut outbox = Outbox::default();
+        outbox.events(&Id::Number(1), &events, true, "1.8");
+        let members = r#""seq":3,"name":"added","version":1,"at":"1970-01-01T00:00:00Z","position":"1.7","payload":{"student":"7"}"#;
+        let expected =
+            format!(r#"{{"type":"events","id":1,"events":[{{"entity":"S \"1\"",{members}}}],"cursor":"1.8"}}"#);
+        assert_eq!(text(outbox.take()), expected);
+        outbox.events(&Id::Text("e".into()), &events, false, "3@1.7");
+        let expected = format!(r#"{{"type":"events","id":"e","events":[{{{members}}}],"cursor":"3@1.7"}}"#);
+        assert_eq!(text(outbox.take()), expected);
     }
 
     #[test]

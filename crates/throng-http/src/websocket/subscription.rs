@@ -9,14 +9,14 @@ use super::{
     session::Shared,
 };
 use crate::{
-    follow::{Follower, Source},
+    follow,
     problem::Problem,
     routes::{self, Answered},
     shared::Taken,
 };
 use std::{cell::Cell, rc::Rc};
 use throng::{
-    Cursor,
+    Cursor, Follow, Follower,
     journal::{CommitNo, Position, WriterId},
 };
 use tokio::{sync::Notify, task::AbortHandle, time::timeout};
@@ -55,7 +55,7 @@ impl Drop for Subscription {
 
 /// Begins one.
 pub(super) fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> Answered<()> {
-    let source = source(shared, &asked)?;
+    let from = from(shared, &asked)?;
     let most = shared.local.limits().socket_subscriptions_max;
     let mut subscriptions = shared.subscriptions.borrow_mut();
     if subscriptions.contains_key(&id) {
@@ -72,7 +72,7 @@ pub(super) fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> An
     let task = tokio::task::spawn_local({
         let (shared, id, credit) = (shared.clone(), id.clone(), credit.clone());
         async move {
-            run(&shared, &id, &credit, source, place).await;
+            run(&shared, &id, &credit, from, place).await;
             shared.subscriptions.borrow_mut().remove(&id);
         }
     });
@@ -105,7 +105,7 @@ fn nobody() -> Box<Problem> {
 }
 
 /// Whom it follows, from where.
-fn source(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Source> {
+fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Follow> {
     let (kind, _) = routes::kind(&shared.local, &asked.kind)?;
     let Some(entity) = &asked.entity else {
         let engine = &shared.local.shared().engine;
@@ -115,7 +115,7 @@ fn source(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Source> {
             Some(After::Seq(_)) => return Err(not_a_cursor()),
             None => engine.place(false).map_err(routes::engine_problem)?,
         };
-        return Ok(Source::Kind { kind, from });
+        return Ok(Follow::Kind { kind, from });
     };
     let id = request::entity(entity)?;
     let (after, at) = match &asked.after {
@@ -123,7 +123,7 @@ fn source(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Source> {
         Some(After::Seq(seq)) => (*seq, None),
         Some(After::Cursor(text)) => entity_cursor(text).ok_or_else(not_a_cursor)?,
     };
-    Ok(Source::Entity { kind, id, after, at })
+    Ok(Follow::Entity { kind, id, after, at })
 }
 
 /// `start`, `7`, or `7@writer.commit`.
@@ -147,19 +147,21 @@ fn not_a_cursor() -> Box<Problem> {
     Problem::malformed(detail).at_field("after").boxed()
 }
 
-async fn run(shared: &Shared, id: &Id, credit: &Credit, source: Source, _place: Taken) {
+async fn run(shared: &Shared, id: &Id, credit: &Credit, from: Follow, _place: Taken) {
     let engine = shared.local.shared().engine.clone();
-    let mut follower = match Follower::new(engine, source).await {
+    let mut follower = match engine.follow(from).await {
         Ok(follower) => follower,
-        Err(problem) => return shared.tell(|out| out.problem(Some(id), &problem)),
+        Err(error) => return shared.tell(|out| out.problem(Some(id), &follow::problem(error))),
     };
-    shared.tell(|out| out.subscribed(id, &follower.cursor()));
-    let ended = follow(shared, id, credit, &mut follower).await;
-    shared.tell(|out| out.ended(id, &ended, &follower.cursor()));
+    let cursor = |follower: &Follower| follower.place().to_string();
+    shared.tell(|out| out.subscribed(id, &cursor(&follower)));
+    let ended = tell(shared, id, credit, &mut follower).await;
+    shared.tell(|out| out.ended(id, &ended, &cursor(&follower)));
 }
 
 /// Until it cannot go on.
-async fn follow(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follower) -> Box<Problem> {
+async fn tell(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follower) -> Box<Problem> {
+    let with_entity = matches!(follower.place(), Follow::Kind { .. });
     loop {
         if credit.left.get() == 0
             && let Err(problem) = paused(shared, id, credit, follower).await
@@ -169,12 +171,13 @@ async fn follow(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follow
         shared.room(EVENTS_BYTES_MAX).await;
         let limit = credit.left.get().min(PAGE_EVENTS);
         match follower.next(limit as usize).await {
-            Ok(seen) => {
-                let told = u32::try_from(seen.len()).unwrap_or(limit);
+            Ok(events) => {
+                let told = u32::try_from(events.len()).unwrap_or(limit);
                 credit.left.set(credit.left.get().saturating_sub(told));
-                shared.tell(|out| out.events(id, &seen, &follower.cursor()));
+                let cursor = follower.place().to_string();
+                shared.tell(|out| out.events(id, &events, with_entity, &cursor));
             }
-            Err(problem) => return problem,
+            Err(error) => return follow::problem(error),
         }
     }
 }
@@ -190,9 +193,9 @@ async fn paused(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follow
     tokio::select! {
         biased;
         () = &mut granted => return Ok(()),
-        waits = follower.waits() => waits?,
+        ready = follower.ready() => ready.map_err(follow::problem)?,
     }
-    shared.tell(|out| out.paused(id, &follower.cursor()));
+    shared.tell(|out| out.paused(id, &follower.place().to_string()));
     let wait = shared.local.limits().socket_credit_wait;
     timeout(wait, granted)
         .await

@@ -1,9 +1,13 @@
 //! What happens, over a WebSocket, as far as credit goes.
 
-use crate::support::{Client, plain, socket::Socket, start};
+use crate::support::{Client, held::Held, plain, section, socket::Socket, start, wait};
 use serde_json::{Value, json};
-use std::{thread, time::Duration};
-use throng_http::Limits;
+use std::{sync::atomic::Ordering::SeqCst, thread, time::Duration};
+use throng::{
+    Engine,
+    journal::{Journal, MemoryJournal, MemoryStore},
+};
+use throng_http::{Gateway, Limits};
 
 fn subscribe(id: &str, entity: Option<&str>, after: impl Into<Value>, credit: u32) -> Value {
     let mut message = json!({ "type": "subscribe", "id": id, "kind": "section", "credit": credit });
@@ -118,6 +122,36 @@ fn a_kind_s_events_come_in_the_order_of_the_log_and_go_on_after_a_cursor() {
     }
     assert_eq!(all[0], first[0]);
     assert_eq!(all[1..], seen[..]);
+}
+
+#[test]
+fn what_many_subscriptions_follow_is_read_once() {
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let (journal, _hold) = Held::new(journal);
+    let read = journal.read.clone();
+    let engine = Engine::builder().with::<section::Section>();
+    let engine = wait(engine.start(Box::new(journal) as Box<dyn Journal>, store)).unwrap();
+    let gateway = Gateway::builder(engine).start().unwrap();
+    let mut client = Client::new(&gateway);
+    open(&mut client, "S1");
+    let ids: Vec<String> = (0..50).map(|number| format!("f{number}")).collect();
+    let mut sockets = [Socket::new(&gateway), Socket::new(&gateway)];
+    for socket in &mut sockets {
+        for id in &ids {
+            socket.send(&subscribe(id, None, (), 1_000));
+            socket.expect("subscribed", id.as_str());
+        }
+    }
+    let before = read.load(SeqCst);
+    (0..20).for_each(|student| add(&mut client, "S1", student));
+    for socket in &mut sockets {
+        let mut told = 0;
+        while told < 20 * ids.len() {
+            told += socket.next()["events"].as_array().unwrap().len();
+        }
+    }
+    assert_eq!(read.load(SeqCst) - before, 20, "commits read");
 }
 
 #[test]

@@ -40,7 +40,7 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, JsonReply},
 };
-use throng_journal::Address;
+use throng_journal::{Address, Position};
 
 /// The engine, as a gateway drives it. Cheap to clone.
 #[derive(Clone)]
@@ -195,25 +195,24 @@ impl Driver {
         })
     }
 
-    /// The number of the newest durable commit of this engine's writer.
+    /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even
+    /// before anything happens in the new life.
     #[must_use]
-    pub fn durable(&self) -> u64 {
-        self.core
-            .lives
-            .running()
-            .map_or(0, |life| life.ledger.durable().commit.0)
+    pub fn durable(&self) -> Option<Position> {
+        self.core.lives.durable()
     }
 
-    /// Waits until the newest durable commit is not this one any more, and returns its number.
-    pub async fn changed(&self, seen: u64) -> u64 {
+    /// Waits until the newest durable commit is not this one any more, and returns it. Returns at once while the engine stops.
+    pub async fn changed(&self, seen: Option<Position>) -> Option<Position> {
         std::future::poll_fn(|context| {
+            let is_over = |durable| durable != seen || self.core.context.is_stopping();
             let durable = self.durable();
-            if durable != seen || self.core.context.is_stopping() {
+            if is_over(durable) {
                 return Poll::Ready(durable);
             }
             self.core.context.signals.watch(context.waker());
             let durable = self.durable();
-            if durable != seen {
+            if is_over(durable) {
                 Poll::Ready(durable)
             } else {
                 Poll::Pending

@@ -14,6 +14,7 @@ use crate::{
 };
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use throng_core::{model::Error, shard::Outcome};
+use throng_journal::Position;
 
 /// What one writer's life holds.
 pub(crate) struct Life {
@@ -89,6 +90,12 @@ impl Lives {
             Status::Running(life) => Some(life.clone()),
             Status::Down(_) => None,
         }
+    }
+
+    /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even
+    /// before anything happens in the new life.
+    pub(crate) fn durable(&self) -> Option<Position> {
+        self.running().map(|life| life.ledger.durable())
     }
 
     /// Whoever is asked now, or why nobody is.

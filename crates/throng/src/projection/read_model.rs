@@ -4,7 +4,7 @@ use super::{
     Health, Projection, State,
     runner::{Projector, Report},
 };
-use crate::{Engine, life::Status};
+use crate::Engine;
 use std::{marker::PhantomData, sync::Arc};
 use throng_journal::{Error, ViewOffset, ViewRange, ViewRow};
 
@@ -71,13 +71,13 @@ impl<P: Projection> ReadModel<P> {
     pub async fn caught_up(&self) -> bool {
         let Some(projector) = &self.projector else { return false };
         let target = loop {
-            if let Status::Running(life) = &*self.engine.core.lives.status() {
-                break life.ledger.durable();
+            if let Some(durable) = self.engine.driver().durable() {
+                break durable;
             }
             if self.engine.core.context.is_stopping() {
                 return false;
             }
-            self.engine.driver().changed(0).await;
+            self.engine.driver().changed(None).await;
         };
         let rebuilds = projector.rebuilds();
         let is_there =

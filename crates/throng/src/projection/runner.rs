@@ -13,6 +13,7 @@ use crate::{
     engine::Core,
     host::{Host, Task},
     life::{Life, Status},
+    tail::Ends,
 };
 use std::{
     sync::{
@@ -168,7 +169,10 @@ impl Projector {
     pub(super) fn health(&self, inner: &Core) -> Health {
         let report = self.report.borrow().clone();
         let lag_commits = match &*inner.lives.status() {
-            Status::Running(life) => source::behind(life, report.reached.unwrap_or_else(|| source::start(life))),
+            Status::Running(life) => {
+                let ends = Ends::of(life);
+                ends.commits_after(report.reached.unwrap_or_else(|| ends.start()))
+            }
             Status::Down(_) => 0,
         };
         let micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);
@@ -316,7 +320,7 @@ async fn woken(inner: &Weak<Core>, projector: &Projector, mut sleep: Option<Task
             return Poll::Ready(());
         }
         if let Some(seen) = seen {
-            let is_new = || durable(&inner) != seen;
+            let is_new = || inner.lives.durable() != seen;
             if is_new() {
                 return Poll::Ready(());
             }
@@ -328,13 +332,6 @@ async fn woken(inner: &Weak<Core>, projector: &Projector, mut sleep: Option<Task
         Poll::Pending
     })
     .await;
-}
-
-fn durable(inner: &Core) -> Option<Position> {
-    match &*inner.lives.status() {
-        Status::Running(life) => Some(life.ledger.durable()),
-        Status::Down(_) => None,
-    }
 }
 
 impl Stand {
@@ -485,7 +482,7 @@ impl Stand {
         self.stored = Some(found);
         self.fits = Weak::new();
         self.at = found.unwrap_or_else(|| ViewOffset {
-            position: source::start(life),
+            position: Ends::of(life).start(),
             checksum: 0,
             version: work.version(),
         });

@@ -7,6 +7,8 @@
     reason = "shared by tests, each using some"
 )]
 
+pub mod failing;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -291,6 +293,8 @@ pub struct Counting {
     journal: MemoryJournal,
     /// Of commits.
     pub reads: Arc<AtomicU32>,
+    /// Commits read.
+    pub commits: Arc<AtomicU32>,
     /// Of single records.
     pub reads_at: Arc<AtomicU32>,
 }
@@ -300,6 +304,7 @@ impl Counting {
         Self {
             journal: world.journal.clone(),
             reads: Arc::default(),
+            commits: Arc::default(),
             reads_at: Arc::default(),
         }
     }
@@ -324,7 +329,12 @@ impl Journal for Counting {
     }
     fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, throng::journal::Error>> {
         self.reads.fetch_add(1, SeqCst);
-        self.journal.read(after, bytes_max)
+        let read = self.journal.read(after, bytes_max);
+        Box::pin(async move {
+            let read = read.await?;
+            self.commits.fetch_add(read.len() as u32, SeqCst);
+            Ok(read)
+        })
     }
     fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, throng::journal::Error>> {
         self.reads_at.fetch_add(1, SeqCst);

@@ -1,6 +1,9 @@
-//! A journal in memory that can be made to wait.
+//! A journal in memory that can be made to wait, and counts what is read.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
 use throng::journal::{
     Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, Opened, Place, Position,
     ShardId, Taken, WriterId,
@@ -11,6 +14,8 @@ use tokio::sync::watch;
 pub(crate) struct Held {
     inner: Arc<MemoryJournal>,
     held: watch::Receiver<bool>,
+    /// Commits that were read.
+    pub(crate) read: Arc<AtomicUsize>,
 }
 
 impl Held {
@@ -18,7 +23,8 @@ impl Held {
     pub(crate) fn new(inner: MemoryJournal) -> (Self, watch::Sender<bool>) {
         let (hold, held) = watch::channel(false);
         let inner = Arc::new(inner);
-        (Self { inner, held }, hold)
+        let read = Arc::default();
+        (Self { inner, held, read }, hold)
     }
 }
 
@@ -50,7 +56,12 @@ impl Journal for Held {
     }
 
     fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
-        self.inner.read(after, bytes_max)
+        let read = self.inner.read(after, bytes_max);
+        Box::pin(async move {
+            let read = read.await?;
+            self.read.fetch_add(read.len(), SeqCst);
+            Ok(read)
+        })
     }
 
     fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {

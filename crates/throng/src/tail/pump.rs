@@ -1,0 +1,74 @@
+//! The task that reads on while somebody waits: the tail's only tie to the engine around it.
+
+use super::{Advance, Ends};
+use crate::{
+    engine::Core,
+    life::{Life, Status},
+};
+use std::{
+    future::poll_fn,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// Once it has come to the end of what is durable, it looks again after this long, so that what has gathered is one wake.
+const ADVANCE_EVERY: Duration = Duration::from_millis(20);
+/// Followers outlive a recovery of this long.
+const RECOVERY_MAX: Duration = Duration::from_secs(5);
+/// While the engine recovers, it looks this often whether that takes too long.
+const RECOVERY_LOOK: Duration = Duration::from_millis(100);
+
+/// What there is to do.
+enum Due {
+    /// Something is durable and not decoded.
+    Advance(Arc<Life>),
+    /// There is no life to read from.
+    Down(String),
+}
+
+/// Reads on while somebody waits.
+pub(crate) async fn task(inner: Weak<Core>) {
+    let mut down_since = None;
+    loop {
+        let due = poll_fn(|context| match inner.upgrade() {
+            Some(inner) => due(&inner, context).map(|due| Some((inner, due))),
+            None => Poll::Ready(None),
+        });
+        let Some((inner, due)) = due.await else { return };
+        let pause = match due {
+            Due::Advance(life) => {
+                down_since = None;
+                match inner.tail.advance(&Ends::of(&life)).await {
+                    Advance::More => Duration::ZERO,
+                    Advance::Live => ADVANCE_EVERY,
+                }
+            }
+            Due::Down(reason) => {
+                let now = inner.context.host.elapsed_micros();
+                let since = *down_since.get_or_insert(now);
+                if inner.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
+                    inner.tail.fail(&reason);
+                }
+                RECOVERY_LOOK
+            }
+        };
+        let sleep = inner.context.host.sleep(pause);
+        drop(inner);
+        sleep.await;
+    }
+}
+
+fn due(inner: &Arc<Core>, context: &Context<'_>) -> Poll<Due> {
+    inner.tail.wake.poll(context.waker());
+    let Some(end) = inner.tail.awaited_after() else {
+        // Woken by the first who waits.
+        return Poll::Pending;
+    };
+    inner.context.signals.watch(context.waker());
+    match &*inner.lives.status() {
+        Status::Running(life) if Ends::of(life).after(end).is_none() => Poll::Pending,
+        Status::Running(life) => Poll::Ready(Due::Advance(life.clone())),
+        Status::Down(reason) => Poll::Ready(Due::Down(reason.clone())),
+    }
+}

@@ -1,0 +1,200 @@
+//! Who follows, and who of them waits: by kind and by entity, so that only those are woken for whom something happened.
+
+use super::{
+    Cursor,
+    decode::{Decoded, KindEvents},
+    window::Interest,
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    task::Waker,
+};
+
+/// One follower.
+#[derive(Debug)]
+enum Slot {
+    /// It reads what there is.
+    Reading,
+    /// It has seen everything before this; nothing that was decoded since was for it.
+    Waiting { from: Cursor, waker: Waker },
+    /// Here is something for it.
+    Found(Cursor),
+    /// What it waits for cannot be read.
+    Failed(Arc<str>),
+}
+
+/// What came of a wait.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It does not wait.
+    None,
+    /// It waits still, from here on.
+    Waits(Cursor),
+    /// Here is something for it; nothing before.
+    Found(Cursor),
+    /// What it waits for cannot be read.
+    Failed(Arc<str>),
+}
+
+/// All followers.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    kinds: Vec<OfKind>,
+    next: u64,
+    count: usize,
+    waiting: usize,
+}
+
+#[derive(Debug, Default)]
+struct OfKind {
+    /// Those who follow all of the kind.
+    all: BTreeMap<u64, Slot>,
+    /// So many of them wait.
+    waiting: usize,
+    entities: HashMap<Box<str>, BTreeMap<u64, Slot>>,
+}
+
+impl Watchers {
+    pub(super) fn new(kinds: usize) -> Self {
+        Self {
+            kinds: (0..kinds).map(|_| OfKind::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a follower; what it is known by from then on.
+    pub(super) fn add(&mut self, interest: &Interest) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.count += 1;
+        let kind = &mut self.kinds[interest.kind];
+        let slots = match &interest.entity {
+            None => &mut kind.all,
+            Some(id) => kind.entities.entry(id.clone()).or_default(),
+        };
+        slots.insert(number, Slot::Reading);
+        number
+    }
+
+    pub(super) fn remove(&mut self, interest: &Interest, number: u64) {
+        self.set(interest, number, Slot::Reading);
+        self.count -= 1;
+        let kind = &mut self.kinds[interest.kind];
+        let Some(id) = &interest.entity else {
+            kind.all.remove(&number);
+            return;
+        };
+        if let Some(slots) = kind.entities.get_mut(id) {
+            slots.remove(&number);
+            if slots.is_empty() {
+                kind.entities.remove(id);
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Somebody waits.
+    pub(super) fn are_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    fn set(&mut self, interest: &Interest, number: u64, slot: Slot) -> Slot {
+        let kind = &mut self.kinds[interest.kind];
+        let own = match &interest.entity {
+            None => kind.all.get_mut(&number),
+            Some(id) => kind.entities.get_mut(id).and_then(|slots| slots.get_mut(&number)),
+        };
+        let Some(own) = own else { return Slot::Reading };
+        let (was, is) = (own.is_waiting(), slot.is_waiting());
+        let before = std::mem::replace(own, slot);
+        self.waiting = self.waiting + usize::from(is) - usize::from(was);
+        if interest.entity.is_none() {
+            kind.waiting = kind.waiting + usize::from(is) - usize::from(was);
+        }
+        before
+    }
+
+    /// Has a follower wait.
+    pub(super) fn wait(&mut self, interest: &Interest, number: u64, from: Cursor, waker: &Waker) {
+        let waker = waker.clone();
+        self.set(interest, number, Slot::Waiting { from, waker });
+    }
+
+    /// What came of a follower's wait, once; it reads from then on.
+    pub(super) fn outcome(&mut self, interest: &Interest, number: u64) -> Outcome {
+        match self.set(interest, number, Slot::Reading) {
+            Slot::Reading => Outcome::None,
+            Slot::Found(at) => Outcome::Found(at),
+            Slot::Failed(why) => Outcome::Failed(why),
+            Slot::Waiting { from, waker } => {
+                self.set(interest, number, Slot::Waiting { from, waker });
+                Outcome::Waits(from)
+            }
+        }
+    }
+
+    /// A commit was decoded: those for whom something is in it are to be woken.
+    pub(super) fn found(&mut self, commit: &Decoded, woken: &mut Vec<Waker>) {
+        for KindEvents { kind, events } in &commit.kinds {
+            let kind = &mut self.kinds[*kind];
+            if kind.waiting > 0 {
+                let found = kind.all.values_mut().map(|slot| slot.find(commit, woken));
+                let found: usize = found.map(usize::from).sum();
+                kind.waiting -= found;
+                self.waiting -= found;
+            }
+            if kind.entities.is_empty() {
+                continue;
+            }
+            for recorded in events {
+                if let Some(slots) = kind.entities.get_mut(&recorded.event.id) {
+                    let found = slots.values_mut().map(|slot| slot.find(commit, woken));
+                    self.waiting -= found.map(usize::from).sum::<usize>();
+                }
+            }
+        }
+    }
+
+    /// All who wait are to be woken, to read by themselves or to hear why they cannot.
+    pub(super) fn release(&mut self, failure: Option<&Arc<str>>, woken: &mut Vec<Waker>) {
+        for kind in &mut self.kinds {
+            kind.waiting = 0;
+            let of_entities = kind.entities.values_mut().flat_map(BTreeMap::values_mut);
+            for slot in kind.all.values_mut().chain(of_entities) {
+                let Slot::Waiting { from, .. } = slot else { continue };
+                let next = failure.map_or(Slot::Found(*from), |why| Slot::Failed(why.clone()));
+                if let Slot::Waiting { waker, .. } = std::mem::replace(slot, next) {
+                    woken.push(waker);
+                }
+            }
+        }
+        self.waiting = 0;
+    }
+}
+
+impl Slot {
+    fn is_waiting(&self) -> bool {
+        matches!(self, Self::Waiting { .. })
+    }
+
+    /// There is something in this commit; whether it waited for it.
+    fn find(&mut self, commit: &Decoded, woken: &mut Vec<Waker>) -> bool {
+        let Self::Waiting { from, .. } = self else { return false };
+        if commit.position < from.commit {
+            return false;
+        }
+        let at = Cursor {
+            commit: commit.position,
+            records: 0,
+        };
+        let next = Self::Found(at.max(*from));
+        if let Self::Waiting { waker, .. } = std::mem::replace(self, next) {
+            woken.push(waker);
+        }
+        true
+    }
+}

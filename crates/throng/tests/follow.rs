@@ -1,0 +1,445 @@
+//! Following a kind and its entities: every event once, in order, decoded once for all.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod kinds;
+
+use futures_util::future::join_all;
+use kinds::{Account, Command, Counting, World, ask, failing::Failing, open};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
+use throng::{
+    Cursor, Engine, EntityEvent, FeedError, Follow, Follower,
+    journal::{Journal, Position},
+    model::{Answer, Entity, Error, Event, Rejection, Turn},
+};
+
+/// A second kind.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Lamp;
+
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+enum Switch {
+    On,
+}
+
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+enum Switched {
+    On,
+}
+impl Event for Switched {}
+
+#[derive(Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema, thiserror::Error)]
+#[error("never")]
+struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+impl Entity for Lamp {
+    const KIND: &'static str = "lamp";
+    type Id = String;
+    type Command = Switch;
+    type Event = Switched;
+    type Reply = ();
+    type Rejection = Never;
+
+    fn decide(&self, Switch::On: Switch, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        turn.emit(Switched::On);
+        Ok(Answer::Now(()))
+    }
+
+    fn evolve(&mut self, _: &Switched) {}
+}
+
+const ACCOUNT: usize = 0;
+const LAMP: usize = 1;
+
+async fn engine(world: &World, journal: impl Journal + 'static) -> Engine {
+    Engine::builder()
+        .with::<Account>()
+        .with::<Lamp>()
+        .start_shared(Arc::new(journal), Arc::new(world.store.clone()))
+        .await
+        .unwrap()
+}
+
+fn all(kind: usize, from: Cursor) -> Follow {
+    Follow::Kind { kind, from }
+}
+
+fn one(id: &str, after: u64) -> Follow {
+    Follow::Entity {
+        kind: ACCOUNT,
+        id: id.into(),
+        after,
+        at: None,
+    }
+}
+
+fn now(engine: &Engine) -> Cursor {
+    engine.place(false).unwrap()
+}
+
+fn start(engine: &Engine) -> Cursor {
+    engine.place(true).unwrap()
+}
+
+async fn deposit(engine: &Engine, id: &str) {
+    ask(engine, id, Command::Deposit { amount: 1 }).await.unwrap();
+}
+
+/// Ids and sequence numbers of the next events, so many.
+async fn take(follower: &mut Follower, count: usize) -> Vec<(String, u64)> {
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        seen.extend(ids(&soon(follower.next(100)).await.unwrap()));
+    }
+    assert_eq!(seen.len(), count);
+    seen
+}
+
+fn ids(events: &[Arc<EntityEvent>]) -> Vec<(String, u64)> {
+    events
+        .iter()
+        .map(|event| (event.id.to_string(), event.event.seq))
+        .collect()
+}
+
+/// A test ends, also one that waits for what does not come.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .expect("it comes within 20 seconds")
+}
+
+/// A future that is polled by hand, and tells when it was woken.
+struct ByHand<T> {
+    future: Pin<Box<dyn Future<Output = T>>>,
+    woken: Arc<Woken>,
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+impl<T> ByHand<T> {
+    fn new(future: impl Future<Output = T> + 'static) -> Self {
+        Self {
+            future: Box::pin(future),
+            woken: Arc::default(),
+        }
+    }
+
+    /// Polls it until it waits for somebody to wake it.
+    async fn waits(&mut self) {
+        loop {
+            self.woken.0.store(false, SeqCst);
+            let waker = self.woken.clone().into();
+            assert!(self.future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            // What another task has to do for it is done soon.
+            tokio::task::yield_now().await;
+            if !self.is_woken() {
+                return;
+            }
+        }
+    }
+
+    fn is_woken(&self) -> bool {
+        self.woken.0.load(SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn each_commit_is_read_and_decoded_once_for_all_followers() {
+    const FOLLOWERS: usize = 100;
+    let world = World::new();
+    let journal = Counting::new(&world);
+    let engine = engine(&world, journal.clone()).await;
+    for id in ["a", "b"] {
+        open(&engine, id, 0).await;
+    }
+    let place = now(&engine);
+    let mut followers = Vec::new();
+    for number in 0..FOLLOWERS {
+        let follow = match number % 4 {
+            0 => one("a", 1),
+            1 => one("b", 1),
+            _ => all(ACCOUNT, place),
+        };
+        followers.push(engine.follow(follow).await.unwrap());
+    }
+    let read = journal.commits.load(SeqCst);
+    let events = async {
+        for number in 0..50 {
+            deposit(&engine, if number % 5 == 0 { "a" } else { "b" }).await;
+        }
+    };
+    let seen = join_all(followers.iter_mut().enumerate().map(|(number, follower)| {
+        take(
+            follower,
+            match number % 4 {
+                0 => 10,
+                1 => 40,
+                _ => 50,
+            },
+        )
+    }));
+    let (seen, ()) = tokio::join!(seen, events);
+    assert_eq!(journal.commits.load(SeqCst) - read, 50, "commits read");
+    for (number, seen) in seen.iter().enumerate() {
+        let of = |id: &str| -> Vec<u64> { seen.iter().filter(|seen| seen.0 == id).map(|seen| seen.1).collect() };
+        let (a, b) = match number % 4 {
+            0 => (10, 0),
+            1 => (0, 40),
+            _ => (10, 40),
+        };
+        assert_eq!((of("a"), of("b")), ((2..2 + a).collect(), (2..2 + b).collect()));
+    }
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn what_has_just_happened_is_read_once_for_all_who_come_back_to_it() {
+    let world = World::new();
+    let journal = Counting::new(&world);
+    let engine = engine(&world, journal.clone()).await;
+    let mut places = vec![start(&engine)];
+    open(&engine, "a", 0).await;
+    for _ in 0..40 {
+        places.push(now(&engine));
+        deposit(&engine, "a").await;
+    }
+    // From later places and from earlier ones, as they come.
+    let mut followers = Vec::new();
+    for number in 0..100 {
+        let skipped = number * 7 % places.len();
+        let follower = engine.follow(all(ACCOUNT, places[skipped])).await.unwrap();
+        followers.push((skipped, follower));
+    }
+    let seen = join_all(followers.iter_mut().map(async |(skipped, follower)| {
+        let count = places.len() - *skipped;
+        (take(follower, count).await, *skipped as u64)
+    }));
+    for (seen, skipped) in seen.await {
+        let expected: Vec<(String, u64)> = (1 + skipped..=41).map(|seq| ("a".into(), seq)).collect();
+        assert_eq!(seen, expected);
+    }
+    let reads = journal.reads.load(SeqCst);
+    assert!(reads < 10, "{reads} reads for 100 followers");
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_read_while_nobody_follows_or_all_have_what_there_is() {
+    let world = World::new();
+    let journal = Counting::new(&world);
+    let engine = engine(&world, journal.clone()).await;
+    open(&engine, "a", 0).await;
+    drop(engine.follow(all(ACCOUNT, now(&engine))).await.unwrap());
+    deposit(&engine, "a").await;
+    let mut follower = engine.follow(all(ACCOUNT, now(&engine))).await.unwrap();
+    ByHand::new(async move { follower.next(1).await }).waits().await;
+    assert_eq!(journal.reads.load(SeqCst), 0);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn who_follows_another_kind_or_entity_is_not_woken() {
+    let world = World::new();
+    let engine = engine(&world, world.journal.clone()).await;
+    for id in ["a", "b"] {
+        open(&engine, id, 0).await;
+    }
+    engine.entity::<Lamp>("l").ask(Switch::On).await.unwrap();
+    let mut lamps = engine.follow(all(LAMP, now(&engine))).await.unwrap();
+    let mut b = engine.follow(one("b", 1)).await.unwrap();
+    let mut accounts = engine.follow(all(ACCOUNT, now(&engine))).await.unwrap();
+    let mut lamps = ByHand::new(async move { lamps.next(9).await });
+    let mut b = ByHand::new(async move { b.next(9).await });
+    lamps.waits().await;
+    b.waits().await;
+    for seq in 2..=5 {
+        deposit(&engine, "a").await;
+        assert_eq!(take(&mut accounts, 1).await, [("a".into(), seq)]);
+        assert!(!lamps.is_woken() && !b.is_woken());
+    }
+    engine.entity::<Lamp>("l").ask(Switch::On).await.unwrap();
+    deposit(&engine, "b").await;
+    assert_eq!(take(&mut accounts, 1).await, [("b".into(), 2)]);
+    soon(async {
+        while !lamps.is_woken() || !b.is_woken() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(ids(&soon(lamps.future).await.unwrap()), [("l".into(), 2)]);
+    assert_eq!(ids(&soon(b.future).await.unwrap()), [("b".into(), 2)]);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn who_falls_behind_what_is_kept_sees_all_of_it_in_order_and_once() {
+    // More than is kept.
+    const EVENTS: u64 = 161;
+    const BATCH: u64 = 20;
+    let world = World::new();
+    let journal = Counting::new(&world);
+    let engine = engine(&world, journal.clone()).await;
+    open(&engine, "a", 0).await;
+    let mut slow = engine.follow(all(ACCOUNT, start(&engine))).await.unwrap();
+    let mut slow_of_a = engine.follow(one("a", 0)).await.unwrap();
+    let mut fast = engine.follow(all(ACCOUNT, start(&engine))).await.unwrap();
+    for follower in [&mut slow, &mut slow_of_a, &mut fast] {
+        assert_eq!(take(follower, 1).await, [("a".into(), 1)]);
+    }
+    for batch in 0..EVENTS / BATCH {
+        for _ in 0..BATCH {
+            ask(&engine, "a", Command::Grow { bytes: 64 << 10 }).await.unwrap();
+        }
+        let first = 2 + batch * BATCH;
+        let expected: Vec<(String, u64)> = (first..first + BATCH).map(|seq| ("a".into(), seq)).collect();
+        assert_eq!(take(&mut fast, expected.len()).await, expected);
+    }
+    let expected: Vec<(String, u64)> = (2..=EVENTS).map(|seq| ("a".into(), seq)).collect();
+    let reads = journal.reads.load(SeqCst);
+    assert_eq!(take(&mut slow, expected.len()).await, expected);
+    assert!(journal.reads.load(SeqCst) > reads, "it was behind");
+    assert_eq!(take(&mut slow_of_a, expected.len()).await, expected);
+    deposit(&engine, "a").await;
+    for follower in [&mut slow, &mut slow_of_a, &mut fast] {
+        assert_eq!(take(follower, 1).await, [("a".into(), EVENTS + 1)]);
+    }
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_follower_outlives_a_recovery_and_goes_on_with_the_next_writer() {
+    let world = World::new();
+    let journal = Failing::new(&world.journal);
+    let engine = engine(&world, journal.clone()).await;
+    open(&engine, "a", 0).await;
+    let old = start(&engine);
+    let mut accounts = engine.follow(all(ACCOUNT, old)).await.unwrap();
+    let mut a = engine.follow(one("a", 0)).await.unwrap();
+    for follower in [&mut accounts, &mut a] {
+        assert_eq!(take(follower, 1).await, [("a".into(), 1)]);
+    }
+    let mut accounts = ByHand::new(async move { (accounts.next(9).await, accounts) });
+    let mut a = ByHand::new(async move { (a.next(9).await, a) });
+    accounts.waits().await;
+    a.waits().await;
+    journal.fails();
+    ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap_err();
+    assert!(matches!(
+        engine.follow(all(ACCOUNT, old)).await,
+        Err(FeedError::Engine(Error::Unavailable { .. }))
+    ));
+    journal.recovers();
+    let durable = soon(engine.driver().changed(None)).await.unwrap();
+    deposit(&engine, "a").await;
+    let (seen, mut accounts) = soon(accounts.future).await;
+    assert_eq!(ids(&seen.unwrap()), [("a".into(), 2)]);
+    assert!(
+        accounts
+            .place()
+            .to_string()
+            .starts_with(&format!("{}.", durable.writer))
+    );
+    let (seen, mut a) = soon(a.future).await;
+    assert_eq!(ids(&seen.unwrap()), [("a".into(), 2)]);
+    let mut anew = engine.follow(all(ACCOUNT, old)).await.unwrap();
+    assert_eq!(take(&mut anew, 2).await, [("a".into(), 1), ("a".into(), 2)]);
+    deposit(&engine, "a").await;
+    for follower in [&mut accounts, &mut a, &mut anew] {
+        assert_eq!(take(follower, 1).await, [("a".into(), 3)]);
+    }
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn who_waits_hears_that_the_engine_has_stopped() {
+    let world = World::new();
+    let engine = engine(&world, world.journal.clone()).await;
+    let mut follower = engine.follow(all(ACCOUNT, now(&engine))).await.unwrap();
+    let mut next = ByHand::new(async move { follower.next(1).await });
+    next.waits().await;
+    engine.stop().await;
+    assert!(matches!(
+        soon(next.future).await,
+        Err(FeedError::Engine(Error::Unavailable { .. }))
+    ));
+}
+
+#[tokio::test]
+async fn a_wait_that_is_given_up_loses_nothing_and_a_look_takes_nothing() {
+    let world = World::new();
+    let engine = engine(&world, world.journal.clone()).await;
+    open(&engine, "a", 0).await;
+    let mut followers = [
+        engine.follow(all(ACCOUNT, now(&engine))).await.unwrap(),
+        engine.follow(one("a", 1)).await.unwrap(),
+    ];
+    for seq in 2..20 {
+        for follower in &mut followers {
+            // Polled once, then dropped.
+            let mut next = pin!(follower.next(9));
+            let waker = Waker::noop();
+            assert!(next.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        }
+        deposit(&engine, "a").await;
+        for follower in &mut followers {
+            soon(follower.ready()).await.unwrap();
+            soon(follower.ready()).await.unwrap();
+            assert_eq!(take(follower, 1).await, [("a".into(), seq)]);
+        }
+    }
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_place_this_history_does_not_have_is_lost() {
+    let world = World::new();
+    let engine = engine(&world, world.journal.clone()).await;
+    open(&engine, "a", 0).await;
+    for cursor in ["77.1", "1.999", "1.0"] {
+        let follow = all(ACCOUNT, cursor.parse().unwrap());
+        let lost = engine.follow(follow).await.err();
+        assert!(matches!(lost, Some(FeedError::Lost(lost)) if lost == cursor));
+        let lost = engine.feed(ACCOUNT, cursor.parse().unwrap(), 1).await.err();
+        assert!(matches!(lost, Some(FeedError::Lost(lost)) if lost == cursor));
+    }
+    let opened = engine.driver().durable().unwrap();
+    let after_the_first = |at| Follow::Entity {
+        kind: ACCOUNT,
+        id: "a".into(),
+        after: 1,
+        at: Some(at),
+    };
+    assert!(engine.follow(after_the_first(opened)).await.is_ok());
+    let commit = opened.commit.next();
+    let lost = engine
+        .follow(after_the_first(Position { commit, ..opened }))
+        .await
+        .err();
+    assert!(matches!(lost, Some(FeedError::Lost(lost)) if lost == "1@1.2"));
+    assert!(matches!(
+        engine.follow(one("nobody", 0)).await,
+        Err(FeedError::Engine(Error::Unknown { .. }))
+    ));
+    engine.stop().await;
+}

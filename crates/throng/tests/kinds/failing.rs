@@ -1,0 +1,89 @@
+//! A journal whose writer can be made to fail, and to be without a successor for a while.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::SeqCst},
+};
+use throng::journal::{
+    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, Opened,
+    Place, Position, ShardId, Taken, WriterId, commit,
+};
+use tokio::sync::watch;
+
+/// Clones share their switches.
+#[derive(Clone)]
+pub struct Failing {
+    journal: MemoryJournal,
+    fails: Arc<AtomicBool>,
+    /// A new writer can be opened.
+    opens: watch::Sender<bool>,
+}
+
+impl Failing {
+    pub fn new(journal: &MemoryJournal) -> Self {
+        Self {
+            journal: journal.clone(),
+            fails: Arc::default(),
+            opens: watch::Sender::new(true),
+        }
+    }
+
+    /// The next append fails, and no other writer can be opened until [`recovers`](Self::recovers).
+    pub fn fails(&self) {
+        self.opens.send_replace(false);
+        self.fails.store(true, SeqCst);
+    }
+
+    /// A new writer can be opened again.
+    pub fn recovers(&self) {
+        self.opens.send_replace(true);
+    }
+}
+
+impl Journal for Failing {
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
+        let (mut opens, node) = (self.opens.subscribe(), node.to_owned());
+        Box::pin(async move {
+            opens.wait_for(|opens| *opens).await.unwrap();
+            self.journal.open(&node).await
+        })
+    }
+
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        self.journal.take(by, shards)
+    }
+
+    fn append(&self, commit: Commit) -> Append {
+        if self.fails.swap(false, SeqCst) {
+            return Append::Done(Appended {
+                result: Err(AppendError::InDoubt("the disk is gone".into())),
+                buffer: commit::Buffer::default(),
+            });
+        }
+        self.journal.append(commit)
+    }
+
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
+        self.journal.seal(writer)
+    }
+
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
+        self.journal.read(after, bytes_max)
+    }
+
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
+        self.journal.read_at(places)
+    }
+
+    fn forget(&self, upto: Position) {
+        self.journal.forget(upto);
+    }
+
+    fn depth(&self) -> usize {
+        self.journal.depth()
+    }
+
+    fn durability(&self) -> Durability {
+        self.journal.durability()
+    }
+}
