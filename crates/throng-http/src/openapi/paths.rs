@@ -303,6 +303,12 @@ pub(super) fn own() -> Map<String, Value> {
     );
     let get = retry["get"].take();
     retry = json!({ "post": get });
+    let mut release = page(
+        "release",
+        "Has a quarantined entity (kind, id) loaded again by its next command",
+        "application/json",
+    );
+    release = json!({ "post": release["get"].take() });
     let mut ready = page("ready", "Are commands taken?", "application/json");
     ready["get"]["responses"]["503"] =
         json!({ "description": "Not now; `reason` says why", "content": { "application/json": {} } });
@@ -329,6 +335,15 @@ pub(super) fn own() -> Map<String, Value> {
             ),
         ),
         ("/admin/dead/retry", retry),
+        (
+            "/admin/stuck",
+            page(
+                "stuck",
+                "Entities that cannot be brought back, and why",
+                "application/json",
+            ),
+        ),
+        ("/admin/release", release),
         ("/openapi.json", page("openapi", "This document", "application/json")),
     ];
     pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect()

@@ -58,6 +58,14 @@ pub(crate) struct RetryQuery {
     pub(crate) after: Option<String>,
 }
 
+/// Which entity to load again.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReleaseQuery {
+    pub(crate) kind: String,
+    pub(crate) id: String,
+}
+
 fn page() -> usize {
     PAGE_DEFAULT
 }

@@ -4,10 +4,11 @@ use super::{Answered, engine_problem};
 use crate::{
     answer::{self, Answer},
     event_loop::{Connection, Local},
+    limits::PAGE_MAX,
     problem::Problem,
     request::{
         headers,
-        query::{self, DeadQuery, RetryQuery},
+        query::{self, DeadQuery, ReleaseQuery, RetryQuery},
     },
     websocket,
 };
@@ -18,20 +19,21 @@ use throng::{DeadMessage, Retried, journal::Address, journal::ShardId};
 /// Answers a path below `/admin/`.
 pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
     let path = parts.uri.path();
-    let method = match path {
-        "/admin/dead" => Method::GET,
-        "/admin/dead/retry" => Method::POST,
+    let allow = match path {
+        "/admin/dead" | "/admin/stuck" => Method::GET,
+        "/admin/dead/retry" | "/admin/release" => Method::POST,
         _ => return Err(Problem::unknown_route(path).boxed()),
     };
-    if parts.method != method {
-        let allow = if method == Method::GET { "GET" } else { "POST" };
+    if parts.method != allow {
+        let allow = if allow == Method::GET { "GET" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
     may(local, connection, &parts.headers)?;
-    let body = if method == Method::GET {
-        serde_json::to_vec(&dead(local, parts).await?)
-    } else {
-        serde_json::to_vec(&retry(local, parts).await?)
+    let body = match path {
+        "/admin/dead" => serde_json::to_vec(&dead(local, parts).await?),
+        "/admin/stuck" => serde_json::to_vec(&stuck(local).await?),
+        "/admin/release" => serde_json::to_vec(&release(local, parts).await?),
+        _ => serde_json::to_vec(&retry(local, parts).await?),
     };
     Ok(answer::json(body.unwrap_or_default()))
 }
@@ -189,6 +191,58 @@ async fn retry(local: &Local, parts: &Parts) -> Answered<Tried> {
     Ok(Tried {
         retried: retried.collect(),
         next,
+    })
+}
+
+#[derive(Serialize)]
+struct StuckPage {
+    entities: Vec<StuckEntity>,
+}
+
+#[derive(Serialize)]
+struct StuckEntity {
+    kind: String,
+    id: String,
+    /// `retrying`: it cannot be loaded, and is tried again by itself; `quarantined`: by hand.
+    state: &'static str,
+    reason: String,
+}
+
+impl StuckEntity {
+    fn new(address: Address, state: &'static str, reason: String) -> Self {
+        Self {
+            kind: address.kind.to_string(),
+            id: address.id.to_string(),
+            state,
+            reason,
+        }
+    }
+}
+
+/// Entities that take no messages now, and why.
+async fn stuck(local: &Local) -> Answered<StuckPage> {
+    let engine = &local.shared().engine;
+    let retrying = engine.stuck().into_iter();
+    let retrying = retrying.map(|entity| StuckEntity::new(entity.address, "retrying", entity.reason));
+    let quarantined = engine.quarantined(PAGE_MAX).await.map_err(engine_problem)?;
+    let quarantined = quarantined.into_iter();
+    let quarantined = quarantined.map(|entity| StuckEntity::new(entity.address, "quarantined", entity.reason));
+    Ok(StuckPage {
+        entities: retrying.chain(quarantined).take(PAGE_MAX).collect(),
+    })
+}
+
+#[derive(Serialize)]
+struct Released {
+    /// It was quarantined, and is loaded again by its next command.
+    released: bool,
+}
+
+async fn release(local: &Local, parts: &Parts) -> Answered<Released> {
+    let ReleaseQuery { kind, id } = query::read(parts.uri.query())?;
+    let released = local.shared().engine.release(&kind, &id).await;
+    Ok(Released {
+        released: released.map_err(engine_problem)?,
     })
 }
 

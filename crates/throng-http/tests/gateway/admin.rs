@@ -112,3 +112,17 @@ fn only_who_may_administrates() {
     let mut client = Client::of(([127, 0, 0, 1], public.address().port()).into());
     client.get("/admin/dead").problem(403, "no-administration");
 }
+
+#[test]
+fn entities_that_cannot_be_brought_back_are_listed_and_released() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    assert_eq!(client.get("/admin/stuck").json(), json!({ "entities": [] }));
+    let released = client.post("/admin/release?kind=section&id=S1", "").json();
+    assert_eq!(released, json!({ "released": false }), "it is not quarantined");
+    client.post("/admin/release?kind=section", "").problem(400, "malformed");
+    client
+        .get("/admin/release?kind=section&id=S1")
+        .problem(405, "method-not-allowed");
+}
