@@ -8,6 +8,12 @@ pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 pub const EVENTS_MAX: usize = 1_000;
 /// Most bytes of events and messages one command may record.
 pub const RECORD_BYTES_MAX: usize = 4 << 20;
+/// Most bytes one call stages: what the command records, its family, the message or timer it ends, and the outcome it
+/// reports. The engine begins the next commit before the open one has less room than that.
+pub const STAGED_BYTES_MAX: usize = 4 * RECORD_BYTES_MAX;
+const _: () = assert!(STAGED_BYTES_MAX <= throng_journal::COMMIT_BYTES_MAX / 4);
+/// Longest reason kept of a refused or dead message, in bytes; the rest is left out.
+pub const REASON_BYTES_MAX: usize = 4 << 10;
 /// Largest encoded state, in bytes.
 pub const STATE_BYTES_MAX: usize = 16 << 20;
 /// Largest answer kept under an idempotency key, in bytes.

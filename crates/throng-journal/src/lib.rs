@@ -35,7 +35,7 @@ mod store;
 pub mod tools;
 mod views;
 
-pub use commit::{Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Stamp};
+pub use commit::{COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Stamp};
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use journal::{Append, Appended, Durability, Journal, Later, Maybe, Opened, Taken};

@@ -7,7 +7,7 @@ use super::{
     keys::{self, Kept, KeptAnswer},
     messages::{Envelope, HEARD, Heard, Parcel},
     outcome::put,
-    read::{crashed, too_many, unwritable},
+    read::{crashed, recorded, too_many, unwritable},
     registry::Registry,
     slot::{Body, TailEvent, panic_text},
     timers::{self, Set},
@@ -294,8 +294,7 @@ impl<E: Entity> Entities<E> {
         if common.records.is_empty() {
             return;
         }
-        let staged = stage.stage(&mut common.records);
-        common.records.clear();
+        let staged = common.stage(stage);
         common.outbox.extend(deliveries.into_iter().map(|delivery| Delivery {
             commit: staged.commit,
             ..delivery
@@ -404,6 +403,8 @@ fn write_sent<R>(
     };
     common.payload.clear();
     serde_json::to_writer(&mut common.payload, &envelope).map_err(|why| unwritable("message", why))?;
+    too_many("the command's name", taking.name.len(), limits::NAME_BYTES_MAX)?;
+    recorded(common.records.bytes(), common.payload.len())?;
     common.records.push(
         RecordKind::Sent,
         common.id,
@@ -413,11 +414,7 @@ fn write_sent<R>(
         0,
         &common.payload,
     );
-    too_many(
-        "what one command records",
-        common.records.bytes(),
-        limits::RECORD_BYTES_MAX,
-    )
+    Ok(())
 }
 
 /// The outcome of a request, as a message back.
@@ -458,6 +455,7 @@ pub(super) fn write_heard<R>(
 }
 
 pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, reason: &str) {
+    let reason = &reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)];
     let body = match (outcome, reason) {
         ("dead", reason) => dead::bury(common, to, taking, reason),
         (_, reason) if taking.again => dead::retried(common, to, taking, reason),
@@ -501,6 +499,7 @@ fn write_timer<E: Entity>(
         }
     };
     too_many("the timer's name", name.len(), limits::NAME_BYTES_MAX)?;
+    recorded(common.records.bytes(), set.as_ref().map_or(0, |set| set.body.len()))?;
     record_timer(common, own, &name, set.as_ref());
     Ok((name.into_owned(), set))
 }

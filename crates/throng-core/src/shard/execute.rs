@@ -1,19 +1,19 @@
 //! A command's way through its entity.
 
 use super::{
-    Call, Cause, Common, Delivery, ForwardAgain, Outcome, Output, Ran, Shard, Stage, Taking,
+    Asks, Call, Cause, Common, Delivery, ForwardAgain, Outcome, Output, Ran, Shard, Stage, Taking,
     accept::{close_cause, write_heard, write_taken},
     call::QueryCall,
     entities::Entities,
     keys::{Found, Kept, KeptAnswer},
     outcome::put,
-    read::{crashed, fingerprint, key_of, read_command, too_many, unwritable},
+    read::{crashed, fingerprint, key_of, read_command, recorded, too_many, unwritable},
     registry::Registry,
     slot::{Body, Here, panic_text},
 };
 use crate::{
     limits,
-    model::{Answer, Entity, Error, Event, Moment, Sent, Timestamp, Turn},
+    model::{Answer, Entity, Error, Event, Moment, Rejection, Sent, Timestamp, Turn},
     tagged,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,9 +43,7 @@ impl Shard {
         self.common.tick(&mut now);
         let Delivery { to, taking, .. } = delivery;
         write_taken(&mut self.common, to, taking, "dead", reason);
-        let staged = stage.stage(&mut self.common.records);
-        self.common.records.clear();
-        staged.commit
+        self.common.stage(stage).commit
     }
 }
 
@@ -56,10 +54,10 @@ impl Common {
     }
 }
 
-/// A command that was accepted, before it is staged.
 /// Name, version and length of an event.
 pub(super) type Shape = (&'static str, u16, u32);
 
+/// A command that was accepted, before it is staged.
 pub(super) struct Accepted<E: Entity> {
     pub(super) reply: Reply<E>,
     /// Name, version and length of each event.
@@ -225,16 +223,13 @@ impl<E: Entity> Entities<E> {
                 common.payload.clear();
                 let name = tagged::to_parts(event, &mut common.payload).map_err(|why| unwritable("event", why))?;
                 let version = E::Event::version(name);
-                events.push((name, version, common.payload.len() as u32));
+                too_many("the event's name", name.len(), limits::NAME_BYTES_MAX)?;
+                let length = recorded(common.records.bytes(), common.payload.len())?;
+                events.push((name, version, length));
                 let (address, shape) = ((E::KIND, &*slot.text), (name, version));
                 common
                     .records
                     .push_parts(RecordKind::Event, common.id, address, seq, shape, &common.payload);
-                too_many(
-                    "what one command records",
-                    common.records.bytes(),
-                    limits::RECORD_BYTES_MAX,
-                )?;
             }
             evolving = true;
             for event in &effects.events {
@@ -284,21 +279,24 @@ impl<E: Entity> Entities<E> {
         let is_waiting = matches!((call.cause, &error), (Cause::Timer(_), Error::Quarantined { .. }));
         if !is_waiting && !matches!(call.cause, Cause::Asked { .. }) {
             let own = Address::new(E::KIND, call.id);
-            let word = if outcome == Outcome::Refused { "refused" } else { "dead" };
-            if outcome == Outcome::Failed {
-                tracing::warn!("a message or timer of {own} is dead: {error}");
-            }
+            let (mut word, mut reason) = ("refused", error.to_string());
             let mut heard = None;
             if let (Cause::Message(Taking { asks: Some(asks), .. }), Error::Rejected(rejection)) = (call.cause, &error)
-                && let Ok(outcome) = serde_json::to_string(&Err::<(), _>(rejection))
             {
-                heard = write_heard::<E::Rejection>(common, registry, &own, asks, outcome).ok();
-                common.messages.keep();
+                match report_refusal(common, registry, &own, asks, rejection) {
+                    Ok(delivery) => heard = Some(delivery),
+                    Err(why) => (word, reason) = ("dead", format!("its refusal cannot be reported: {why}")),
+                }
             }
-            close_cause(common, call, &own, word, &error.to_string());
+            if outcome == Outcome::Failed {
+                word = "dead";
+            }
+            if word == "dead" {
+                tracing::warn!("a message or timer of {own} is dead: {reason}");
+            }
+            close_cause(common, call, &own, word, &reason);
             if !common.records.is_empty() {
-                rests_on = stage.stage(&mut common.records).commit;
-                common.records.clear();
+                rests_on = common.stage(stage).commit;
                 common.outbox.extend(heard.map(|delivery| Delivery {
                     commit: rests_on,
                     ..delivery
@@ -323,8 +321,7 @@ impl<E: Entity> Entities<E> {
     ) -> Ran {
         if !matches!(call.cause, Cause::Asked { .. }) {
             close_cause(common, call, &Address::new(E::KIND, call.id), "done", "");
-            self.slot(at).rests_on = stage.stage(&mut common.records).commit;
-            common.records.clear();
+            self.slot(at).rests_on = common.stage(stage).commit;
         }
         let rests_on = self.slot(at).rests_on.max(kept.rests_on);
         if kept.print != print {
@@ -509,4 +506,21 @@ impl<E: Entity> Entities<E> {
             .map(|answer| (answer, rests_on))
             .map_err(|error| Some((error, rests_on)))
     }
+}
+
+/// The refusal of a request, on its way to who asked. Where that cannot be recorded, nothing of it is.
+fn report_refusal<R: Rejection>(
+    common: &mut Common,
+    registry: &Registry,
+    own: &Address,
+    asks: &Asks,
+    rejection: &R,
+) -> Result<Delivery, Error<R>> {
+    let outcome = serde_json::to_string(&Err::<(), _>(rejection)).map_err(|why| unwritable("rejection", why));
+    let written = outcome.and_then(|outcome| write_heard(common, registry, own, asks, outcome));
+    match &written {
+        Ok(_) => common.messages.keep(),
+        Err(_) => common.messages.give_back(),
+    }
+    written
 }

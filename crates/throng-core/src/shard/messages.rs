@@ -3,7 +3,7 @@
 use crate::model::Sent;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::{any::Any, borrow::Cow, collections::BTreeMap, collections::BTreeSet};
+use std::{any::Any, borrow::Cow, collections::BTreeMap};
 use throng_journal::{Address, ShardId};
 
 /// A message on its way.
@@ -112,25 +112,35 @@ pub(super) struct Numbers {
 /// What was sent, and what was taken.
 type Counts<'a> = (&'a BTreeMap<ShardId, u64>, &'a BTreeMap<ShardId, Watermark>);
 
-/// Everything up to `below` is taken, and some beyond it.
+/// Everything up to `upto` is taken, and some beyond it.
+///
+/// A message that waits leaves a gap, and all that follow it are one range: so there are at most as many ranges as messages of
+/// one shard to another that wait, however long they wait. That number is the driver's to bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Watermark {
-    pub(super) upto: u64,
-    pub(super) beyond: BTreeSet<u64>,
+    upto: u64,
+    /// Ranges without a common border, from first to last, by the first.
+    beyond: BTreeMap<u64, u64>,
 }
 
 impl Watermark {
     pub(super) fn contains(&self, number: u64) -> bool {
-        number <= self.upto || self.beyond.contains(&number)
+        let range = self.beyond.range(..=number).next_back();
+        number <= self.upto || range.is_some_and(|(_, last)| number <= *last)
     }
 
     pub(super) fn insert(&mut self, number: u64) {
-        if number > self.upto {
-            self.beyond.insert(number);
-            while self.beyond.first() == Some(&(self.upto + 1)) {
-                self.beyond.pop_first();
-                self.upto += 1;
-            }
+        if self.contains(number) {
+            return;
+        }
+        let last = self.beyond.remove(&(number + 1)).unwrap_or(number);
+        if number == self.upto + 1 {
+            self.upto = last;
+            return;
+        }
+        match self.beyond.range_mut(..number).next_back() {
+            Some((_, before)) if *before + 1 == number => *before = last,
+            _ => _ = self.beyond.insert(number, last),
         }
     }
 }
@@ -254,6 +264,7 @@ impl Delivery {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     proptest! {
         #[test]
@@ -262,7 +273,31 @@ mod tests {
             let set: BTreeSet<u64> = numbers.iter().copied().collect();
             numbers.iter().for_each(|number| watermark.insert(*number));
             prop_assert!((1..60).all(|number| watermark.contains(number) == set.contains(&number)));
-            prop_assert!(watermark.beyond.first().is_none_or(|first| *first > watermark.upto + 1));
+            let mut end = watermark.upto;
+            for (first, last) in &watermark.beyond {
+                prop_assert!(*first > end + 1 && last >= first, "{watermark:?}");
+                end = *last;
+            }
+            let row = serde_json::to_vec(&watermark).unwrap();
+            prop_assert_eq!(serde_json::from_slice::<Watermark>(&row).unwrap(), watermark);
         }
+    }
+
+    #[test]
+    fn one_message_that_waits_costs_the_same_however_many_follow_it() {
+        let mut watermark = Watermark::default();
+        (1..100_000)
+            .filter(|number| *number != 7 && *number != 9_000)
+            .for_each(|number| watermark.insert(number));
+        assert_eq!(
+            serde_json::to_string(&watermark).unwrap(),
+            r#"{"upto":6,"beyond":{"8":8999,"9001":99999}}"#
+        );
+        watermark.insert(7);
+        watermark.insert(9_000);
+        assert_eq!(
+            serde_json::to_string(&watermark).unwrap(),
+            r#"{"upto":99999,"beyond":{}}"#
+        );
     }
 }

@@ -42,7 +42,10 @@ pub use slot::{TailEvent, decode_event};
 pub use table::{LoadRequest, Recalled, Table};
 pub use timers::Due;
 
-use crate::model::{Published, Timestamp};
+use crate::{
+    limits,
+    model::{Published, Timestamp},
+};
 use std::{any::Any, sync::Arc};
 use throng_journal::{CommitBuilder, ShardId, WriterId};
 
@@ -104,6 +107,21 @@ pub struct Change {
     pub bytes: i64,
     /// Bytes of states on their way to the store.
     pub pending_bytes: i64,
+}
+
+impl Common {
+    /// Hands the records of the command at hand over, all of them.
+    fn stage(&mut self, stage: &mut dyn Stage) -> Staged {
+        let bytes = self.records.bytes();
+        assert!(
+            bytes <= limits::STAGED_BYTES_MAX,
+            "a call stages {bytes} bytes, of {} at most",
+            limits::STAGED_BYTES_MAX
+        );
+        let staged = stage.stage(&mut self.records);
+        self.records.clear();
+        staged
+    }
 }
 
 impl Shard {

@@ -24,6 +24,13 @@ pub(super) fn too_many<R>(what: &'static str, found: usize, limit: usize) -> Res
     }
 }
 
+/// The length of a body that is to be recorded beside so many bytes, if all of it may be.
+pub(super) fn recorded<R>(bytes: usize, body: usize) -> Result<u32, Error<R>> {
+    let found = bytes.saturating_add(body);
+    too_many("what one command records", found, limits::RECORD_BYTES_MAX)?;
+    Ok(u32::try_from(body).expect("a few megabytes"))
+}
+
 /// The idempotency key of a call: in one number, and as it was given.
 pub(super) fn key_of(call: &Call<'_>) -> Option<(u128, String)> {
     let key = match call.cause {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     limits,
-    model::{Answer, Entity, Error, Event, Rejection, Turn},
+    model::{Answer, Entity, Error, Event, Hears, Rejection, Turn},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,13 +16,34 @@ struct Account {
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(super) enum Command {
-    Deposit { amount: i64 },
-    Withdraw { amount: i64 },
-    Pay { to: String, amount: i64 },
-    Many { events: u32 },
-    Child { id: String },
-    Remind { at: i64 },
+    Deposit {
+        amount: i64,
+    },
+    Withdraw {
+        amount: i64,
+    },
+    Pay {
+        to: String,
+        amount: i64,
+    },
+    Many {
+        events: u32,
+    },
+    Child {
+        id: String,
+    },
+    Remind {
+        at: i64,
+    },
     Tick,
+    /// Asks another to refuse, with so many bytes.
+    Request {
+        to: String,
+        bytes: usize,
+    },
+    Refuse {
+        bytes: usize,
+    },
     PanicDeciding,
     PanicEvolving,
 }
@@ -39,6 +60,15 @@ impl Event for Happened {}
 #[error("only {balance} are there")]
 pub(super) struct Short {
     balance: i64,
+    #[serde(default)]
+    text: String,
+}
+
+fn short(balance: i64) -> Short {
+    Short {
+        balance,
+        text: String::new(),
+    }
 }
 impl Rejection for Short {
     fn code(&self) -> &'static str {
@@ -61,7 +91,7 @@ impl Entity for Account {
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Short> {
         match command {
             Command::Deposit { amount } => turn.emit(Happened::Deposited { amount }),
-            Command::Withdraw { amount } if amount > self.balance => return Err(Short { balance: self.balance }),
+            Command::Withdraw { amount } if amount > self.balance => return Err(short(self.balance)),
             Command::Withdraw { amount } => turn.emit(Happened::Withdrawn { amount }),
             Command::Pay { to, amount } => {
                 turn.emit(Happened::Withdrawn { amount });
@@ -71,6 +101,13 @@ impl Entity for Account {
             Command::Child { id } => turn.create::<Self>(id, Command::Tick),
             Command::Remind { at } => turn.remind("tick", Timestamp { micros: at }, None, Command::Tick),
             Command::Tick => {}
+            Command::Request { to, bytes } => turn.request::<Self>(to, Command::Refuse { bytes }, "note"),
+            Command::Refuse { bytes } => {
+                return Err(Short {
+                    text: "x".repeat(bytes),
+                    ..short(self.balance)
+                });
+            }
             Command::PanicDeciding => panic!("deciding"),
             Command::PanicEvolving => {
                 turn.emit(Happened::Deposited { amount: 1 });
@@ -86,6 +123,12 @@ impl Entity for Account {
             Happened::Withdrawn { amount } => self.balance -= amount,
             Happened::Exploded => panic!("evolving"),
         }
+    }
+}
+
+impl Hears<Account> for Account {
+    fn heard(_: String, _: String, _: Result<i64, Short>) -> Command {
+        Command::Tick
     }
 }
 
@@ -117,6 +160,7 @@ impl Bench {
     pub(super) fn new() -> Self {
         let mut registry = Registry::default();
         registry.add::<Account>();
+        registry.add_hears::<Account, Account>();
         registry.set_shards(1);
         Self {
             shard: Shard::new(ShardId(0), WriterId(1), Arc::new(registry), Timestamp::default()),
@@ -231,7 +275,7 @@ fn a_rejection_or_a_panic_stages_nothing_and_changes_nothing() {
     let staged = bench.open.staged;
     assert_eq!(
         bench.ask("a", Command::Withdraw { amount: 6 }),
-        Err(Error::Rejected(Short { balance: 5 }))
+        Err(Error::Rejected(short(5)))
     );
     assert_eq!(
         bench.ask("a", Command::PanicDeciding),
@@ -465,4 +509,58 @@ fn the_records_of_an_event_are_of_the_event_kind() {
     let commit = bench.finish();
     let kinds: Vec<_> = commit.records().map(|record| record.unwrap().record).collect();
     assert_eq!(kinds, [RecordKind::Event, RecordKind::Sent]);
+}
+
+/// Delivers the only message on its way; what it was taken as.
+fn deliver(bench: &mut Bench) -> String {
+    let mut delivery = bench.shard.take_outbox().remove(0);
+    let to = delivery.to.id.clone();
+    let (input, taking) = delivery.parts();
+    let mut call = Call {
+        kind: 0,
+        hash: limits::hash("account", &to),
+        id: &to,
+        now: Timestamp { micros: 1 },
+        entropy: 7,
+        input,
+        output: Output::Nobody,
+        cause: Cause::Message(taking),
+    };
+    bench.shard.execute(&mut call, &mut bench.open);
+    let commit = bench.finish();
+    let records = commit.records().map(Result::unwrap);
+    let mut taken = records.filter(|record| record.record == RecordKind::Taken);
+    taken.next().expect("it was taken").name.to_owned()
+}
+
+#[test]
+fn a_refusal_that_cannot_be_reported_is_dead_and_leaves_no_record_of_a_report() {
+    for (bytes, taken, reports) in [(10, "refused", 1), (limits::RECORD_BYTES_MAX, "dead", 0)] {
+        let mut bench = Bench::new();
+        let to = "b".to_owned();
+        bench.ask("a", Command::Request { to, bytes }).unwrap();
+        bench.finish();
+        assert_eq!(deliver(&mut bench), taken);
+        assert_eq!(bench.shard.take_outbox().len(), reports);
+        // Its number was not used up: the next message of the shard has the one after the request's and the report's.
+        let to = "b".to_owned();
+        bench.ask("a", Command::Pay { to, amount: 1 }).unwrap();
+        assert_eq!(bench.shard.take_outbox()[0].taking.number, 2 + reports as u64);
+    }
+}
+
+#[test]
+fn the_reason_of_a_refusal_is_cut_where_it_is_too_long() {
+    let mut reason = "ä".repeat(limits::REASON_BYTES_MAX);
+    reason.push('!');
+    let mut bench = Bench::new();
+    let to = "b".to_owned();
+    bench.ask("a", Command::Pay { to, amount: 1 }).unwrap();
+    let delivery = bench.shard.take_outbox().remove(0);
+    bench
+        .shard
+        .bury(&delivery, Timestamp::default(), &reason, &mut bench.open);
+    let dead = bench.shard.fresh_dead(&dead_rows(None), &[], 1);
+    let message = DeadMessage::read(&dead[0].0, dead[0].1.as_ref().unwrap()).unwrap();
+    assert_eq!(message.reason, "ä".repeat(limits::REASON_BYTES_MAX / 2));
 }

@@ -1,6 +1,6 @@
 //! Building a commit in one pass.
 
-use super::{Buffer, CRC_AT, Commit, ENTRY_BYTES, HEADER_BYTES, MAGIC, RecordKind};
+use super::{Buffer, COMMIT_BYTES_MAX, CRC_AT, Commit, ENTRY_BYTES, HEADER_BYTES, MAGIC, NAME_BYTES_MAX, RecordKind};
 use crate::{Address, CommitNo, Position, ShardId, WriterId};
 
 /// What the engine writes into a commit's header.
@@ -66,13 +66,17 @@ impl CommitBuilder {
         self.records as usize
     }
 
-    /// Bytes the commit would have if it were finished now.
+    /// Bytes the commit would have if it were finished now: at most [`COMMIT_BYTES_MAX`].
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len().max(HEADER_BYTES) + self.directory.len()
     }
 
-    /// Adds a record. Limits (kind 64, id 256, name 255 bytes, commit 4 GiB) are the caller's to keep.
+    /// Adds a record.
+    ///
+    /// # Panics
+    /// When a limit is broken that is the caller's to keep: a kind has at most 64 bytes, an id 256, a name 255, and a commit
+    /// [`COMMIT_BYTES_MAX`].
     #[allow(
         clippy::too_many_arguments,
         reason = "one argument a field of the directory entry; the hot path"
@@ -91,6 +95,9 @@ impl CommitBuilder {
     }
 
     /// As [`push`](Self::push), from borrowed parts: address as (kind, id), shape as (name, version).
+    ///
+    /// # Panics
+    /// As [`push`](Self::push).
     pub fn push_parts(
         &mut self,
         kind: RecordKind,
@@ -100,8 +107,16 @@ impl CommitBuilder {
         (name, version): (&str, u16),
         body: &[u8],
     ) {
-        debug_assert!(entity.len() <= Address::KIND_BYTES_MAX && id.len() <= Address::ID_BYTES_MAX);
-        debug_assert!(name.len() <= usize::from(u8::MAX));
+        assert!(
+            entity.len() <= Address::KIND_BYTES_MAX
+                && id.len() <= Address::ID_BYTES_MAX
+                && name.len() <= NAME_BYTES_MAX,
+            "a record's kind, id and name have {}, {} and {} bytes, of 64, 256 and 255",
+            entity.len(),
+            id.len(),
+            name.len()
+        );
+        self.assert_room(ENTRY_BYTES + entity.len() + id.len() + name.len() + body.len());
         if self.bytes.is_empty() {
             self.bytes.resize(HEADER_BYTES);
         }
@@ -126,10 +141,14 @@ impl CommitBuilder {
 
     /// Takes over all records of another builder, in order, and empties it. Returns what to add to a body's offset in
     /// the other to get its offset here.
+    ///
+    /// # Panics
+    /// When both together have more than [`COMMIT_BYTES_MAX`] bytes.
     pub fn append(&mut self, other: &mut Self) -> u32 {
         if other.records == 0 {
             return 0;
         }
+        self.assert_room(other.bytes() - HEADER_BYTES);
         if self.bytes.is_empty() {
             self.bytes.resize(HEADER_BYTES);
         }
@@ -139,6 +158,15 @@ impl CommitBuilder {
         self.records += other.records;
         other.clear();
         shift
+    }
+
+    /// Offsets and lengths within a commit are written as `u32`: from here on no such conversion loses anything.
+    fn assert_room(&self, more: usize) {
+        let bytes = self.bytes() + more;
+        assert!(
+            bytes <= COMMIT_BYTES_MAX,
+            "a commit of {bytes} bytes, of {COMMIT_BYTES_MAX} at most: begin the next one before"
+        );
     }
 
     /// Drops everything pushed since the last finish.

@@ -46,6 +46,10 @@ pub use reader::{Commit, Damage, Record, Records};
 
 /// Bytes of a commit's header.
 pub const HEADER_BYTES: usize = 56;
+/// Most bytes of a commit that is built here. A backend may make it a little longer, see [`Commit::pad`].
+pub const COMMIT_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of a record's name.
+pub const NAME_BYTES_MAX: usize = u8::MAX as usize;
 /// Bytes of a directory entry before its strings.
 pub const ENTRY_BYTES: usize = 24;
 pub(crate) const MAGIC: [u8; 4] = *b"THC1";

@@ -125,8 +125,9 @@ impl Commit {
     /// [`seal`](Self::seal).
     pub fn pad(&mut self, bytes: usize) {
         let length = self.bytes.len() + bytes;
+        let written = u32::try_from(length).expect("a commit has at most 64 MiB, and blocks are small");
         self.bytes.resize(length);
-        self.bytes[4..8].copy_from_slice(&(length as u32).to_le_bytes());
+        self.bytes[4..8].copy_from_slice(&written.to_le_bytes());
     }
 
     /// Sets the checksum for a backend's seed.

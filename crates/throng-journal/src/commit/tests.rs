@@ -129,3 +129,62 @@ fn a_builder_takes_over_anothers_records() {
     );
     assert!(one.is_empty());
 }
+
+/// A commit that is as large as one may be, without one record of so many bytes.
+fn nearly_full(room: usize) -> CommitBuilder {
+    let mut builder = CommitBuilder::default();
+    let body = vec![0; COMMIT_BYTES_MAX - HEADER_BYTES - ENTRY_BYTES - 2 - room];
+    push(&mut builder, "k", "i", "", &body);
+    assert_eq!(builder.bytes(), COMMIT_BYTES_MAX - room);
+    builder
+}
+
+fn push(builder: &mut CommitBuilder, kind: &str, id: &str, name: &str, body: &[u8]) {
+    builder.push_parts(RecordKind::Event, ShardId(0), (kind, id), 1, (name, 1), body);
+}
+
+#[test]
+fn a_commit_may_be_full_to_the_last_byte() {
+    let mut builder = nearly_full(ENTRY_BYTES + 3);
+    push(&mut builder, "k", "i", "n", b"");
+    assert_eq!(builder.bytes(), COMMIT_BYTES_MAX);
+    let (mut full, mut other) = (nearly_full(ENTRY_BYTES + 3), CommitBuilder::default());
+    push(&mut other, "k", "i", "n", b"");
+    full.append(&mut other);
+    let commit = full.finish(stamp());
+    assert_eq!(commit.bytes().len(), COMMIT_BYTES_MAX);
+    assert_eq!(
+        commit.records().map(|record| record.unwrap().name).collect::<Vec<_>>(),
+        ["", "n"]
+    );
+}
+
+#[test]
+#[should_panic(expected = "begin the next one before")]
+fn a_record_that_does_not_fit_is_not_pushed() {
+    push(&mut nearly_full(ENTRY_BYTES + 2), "k", "i", "n", b"");
+}
+
+#[test]
+#[should_panic(expected = "begin the next one before")]
+fn records_that_do_not_fit_are_not_appended() {
+    let mut other = CommitBuilder::default();
+    push(&mut other, "k", "i", "n", b"");
+    nearly_full(ENTRY_BYTES + 2).append(&mut other);
+}
+
+#[test]
+fn names_that_are_too_long_are_not_cut() {
+    let long = |bytes: usize| "x".repeat(bytes);
+    for (kind, id, name, fits) in [
+        (64, 256, 255, true),
+        (65, 256, 255, false),
+        (64, 257, 255, false),
+        (64, 256, 256, false),
+    ] {
+        let pushed = std::panic::catch_unwind(|| {
+            push(&mut CommitBuilder::default(), &long(kind), &long(id), &long(name), b"");
+        });
+        assert_eq!(pushed.is_ok(), fits, "{kind}, {id}, {name}");
+    }
+}

@@ -5,8 +5,9 @@ use crate::{Log, Options};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{fmt, io::BufRead, path::Path};
 use throng_journal::{
-    Address, Append, Commit, CommitBuilder, CommitNo, Durability, Error, Journal, ShardId, Stamp, WriterId,
-    commit::Buffer,
+    Address, Append, COMMIT_BYTES_MAX, Commit, CommitBuilder, CommitNo, Durability, Error, Journal, ShardId, Stamp,
+    WriterId,
+    commit::{Buffer, ENTRY_BYTES},
 };
 
 /// Longest line read, in bytes: a commit's largest record as base64, and its names.
@@ -229,6 +230,12 @@ impl Importer<'_> {
         let shard = ShardId(line.shard.ok_or_else(|| missing("shard"))?);
         let seq = line.seq.ok_or_else(|| missing("seq"))?;
         let version = line.version.ok_or_else(|| missing("version"))?;
+        let bytes = self.open.bytes() + ENTRY_BYTES + kind.len() + id.len() + name.len() + body.len();
+        if bytes > COMMIT_BYTES_MAX {
+            return Err(Refusal::Line(format!(
+                "with it commit {number} has {bytes} bytes, at most {COMMIT_BYTES_MAX} are allowed"
+            )));
+        }
         self.open
             .push_parts(record, shard, (kind, id), seq, (name, version), body);
         self.imported.records += 1;
