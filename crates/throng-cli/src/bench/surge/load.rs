@@ -13,7 +13,7 @@ const SECTION_FIRST: u64 = 1_000;
 /// Sections at most.
 pub(super) const SECTIONS_MAX: u64 = 9_000;
 /// In the place of a section's number, and of a student's.
-const SECTION_MARK: &str = "SSSS";
+const SECTION_MARK: &str = "NNNN";
 const STUDENT_MARK: &str = "TTTTTTTTTT";
 /// The surge is looked at in windows of this length.
 const WINDOW_NANOS: u64 = 100_000_000;
