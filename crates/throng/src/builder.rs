@@ -26,7 +26,7 @@ pub struct Builder {
     actors: Vec<Starting>,
     options: Options,
     host: Option<Arc<dyn Host>>,
-    work: Vec<Box<dyn projection::Work>>,
+    consumers: Vec<Box<dyn projection::Consumer>>,
     views: Option<Arc<dyn Views>>,
 }
 
@@ -96,21 +96,21 @@ impl Builder {
         self
     }
 
-    pub(crate) fn work(mut self, work: Box<dyn projection::Work>) -> Self {
-        let (name, kind) = (work.name(), work.kind());
+    pub(crate) fn consumer(mut self, consumer: Box<dyn projection::Consumer>) -> Self {
+        let (name, kind) = (consumer.name(), consumer.kind());
         assert!(
             throng_core::limits::is_kind(name),
             "{name:?} is not a projection's name: 1 to 64 of [a-z0-9-]"
         );
         assert!(
-            self.work.iter().all(|other| other.name() != name),
+            self.consumers.iter().all(|other| other.name() != name),
             "the projection {name:?} is given twice"
         );
         assert!(
             self.registry.find(kind).is_some(),
             "the kind {kind:?} must be given before its projections"
         );
-        self.work.push(work);
+        self.consumers.push(consumer);
         self
     }
 
@@ -174,8 +174,8 @@ impl Builder {
         let metrics = Metrics::default();
         let collector = Box::new(PrometheusCollector::new(&services.stats));
         metrics.register(|registry| registry.register_collector(collector));
-        let work = if self.options.projections {
-            self.work
+        let consumers = if self.options.projections {
+            self.consumers
         } else {
             Vec::new()
         };
@@ -200,7 +200,7 @@ impl Builder {
                 context.host.clone(),
                 &context.registry,
             )),
-            projections: Projections::new(work, self.views),
+            projections: Projections::new(consumers, self.views),
             context,
             lives,
             services,

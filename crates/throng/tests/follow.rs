@@ -10,15 +10,16 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     task::{Context, Wake, Waker},
     time::Duration,
 };
 use throng::{
     Cursor, Engine, EntityEvent, FeedError, Follow, Follower,
+    host::{Host, Task, TokioHost},
     journal::{Journal, Position},
-    model::{Answer, Entity, Error, Event, Rejection, Turn},
+    model::{Answer, Entity, Error, Event, Rejection, Timestamp, Turn},
 };
 
 /// A second kind.
@@ -368,6 +369,87 @@ async fn a_follower_outlives_a_recovery_and_goes_on_with_the_next_writer() {
     for follower in [&mut accounts, &mut a, &mut anew] {
         assert_eq!(take(follower, 1).await, [("a".into(), 3)]);
     }
+    engine.stop().await;
+}
+
+/// The real world, but for a clock that can be put forward.
+struct Hasty {
+    world: TokioHost,
+    ahead_micros: Arc<AtomicU64>,
+}
+
+impl Host for Hasty {
+    fn now(&self) -> Timestamp {
+        self.world.now()
+    }
+    fn elapsed_micros(&self) -> u64 {
+        self.world.elapsed_micros() + self.ahead_micros.load(SeqCst)
+    }
+    fn entropy(&self) -> u128 {
+        self.world.entropy()
+    }
+    fn spawn(&self, task: Task) {
+        self.world.spawn(task);
+    }
+    fn sleep(&self, duration: Duration) -> Task {
+        self.world.sleep(duration)
+    }
+    fn close(&self) {
+        self.world.close();
+    }
+}
+
+#[tokio::test]
+async fn a_recovery_that_takes_too_long_ends_a_wait_but_recoveries_do_not_add_up() {
+    const TEN_SECONDS: u64 = 10_000_000;
+    let world = World::new();
+    let journal = Failing::new(&world.journal);
+    let ahead_micros = Arc::new(AtomicU64::new(0));
+    let host = Hasty {
+        world: TokioHost::new().unwrap(),
+        ahead_micros: ahead_micros.clone(),
+    };
+    let engine = Engine::builder()
+        .with::<Account>()
+        .host(Arc::new(host))
+        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    open(&engine, "a", 0).await;
+    let mut follower = engine.follow(all(ACCOUNT, now(&engine))).await.unwrap();
+    let mut next = ByHand::new(async move { (follower.next(9).await, follower) });
+    next.waits().await;
+    for _ in 0..2 {
+        journal.fails();
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap_err();
+        next.waits().await;
+        journal.recovers();
+        soon(engine.driver().changed(None)).await.unwrap();
+        ahead_micros.fetch_add(TEN_SECONDS, SeqCst);
+    }
+    deposit(&engine, "a").await;
+    let (seen, mut follower) = soon(next.future).await;
+    assert_eq!(ids(&seen.unwrap()), [("a".into(), 2)]);
+    journal.fails();
+    ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap_err();
+    let gives_up = async {
+        // However late the recovery is noticed.
+        loop {
+            ahead_micros.fetch_add(TEN_SECONDS, SeqCst);
+            tokio::task::yield_now().await;
+        }
+    };
+    let failed = soon(async {
+        tokio::select! {
+            seen = follower.next(9) => seen,
+            () = gives_up => unreachable!("it has no end"),
+        }
+    });
+    assert!(matches!(
+        failed.await,
+        Err(FeedError::Engine(Error::Unavailable { .. }))
+    ));
+    journal.recovers();
     engine.stop().await;
 }
 

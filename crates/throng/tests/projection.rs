@@ -111,12 +111,12 @@ async fn a_read_model_follows_and_goes_on_after_a_restart() {
         caught_up(&engine).await,
         expected(&[("#", 4), ("ann", 15), ("bob", 21)])
     );
-    let health = &engine.projections()[0];
+    let progress = &engine.projections()[0];
     assert_eq!(
-        (health.name, health.kind, &health.state),
+        (progress.name, progress.kind, &progress.state),
         ("balances", "account", &State::Running)
     );
-    assert_eq!((health.lag_commits, health.events), (0, 1));
+    assert_eq!((progress.lag_commits, progress.events), (0, 1));
     engine.stop().await;
 }
 
@@ -170,7 +170,7 @@ async fn who_waits_to_be_caught_up_while_the_engine_recovers_goes_on_though_noth
     })
     .await
     .unwrap();
-    assert!(is_there, "{:?}", model.health());
+    assert!(is_there, "{:?}", model.progress());
     assert_eq!(rows(&engine).await, before);
     engine.stop().await;
 }

@@ -1,8 +1,9 @@
-//! From a batch of commits to the changes of a read model: pure, but for the rows that have to be fetched.
+//! Folds the events of a batch of commits into the rows of a read model, without I/O: rows that are not in the cache are named,
+//! to be fetched.
 
 use super::{
     EventOffset, Projection, Seen,
-    rows::{Known, Outcome, Rows},
+    rows::{Outcome, RowCache, Rows},
 };
 use crate::model::{Entity, Timestamp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,13 +13,13 @@ use throng_journal::{Commit, RecordKind};
 /// An event that stops a projection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Poison {
-    /// The commit's place in the batch: nothing of it counts.
+    /// The index of its commit in the batch: nothing of that commit counts.
     pub(super) commit: usize,
     /// Which event, and why.
     pub(super) reason: String,
 }
 
-/// The events of a kind in a batch of commits, with their commits' places in it; up to the first that cannot be read.
+/// The events of a kind in a batch of commits, each with its commit's index, up to the first that cannot be read.
 pub(super) struct Decoded<E: Entity> {
     pub(super) events: Vec<(usize, Seen<E>)>,
     pub(super) poison: Option<Poison>,
@@ -88,20 +89,20 @@ pub(super) enum Step {
     Poison(Poison),
 }
 
-/// Applies the events from `next` on; `next` says where it goes on.
+/// Applies the events from index `next` on, and leaves in it where to go on.
 pub(super) fn fold<P: Projection>(
     projection: &P,
     events: &[(usize, Seen<P::Of>)],
     next: &mut usize,
-    known: &mut Known,
+    cache: &mut RowCache,
 ) -> Step {
     while let Some((commit, seen)) = events.get(*next) {
-        match apply(projection, seen, known) {
-            Outcome::Changes(changes) => known.take_over(changes),
+        match apply(projection, seen, cache) {
+            Outcome::Changes(changes) => cache.apply(changes),
             Outcome::Missing(mut missing) => {
                 // What the others will ask for is fetched with it; what they would do is done when it is their turn.
                 for (_, later) in &events[*next + 1..] {
-                    if let Outcome::Missing(more) = apply(projection, later, known) {
+                    if let Outcome::Missing(more) = apply(projection, later, cache) {
                         missing.extend(more);
                     }
                 }
@@ -124,8 +125,8 @@ pub(super) fn fold<P: Projection>(
     Step::Done
 }
 
-fn apply<P: Projection>(projection: &P, seen: &Seen<P::Of>, known: &Known) -> Outcome {
-    let mut rows = Rows::new(known);
+fn apply<P: Projection>(projection: &P, seen: &Seen<P::Of>, cache: &RowCache) -> Outcome {
+    let mut rows = Rows::new(cache);
     match guarded(|| Ok(projection.apply(seen, &mut rows))) {
         Ok(applied) => rows.finish(applied),
         Err(panic) => Outcome::Poison(panic),

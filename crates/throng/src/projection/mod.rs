@@ -63,28 +63,30 @@
 //!
 //! - A read model that cannot be written, or a sink that fails, is tried again with a pause that doubles from 100 ms to 30 s.
 //! - An event that cannot be read or applied (also a panic) stops this projection before its commit, never the engine: its
-//!   [`Health`] and a metric say which event and why. It goes on after a restart, [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild.
+//!   [`State`] and a metric say which event and why. It goes on after a restart, [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild.
 //! - An offset the journal does not hold (it was restored from an older copy, or lost its end at a weaker durability) stops it,
 //!   too: only a rebuild brings such a read model back in step.
 //! - Another [`Projection::VERSION`] than the one that wrote the rows rebuilds them from zero.
 //! - A second runner, or one that has been overtaken, changes nothing: a batch only counts on the offset it was made for.
 
+mod consumer;
 mod fold;
-mod health;
+mod metrics;
+mod progress;
+mod projector;
 mod read_model;
 mod rows;
 mod runner;
 mod sink;
 mod source;
-mod work;
 
-pub use health::{Health, State};
+pub use progress::{Progress, State};
 pub use read_model::ReadModel;
 pub use rows::{Interrupt, Rows};
 pub use sink::{Sink, SinkError};
 
-pub(crate) use runner::{Projections, start};
-pub(crate) use work::Work;
+pub(crate) use consumer::Consumer;
+pub(crate) use projector::{Projections, start};
 
 use crate::model::{Entity, Timestamp};
 use throng_journal::Position;
@@ -95,7 +97,7 @@ pub trait Projection: Send + Sync + 'static {
     const NAME: &'static str;
     /// Raise it when the rows' meaning changes: they are then rebuilt from the first event.
     const VERSION: u32 = 1;
-    /// Whose events.
+    /// The entity whose events it takes.
     type Of: Entity;
 
     /// Applies one event to the rows. A pure function of both: it may be called again for the same event, before a row it
@@ -109,11 +111,11 @@ pub trait Projection: Send + Sync + 'static {
 /// An event that is durable.
 #[derive(Clone, Debug)]
 pub struct Seen<E: Entity> {
-    /// Whose.
+    /// The entity it happened to.
     pub id: E::Id,
     /// Its number among that entity's events: 1, 2, 3, …
     pub seq: u64,
-    /// Its place in history.
+    /// Its place in history, unlike any other's.
     pub offset: EventOffset,
     /// When it was recorded.
     pub at: Timestamp,

@@ -1,8 +1,8 @@
 //! A projection's rows, as they are read.
 
 use super::{
-    Health, Projection, State,
-    runner::{Projector, Report},
+    Progress, Projection, State,
+    projector::{Projector, Report},
 };
 use crate::Engine;
 use std::{marker::PhantomData, sync::Arc};
@@ -60,14 +60,14 @@ impl<P: Projection> ReadModel<P> {
         self.engine.core.projections.views.offset(P::NAME).await
     }
 
-    /// How the projection is; `None` if this engine does not run it.
+    /// How far the projection has come; `None` if this engine does not run it.
     #[must_use]
-    pub fn health(&self) -> Option<Health> {
-        Some(self.projector.as_ref()?.health(&self.engine.core))
+    pub fn progress(&self) -> Option<Progress> {
+        Some(self.projector.as_ref()?.progress(&self.engine.core))
     }
 
     /// Waits until everything that is durable now is in the rows. `false`: it will not be, because the projection has stopped
-    /// (its [`health`](Self::health) says why), the engine stops, or does not run it.
+    /// (its [`progress`](Self::progress) says why), the engine stops, or does not run it.
     pub async fn caught_up(&self) -> bool {
         let Some(projector) = &self.projector else { return false };
         let target = loop {

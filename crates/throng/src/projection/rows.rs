@@ -28,9 +28,9 @@ impl Interrupt {
     }
 }
 
-/// The rows at hand: their present values, and which of them were changed since they were last written.
+/// Rows in memory: their present values, and which of them were changed since they were last written.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct RowCache {
     values: HashMap<Vec<u8>, Option<Vec<u8>>>,
     changed: BTreeSet<Vec<u8>>,
     bytes: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Known {
 /// What a row takes in memory besides its bytes, about.
 const ROW_BYTES: usize = 80;
 
-impl Known {
+impl RowCache {
     pub(super) fn fetched(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
         self.bytes += ROW_BYTES + key.len() + value.as_ref().map_or(0, Vec::len);
         self.values.insert(key, value);
@@ -62,6 +62,13 @@ impl Known {
         changed.into_iter().map(with_value).collect()
     }
 
+    /// Applies the changes of one event.
+    pub(super) fn apply(&mut self, changes: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+        for (key, value) in changes {
+            self.change(key, value);
+        }
+    }
+
     /// Forgets all.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
@@ -79,16 +86,16 @@ impl Known {
 /// seen by the next one, and counts only if the event is applied whole.
 #[derive(Debug)]
 pub struct Rows<'a> {
-    known: &'a Known,
+    cache: &'a RowCache,
     own: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     missing: Vec<Vec<u8>>,
     too_large: Option<String>,
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(known: &'a Known) -> Self {
+    pub(super) fn new(cache: &'a RowCache) -> Self {
         Self {
-            known,
+            cache,
             own: Vec::new(),
             missing: Vec::new(),
             too_large: None,
@@ -98,14 +105,14 @@ impl<'a> Rows<'a> {
     /// A row's value; `None` if there is none.
     ///
     /// # Errors
-    /// The row is not at hand: pass the interrupt on with `?`. The event is applied again once it has been fetched.
+    /// The row is not in memory: pass the interrupt on with `?`. The event is applied again once it has been fetched.
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Interrupt> {
         let key = key.as_ref();
         // Of several changes of one key the last counts.
         if let Some(at) = self.own.iter().rposition(|(changed, _)| changed == key) {
             return Ok(self.own[at].1.as_deref());
         }
-        match self.known.values.get(key) {
+        match self.cache.values.get(key) {
             Some(value) => Ok(value.as_deref()),
             None => {
                 self.missing.push(key.to_vec());
@@ -172,12 +179,4 @@ pub(super) enum Outcome {
     Changes(Vec<(Vec<u8>, Option<Vec<u8>>)>),
     Missing(Vec<Vec<u8>>),
     Poison(String),
-}
-
-impl Known {
-    pub(super) fn take_over(&mut self, changes: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
-        for (key, value) in changes {
-            self.change(key, value);
-        }
-    }
 }

@@ -1,301 +1,103 @@
-//! Running projections: behind the journal, on the engine's own threads.
+//! Runs one projection or sink, behind the journal and on the engine's own threads: reads, has the events taken, stores how far it
+//! has come.
 
 use super::{
-    Health, Projection, ReadModel, Sink, State,
-    health::Gauges,
-    rows::Known,
+    State,
+    consumer::Handled,
+    projector::{Projector, Running},
+    rows::RowCache,
     source,
-    work::{Handled, OfProjection, OfSink, Work},
 };
 use crate::{
-    Engine,
-    context::Signal,
     engine::Core,
-    host::{Host, Task},
+    host::Task,
     life::{Life, Status},
     tail::Ends,
 };
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Weak},
     task::Poll,
     time::Duration,
 };
-use throng_journal::{Applied, MemoryViews, Position, ViewBatch, ViewOffset, Views};
-use tokio::sync::watch;
+use throng_journal::{Applied, Commit, Position, ViewBatch, ViewOffset, Views};
 
-/// A projection that has caught up looks again after this long at the earliest, so that it takes what has gathered at once.
+/// Once it has caught up it reads again after this long at the earliest, so that it takes what has gathered at once.
 const PAUSE: Duration = Duration::from_millis(100);
-/// With nothing new, it looks this often whether its rows were cleared by somebody else.
+/// With nothing new, it checks this often whether somebody else has cleared its rows.
 const IDLE: Duration = Duration::from_secs(10);
 /// The first pause after a failure; it doubles up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(30);
-/// Rows kept at hand between batches, in bytes.
-const KNOWN_BYTES_MAX: usize = 8 << 20;
-/// The offset is written after so many bytes of commits without an event for it.
+/// Rows kept in memory between batches, in bytes.
+const CACHE_BYTES_MAX: usize = 8 << 20;
+/// The offset is stored after so many bytes of commits, though none of their events was for it.
 const SKIPPED_BYTES_MAX: usize = 16 << 20;
-
-/// All projections and sinks of an engine.
-pub(crate) struct Projections {
-    pub(super) all: Vec<Arc<Projector>>,
-    pub(super) views: Arc<dyn Views>,
-    running: AtomicUsize,
-}
-
-/// One projection or sink.
-pub(crate) struct Projector {
-    work: Box<dyn Work>,
-    pub(super) wake: Signal,
-    orders: Mutex<Orders>,
-    pub(super) report: watch::Sender<Report>,
-    gauges: Mutex<Option<Gauges>>,
-}
-
-#[derive(Default)]
-struct Orders {
-    /// How often it was told to begin anew.
-    rebuilds: u64,
-    resume: bool,
-}
-
-/// What a projection says of itself.
-#[derive(Clone, Debug)]
-pub(super) struct Report {
-    pub(super) state: State,
-    /// How many of the orders to begin anew it has followed.
-    pub(super) rebuilds: u64,
-    pub(super) reached: Option<Position>,
-    pub(super) at_micros: i64,
-    pub(super) events: u64,
-    pub(super) batches: u64,
-    pub(super) retries: u64,
-    pub(super) ended: bool,
-}
-
-impl Projections {
-    pub(crate) fn new(work: Vec<Box<dyn Work>>, views: Option<Arc<dyn Views>>) -> Self {
-        let projector = |work| {
-            let report = Report {
-                state: State::Running,
-                rebuilds: 0,
-                reached: None,
-                at_micros: 0,
-                events: 0,
-                batches: 0,
-                retries: 0,
-                ended: false,
-            };
-            Arc::new(Projector {
-                work,
-                wake: Signal::default(),
-                orders: Mutex::default(),
-                report: watch::Sender::new(report),
-                gauges: Mutex::default(),
-            })
-        };
-        Self {
-            all: work.into_iter().map(projector).collect(),
-            views: views.unwrap_or_else(|| Arc::new(MemoryViews::new())),
-            running: AtomicUsize::new(0),
-        }
-    }
-
-    fn find(&self, name: &str) -> Option<&Arc<Projector>> {
-        self.all.iter().find(|projector| projector.work.name() == name)
-    }
-
-    /// Waits until all have ended; the engine stops.
-    pub(crate) async fn ended(&self, host: &dyn Host, until_micros: u64) {
-        while self.running.load(Ordering::Acquire) > 0 && host.elapsed_micros() < until_micros {
-            self.all.iter().for_each(|projector| projector.wake.wake());
-            host.sleep(Duration::from_millis(2)).await;
-        }
-    }
-
-    /// Metrics of now.
-    pub(crate) fn refresh(&self, inner: &Core) {
-        for projector in &self.all {
-            let health = projector.health(inner);
-            let gauges = projector.gauges.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(gauges) = &*gauges {
-                gauges.show(&health, &projector.report.borrow());
-            }
-        }
-    }
-}
-
-/// Starts them all.
-pub(crate) fn start(inner: &Arc<Core>) {
-    let projections = &inner.projections;
-    if projections.all.is_empty() {
-        return;
-    }
-    inner.context.metrics.register(|registry| {
-        let families = super::health::Families::register(registry);
-        for projector in &projections.all {
-            let gauges = families.of(projector.work.name());
-            *projector.gauges.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
-        }
-    });
-    projections.running.store(projections.all.len(), Ordering::Release);
-    for projector in &projections.all {
-        let running = Running {
-            inner: Arc::downgrade(inner),
-            projector: projector.clone(),
-        };
-        inner.context.host.spawn(Box::pin(run(running)));
-    }
-}
-
-/// Counts itself out, whatever ends it.
-struct Running {
-    inner: Weak<Core>,
-    projector: Arc<Projector>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.projector.report.send_modify(|report| report.ended = true);
-        if let Some(inner) = self.inner.upgrade() {
-            inner.projections.running.fetch_sub(1, Ordering::AcqRel);
-        }
-    }
-}
-
-impl Projector {
-    pub(super) fn health(&self, inner: &Core) -> Health {
-        let report = self.report.borrow().clone();
-        let lag_commits = match &*inner.lives.status() {
-            Status::Running(life) => {
-                let ends = Ends::of(life);
-                ends.commits_after(report.reached.unwrap_or_else(|| ends.start()))
-            }
-            Status::Down(_) => 0,
-        };
-        let micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);
-        let is_behind = lag_commits > 0 && report.at_micros > 0;
-        Health {
-            name: self.work.name(),
-            kind: self.work.kind(),
-            state: report.state,
-            reached: report.reached,
-            lag_commits,
-            lag_seconds: if is_behind { micros as f64 / 1e6 } else { 0.0 },
-            events: report.events,
-        }
-    }
-
-    /// How often it was told to begin anew.
-    pub(super) fn rebuilds(&self) -> u64 {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner).rebuilds
-    }
-
-    fn order(&self, order: impl FnOnce(&mut Orders)) {
-        order(&mut self.orders.lock().unwrap_or_else(PoisonError::into_inner));
-        self.wake.wake();
-    }
-}
-
-impl Engine {
-    /// How its projections and sinks are, in the order they were given.
-    #[must_use]
-    pub fn projections(&self) -> Vec<Health> {
-        let all = &self.core.projections.all;
-        all.iter().map(|projector| projector.health(&self.core)).collect()
-    }
-
-    /// A projection's rows, to be read.
-    #[must_use]
-    pub fn read_model<P: Projection>(&self) -> ReadModel<P> {
-        ReadModel::new(self.clone(), self.core.projections.find(P::NAME).cloned())
-    }
-
-    /// Has a projection or sink begin anew, from the first event; `false` if there is none of this name. It goes on behind,
-    /// while the engine serves: readers see the rows come back.
-    pub fn rebuild_projection(&self, name: &str) -> bool {
-        let projector = self.core.projections.find(name);
-        projector
-            .inspect(|projector| projector.order(|orders| orders.rebuilds += 1))
-            .is_some()
-    }
-
-    /// Lets a projection or sink that has stopped try the event it has stopped at again; `false` if there is none of this
-    /// name.
-    pub fn resume_projection(&self, name: &str) -> bool {
-        let projector = self.core.projections.find(name);
-        projector
-            .inspect(|projector| projector.order(|orders| orders.resume = true))
-            .is_some()
-    }
-}
 
 /// What it does next.
 enum Next {
-    /// Goes on at once, behind what else is ready.
-    Go,
-    /// Waits this long.
+    /// Goes on, behind what else is ready.
+    Continue,
     Pause(Duration),
-    /// Waits for something new after this.
-    New(Option<Position>),
-    /// Waits for an order.
-    Order,
+    /// Waits for something durable after this.
+    WaitForCommit(Option<Position>),
+    /// Waits to be asked for something.
+    WaitForRequest,
     End,
 }
 
-/// Where a runner stands.
-struct Stand {
-    /// The offset that is stored; `None`: it has to be read first.
+struct Runner {
+    projector: Arc<Projector>,
+    /// The offset that is stored, if one is; the outer `None`: it has to be read first.
     stored: Option<Option<ViewOffset>>,
     /// How far it has read.
-    at: ViewOffset,
-    /// The life in which `at` was found to be of this history.
-    fits: Weak<Life>,
-    known: Known,
-    /// Bytes read since the offset was stored, without an event.
+    read: ViewOffset,
+    /// The life in which `read` was found to be of this history.
+    checked: Weak<Life>,
+    cache: RowCache,
+    /// Bytes of commits read since the offset was stored, without an event for it.
     skipped_bytes: usize,
+    /// Failures since it succeeded last.
     failures: u32,
-    stopped: bool,
-    /// There was nothing new when it looked last.
-    idle: bool,
+    has_stopped: bool,
+    /// There was nothing new when it read last.
+    is_idle: bool,
 }
 
-async fn run(running: Running) {
-    let projector = running.projector.clone();
-    let mut stand = Stand {
+/// Runs it until the engine stops.
+pub(super) async fn run(running: Running) {
+    let mut runner = Runner {
+        projector: running.projector.clone(),
         stored: None,
-        at: ViewOffset::default(),
-        fits: Weak::new(),
-        known: Known::default(),
+        read: ViewOffset::default(),
+        checked: Weak::new(),
+        cache: RowCache::default(),
         skipped_bytes: 0,
         failures: 0,
-        stopped: false,
-        idle: false,
+        has_stopped: false,
+        is_idle: false,
     };
     loop {
         let Some(inner) = running.inner.upgrade() else { return };
-        let next = stand.step(&inner, &projector).await;
+        let next = runner.step(&inner).await;
         let sleep = |duration| Some(inner.context.host.sleep(duration));
         let (sleep, seen) = match next {
             Next::End => return,
-            Next::Go => {
+            Next::Continue => {
                 drop(inner);
-                yielded().await;
+                yield_now().await;
                 continue;
             }
             Next::Pause(duration) => (sleep(duration), None),
-            Next::New(seen) => (sleep(IDLE), Some(seen)),
-            Next::Order => (None, None),
+            Next::WaitForCommit(seen) => (sleep(IDLE), Some(seen)),
+            Next::WaitForRequest => (None, None),
         };
         drop(inner);
-        woken(&running.inner, &projector, sleep, seen).await;
+        wait(&running, sleep, seen).await;
     }
 }
 
 /// Lets others go first.
-async fn yielded() {
+async fn yield_now() {
     let mut is_second = false;
     std::future::poll_fn(|context| {
         if std::mem::replace(&mut is_second, true) {
@@ -307,25 +109,21 @@ async fn yielded() {
     .await;
 }
 
-/// Sleeps until the time is over, something is new, an order comes, or the engine stops.
-async fn woken(inner: &Weak<Core>, projector: &Projector, mut sleep: Option<Task>, seen: Option<Option<Position>>) {
+/// Waits until the time is over, something is durable that was not `seen`, a request comes, or the engine stops.
+async fn wait(running: &Running, mut sleep: Option<Task>, seen: Option<Option<Position>>) {
     std::future::poll_fn(|context| {
-        let Some(inner) = inner.upgrade() else {
+        let Some(inner) = running.inner.upgrade() else {
             return Poll::Ready(());
         };
-        let slept = sleep
+        let is_over = sleep
             .as_mut()
             .is_some_and(|sleep| sleep.as_mut().poll(context).is_ready());
-        if slept || projector.wake.poll(context.waker()) || inner.context.is_stopping() {
+        if is_over || running.projector.wake.poll(context.waker()) || inner.context.is_stopping() {
             return Poll::Ready(());
         }
         if let Some(seen) = seen {
-            let is_new = || inner.lives.durable() != seen;
-            if is_new() {
-                return Poll::Ready(());
-            }
             inner.context.signals.watch(context.waker());
-            if is_new() {
+            if inner.lives.durable() != seen {
                 return Poll::Ready(());
             }
         }
@@ -334,179 +132,183 @@ async fn woken(inner: &Weak<Core>, projector: &Projector, mut sleep: Option<Task
     .await;
 }
 
-impl Stand {
-    async fn step(&mut self, inner: &Arc<Core>, projector: &Projector) -> Next {
+impl Runner {
+    async fn step(&mut self, inner: &Arc<Core>) -> Next {
         if inner.context.is_stopping() {
-            self.note(inner, projector).await;
+            self.store_skipped(&*inner.projections.views).await;
             return Next::End;
         }
-        match self.attempt(inner, projector).await {
+        match self.attempt(inner).await {
             Ok(next) => next,
-            Err(reason) => {
-                // What is stored may be newer than this runner knows: the answer may have been lost.
-                self.stored = None;
-                let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(RETRY_LAST);
-                self.failures += 1;
-                let name = projector.work.name();
-                tracing::warn!("projection {name} tries again in {pause:?}: {reason}");
-                projector.report.send_modify(|report| {
-                    report.retries += 1;
-                    report.state = State::Retrying { reason };
-                });
-                Next::Pause(pause)
-            }
+            Err(reason) => self.retry(reason),
         }
     }
 
-    /// One batch at most. An error is worth another attempt.
-    async fn attempt(&mut self, inner: &Arc<Core>, projector: &Projector) -> Result<Next, String> {
-        let work = &*projector.work;
+    fn retry(&mut self, reason: String) -> Next {
+        // What is stored may be newer than this runner knows: the answer may have been lost.
+        self.stored = None;
+        let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(RETRY_LAST);
+        self.failures += 1;
+        let name = self.projector.consumer.name();
+        tracing::warn!("projection {name} tries again in {pause:?}: {reason}");
+        self.projector.report.send_modify(|report| {
+            report.retries += 1;
+            report.state = State::Retrying { reason };
+        });
+        Next::Pause(pause)
+    }
+
+    /// Takes one batch at most. An error is worth another attempt.
+    async fn attempt(&mut self, inner: &Arc<Core>) -> Result<Next, String> {
         let views = &*inner.projections.views;
-        self.obey(views, projector).await?;
-        if self.stopped {
-            return Ok(Next::Order);
+        self.follow_requests(views).await?;
+        if self.has_stopped {
+            return Ok(Next::WaitForRequest);
         }
         let life = match &*inner.lives.status() {
             Status::Running(life) => life.clone(),
-            Status::Down(_) => return Ok(Next::New(None)),
+            Status::Down(_) => return Ok(Next::WaitForCommit(None)),
         };
         if self.stored.is_none() {
-            self.look(views, &life, work).await?;
+            self.load_offset(views, &life).await?;
         }
-        if !std::ptr::eq(self.fits.as_ptr(), Arc::as_ptr(&life)) {
-            let misfit = source::misfit(inner, &life, self.at).await;
-            if let Some(reason) = misfit.map_err(|error| error.to_string())? {
-                return Ok(self.stop(projector, reason));
+        if !std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&life)) {
+            let mismatch = source::mismatch(inner, &life, self.read).await;
+            if let Some(reason) = mismatch.map_err(|error| error.to_string())? {
+                return Ok(self.stop(reason));
             }
-            self.fits = Arc::downgrade(&life);
+            self.checked = Arc::downgrade(&life);
         }
         let durable = life.ledger.durable();
-        let commits = source::next(inner, &life, self.at.position).await;
+        let commits = source::next(inner, &life, self.read.position).await;
         let commits = commits.map_err(|error| error.to_string())?;
         if life.ledger.is_over() {
             // The next life says what of this one counts.
-            return Ok(Next::Go);
+            return Ok(Next::Continue);
         }
-        let Some(last) = commits.last() else {
-            if std::mem::replace(&mut self.idle, true) && self.was_moved(views, work.name()).await? {
-                return Ok(Next::Go);
+        if commits.is_empty() {
+            if std::mem::replace(&mut self.is_idle, true) && self.was_moved(views).await? {
+                return Ok(Next::Continue);
             }
-            self.succeeded(projector, durable);
-            return Ok(Next::New(Some(durable)));
-        };
-        self.idle = false;
-        let reached = last.position();
-        let handled = work.handle(&commits, &mut self.known, views).await?;
+            self.report_reached(durable);
+            return Ok(Next::WaitForCommit(Some(durable)));
+        }
+        self.is_idle = false;
+        let has_more = commits.last().is_some_and(|last| last.position() < durable);
+        self.take(&commits, views, has_more).await
+    }
+
+    /// Has a batch taken and stores how far that went.
+    async fn take(&mut self, commits: &[Commit], views: &dyn Views, has_more: bool) -> Result<Next, String> {
+        let projector = self.projector.clone();
+        let handled = projector.consumer.handle(commits, &mut self.cache, views).await?;
         let Handled {
             commits: counted,
             events,
             poison,
         } = handled;
         if let Some(last) = counted.checked_sub(1).and_then(|last| commits.get(last)) {
-            let offset = ViewOffset {
+            self.read = ViewOffset {
                 position: last.position(),
                 checksum: last.checksum_sealed(),
-                version: work.version(),
+                version: projector.consumer.version(),
             };
             let bytes: usize = commits[..counted].iter().map(|commit| commit.bytes().len()).sum();
             self.skipped_bytes += bytes;
-            self.at = offset;
-            if (events > 0 || self.skipped_bytes > SKIPPED_BYTES_MAX || poison.is_some())
-                && !self.store(views, work.name()).await?
-            {
-                return Ok(Next::Go);
+            if (events > 0 || self.skipped_bytes > SKIPPED_BYTES_MAX || poison.is_some()) && !self.store(views).await? {
+                return Ok(Next::Continue);
             }
             projector.report.send_modify(|report| {
                 report.events += events as u64;
                 report.batches += 1;
                 report.at_micros = last.stamp().at_micros;
             });
-            self.succeeded(projector, offset.position);
+            self.report_reached(last.position());
         }
         if let Some(reason) = poison {
-            return Ok(self.stop(projector, reason));
+            return Ok(self.stop(reason));
         }
-        self.known.shrink(KNOWN_BYTES_MAX);
-        Ok(if reached >= durable {
-            Next::Pause(PAUSE)
-        } else {
-            Next::Go
-        })
+        self.cache.shrink(CACHE_BYTES_MAX);
+        Ok(if has_more { Next::Continue } else { Next::Pause(PAUSE) })
     }
 
-    /// Does what it was told to.
-    async fn obey(&mut self, views: &dyn Views, projector: &Projector) -> Result<(), String> {
-        let (rebuilds, resume) = {
-            let mut orders = projector.orders.lock().unwrap_or_else(PoisonError::into_inner);
-            (orders.rebuilds, std::mem::take(&mut orders.resume))
-        };
-        let rebuild = rebuilds > projector.report.borrow().rebuilds;
+    /// Begins anew, or resumes, if it was asked to.
+    async fn follow_requests(&mut self, views: &dyn Views) -> Result<(), String> {
+        let requests = self.projector.take_requests();
+        let resume = requests.resume && self.has_stopped;
+        let rebuild = requests.rebuilds > self.projector.report.borrow().rebuilds;
         if rebuild {
-            self.clear(views, projector.work.name()).await?;
-            projector.report.send_modify(|report| {
-                // At once: who waits for it takes a stop it still shows for one of after the order.
-                report.rebuilds = rebuilds;
+            self.clear(views).await?;
+            self.projector.report.send_modify(|report| {
+                // In one step: who waits for the rebuild would take a stop from before it for one after it.
+                report.rebuilds = requests.rebuilds;
                 report.reached = None;
                 report.state = State::Running;
             });
-        } else if resume && self.stopped {
-            projector.report.send_modify(|report| report.state = State::Running);
+        } else if resume {
+            self.projector
+                .report
+                .send_modify(|report| report.state = State::Running);
         }
-        if rebuild || resume && self.stopped {
-            self.stopped = false;
+        if rebuild || resume {
+            self.has_stopped = false;
             self.stored = None;
         }
         Ok(())
     }
 
-    async fn clear(&mut self, views: &dyn Views, name: &str) -> Result<(), String> {
-        self.known.clear();
+    async fn clear(&mut self, views: &dyn Views) -> Result<(), String> {
+        self.cache.clear();
         self.stored = None;
+        let name = self.projector.consumer.name();
         tracing::info!("projection {name} is rebuilt from the first event");
         let cleared = views.clear(name).await;
         cleared.map_err(|error| format!("it cannot be cleared: {error}"))
     }
 
-    /// Reads how far the rows are.
-    async fn look(&mut self, views: &dyn Views, life: &Life, work: &dyn Work) -> Result<(), String> {
-        let read = views.offset(work.name()).await;
+    /// Reads how far the rows have come.
+    async fn load_offset(&mut self, views: &dyn Views, life: &Life) -> Result<(), String> {
+        let projector = self.projector.clone();
+        let (name, version) = (projector.consumer.name(), projector.consumer.version());
+        let read = views.offset(name).await;
         let mut found = read.map_err(|error| format!("its offset cannot be read: {error}"))?;
-        if let Some(other) = found.filter(|found| found.version != work.version()) {
-            let (name, now, version) = (work.name(), work.version(), other.version);
-            tracing::info!("projection {name} was written by version {version}, this is version {now}");
-            self.clear(views, work.name()).await?;
+        if let Some(other) = found.filter(|found| found.version != version) {
+            let other = other.version;
+            tracing::info!("projection {name} was written by version {other}, this is version {version}");
+            self.clear(views).await?;
             found = None;
         }
-        self.known.clear();
+        self.cache.clear();
         self.skipped_bytes = 0;
         self.stored = Some(found);
-        self.fits = Weak::new();
-        self.at = found.unwrap_or_else(|| ViewOffset {
+        self.checked = Weak::new();
+        self.read = found.unwrap_or_else(|| ViewOffset {
             position: Ends::of(life).start(),
             checksum: 0,
-            version: work.version(),
+            version,
         });
         Ok(())
     }
 
     /// Stores what has changed and how far it has come; `false`: somebody else has written, it begins from there.
-    async fn store(&mut self, views: &dyn Views, name: &str) -> Result<bool, String> {
+    async fn store(&mut self, views: &dyn Views) -> Result<bool, String> {
         let batch = ViewBatch {
             expected: self.stored.flatten(),
-            offset: self.at,
-            changes: self.known.changes(),
+            offset: self.read,
+            changes: self.cache.changes(),
         };
+        let name = self.projector.consumer.name();
         let applied = views.apply(name, batch).await;
         match applied.map_err(|error| format!("its rows cannot be written: {error}"))? {
             Applied::Done => {
-                self.stored = Some(Some(self.at));
+                self.stored = Some(Some(self.read));
                 self.skipped_bytes = 0;
                 Ok(true)
             }
             Applied::Moved(found) => {
                 let found = found.map_or_else(|| "cleared".to_owned(), |found| found.position.to_string());
                 tracing::info!("projection {name} was moved by somebody else ({found}); it goes on from there");
-                self.known.clear();
+                self.cache.clear();
                 self.stored = None;
                 Ok(false)
             }
@@ -514,32 +316,33 @@ impl Stand {
     }
 
     /// With nothing to do: whether somebody else has cleared or written the rows. It begins from there then.
-    async fn was_moved(&mut self, views: &dyn Views, name: &str) -> Result<bool, String> {
+    async fn was_moved(&mut self, views: &dyn Views) -> Result<bool, String> {
+        let name = self.projector.consumer.name();
         let found = views.offset(name).await;
         let found = found.map_err(|error| format!("its offset cannot be read: {error}"))?;
         let moved = self.stored != Some(found);
         if moved {
             tracing::info!("projection {name} was moved by somebody else; it goes on from there");
-            self.known.clear();
+            self.cache.clear();
             self.stored = None;
         }
         Ok(moved)
     }
 
-    /// Before the end: what was read without an event need not be read again.
-    async fn note(&mut self, inner: &Core, projector: &Projector) {
-        if self.stopped || self.skipped_bytes == 0 || self.stored.is_none() {
+    /// Before the end: what was read without an event for it need not be read again.
+    async fn store_skipped(&mut self, views: &dyn Views) {
+        if self.has_stopped || self.skipped_bytes == 0 || self.stored.is_none() {
             return;
         }
-        if let Err(reason) = self.store(&*inner.projections.views, projector.work.name()).await {
-            let name = projector.work.name();
+        if let Err(reason) = self.store(views).await {
+            let name = self.projector.consumer.name();
             tracing::warn!("projection {name} reads a part of the journal again at the next start: {reason}");
         }
     }
 
-    fn succeeded(&mut self, projector: &Projector, reached: Position) {
+    fn report_reached(&mut self, reached: Position) {
         self.failures = 0;
-        projector.report.send_if_modified(|report| {
+        self.projector.report.send_if_modified(|report| {
             let is_new = report.reached != Some(reached) || report.state != State::Running;
             report.reached = Some(reached);
             report.state = State::Running;
@@ -547,35 +350,13 @@ impl Stand {
         });
     }
 
-    fn stop(&mut self, projector: &Projector, reason: String) -> Next {
-        let name = projector.work.name();
+    fn stop(&mut self, reason: String) -> Next {
+        let name = self.projector.consumer.name();
         tracing::error!("projection {name} has stopped: {reason}");
-        self.stopped = true;
-        self.known.clear();
-        projector
-            .report
-            .send_modify(|report| report.state = State::Stopped { reason });
-        Next::Order
-    }
-}
-
-/// What projections are given with.
-impl crate::Builder {
-    /// Gives it a projection. Its kind comes first.
-    ///
-    /// # Panics
-    /// When its name is not one (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not given before.
-    #[must_use]
-    pub fn projection<P: Projection>(self, projection: P) -> Self {
-        self.work(Box::new(OfProjection(projection)))
-    }
-
-    /// Gives it a sink. Its kind comes first.
-    ///
-    /// # Panics
-    /// When its name is not one (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not given before.
-    #[must_use]
-    pub fn sink<S: Sink>(self, sink: S) -> Self {
-        self.work(Box::new(OfSink(sink)))
+        self.has_stopped = true;
+        self.cache.clear();
+        let report = &self.projector.report;
+        report.send_modify(|report| report.state = State::Stopped { reason });
+        Next::WaitForRequest
     }
 }

@@ -12,7 +12,7 @@ pub trait Sink: Send + Sync + 'static {
     const NAME: &'static str;
     /// Raise it to have everything delivered again from the first event.
     const VERSION: u32 = 1;
-    /// Whose events.
+    /// The entity whose events it takes.
     type Of: Entity;
 
     /// Delivers a batch, in order. It grows with what has gathered meanwhile, up to 1 MiB of commits.
@@ -31,9 +31,9 @@ pub enum SinkError {
     /// It will never take this event: the sink stops before the event's commit.
     #[error("the event at {offset} cannot be delivered: {reason}")]
     Poison {
-        /// Which one.
+        /// The event's place in history.
         offset: EventOffset,
-        /// Why.
+        /// Why not, for people.
         reason: String,
     },
 }

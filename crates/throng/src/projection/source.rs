@@ -7,7 +7,7 @@ use throng_journal::{Commit, CommitNo, Error, Position, ViewOffset};
 const READ_BYTES: usize = 1 << 20;
 
 /// Why an offset is not one of this history; `None` if it is.
-pub(super) async fn misfit(inner: &Core, life: &Life, offset: ViewOffset) -> Result<Option<String>, Error> {
+pub(super) async fn mismatch(inner: &Core, life: &Life, offset: ViewOffset) -> Result<Option<String>, Error> {
     const LOST: &str =
         "the journal was restored from an older copy or has lost its end; rebuild to bring it back in step";
     let at = offset.position;

@@ -29,21 +29,19 @@ enum Due {
 
 /// Reads on while somebody waits.
 pub(crate) async fn task(inner: Weak<Core>) {
+    // When it saw first that there is no life to read from.
     let mut down_since = None;
     loop {
         let due = poll_fn(|context| match inner.upgrade() {
-            Some(inner) => due(&inner, context).map(|due| Some((inner, due))),
+            Some(inner) => due(&inner, context, &mut down_since).map(|due| Some((inner, due))),
             None => Poll::Ready(None),
         });
         let Some((inner, due)) = due.await else { return };
         let pause = match due {
-            Due::Advance(life) => {
-                down_since = None;
-                match inner.tail.advance(&Ends::of(&life)).await {
-                    Advance::More => Duration::ZERO,
-                    Advance::Live => ADVANCE_EVERY,
-                }
-            }
+            Due::Advance(life) => match inner.tail.advance(&Ends::of(&life)).await {
+                Advance::More => Duration::ZERO,
+                Advance::Live => ADVANCE_EVERY,
+            },
             Due::Down(reason) => {
                 let now = inner.context.host.elapsed_micros();
                 let since = *down_since.get_or_insert(now);
@@ -59,16 +57,21 @@ pub(crate) async fn task(inner: Weak<Core>) {
     }
 }
 
-fn due(inner: &Arc<Core>, context: &Context<'_>) -> Poll<Due> {
+fn due(inner: &Arc<Core>, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll<Due> {
     inner.tail.wake.poll(context.waker());
     let Some(end) = inner.tail.awaited_after() else {
         // Woken by the first who waits.
+        *down_since = None;
         return Poll::Pending;
     };
     inner.context.signals.watch(context.waker());
-    match &*inner.lives.status() {
-        Status::Running(life) if Ends::of(life).after(end).is_none() => Poll::Pending,
-        Status::Running(life) => Poll::Ready(Due::Advance(life.clone())),
-        Status::Down(reason) => Poll::Ready(Due::Down(reason.clone())),
+    let life = match &*inner.lives.status() {
+        Status::Running(life) => life.clone(),
+        Status::Down(reason) => return Poll::Ready(Due::Down(reason.clone())),
+    };
+    *down_since = None;
+    match Ends::of(&life).after(end) {
+        Some(_) => Poll::Ready(Due::Advance(life)),
+        None => Poll::Pending,
     }
 }

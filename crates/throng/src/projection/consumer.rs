@@ -1,9 +1,9 @@
-//! What is done with a batch of commits: a read model's rows, or a delivery.
+//! What takes a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
 
 use super::{
     Projection, Sink, SinkError,
     fold::{Decoded, Poison, Step, decode, fold},
-    rows::Known,
+    rows::RowCache,
 };
 use crate::model::Entity as _;
 use throng_journal::{Commit, Later, Views};
@@ -11,36 +11,35 @@ use throng_journal::{Commit, Later, Views};
 /// Rounds of fetching rows for one batch; a projection that asks for other rows each time is stopped.
 const FETCHES_MAX: usize = 10_000;
 
-/// A projection or a sink, whatever its kind.
-pub(crate) trait Work: Send + Sync {
+/// A projection or a sink, of whatever kind.
+pub(crate) trait Consumer: Send + Sync {
     fn name(&self) -> &'static str;
     fn kind(&self) -> &'static str;
     fn version(&self) -> u32;
 
-    /// Works a batch off, as far as it goes. What it changes of a read model is in `known` then. An error is worth another
-    /// attempt.
+    /// Takes a batch, as far as it goes. What it changes of a read model is in `cache` then. An error is worth another attempt.
     fn handle<'a>(
         &'a self,
         commits: &'a [Commit],
-        known: &'a mut Known,
+        cache: &'a mut RowCache,
         views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>>;
 }
 
-/// What came of a batch.
+/// How much of a batch was taken.
 #[derive(Debug)]
 pub(crate) struct Handled {
-    /// So many of its commits count, from the first.
+    /// The first so many of its commits count.
     pub(super) commits: usize,
     /// Events in them.
     pub(super) events: usize,
-    /// Why not more.
+    /// Why it stops there, if it does.
     pub(super) poison: Option<String>,
 }
 
-pub(super) struct OfProjection<P>(pub(super) P);
+pub(super) struct ProjectionConsumer<P>(pub(super) P);
 
-impl<P: Projection> Work for OfProjection<P> {
+impl<P: Projection> Consumer for ProjectionConsumer<P> {
     fn name(&self) -> &'static str {
         P::NAME
     }
@@ -56,14 +55,14 @@ impl<P: Projection> Work for OfProjection<P> {
     fn handle<'a>(
         &'a self,
         commits: &'a [Commit],
-        known: &'a mut Known,
+        cache: &'a mut RowCache,
         views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>> {
         Box::pin(async move {
             let Decoded { mut events, mut poison } = decode::<P::Of>(commits);
             let (mut next, mut fetches) = (0, 0);
             loop {
-                let missing = match fold(&self.0, &events, &mut next, known) {
+                let missing = match fold(&self.0, &events, &mut next, cache) {
                     Step::Done => break,
                     Step::Missing(missing) => missing,
                     Step::Poison(found) => {
@@ -71,7 +70,7 @@ impl<P: Projection> Work for OfProjection<P> {
                         events.retain(|(commit, _)| *commit < found.commit);
                         poison = Some(found);
                         next = 0;
-                        known.clear();
+                        cache.clear();
                         continue;
                     }
                 };
@@ -79,7 +78,7 @@ impl<P: Projection> Work for OfProjection<P> {
                 if fetches > FETCHES_MAX {
                     let commit = events.get(next).map_or(0, |(commit, _)| *commit);
                     let reason = format!("it asks for other rows each time it is called, {FETCHES_MAX} times by now");
-                    known.clear();
+                    cache.clear();
                     return Ok(Handled {
                         commits: 0,
                         events: 0,
@@ -89,7 +88,7 @@ impl<P: Projection> Work for OfProjection<P> {
                 let values = views.get(P::NAME, missing.clone()).await;
                 let values = values.map_err(|error| format!("its rows cannot be read: {error}"))?;
                 for (key, value) in missing.into_iter().zip(values) {
-                    known.fetched(key, value);
+                    cache.fetched(key, value);
                 }
             }
             Ok(handled(commits.len(), events.len(), poison))
@@ -97,9 +96,9 @@ impl<P: Projection> Work for OfProjection<P> {
     }
 }
 
-pub(super) struct OfSink<S>(pub(super) S);
+pub(super) struct SinkConsumer<S>(pub(super) S);
 
-impl<S: Sink> Work for OfSink<S> {
+impl<S: Sink> Consumer for SinkConsumer<S> {
     fn name(&self) -> &'static str {
         S::NAME
     }
@@ -115,7 +114,7 @@ impl<S: Sink> Work for OfSink<S> {
     fn handle<'a>(
         &'a self,
         commits: &'a [Commit],
-        _known: &'a mut Known,
+        _cache: &'a mut RowCache,
         _views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>> {
         Box::pin(async move {

@@ -1,55 +1,18 @@
-//! How projections are.
+//! The metrics of projections and sinks, by their names.
 
-use super::runner::Report;
+use super::{Progress, State, projector::Report};
 use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 use std::sync::atomic::{AtomicI64, AtomicU64};
-use throng_journal::Position;
-
-/// What a projection or sink is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// It follows.
-    Running,
-    /// It could not write or deliver, and tries again.
-    Retrying {
-        /// What went wrong last.
-        reason: String,
-    },
-    /// It cannot go on: see [the module](super) for what helps.
-    Stopped {
-        /// Which event and why, or what is wrong with the offset.
-        reason: String,
-    },
-}
-
-/// How a projection or sink is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Health {
-    /// Its name.
-    pub name: &'static str,
-    /// The kind whose events it takes.
-    pub kind: &'static str,
-    /// What it is doing.
-    pub state: State,
-    /// Everything up to here is in it, as far as it knows by now.
-    pub reached: Option<Position>,
-    /// Durable commits it has not looked at; of any kind.
-    pub lag_commits: u64,
-    /// How long ago the last commit it has looked at was made, seconds; 0 when it has looked at all.
-    pub lag_seconds: f64,
-    /// Events it has taken since the engine started.
-    pub events: u64,
-}
 
 type Labels = Vec<(&'static str, &'static str)>;
 type Level = Gauge<i64, AtomicI64>;
 type Seconds = Gauge<f64, AtomicU64>;
 type Count = Counter<u64, AtomicU64>;
 
-/// The metrics of all projections and sinks, by their names.
+/// All of them.
 pub(super) struct Families {
     lag_commits: Family<Labels, Level>,
     lag_seconds: Family<Labels, Seconds>,
@@ -69,7 +32,6 @@ impl Families {
             batches: Family::default(),
             retries: Family::default(),
         };
-        let r = registry;
         let Self {
             lag_commits,
             lag_seconds,
@@ -78,24 +40,24 @@ impl Families {
             batches,
             retries,
         } = &families;
-        r.register(
+        registry.register(
             "projection_lag_commits",
             "Durable commits a projection has not looked at",
             lag_commits.clone(),
         );
-        r.register(
+        registry.register(
             "projection_lag_seconds",
             "Age of the last commit a projection has looked at, while there are newer ones",
             lag_seconds.clone(),
         );
-        r.register(
+        registry.register(
             "projection_stopped",
             "1: a projection cannot go on, the log says why",
             stopped.clone(),
         );
-        r.register("projection_events", "Events a projection has taken", events.clone());
-        r.register("projection_batches", "Batches a projection has taken", batches.clone());
-        r.register(
+        registry.register("projection_events", "Events a projection has taken", events.clone());
+        registry.register("projection_batches", "Batches a projection has taken", batches.clone());
+        registry.register(
             "projection_retries",
             "Batches a projection has had to try again",
             retries.clone(),
@@ -116,7 +78,7 @@ impl Families {
     }
 }
 
-/// The metrics of one.
+/// Those of one projection or sink.
 pub(super) struct Gauges {
     lag_commits: Level,
     lag_seconds: Seconds,
@@ -127,12 +89,12 @@ pub(super) struct Gauges {
 }
 
 impl Gauges {
-    pub(super) fn show(&self, health: &Health, report: &Report) {
+    pub(super) fn show(&self, progress: &Progress, report: &Report) {
         self.lag_commits
-            .set(i64::try_from(health.lag_commits).unwrap_or(i64::MAX));
-        self.lag_seconds.set(health.lag_seconds);
+            .set(i64::try_from(progress.lag_commits).unwrap_or(i64::MAX));
+        self.lag_seconds.set(progress.lag_seconds);
         self.stopped
-            .set(i64::from(matches!(health.state, State::Stopped { .. })));
+            .set(i64::from(matches!(progress.state, State::Stopped { .. })));
         for (counter, now) in [
             (&self.events, report.events),
             (&self.batches, report.batches),

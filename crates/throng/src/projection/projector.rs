@@ -1,0 +1,248 @@
+//! An engine's projections and sinks: what others ask them and have them do.
+
+use super::{
+    Progress, Projection, ReadModel, Sink, State,
+    consumer::{Consumer, ProjectionConsumer, SinkConsumer},
+    metrics::{Families, Gauges},
+    runner,
+};
+use crate::{Builder, Engine, context::Signal, engine::Core, host::Host, life::Status, tail::Ends};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use throng_journal::{MemoryViews, Position, Views};
+use tokio::sync::watch;
+
+/// All projections and sinks of an engine.
+pub(crate) struct Projections {
+    all: Vec<Arc<Projector>>,
+    pub(super) views: Arc<dyn Views>,
+    /// Those that have not ended.
+    running: AtomicUsize,
+}
+
+/// One projection or sink.
+pub(crate) struct Projector {
+    pub(super) consumer: Box<dyn Consumer>,
+    pub(super) wake: Signal,
+    requests: Mutex<Requests>,
+    pub(super) report: watch::Sender<Report>,
+    gauges: Mutex<Option<Gauges>>,
+}
+
+/// What its runner was asked for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Requests {
+    /// How often it was asked to begin anew.
+    pub(super) rebuilds: u64,
+    /// It was asked to try again the event it has stopped at.
+    pub(super) resume: bool,
+}
+
+/// What its runner says.
+#[derive(Clone, Debug)]
+pub(super) struct Report {
+    pub(super) state: State,
+    /// How many requests to begin anew it has followed.
+    pub(super) rebuilds: u64,
+    pub(super) reached: Option<Position>,
+    /// When the last commit it has read was made.
+    pub(super) at_micros: i64,
+    pub(super) events: u64,
+    pub(super) batches: u64,
+    pub(super) retries: u64,
+    pub(super) ended: bool,
+}
+
+impl Projections {
+    pub(crate) fn new(consumers: Vec<Box<dyn Consumer>>, views: Option<Arc<dyn Views>>) -> Self {
+        Self {
+            all: consumers
+                .into_iter()
+                .map(|consumer| Arc::new(Projector::new(consumer)))
+                .collect(),
+            views: views.unwrap_or_else(|| Arc::new(MemoryViews::new())),
+            running: AtomicUsize::new(0),
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<Projector>> {
+        self.all.iter().find(|projector| projector.consumer.name() == name)
+    }
+
+    /// Waits until all have ended; the engine stops.
+    pub(crate) async fn ended(&self, host: &dyn Host, until_micros: u64) {
+        while self.running.load(Ordering::Acquire) > 0 && host.elapsed_micros() < until_micros {
+            self.all.iter().for_each(|projector| projector.wake.wake());
+            host.sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Sets the metrics to what is now.
+    pub(crate) fn refresh(&self, inner: &Core) {
+        for projector in &self.all {
+            let progress = projector.progress(inner);
+            let gauges = projector.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(gauges) = &*gauges {
+                gauges.show(&progress, &projector.report.borrow());
+            }
+        }
+    }
+}
+
+/// Starts them all.
+pub(crate) fn start(inner: &Arc<Core>) {
+    let projections = &inner.projections;
+    if projections.all.is_empty() {
+        return;
+    }
+    inner.context.metrics.register(|registry| {
+        let families = Families::register(registry);
+        for projector in &projections.all {
+            let gauges = families.of(projector.consumer.name());
+            *projector.gauges.lock().unwrap_or_else(PoisonError::into_inner) = Some(gauges);
+        }
+    });
+    projections.running.store(projections.all.len(), Ordering::Release);
+    for projector in &projections.all {
+        let running = Running {
+            inner: Arc::downgrade(inner),
+            projector: projector.clone(),
+        };
+        inner.context.host.spawn(Box::pin(runner::run(running)));
+    }
+}
+
+/// A runner counts itself out when it is dropped, whatever ends it.
+pub(super) struct Running {
+    pub(super) inner: Weak<Core>,
+    pub(super) projector: Arc<Projector>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.projector.report.send_modify(|report| report.ended = true);
+        if let Some(inner) = self.inner.upgrade() {
+            inner.projections.running.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Projector {
+    fn new(consumer: Box<dyn Consumer>) -> Self {
+        let report = Report {
+            state: State::Running,
+            rebuilds: 0,
+            reached: None,
+            at_micros: 0,
+            events: 0,
+            batches: 0,
+            retries: 0,
+            ended: false,
+        };
+        Self {
+            consumer,
+            wake: Signal::default(),
+            requests: Mutex::default(),
+            report: watch::Sender::new(report),
+            gauges: Mutex::default(),
+        }
+    }
+
+    pub(super) fn progress(&self, inner: &Core) -> Progress {
+        let report = self.report.borrow().clone();
+        let lag_commits = match &*inner.lives.status() {
+            Status::Running(life) => {
+                let ends = Ends::of(life);
+                ends.commits_after(report.reached.unwrap_or_else(|| ends.start()))
+            }
+            Status::Down(_) => 0,
+        };
+        let age_micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);
+        let is_behind = lag_commits > 0 && report.at_micros > 0;
+        Progress {
+            name: self.consumer.name(),
+            kind: self.consumer.kind(),
+            state: report.state,
+            reached: report.reached,
+            lag_commits,
+            lag_seconds: if is_behind { age_micros as f64 / 1e6 } else { 0.0 },
+            events: report.events,
+        }
+    }
+
+    /// How often it was asked to begin anew.
+    pub(super) fn rebuilds(&self) -> u64 {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).rebuilds
+    }
+
+    /// What it was asked for; a request to resume is given out once.
+    pub(super) fn take_requests(&self) -> Requests {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = *requests;
+        requests.resume = false;
+        taken
+    }
+
+    fn request(&self, request: impl FnOnce(&mut Requests)) {
+        request(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wake.wake();
+    }
+}
+
+impl Engine {
+    /// How far its projections and sinks have come, in the order they were given.
+    #[must_use]
+    pub fn projections(&self) -> Vec<Progress> {
+        let all = &self.core.projections.all;
+        all.iter().map(|projector| projector.progress(&self.core)).collect()
+    }
+
+    /// A projection's rows, to be read.
+    #[must_use]
+    pub fn read_model<P: Projection>(&self) -> ReadModel<P> {
+        ReadModel::new(self.clone(), self.core.projections.find(P::NAME).cloned())
+    }
+
+    /// Has a projection or sink begin anew, from the first event; `false` if there is none of this name. The engine goes on serving,
+    /// and readers see the rows come back.
+    pub fn rebuild_projection(&self, name: &str) -> bool {
+        let projector = self.core.projections.find(name);
+        projector
+            .inspect(|projector| projector.request(|requests| requests.rebuilds += 1))
+            .is_some()
+    }
+
+    /// Lets a projection or sink that has stopped try the event it has stopped at again; `false` if there is none of this
+    /// name.
+    pub fn resume_projection(&self, name: &str) -> bool {
+        let projector = self.core.projections.find(name);
+        projector
+            .inspect(|projector| projector.request(|requests| requests.resume = true))
+            .is_some()
+    }
+}
+
+impl Builder {
+    /// Gives it a projection. Its kind comes first.
+    ///
+    /// # Panics
+    /// When its name is not one (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not given before.
+    #[must_use]
+    pub fn projection<P: Projection>(self, projection: P) -> Self {
+        self.consumer(Box::new(ProjectionConsumer(projection)))
+    }
+
+    /// Gives it a sink. Its kind comes first.
+    ///
+    /// # Panics
+    /// When its name is not one (1 to 64 of `[a-z0-9-]`), is taken, or its kind was not given before.
+    #[must_use]
+    pub fn sink<S: Sink>(self, sink: S) -> Self {
+        self.consumer(Box::new(SinkConsumer(sink)))
+    }
+}
