@@ -321,8 +321,8 @@ impl Window {
         let parked = self.parked.entry(outgoing.delivery.to.clone()).or_default();
         let is_first = parked.is_empty();
         let (from, number) = (outgoing.delivery.taking.from, outgoing.delivery.taking.number);
-        let later = |other: &Box<Outgoing>| other.delivery.taking.from == from && other.delivery.taking.number > number;
-        match parked.iter().position(later) {
+        let later = |other: &Outgoing| other.delivery.taking.from == from && other.delivery.taking.number > number;
+        match parked.iter().position(|other| later(other)) {
             Some(at) => parked.insert(at, outgoing),
             None => parked.push_back(outgoing),
         }
