@@ -30,18 +30,12 @@ pub(super) trait Entry {
     fn is_task(&self) -> bool;
 }
 
-/// Nobody is refused before somebody has really waited for this part of the longest wait: what is estimated is then seen.
-const SEEN_PART: f64 = 0.8;
-
 /// Who waits, who is to be refused, and what is left of the turn.
 pub(super) struct Queue<T> {
     turn: Duration,
     bytes_max: usize,
     policy: Policy,
-    /// Somebody must have waited so long before anybody is refused.
-    seen_wait: Duration,
-    /// Each with the begin of the turn in which it came.
-    waiting: VecDeque<(Instant, T)>,
+    waiting: VecDeque<T>,
     /// Of `waiting`, those that have not gone away.
     here: usize,
     refused: VecDeque<T>,
@@ -77,7 +71,6 @@ impl<T: Entry> Queue<T> {
             turn: limits.turn,
             bytes_max: limits.turn_bytes_max,
             policy: Policy::new(limits.wait_max, limits.turn),
-            seen_wait: limits.wait_max.mul_f64(SEEN_PART),
             waiting: VecDeque::new(),
             here: 0,
             refused: VecDeque::new(),
@@ -117,10 +110,10 @@ impl<T: Entry> Queue<T> {
         self.refusing = Refusing::default();
     }
 
-    /// The last of those that wait, while they are more than [may](Self::limit): it is to be [refused](Self::refuse).
+    /// The last of those that wait, while they are more than [may](Self::room): it is to be [refused](Self::refuse).
     pub(super) fn pop_excess(&mut self) -> Option<T> {
-        while self.here > self.limit() {
-            let (_, last) = self.waiting.pop_back()?;
+        while self.here > self.policy.room() {
+            let last = self.waiting.pop_back()?;
             if !last.is_gone() {
                 self.here -= 1;
                 return Some(last);
@@ -190,17 +183,8 @@ impl<T: Entry> Queue<T> {
     }
 
     /// So many wait that who comes now is to be [refused](Self::refuse).
-    pub(super) fn is_crowded(&mut self) -> bool {
-        self.here >= self.limit()
-    }
-
-    /// How many may wait, now that somebody has waited for so long: the estimate counts once waits are seen to be long.
-    fn limit(&mut self) -> usize {
-        while self.waiting.pop_front_if(|(_, entry)| entry.is_gone()).is_some() {}
-        match self.waiting.front() {
-            Some((came, _)) if self.began.saturating_duration_since(*came) >= self.seen_wait => self.policy.room(),
-            _ => usize::MAX,
-        }
+    pub(super) fn is_crowded(&self) -> bool {
+        self.here >= self.policy.room()
     }
 
     /// How long one waits who comes now, as far as is known.
@@ -211,10 +195,10 @@ impl<T: Entry> Queue<T> {
     /// Waits, behind all others.
     pub(super) fn push(&mut self, entry: T) {
         if self.waiting.len() > self.here * 2 + GONE_MAX {
-            self.waiting.retain(|(_, entry)| !entry.is_gone());
+            self.waiting.retain(|entry| !entry.is_gone());
         }
         self.here += 1;
-        self.waiting.push_back((self.began, entry));
+        self.waiting.push_back(entry);
     }
 
     /// Is to be refused.
@@ -233,7 +217,7 @@ impl<T: Entry> Queue<T> {
             return None;
         }
         loop {
-            let (_, entry) = self.waiting.pop_front()?;
+            let entry = self.waiting.pop_front()?;
             if entry.is_gone() {
                 continue;
             }

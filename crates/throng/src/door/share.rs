@@ -24,11 +24,16 @@ use std::{
 /// What a request costs its loop beside the entity's own work: reading, waking, writing.
 const REQUEST_MICROS: u32 = 10;
 const BUCKETS: usize = 256;
+/// Commands of one entity that wait for its share. How long they wait is for the gate and their deadlines to judge: what a command
+/// takes by the clock says little where others have the processor.
+const WAITING_MAX: usize = 65_536;
 /// Shares a hot entity that is alone gets in one turn: the whole of it.
 const SHARES: u32 = 4;
 
 /// What this thread's turn was spent on.
 struct Spent {
+    /// In the last turn, there was work of more than one bucket.
+    crowd: Cell<bool>,
     /// Half a share; `u32::MAX` on a thread without a loop.
     half: Cell<u32>,
     total: Cell<u32>,
@@ -38,6 +43,7 @@ struct Spent {
 thread_local! {
     static SPENT: Spent = const {
         Spent {
+            crowd: Cell::new(false),
             half: Cell::new(u32::MAX),
             total: Cell::new(0),
             buckets: [const { Cell::new(0) }; BUCKETS],
@@ -58,15 +64,21 @@ impl Spent {
     }
 
     fn clear(&self) {
-        if self.total.replace(0) > 0 {
-            self.buckets.iter().for_each(|bucket| bucket.set(0));
+        let total = self.total.replace(0);
+        if total > 0 {
+            let most = self.buckets.iter().map(|bucket| bucket.replace(0)).max();
+            self.crowd.set(most.is_some_and(|most| most < total));
         }
     }
 }
 
-/// Has this entity's bucket had half a share of this thread's turn?
+/// Has this entity's bucket had half a share of this thread's turn, and did others have work in this one or the last? One that is
+/// alone holds up nobody.
 pub(super) fn may_be_hot(hash: u64) -> bool {
-    SPENT.with(|spent| spent.buckets[bucket(hash)].get() >= spent.half.get())
+    SPENT.with(|spent| {
+        let own = spent.buckets[bucket(hash)].get();
+        own >= spent.half.get() && (own < spent.total.get() || spent.crowd.get())
+    })
 }
 
 /// A command was executed. `true`: it counts for its entity alone, see [`Share::charge`].
@@ -85,7 +97,6 @@ fn cost(micros: u64) -> u32 {
 /// The shares of one loop.
 pub(super) struct Share {
     half_micros: u32,
-    wait_max: Duration,
     /// Somebody waits.
     waits: AtomicBool,
     state: Mutex<State>,
@@ -135,11 +146,10 @@ pub(crate) enum Entry {
 }
 
 impl Share {
-    pub(crate) fn new(share: Duration, wait_max: Duration) -> Self {
+    pub(crate) fn new(share: Duration) -> Self {
         let half = share.as_micros() / 2;
         Self {
             half_micros: u32::try_from(half).unwrap_or(u32::MAX - 1).max(1),
-            wait_max,
             waits: AtomicBool::new(false),
             state: Mutex::default(),
         }
@@ -178,10 +188,9 @@ impl Share {
         if hot.waiting.is_empty() && hot.spent < self.half_micros {
             return Entry::Go;
         }
-        let wait = u64::from(hot.average).saturating_mul(u64::from(SHARES) * hot.waiting.len() as u64);
-        let wait = Duration::from_micros(wait);
-        if wait > self.wait_max {
-            return Entry::Refuse(wait);
+        if hot.waiting.len() >= WAITING_MAX {
+            let wait = u64::from(hot.average).saturating_mul(u64::from(SHARES) * hot.waiting.len() as u64);
+            return Entry::Refuse(Duration::from_micros(wait));
         }
         let number = hot.next;
         hot.next += 1;
@@ -236,6 +245,10 @@ impl Share {
                 wakers.extend(go.filter_map(|(_, waker)| waker.take()));
             }
             let more = !state.hot.is_empty();
+            if more {
+                // Who comes now comes after them.
+                spent.crowd.set(true);
+            }
             self.waits.store(more, Ordering::Relaxed);
             drop(state);
             wakers.into_iter().for_each(Waker::wake);
@@ -350,12 +363,17 @@ mod tests {
     const OTHER: u64 = 2 << 8;
 
     fn share() -> Arc<Share> {
-        let share = Arc::new(Share::new(
-            Duration::from_micros(4 * u64::from(REQUEST_MICROS)),
-            Duration::from_secs(1),
-        ));
-        share.begin();
+        let share = alone();
+        SPENT.with(|spent| spent.crowd.set(true));
         share
+    }
+
+    /// As if others had nothing to do lately.
+    fn alone() -> Arc<Share> {
+        let share = Share::new(Duration::from_micros(4 * u64::from(REQUEST_MICROS)));
+        share.begin();
+        SPENT.with(|spent| spent.crowd.set(false));
+        Arc::new(share)
     }
 
     /// Runs one command, or says who waits.
@@ -454,11 +472,23 @@ mod tests {
     }
 
     #[test]
-    fn who_would_wait_too_long_is_refused() {
-        let share = Arc::new(Share::new(Duration::from_micros(2), Duration::from_micros(10 * 4 * 10)));
-        share.begin();
-        spend(&share, HOT);
-        spend(&share, HOT);
+    fn one_that_is_alone_holds_up_nobody_until_others_come() {
+        let share = alone();
+        assert!((0..30).all(|_| run(&share, HOT).is_none()));
+        assert!(run(&share, OTHER).is_none());
+        let waiting = run(&share, HOT);
+        assert!(waiting.is_some());
+        share.turn_ends();
+        assert!(
+            run(&share, HOT).is_some(),
+            "it comes after the one that waits, also while nobody else is there"
+        );
+    }
+
+    #[test]
+    fn no_more_wait_than_may() {
+        let share = share();
+        (0..4).for_each(|_| spend(&share, HOT));
         let mut waiting = Vec::new();
         let refused = loop {
             match share.enter(HOT) {
@@ -467,7 +497,11 @@ mod tests {
                 Entry::Refuse(wait) => break wait,
             }
         };
-        assert_eq!((waiting.len(), refused), (11, Duration::from_micros(440)));
+        let cost = u64::from(REQUEST_MICROS * SHARES);
+        assert_eq!(
+            (waiting.len(), refused),
+            (WAITING_MAX, Duration::from_micros(cost * WAITING_MAX as u64))
+        );
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn new(context: Arc<Context>) -> Self {
-        let share = Share::new(context.options.entity_turn, context.options.wait_max);
+        let share = Share::new(context.options.entity_turn);
         Self {
             context,
             share: Arc::new(share),
