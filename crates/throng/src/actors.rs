@@ -365,7 +365,7 @@ impl Engine {
         }
     }
 
-    /// The kinds of actors it knows. To [`stage`](Self::stage), they are numbered after those of entities.
+    /// The kinds of actors it knows. A [driver](crate::driver::Driver::command) numbers them after those of entities.
     #[must_use]
     pub fn actor_kinds(&self) -> &[ActorKind] {
         &self.core.services.kinds
