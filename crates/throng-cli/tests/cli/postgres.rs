@@ -223,7 +223,7 @@ fn an_engine_that_was_paused_while_another_took_over_answers_and_commits_nothing
     let dropped = client
         .post("/sections/A%201/drop", None, r#"{"student":"ann"}"#)
         .unwrap();
-    assert_eq!(dropped.status, 200);
+    assert_eq!(dropped.status, 200, "{}", String::from_utf8_lossy(&dropped.body));
     first.signal(Signal::CONT);
     let answer = first.client().get("/sections/A%201/roster").unwrap();
     assert_ne!(

@@ -56,6 +56,8 @@ struct Window {
     in_hand: Vec<Position>,
     /// Messages that are only in the log: to be read from here on.
     behind: Option<Behind>,
+    /// It fell behind because there was no room, and not because the engine has just started.
+    overflowed: bool,
     /// Receivers that cannot be loaded. Their messages are only in the log, and hold up nobody else's.
     stuck: BTreeMap<Address, Stuck>,
 }
@@ -98,7 +100,7 @@ impl Outbox {
     fn with<R>(&self, change: impl FnOnce(&mut Window) -> R) -> R {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut window);
-        let is_full = window.behind.is_some() || self.has_no_room(&window);
+        let is_full = window.overflowed && window.behind.is_some() || self.has_no_room(&window);
         self.is_full.store(is_full, Ordering::Relaxed);
         changed
     }
@@ -154,6 +156,7 @@ impl Outbox {
                 } else if self.has_no_room(window) {
                     let read = before(at);
                     window.behind = Some(Behind { read, upto: at });
+                    window.overflowed = true;
                 } else {
                     window.append(outgoing);
                 }
@@ -212,7 +215,10 @@ impl Outbox {
 
     /// Some messages up to here are only in the log, after that position.
     pub(crate) fn fall_behind(&self, behind: Behind) {
-        self.with(|window| window.behind = Some(behind));
+        self.with(|window| {
+            window.behind = Some(behind);
+            window.overflowed = false;
+        });
     }
 
     /// What has to be read from the log next: nothing while those in memory are still to be delivered.
