@@ -15,6 +15,7 @@ pub struct Options {
     /// A checkpoint after this many bytes of commits.
     pub checkpoint_bytes: u64,
     /// Bytes of the open commit beyond which work from outside waits for the next one.
+    /// At most 16 MiB count, whatever is set.
     pub commit_bytes_max: usize,
     /// Work of one entity in a turn of a gateway's loop beyond which its commands wait behind those of others: a quarter of
     /// the turn.

@@ -150,7 +150,12 @@ impl Ledger {
 
     /// The open commit, if it has as many bytes as work of this origin may fill: then it waits for the next one.
     pub(crate) fn full_commit(&self, from: Origin) -> Option<u64> {
-        let max = self.context.options.commit_bytes_max;
+        // Whatever is set: what a few threads stage at once, each a command's most, still fits.
+        let max = self
+            .context
+            .options
+            .commit_bytes_max
+            .min(throng_journal::COMMIT_BYTES_MAX / 4);
         let max = match from {
             Origin::Outside => max,
             // However much there is to do between entities, work from outside finds room in each commit.
