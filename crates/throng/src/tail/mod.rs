@@ -57,7 +57,7 @@ pub(crate) struct Tail {
     kinds: Arc<[&'static str]>,
     bounds: Bounds,
     state: Mutex<State>,
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
     /// Wakes the task that reads on.
     wake: Signal,
 }
@@ -93,7 +93,7 @@ impl Tail {
             kinds,
             bounds: BOUNDS,
             state: Mutex::new(state),
-            reads: Semaphore::new(READS_MAX),
+            reads: Arc::new(Semaphore::new(READS_MAX)),
             wake: Signal::default(),
         }
     }
@@ -143,7 +143,7 @@ impl Tail {
             });
         };
         // Never closed.
-        let _permit = self.reads.acquire().await;
+        let permit = self.reads.clone().acquire_owned().await;
         // Another follower may have read it meanwhile.
         if let Some(feed) = self.decoded(interest, from, limit) {
             return Ok(feed);
@@ -154,8 +154,9 @@ impl Tail {
         self.host.spawn(Box::pin(async move {
             let commits = stretch.read(&*journal, READ_BYTES).await;
             let decoded = commits.map(|commits| commits.iter().map(|commit| Decoded::new(commit, &kinds)).collect());
-            // Whoever asked may have gone.
+            // Whoever asked may have gone; the next may read only now.
             let _ = sender.send(decoded);
+            drop(permit);
         }));
         let decoded: Vec<Decoded> = match receiver.await {
             Ok(Ok(decoded)) => decoded,

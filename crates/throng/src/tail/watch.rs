@@ -12,6 +12,10 @@ use std::{
     task::{Poll, Waker},
 };
 
+/// A window this many commits before a cursor comes there soon, whether or not it is up to date: those who begin to follow one after
+/// the other, while commits go on, do not move it away from each other.
+const NEAR: u64 = 1_024;
+
 impl Tail {
     /// Follows a kind, or one entity of it.
     pub(super) fn watch(self: &Arc<Self>, interest: Interest) -> Watch {
@@ -101,10 +105,11 @@ impl State {
 
     /// Makes the window one that will come to this cursor soon.
     fn reach(&mut self, from: Cursor, bounds: Bounds, woken: &mut Vec<Waker>) {
-        let comes_there = match &self.window {
-            Some(window) => self.live && self.watchers.are_waiting() || from.before() <= window.end(),
-            None => false,
-        };
+        let comes_there = self.window.as_ref().is_some_and(|window| {
+            let (next, end) = (from.commit, window.end());
+            let is_near = next.writer == end.writer && next.commit.0 - end.commit.0 <= NEAR;
+            is_near || self.live && self.watchers.are_waiting()
+        });
         if !comes_there {
             self.window = Some(Window::new(from.commit, bounds));
             self.watchers.release(None, woken);
@@ -124,5 +129,66 @@ impl Drop for Watch {
         // Its commits are given back when others can go on.
         drop(state);
         drop(window);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tail::watchers::Watchers;
+    use throng_journal::{CommitNo, Position, WriterId};
+
+    const BOUNDS: Bounds = Bounds {
+        bytes_max: 1 << 20,
+        commits_max: 100,
+    };
+
+    fn cursor(writer: u64, commit: u64) -> Cursor {
+        let position = Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        };
+        Cursor {
+            commit: position,
+            records: 0,
+        }
+    }
+
+    #[test]
+    fn the_window_moves_only_to_whom_it_would_not_reach_soon() {
+        let everything = Interest { kind: 0, entity: None };
+        for (to, is_live, moves) in [
+            (cursor(1, 10), false, false),
+            (cursor(1, 9 + NEAR), false, false),
+            (cursor(1, 10 + NEAR), false, true),
+            (cursor(2, 1), false, true),
+            (cursor(1, 10 + NEAR), true, false),
+            (cursor(2, 1), true, false),
+        ] {
+            let mut watchers = Watchers::new(1);
+            let number = watchers.add(&everything);
+            let waits_at = cursor(1, 10);
+            watchers.wait(&everything, number, waits_at, Waker::noop());
+            let mut state = State {
+                window: Some(Window::new(waits_at.commit, BOUNDS)),
+                live: is_live,
+                watchers,
+            };
+            let mut woken = Vec::new();
+            state.reach(to, BOUNDS, &mut woken);
+            let begins_there = state.window.as_ref().unwrap().covers(waits_at);
+            assert_eq!(
+                (!begins_there, woken.len()),
+                (moves, usize::from(moves)),
+                "{to:?}, {is_live}"
+            );
+            assert_eq!(state.watchers.are_waiting(), !moves);
+            let outcome = state.watchers.outcome(&everything, number);
+            assert!(
+                matches!(outcome, Outcome::Found(at) if moves && at == waits_at)
+                    || matches!(outcome, Outcome::Waits(_) if !moves),
+                "{outcome:?}"
+            );
+        }
     }
 }

@@ -5,11 +5,7 @@ use super::{
     decode::{Decoded, KindEvents},
     window::Interest,
 };
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    task::Waker,
-};
+use std::{collections::BTreeMap, sync::Arc, task::Waker};
 
 /// One follower.
 #[derive(Debug)]
@@ -52,7 +48,7 @@ struct OfKind {
     all: BTreeMap<u64, Slot>,
     /// So many of them wait.
     waiting: usize,
-    entities: HashMap<Box<str>, BTreeMap<u64, Slot>>,
+    entities: BTreeMap<Box<str>, BTreeMap<u64, Slot>>,
 }
 
 impl Watchers {
