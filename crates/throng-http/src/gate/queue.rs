@@ -15,8 +15,10 @@ use std::{
 
 /// Wall time of a turn, in turns, at most: it is not stretched further for CPU time that others have taken.
 const WALL_TURNS: u32 = 4;
-/// While requests wait, refusing may take this part of a turn: refusals that took more would cost more answers than that.
+/// The part of a turn that refusing may take in a surge: refusals that took more would cost more answers than that.
 const REFUSING_SHARE: u32 = 16;
+/// The same while fewer than half of those wait who may: the surge is over, or was none.
+const REFUSING_SHARE_AFTER: u32 = 2;
 /// What a task is taken to cost before anything was measured.
 const COST: Duration = Duration::from_micros(20);
 /// Entries that have gone away are thrown out once they are more than those that wait, and these.
@@ -55,6 +57,15 @@ pub(super) struct Queue<T> {
     admitted: u32,
     bytes: usize,
     refusing: Refusing,
+    /// Since the last observation.
+    span: Span,
+}
+
+/// Time and admissions while requests waited.
+#[derive(Default)]
+struct Span {
+    time: Duration,
+    admitted: u32,
 }
 
 /// What refusing takes of a turn.
@@ -84,19 +95,16 @@ impl<T: Entry> Queue<T> {
             admitted: 0,
             bytes: 0,
             refusing: Refusing::default(),
+            span: Span::default(),
         }
     }
 
     /// The loop has looked at its sockets.
     pub(super) fn begin(&mut self, clock: &impl Clock) {
         let now = clock.now();
+        self.observe(now);
         if self.here == 0 {
             self.policy.forget();
-        } else if self.is_full && self.cpu_began.is_some() {
-            let took = now
-                .saturating_duration_since(self.began)
-                .saturating_sub(self.refusing.took);
-            self.policy.observe(took, self.admitted);
         }
         self.number += 1;
         self.is_open = true;
@@ -108,6 +116,21 @@ impl<T: Entry> Queue<T> {
         self.admitted = 0;
         self.bytes = 0;
         self.refusing = Refusing::default();
+    }
+
+    /// Turns that admit nobody, or end before their time, count together with the next.
+    fn observe(&mut self, now: Instant) {
+        if !self.is_open {
+            self.span = Span::default();
+            return;
+        }
+        let took = now.saturating_duration_since(self.began);
+        self.span.time += took.saturating_sub(self.refusing.took);
+        self.span.admitted += self.admitted;
+        if self.span.time >= self.turn && self.span.admitted > 0 {
+            self.policy.observe(self.span.time, self.span.admitted);
+            self.span = Span::default();
+        }
     }
 
     /// The last of those that wait, while they are more than [may](Self::room): it is to be [refused](Self::refuse).
@@ -237,11 +260,12 @@ impl<T: Entry> Queue<T> {
         }
         let now = clock.now();
         let began = *self.refusing.began.get_or_insert(now);
-        let most = if self.here > 0 {
-            self.turn / REFUSING_SHARE
+        let share = if self.here < self.policy.room() / 2 {
+            REFUSING_SHARE_AFTER
         } else {
-            self.turn
+            REFUSING_SHARE
         };
+        let most = self.turn / share;
         // One at least, so that all are refused in the end.
         if now == began || now.saturating_duration_since(began) < most {
             while let Some(entry) = self.refused.pop_front() {

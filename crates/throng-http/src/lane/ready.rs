@@ -27,17 +27,19 @@ impl Direct {
             return;
         };
         let connection = &member.guest.connection;
-        if connection.verdict() != Verdict::Drop {
-            // What it asked before is answered first.
-            if member.waiting > 0 || member.ticket.is_some() {
-                return;
-            }
-            if !self.local.gate.goes_at_once(&connection.place) && !self.is_urgent(key) {
-                self.guarded(key, Self::wait);
-                return;
-            }
+        if connection.verdict() == Verdict::Drop || connection.is_ending() && member.ticket.is_none() {
+            self.look_after(key);
+            return;
         }
-        self.look_after(key);
+        // What it asked before is answered first.
+        if member.waiting > 0 || member.ticket.is_some() {
+            return;
+        }
+        if self.local.gate.goes_at_once(&connection.place) || self.is_urgent(key) {
+            self.look_after(key);
+        } else {
+            self.guarded(key, Self::wait);
+        }
     }
 
     /// Whether what has come is a request that never waits.

@@ -72,7 +72,7 @@ struct Line {
     times: Option<f64>,
     offered_per_s: f64,
     goodput_per_s: f64,
-    /// By what a closed population of 256 gets under the same circumstances.
+    /// By what a closed population of 256 gets under the same circumstances, just before and after.
     goodput_share: f64,
     refused_share: f64,
     failed: u64,
@@ -199,16 +199,12 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn run(&mut self) -> anyhow::Result<()> {
-        // Once without being counted: memory is touched, the entities come into it.
-        let warm = self.load(FEW, Pace::Closed);
-        load::drive(&warm, self.students)?;
-        let few = self.load(FEW, Pace::Closed);
-        let seen = load::drive(&few, self.students)?;
-        self.capacity = seen.came as f64 / few.lasts.as_secs_f64();
+        // Memory is touched, the entities come into it.
+        self.few()?;
+        self.capacity = self.few()?;
         for &connections in &self.arguments.connections {
             let load = self.load(connections, Pace::Closed);
-            let seen = load::drive(&load, self.students)?;
-            self.note(&load, None, &seen);
+            self.measure(&load, None)?;
         }
         for &times in &self.arguments.times {
             let pace = Pace::Open {
@@ -216,9 +212,28 @@ impl Bench<'_> {
                 surge: self.capacity * times,
             };
             let load = self.load(self.arguments.open_connections, pace);
-            let seen = load::drive(&load, self.students)?;
-            self.note(&load, Some(times), &seen);
+            self.measure(&load, Some(times))?;
         }
+        Ok(())
+    }
+
+    /// What a few connections get.
+    fn few(&mut self) -> anyhow::Result<f64> {
+        let few = Load {
+            lasts: self.arguments.lasts / 2,
+            ..self.load(FEW, Pace::Closed)
+        };
+        let seen = load::drive(&few, self.students)?;
+        anyhow::ensure!(seen.came > 0, "no request succeeded, so there is nothing to measure");
+        Ok(seen.came as f64 / few.lasts.as_secs_f64())
+    }
+
+    /// Held against what a few connections get before and after it: entities grow, and machines have moods.
+    fn measure(&mut self, load: &Load, times: Option<f64>) -> anyhow::Result<()> {
+        let before = self.capacity;
+        let seen = load::drive(load, self.students)?;
+        self.capacity = self.few()?;
+        self.note(load, times, &seen, (before + self.capacity) / 2.0);
         Ok(())
     }
 
@@ -238,7 +253,7 @@ impl Bench<'_> {
         }
     }
 
-    fn note(&mut self, load: &Load, times: Option<f64>, seen: &Seen) {
+    fn note(&mut self, load: &Load, times: Option<f64>, seen: &Seen, capacity: f64) {
         let seconds = load.lasts.as_secs_f64();
         let at = |latencies: &Latencies, quantile| units::milliseconds(latencies.value_at_quantile(quantile));
         self.lines.push(Line {
@@ -248,7 +263,7 @@ impl Bench<'_> {
             times,
             offered_per_s: seen.sent as f64 / seconds,
             goodput_per_s: seen.came as f64 / seconds,
-            goodput_share: seen.came as f64 / seconds / self.capacity,
+            goodput_share: seen.came as f64 / seconds / capacity,
             refused_share: seen.refused.len() as f64 / (seen.sent as f64).max(1.0),
             failed: seen.failed,
             p50_ms: at(&seen.served, 0.5),
@@ -312,6 +327,6 @@ fn text(lines: &[Line]) -> String {
         ]);
     }
     table.text()
-        + "\n  share: goodput by that of a closed population of 256; p50, p99: of what was answered; \
+        + "\n  share: goodput by that of a closed population of 256 before and after; p50, p99: of what was answered; \
            sent/s: an open load loses what no connection is free to send\n"
 }
