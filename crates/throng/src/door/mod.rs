@@ -153,6 +153,9 @@ impl Door {
             |attempt| -> Job<Shard> {
                 let door = self.clone();
                 Box::new(move |shard| {
+                    let mut attempt = attempt;
+                    // What it waited for is not its own work.
+                    attempt.now = door.context.host.elapsed_micros();
                     let (attempt, progress) = run(&door, shard, attempt);
                     later(attempt, progress);
                 })

@@ -1,0 +1,145 @@
+//! Who takes long: what a command waited for before it ran is not its own.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering::SeqCst},
+        mpsc::{self, Receiver, Sender},
+    },
+    task::{Context, Waker},
+    time::Duration,
+};
+use throng::{
+    Engine,
+    host::{Host, Task, TokioHost},
+    journal::{MemoryJournal, MemoryStore},
+    model::*,
+};
+
+/// A host whose clock goes only when it is told to.
+struct Stopwatch {
+    host: TokioHost,
+    micros: Arc<AtomicU64>,
+}
+
+impl Host for Stopwatch {
+    fn now(&self) -> Timestamp {
+        self.host.now()
+    }
+    fn elapsed_micros(&self) -> u64 {
+        self.micros.load(SeqCst)
+    }
+    fn entropy(&self) -> u128 {
+        self.host.entropy()
+    }
+    fn spawn(&self, task: Task) {
+        self.host.spawn(task);
+    }
+    fn sleep(&self, duration: Duration) -> Task {
+        self.host.sleep(duration)
+    }
+    fn close(&self) {
+        self.host.close();
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Door {
+    opened: u32,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Command {
+    Open,
+    /// Says that it is at work, and goes on when it may.
+    Hold,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Happened {
+    Opened,
+}
+impl Event for Happened {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("a door never says no")]
+struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+static HELD: OnceLock<(Sender<()>, Mutex<Receiver<()>>)> = OnceLock::new();
+
+impl Entity for Door {
+    const KIND: &'static str = "door";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = u32;
+    type Rejection = Never;
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        if matches!(command, Command::Hold) {
+            let (holds, may_go) = HELD.get().unwrap();
+            holds.send(()).unwrap();
+            may_go.lock().unwrap().recv().unwrap();
+        }
+        turn.emit(Happened::Opened);
+        Ok(Answer::after(|door: &Self| door.opened))
+    }
+
+    fn evolve(&mut self, _: &Happened) {
+        self.opened += 1;
+    }
+}
+
+fn slow_commands(engine: &Engine) -> String {
+    let mut text = String::new();
+    engine.metrics().encode(&mut text).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("throng_commands_slow_total "));
+    line.unwrap().rsplit(' ').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_that_waited_for_another_of_its_shard_was_not_slow_itself() {
+    let (holds, is_held) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    HELD.set((holds, Mutex::new(may_go))).unwrap();
+    let micros = Arc::new(AtomicU64::new(1_000_000));
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let engine = Engine::builder()
+        .with::<Door>()
+        .host(Arc::new(Stopwatch {
+            host: TokioHost::new().unwrap(),
+            micros: micros.clone(),
+        }))
+        .start(journal, store)
+        .await
+        .unwrap();
+    engine.entity::<Door>("front").ask(Command::Open).await.unwrap();
+
+    let slow = tokio::spawn({
+        let door = engine.entity::<Door>("front");
+        async move { door.ask(Command::Hold).await }
+    });
+    tokio::task::block_in_place(|| is_held.recv().unwrap());
+    let mut waits = pin!(engine.entity::<Door>("front").ask(Command::Open));
+    // It stands in the shard's inbox now.
+    let polled = waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    micros.fetch_add(200_000, SeqCst);
+    go.send(()).unwrap();
+    assert_eq!(slow.await.unwrap().unwrap(), 2);
+    assert_eq!(waits.await.unwrap(), 3);
+    assert_eq!(slow_commands(&engine), "1", "only the one that was at work");
+}
