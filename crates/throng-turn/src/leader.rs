@@ -28,8 +28,6 @@ pub struct Leader {
 #[derive(Default)]
 struct State {
     is_led: bool,
-    /// Somebody without a waker asked while somebody led.
-    wanted: bool,
     /// Who asked and has not led since, in order, each once.
     line: VecDeque<Waiting>,
 }
@@ -126,25 +124,6 @@ impl Leader {
         state.line.remove(at);
         // The others were woken as it was, or will be when the term under way ends.
         state.line.is_empty()
-    }
-
-    /// Does the work, again if it was asked for meanwhile; or, if somebody is at it, asks them to look again. For work
-    /// whose askers have no waker; not together with [`ask`](Self::ask).
-    pub fn lead(&self, mut work: impl FnMut()) {
-        let mut state = lock(&self.state);
-        if std::mem::replace(&mut state.is_led, true) {
-            state.wanted = true;
-            return;
-        }
-        loop {
-            drop(state);
-            work();
-            state = lock(&self.state);
-            if !std::mem::take(&mut state.wanted) {
-                state.is_led = false;
-                return;
-            }
-        }
     }
 
     /// Those in line are woken while nobody leads: whoever comes finds the place free, or led by one of them.

@@ -187,25 +187,6 @@ fn what_one_asked_for_that_went_away_is_looked_at() {
 }
 
 #[test]
-fn every_request_without_a_waker_is_followed_by_a_look() {
-    model(|| {
-        let (leader, work) = (Arc::new(Leader::new()), Arc::new(AtomicUsize::new(0)));
-        let done = Arc::new(AtomicUsize::new(0));
-        let threads: Vec<_> = (0..2)
-            .map(|_| {
-                let (leader, work, done) = (leader.clone(), work.clone(), done.clone());
-                thread::spawn(move || {
-                    work.fetch_add(1, Ordering::SeqCst);
-                    leader.lead(|| done.store(work.load(Ordering::SeqCst), Ordering::SeqCst));
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(done.load(Ordering::SeqCst), 2);
-    });
-}
-
-#[test]
 fn who_waits_for_a_commit_is_woken_when_it_lands() {
     model(|| {
         let open = Arc::new(OpenCommit::<Vec<u8>>::default());
