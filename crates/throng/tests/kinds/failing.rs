@@ -34,6 +34,11 @@ impl Failing {
         self.fails.store(true, SeqCst);
     }
 
+    /// Somebody waits for another writer.
+    pub fn is_waited_for(&self) -> bool {
+        self.opens.receiver_count() > 0
+    }
+
     /// A new writer can be opened again.
     pub fn recovers(&self) {
         self.opens.send_replace(true);
