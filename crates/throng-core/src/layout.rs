@@ -48,7 +48,7 @@ pub enum LayoutError {
          set it up with the number the journal was begun with (`Builder::shards`): it is fixed at the first start"
     )]
     Misplaced {
-        /// Whose record.
+        /// The entity the record belongs to.
         address: Address,
         /// The shard the record names.
         found: ShardId,

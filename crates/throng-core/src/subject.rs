@@ -26,9 +26,9 @@ use crate::model::{Answer, Effects, Entity, Error, Moment, Sent, Timestamp, Topi
 /// assert_eq!(done.reply, Some(2));
 /// ```
 pub struct Subject<E: Entity> {
-    /// Its state.
+    /// The entity's state after the events so far.
     pub state: E,
-    /// Its id.
+    /// The id that commands see.
     pub id: E::Id,
     /// Events so far.
     pub seq: u64,
@@ -62,7 +62,7 @@ impl<E: Entity> Subject<E> {
         subject
     }
 
-    /// Asks it.
+    /// Has the entity decide, and applies the events.
     ///
     /// # Errors
     /// The entity's "no", or `Unknown` when it does not exist and the command is not one that creates.

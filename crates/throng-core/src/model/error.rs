@@ -26,7 +26,7 @@ pub enum Error<R> {
         what: &'static str,
         /// Its size, or that of what was seen of it.
         found: usize,
-        /// The limit.
+        /// The most that is allowed.
         limit: usize,
     },
     /// Another command was accepted under this idempotency key: nothing was done.
@@ -59,11 +59,11 @@ pub enum Error<R> {
     /// The entity cannot be brought back: this program cannot apply its history, or its rows cannot be read.
     #[error("{address} is quarantined{}: {reason}", since(*seq))]
     Quarantined {
-        /// Whose history.
+        /// The entity, as `kind/id`.
         address: String,
         /// The event that cannot be applied; 0 where its rows cannot be read.
         seq: u64,
-        /// Why.
+        /// What cannot be applied or read, in a sentence.
         reason: String,
     },
 }

@@ -33,11 +33,11 @@ pub trait Event: Message {
 /// An event as it was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
-    /// Its name.
+    /// The event's name, as it was recorded.
     pub name: Cow<'static, str>,
     /// The version of its shape.
     pub version: u16,
-    /// Its content.
+    /// The event's content, without its name.
     pub payload: serde_json::Value,
 }
 

@@ -116,7 +116,7 @@ impl<T> Topic<T> {
         Self { name, of: PhantomData }
     }
 
-    /// Its name.
+    /// The name under which values are published and listened to.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
@@ -198,7 +198,7 @@ pub enum Timer<C> {
         /// What the entity is then asked to do.
         command: C,
     },
-    /// Cancels it.
+    /// Cancels the timer of this name, if it is set.
     Cancel(Cow<'static, str>),
 }
 

@@ -32,14 +32,14 @@ pub enum Input<'a> {
         body: &'a [u8],
     },
     /// The outcome of a request.
-    Heard(&'a super::messages::Heard),
+    Outcome(&'a super::messages::RequestOutcome),
 }
 
 /// Where the answer goes.
 pub enum Output<'a> {
     /// An `Option<Result<Reply, Error<Rejection>>>` of the entity.
     Typed(&'a mut (dyn Any + Send)),
-    /// As JSON.
+    /// The answer is written down as JSON.
     Json(&'a mut JsonReply),
     /// Nobody waits; only what came of it is kept.
     Nobody,
@@ -48,7 +48,7 @@ pub enum Output<'a> {
 /// Why an entity is asked.
 #[derive(Clone, Copy)]
 pub enum Cause<'a> {
-    /// From outside.
+    /// A client asks, or an app's own code.
     Asked {
         /// Takes effect once under this key.
         key: Option<&'a str>,
@@ -72,7 +72,7 @@ pub struct Call<'a> {
     pub hash: u64,
     /// The entity's id.
     pub id: &'a str,
-    /// The time.
+    /// The time; what the entity sees may be later, because a shard's clock never goes back.
     pub now: Timestamp,
     /// A number nobody can guess.
     pub entropy: u128,
@@ -80,7 +80,7 @@ pub struct Call<'a> {
     pub input: Input<'a>,
     /// Where the answer goes.
     pub output: Output<'a>,
-    /// Why.
+    /// Whether a client, a message or a timer asks.
     pub cause: Cause<'a>,
 }
 
@@ -96,9 +96,9 @@ pub struct QueryCall<'a> {
     pub name: &'a str,
     /// Its fields, `a=1&b=x`.
     pub arguments: &'a str,
-    /// The time.
+    /// The time; what the query sees may be later, because a shard's clock never goes back.
     pub now: Timestamp,
-    /// Who asks.
+    /// Who asks, where the gateway knows.
     pub caller: Option<&'a str>,
     /// Where the answer goes.
     pub output: &'a mut JsonReply,
@@ -143,7 +143,7 @@ pub struct ForwardAgain {
     pub to: throng_journal::Address,
     /// The command's name.
     pub name: String,
-    /// Its content.
+    /// The command's content as JSON.
     pub body: String,
     /// The idempotency key to ask under.
     pub key: String,

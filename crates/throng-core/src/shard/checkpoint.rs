@@ -22,10 +22,10 @@ pub type SystemRow = (Vec<u8>, Option<Vec<u8>>);
 impl Shard {
     /// Entities, as kind, hash and id, that have to be brought back before [`checkpoint`](Self::checkpoint).
     #[must_use]
-    pub fn unsettled(&self) -> Vec<(usize, u64, Box<str>)> {
+    pub fn families_to_load(&self) -> Vec<(usize, u64, Box<str>)> {
         let mut found = Vec::new();
         for (kind, table) in self.tables.iter().enumerate() {
-            found.extend(table.unsettled().into_iter().map(|(hash, id)| (kind, hash, id)));
+            found.extend(table.families_to_load().into_iter().map(|(hash, id)| (kind, hash, id)));
         }
         found
     }

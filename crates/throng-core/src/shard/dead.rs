@@ -1,10 +1,10 @@
 //! Dead messages: nobody could take them. Each waits, with all that was in it, for a person to retry it.
 //!
 //! One that dies is recorded whole as it is taken. So it needs nothing of the log it was sent in, and becomes a row of the
-//! store at the next checkpoint; until then, and until its retry is stored, what is true of it stands here. Of several
+//! store at the next checkpoint; until then, and until its retry is stored, what is true of it stands resident. Of several
 //! records of one message the last one counts.
 
-use super::{Asks, Common, Delivery, Parcel, Shard, Taking, messages::HEARD};
+use super::{Asks, Common, Delivery, Parcel, Shard, Taking, messages::OUTCOME_NAME};
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -59,7 +59,7 @@ pub struct DeadMessage {
 pub(super) struct DeadMessages {
     fresh: BTreeMap<Vec<u8>, Fresh>,
     bytes: usize,
-    /// How many checkpoints took over what stood here.
+    /// How many checkpoints took over what stood resident.
     stored: u64,
 }
 
@@ -118,7 +118,7 @@ impl DeadMessages {
 }
 
 /// A message nobody can take: the body of its record, and from now on its row.
-pub(super) fn bury(common: &mut Common, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
+pub(super) fn dead_letter(common: &mut Common, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
     let dead = Dead {
         reason: reason.into(),
         at: common.now.micros,
@@ -271,8 +271,8 @@ impl Delivery {
     pub fn again(row: &[u8], value: &[u8]) -> Result<Self, String> {
         let (to, from, number) = read_row(row).ok_or("its name is not that of a dead message")?;
         let dead: Dead<'_> = serde_json::from_slice(value).map_err(|why| why.to_string())?;
-        let parcel = if dead.name == HEARD {
-            Parcel::Heard(serde_json::from_str(dead.command.get()).map_err(|why| why.to_string())?)
+        let parcel = if dead.name == OUTCOME_NAME {
+            Parcel::Outcome(serde_json::from_str(dead.command.get()).map_err(|why| why.to_string())?)
         } else {
             Parcel::Recorded
         };

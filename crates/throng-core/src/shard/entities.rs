@@ -1,17 +1,17 @@
 //! The entities of one kind in one shard.
 
 use super::{
-    Common, LoadRequest, Recalled, TailEvent,
+    Common,
     checkpoint::{Rows, family_row},
     known::Known,
     listing::Listing,
     recency::{Linked, Links, Recency},
-    slot::{Body, Broken, Here, Pending, Slot, Trace, apply, covered, decode_state, encode_state, family_of},
+    slot::{Body, Pending, Resident, Slot, Trace, covered, encode_state, family_of},
 };
-use crate::model::{Effects, Entity, Family};
+use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
 use std::collections::HashSet;
-use throng_journal::{Address, Loaded, Position, StoredState};
+use throng_journal::{Address, Position, StoredState};
 
 /// The entities of one kind in one shard.
 pub struct Entities<E: Entity> {
@@ -25,7 +25,17 @@ pub struct Entities<E: Entity> {
     generation: u64,
     pub(super) effects: Effects<E>,
     /// The events of the command at hand; the buffer is reused.
-    pub(super) shapes: Vec<super::execute::Shape>,
+    pub(super) shapes: Vec<super::accept::EventShape>,
+}
+
+/// Where an entity is.
+pub(super) enum Lookup<R> {
+    /// In this slot, which was made just now if it is new.
+    Found { at: u32, is_new: bool },
+    /// Not in memory.
+    Load,
+    /// Nowhere: its id is not one of this kind.
+    Refused(Error<R>),
 }
 
 pub(super) struct Slots<E: Entity> {
@@ -129,6 +139,35 @@ impl<E: Entity> Entities<E> {
         grown.is_some()
     }
 
+    /// Where an entity is, for a command or a query. An id nobody knows gets a slot, for as long as it is looked at.
+    pub(super) fn look_up(&mut self, common: &mut Common, hash: u64, id: &str) -> Lookup<E::Rejection> {
+        if let Some(at) = self.find(hash, id) {
+            let passivated = matches!(self.slot(at).body, Body::Passivated(_));
+            return if passivated && !self.revive(common, at) {
+                Lookup::Load
+            } else {
+                Lookup::Found { at, is_new: false }
+            };
+        }
+        if self.may_know(hash) {
+            return Lookup::Load;
+        }
+        let typed = match id.parse() {
+            Ok(typed) => typed,
+            Err(why) => {
+                return Lookup::Refused(Error::Malformed(format!("{id:?} is not an id of a {}: {why}", E::KIND)));
+            }
+        };
+        let nothing = Resident {
+            id: typed,
+            state: E::default(),
+            seq: 0,
+            stored_seq: 0,
+        };
+        let at = self.insert(hash, id, Body::Resident(nothing));
+        Lookup::Found { at, is_new: true }
+    }
+
     pub(super) fn insert(&mut self, hash: u64, id: &str, body: Body<E>) -> u32 {
         let slot = Slot {
             hash,
@@ -199,11 +238,13 @@ impl<E: Entity> Entities<E> {
     /// Gives the state to the next checkpoint.
     pub(super) fn store_state(&mut self, common: &mut Common, at: u32) {
         let slot = self.slots.at(at);
-        let Body::Here(here) = &mut slot.body else { return };
-        match encode_state(&here.state, slot.family.as_deref()) {
+        let Body::Resident(resident) = &mut slot.body else {
+            return;
+        };
+        match encode_state(&resident.state, slot.family.as_deref()) {
             Ok(bytes) => {
-                here.stored_seq = here.seq;
-                let seq = here.seq;
+                resident.stored_seq = resident.seq;
+                let seq = resident.seq;
                 self.generation += 1;
                 let generation = self.generation;
                 common.pending_bytes += bytes.len();
@@ -215,7 +256,7 @@ impl<E: Entity> Entities<E> {
             Err(why) => {
                 // Its events hold the truth; it is only dearer to bring back.
                 tracing::warn!("the state of {}/{} is not stored: {why}", E::KIND, slot.text);
-                here.stored_seq = here.seq;
+                resident.stored_seq = resident.seq;
             }
         }
     }
@@ -224,16 +265,16 @@ impl<E: Entity> Entities<E> {
     pub(super) fn drop_state(&mut self, common: &mut Common, at: u32) {
         self.leave(common, at);
         self.trace(at);
-        self.slots.at(at).body = Body::Away(None);
+        self.slots.at(at).body = Body::Passivated(None);
     }
 
     pub(super) fn passivate_oldest(&mut self, common: &mut Common) -> bool {
         let Some(at) = self.recency.victim() else { return false };
         let slot = self.slots.at(at);
         match &slot.body {
-            Body::Here(here) if here.seq > 0 || slot.family.is_some() => {
+            Body::Resident(resident) if resident.seq > 0 || slot.family.is_some() => {
                 let family = slot.trace.as_ref().is_some_and(|trace| trace.family);
-                let (seq, changed) = (here.seq, family || here.seq != here.stored_seq);
+                let (seq, changed) = (resident.seq, family || resident.seq != resident.stored_seq);
                 if changed {
                     self.store_state(common, at);
                 }
@@ -243,7 +284,7 @@ impl<E: Entity> Entities<E> {
                     .as_ref()
                     .and_then(|trace| trace.pending.as_ref())
                     .map(|pending| pending.seq);
-                let body = Body::Away(newest.filter(|newest| *newest == seq));
+                let body = Body::Passivated(newest.filter(|newest| *newest == seq));
                 if slot.trace.is_none() && slot.rests_on == 0 {
                     self.remove(common, at);
                 } else {
@@ -263,75 +304,8 @@ impl<E: Entity> Entities<E> {
             self.remove(common, at);
         } else {
             self.leave(common, at);
-            self.slots.at(at).body = Body::Away(None);
+            self.slots.at(at).body = Body::Passivated(None);
         }
-    }
-
-    /// Brings an entity back from a state that has not reached the store yet.
-    pub(super) fn revive(&mut self, common: &mut Common, at: u32) -> bool {
-        let slot = self.slots.at(at);
-        let Body::Away(Some(seq)) = slot.body else { return false };
-        let Some(pending) = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref()) else {
-            return false;
-        };
-        if pending.seq != seq {
-            return false;
-        }
-        let (Ok((state, family)), Ok(id)) = (decode_state::<E>(&pending.bytes), slot.text.parse()) else {
-            return false;
-        };
-        slot.family = family;
-        slot.body = Body::Here(Here {
-            id,
-            state,
-            seq,
-            stored_seq: seq,
-        });
-        self.used(common, at);
-        true
-    }
-
-    pub(super) fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest> {
-        let (mut tail, mut rests_on) = (Vec::new(), 0);
-        if let Some(at) = self.find(hash, id) {
-            let slot = self.slots.at(at);
-            if !matches!(slot.body, Body::Away(_)) {
-                return None;
-            }
-            rests_on = slot.rests_on;
-            tail = slot.trace.as_ref().map(|trace| trace.tail.clone()).unwrap_or_default();
-        }
-        Some(LoadRequest {
-            state_version: E::STATE_VERSION,
-            tail,
-            rests_on,
-        })
-    }
-
-    pub(super) fn bring_back(
-        &mut self,
-        common: &mut Common,
-        (hash, text): (u64, &str),
-        Recalled {
-            stored,
-            tail,
-            family: row,
-        }: Recalled,
-    ) {
-        let at = match self.find(hash, text) {
-            Some(at) if !matches!(self.slots.at(at).body, Body::Away(_)) => return,
-            Some(at) => at,
-            None => self.insert(hash, text, Body::Away(None)),
-        };
-        let pending = self.slots.at(at).trace.as_ref().and_then(|trace| trace.pending.clone());
-        let tail_family = self.slots.at(at).family.take();
-        let family = family_of_newest(stored.state.as_ref(), pending.as_ref());
-        let body = rebuild::<E>(text, stored, pending, tail);
-        let slot = self.slots.at(at);
-        let row = row.and_then(|row| serde_json::from_slice(&row).ok());
-        slot.family = merged(merged(family, row), tail_family);
-        slot.body = body;
-        self.used(common, at);
     }
 
     /// The slots with a trace of this kind.
@@ -346,8 +320,8 @@ impl<E: Entity> Entities<E> {
     }
 
     /// Entities whose family has changed and that are not in memory: a checkpoint needs them to be.
-    pub(super) fn unsettled(&self) -> Vec<(u64, Box<str>)> {
-        let away = self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Away(_)));
+    pub(super) fn families_to_load(&self) -> Vec<(u64, Box<str>)> {
+        let away = self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Passivated(_)));
         away.into_iter()
             .map(|at| (self.peek(at).hash, self.peek(at).text.clone()))
             .collect()
@@ -364,7 +338,7 @@ impl<E: Entity> Entities<E> {
             let row = family_row(&Address::new(E::KIND, slot.text.clone()));
             rows.system.extend(family.map(|family| (row, Some(family))));
         }
-        for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Here(_))) {
+        for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Resident(_))) {
             self.store_state(common, at);
         }
         for hash in &self.traced {
@@ -415,7 +389,7 @@ impl<E: Entity> Entities<E> {
                     .is_some_and(|pending| states.contains(&(hash, pending.generation)))
                 {
                     common.pending_bytes -= trace.pending.take().map_or(0, |pending| pending.bytes.len());
-                    if let Body::Away(newest) = &mut slot.body {
+                    if let Body::Passivated(newest) = &mut slot.body {
                         *newest = None;
                     }
                 }
@@ -425,97 +399,10 @@ impl<E: Entity> Entities<E> {
                     continue;
                 }
                 slot.trace = None;
-                if matches!(slot.body, Body::Away(_)) {
+                if matches!(slot.body, Body::Passivated(_)) {
                     self.remove(common, at);
                 }
             }
         }
     }
-}
-
-/// The state from what was read, or why not.
-fn rebuild<E: Entity>(
-    text: &str,
-    loaded: Loaded,
-    pending: Option<Pending>,
-    tail: Vec<(TailEvent, Vec<u8>)>,
-) -> Body<E> {
-    let quarantined = |broken: Broken| Body::Quarantined {
-        seq: broken.seq,
-        reason: broken.reason.into(),
-    };
-    let id = match text.parse::<E::Id>() {
-        Ok(id) => id,
-        Err(why) => {
-            return quarantined(Broken {
-                seq: 0,
-                reason: format!("its id cannot be read: {why}"),
-            });
-        }
-    };
-    let stored = loaded.state.map(|state| Pending {
-        seq: state.seq,
-        generation: 0,
-        bytes: state.bytes,
-    });
-    let newest = stored.into_iter().chain(pending).max_by_key(|state| state.seq);
-    let (mut state, mut seq) = (E::default(), 0);
-    if let Some(newest) = newest {
-        match decode_state::<E>(&newest.bytes) {
-            Ok((decoded, _)) => (state, seq) = (decoded, newest.seq),
-            Err(why) => {
-                let reason = format!("its stored state cannot be read: {why}; raise STATE_VERSION to rebuild it");
-                return quarantined(Broken {
-                    seq: newest.seq,
-                    reason,
-                });
-            }
-        }
-    }
-    let stored_seq = seq;
-    let tail = tail.into_iter().map(|(event, payload)| throng_journal::StoredEvent {
-        seq: event.seq,
-        position: event.place.position,
-        at_micros: 0,
-        name: event.name.into(),
-        version: event.version,
-        payload,
-    });
-    for event in loaded.events.into_iter().chain(tail) {
-        if event.seq <= seq {
-            continue;
-        }
-        if event.seq != seq + 1 {
-            let reason = format!("event {} follows event {seq}: one is missing", event.seq);
-            return quarantined(Broken { seq: seq + 1, reason });
-        }
-        if let Err(broken) = apply(&mut state, &event) {
-            return quarantined(broken);
-        }
-        seq = event.seq;
-    }
-    Body::Here(Here {
-        id,
-        state,
-        seq,
-        stored_seq,
-    })
-}
-
-/// The family kept with the newest state.
-fn family_of_newest(stored: Option<&StoredState>, pending: Option<&Pending>) -> Option<Box<Family>> {
-    let stored = stored.map(|state| (state.seq, &state.bytes));
-    let pending = pending.map(|state| (state.seq, &state.bytes));
-    let (_, bytes) = stored.into_iter().chain(pending).max_by_key(|(seq, _)| *seq)?;
-    serde_json::from_slice(family_of(bytes)?).ok()
-}
-
-/// A family as stored and what the tail adds to it.
-pub(super) fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<Family>> {
-    let (Some(mut family), Some(tail)) = (stored.clone(), tail.clone()) else {
-        return stored.or(tail);
-    };
-    family.parent = family.parent.or(tail.parent);
-    family.children.extend(tail.children);
-    Some(family)
 }

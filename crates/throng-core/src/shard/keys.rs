@@ -86,7 +86,7 @@ fn weigh(kept: Option<&Kept>) -> usize {
 pub(super) enum Found {
     /// Nothing was accepted under this key.
     Fresh,
-    /// This was.
+    /// This was accepted, and is what it is answered again.
     Kept(Kept),
     /// It may be a row of the store.
     Look,

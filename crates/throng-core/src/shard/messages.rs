@@ -8,7 +8,7 @@ use throng_journal::{Address, ShardId};
 
 /// A message on its way.
 pub struct Delivery {
-    /// The receiver.
+    /// The entity that is to take it.
     pub to: Address,
     /// What it is asked, once there.
     pub parcel: Parcel,
@@ -25,7 +25,7 @@ pub enum Parcel {
     /// As it was recorded: what the [`Taking`] says.
     Recorded,
     /// The outcome of a request.
-    Heard(Heard),
+    Outcome(RequestOutcome),
 }
 
 /// What taking a message records.
@@ -45,7 +45,7 @@ pub struct Taking {
     pub child: bool,
     /// The command's name, as it was recorded.
     pub name: Cow<'static, str>,
-    /// Its content.
+    /// The command's content as JSON.
     pub command: Box<RawValue>,
     /// It was dead, and is taken again because somebody asked for it.
     pub again: bool,
@@ -64,7 +64,7 @@ pub struct Asks {
 
 /// The outcome of a request, on its way back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Heard {
+pub struct RequestOutcome {
     /// Who was asked: kind and id.
     pub from: (String, String),
     /// What the asker gave along.
@@ -94,7 +94,7 @@ pub struct Envelope<'a> {
 }
 
 /// The name under which the outcome of a request is recorded as a message.
-pub(super) const HEARD: &str = "~heard";
+pub(super) const OUTCOME_NAME: &str = "~heard";
 
 /// Who has sent and taken how many.
 #[derive(Debug, Default)]
@@ -224,7 +224,7 @@ impl Delivery {
                 name: &taking.name,
                 body: taking.command.get().as_bytes(),
             },
-            Parcel::Heard(heard) => super::Input::Heard(heard),
+            Parcel::Outcome(heard) => super::Input::Outcome(heard),
         };
         (input, taking)
     }
@@ -236,8 +236,8 @@ impl Delivery {
     pub fn read(record: &throng_journal::Record<'_>) -> Result<Self, String> {
         let envelope: Envelope<'_> = serde_json::from_slice(record.body).map_err(|why| why.to_string())?;
         let body = envelope.command.get();
-        let parcel = if record.name == HEARD {
-            Parcel::Heard(serde_json::from_str(body).map_err(|why| why.to_string())?)
+        let parcel = if record.name == OUTCOME_NAME {
+            Parcel::Outcome(serde_json::from_str(body).map_err(|why| why.to_string())?)
         } else {
             Parcel::Recorded
         };

@@ -14,11 +14,14 @@ mod filter;
 mod keys;
 mod known;
 mod listing;
+mod load;
 mod messages;
 mod outcome;
 mod quarantine;
+mod query;
 mod read;
 mod recency;
+mod records;
 mod registry;
 mod replay;
 mod slot;
@@ -33,7 +36,7 @@ pub use checkpoint::{Rows, SystemRow, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
 pub use entities::Entities;
 pub use keys::KeyRows;
-pub use messages::{Asks, Delivery, Envelope, Heard, Parcel, Taking};
+pub use messages::{Asks, Delivery, Envelope, Parcel, RequestOutcome, Taking};
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
 pub use quarantine::{Quarantined, Unloadable};
 pub use registry::{Kind, QueryKind, Registry};
@@ -94,7 +97,7 @@ pub struct Load {
     pub bytes: usize,
     /// Bytes of states and dead messages on their way to the store.
     pub pending_bytes: usize,
-    /// Timers set.
+    /// How many timers are set.
     pub timers: usize,
 }
 
@@ -103,7 +106,7 @@ pub struct Load {
 pub struct Change {
     /// Entities in memory.
     pub entities: i64,
-    /// Their bytes.
+    /// Bytes, as in [`Load::bytes`].
     pub bytes: i64,
     /// Bytes of states on their way to the store.
     pub pending_bytes: i64,
@@ -154,7 +157,7 @@ impl Shard {
         }
     }
 
-    /// Its number.
+    /// The number that records and rows name it by.
     #[must_use]
     pub fn id(&self) -> ShardId {
         self.common.id

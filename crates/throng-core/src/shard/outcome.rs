@@ -20,13 +20,13 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct JsonRejection {
-    /// Stable code.
+    /// The rejection's stable code.
     pub code: &'static str,
-    /// HTTP status.
+    /// The HTTP status it asks for.
     pub status: u16,
     /// The field at fault.
     pub field: Option<&'static str>,
-    /// A sentence.
+    /// The rejection in a sentence.
     pub message: String,
     /// The rejection itself as JSON.
     pub body: Vec<u8>,

@@ -21,7 +21,7 @@ pub struct Unloadable<'a> {
 /// A quarantined entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The entity.
+    /// The entity that is set aside.
     pub address: Address,
     /// The event that cannot be applied; 0 where its rows cannot be read.
     pub seq: u64,
@@ -50,15 +50,15 @@ impl Shard {
 impl<E: Entity> Entities<E> {
     pub(super) fn set_aside(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {
         let at = match self.find(hash, id) {
-            Some(at) if !matches!(self.slot(at).body, Body::Away(_)) => return false,
+            Some(at) if !matches!(self.slot(at).body, Body::Passivated(_)) => return false,
             Some(at) => at,
-            None => self.insert(hash, id, Body::Away(None)),
+            None => self.insert(hash, id, Body::Passivated(None)),
         };
         let slot = self.slot(at);
         let stored = why
             .family
             .and_then(|row| serde_json::from_slice::<Box<Family>>(row).ok());
-        slot.family = super::entities::merged(stored, slot.family.take());
+        slot.family = super::load::merged(stored, slot.family.take());
         slot.body = Body::Quarantined {
             seq: 0,
             reason: why.reason.into(),
@@ -238,7 +238,7 @@ mod tests {
         for record in bench.finish().records().map(Result::unwrap) {
             again.shard.replay(limits::hash(record.kind, record.id), &record);
         }
-        assert_eq!(again.shard.unsettled(), [(0, hash("a"), "a".into())]);
+        assert_eq!(again.shard.families_to_load(), [(0, hash("a"), "a".into())]);
         let stored = Family {
             parent: None,
             children: BTreeSet::from([child("old")]),
@@ -249,7 +249,7 @@ mod tests {
         };
         assert!(again.shard.quarantine(0, hash("a"), "a", &why));
 
-        assert!(again.shard.unsettled().is_empty(), "no checkpoint waits for it");
+        assert!(again.shard.families_to_load().is_empty(), "no checkpoint waits for it");
         let rows = again.shard.checkpoint(Timestamp::default());
         assert!(rows.states.iter().all(|state| &*state.address.id != "a"));
         let named = family_row(&Address::new("account", "a"));

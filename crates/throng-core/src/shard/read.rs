@@ -25,20 +25,41 @@ pub(super) fn too_many<R>(what: &'static str, found: usize, limit: usize) -> Res
 }
 
 /// The length of a body that is to be recorded beside so many bytes, if all of it may be.
-pub(super) fn recorded<R>(bytes: usize, body: usize) -> Result<u32, Error<R>> {
+pub(super) fn body_length<R>(bytes: usize, body: usize) -> Result<u32, Error<R>> {
     let found = bytes.saturating_add(body);
     too_many("what one command records", found, limits::RECORD_BYTES_MAX)?;
     Ok(u32::try_from(body).expect("a few megabytes"))
 }
 
-/// The idempotency key of a call: in one number, and as it was given.
-pub(super) fn key_of(call: &Call<'_>) -> Option<(u128, String)> {
+/// The idempotency key of a command.
+pub(super) struct CommandKey {
+    /// With its entity, in one number.
+    pub(super) number: u128,
+    /// As it was given.
+    pub(super) name: String,
+    /// Of the command, so that another one under the same key is noticed; 0 before it was read.
+    pub(super) fingerprint: u64,
+}
+
+impl CommandKey {
+    /// The key under which another entity goes on with a command that this one has forwarded.
+    pub(super) fn derived(&self, kind: &str, id: &str) -> String {
+        format!("{kind}/{id}/{}", self.name)
+    }
+}
+
+/// The idempotency key of a call.
+pub(super) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
     let key = match call.cause {
         Cause::Asked { key, .. } => key?,
         Cause::Message(taking) => taking.key.as_deref()?,
         Cause::Timer(_) => return None,
     };
-    Some((keys::id_of(call.hash, call.id, key), key.to_owned()))
+    Some(CommandKey {
+        number: keys::id_of(call.hash, call.id, key),
+        name: key.to_owned(),
+        fingerprint: 0,
+    })
 }
 
 pub(super) fn read_command<E: Entity>(input: &mut Input<'_>, kind: &Kind) -> Result<E::Command, Error<E::Rejection>> {
@@ -52,18 +73,18 @@ pub(super) fn read_command<E: Entity>(input: &mut Input<'_>, kind: &Kind) -> Res
             too_many("the command", body.len(), limits::COMMAND_BYTES_MAX)?;
             tagged::from_parts(name, body).map_err(|_| Error::Malformed(tagged::explain::<E::Command>(name, body)))
         }
-        Input::Heard(heard) => {
-            let from = &heard.from.0;
+        Input::Outcome(outcome) => {
+            let from = &outcome.from.0;
             let hear = kind
                 .hears::<E>(from)
                 .ok_or_else(|| Error::Malformed(format!("{} was not given `hears` for {from}", E::KIND)))?;
-            hear(&heard.from.1, heard.note.clone(), heard.outcome.get().as_bytes())
+            hear(&outcome.from.1, outcome.note.clone(), outcome.outcome.get().as_bytes())
                 .map_err(|why| Error::Malformed(format!("the outcome from {from} cannot be read: {why}")))
         }
     }
 }
 
-/// A command in one number, so that another one under the same idempotency key is noticed.
+/// A command in one number, see [`CommandKey::fingerprint`].
 pub(super) fn fingerprint<E: Entity>(command: &E::Command) -> Result<u64, Error<E::Rejection>> {
     let mut written = Vec::new();
     let name = tagged::to_parts(command, &mut written).map_err(|why| unwritable("command", why))?;

@@ -10,11 +10,11 @@ use std::any::Any;
 
 /// A kind of entity.
 pub struct Kind {
-    /// Its name.
+    /// The first part of every address, [`Entity::KIND`].
     pub name: &'static str,
     /// The version of its state.
     pub state_version: u16,
-    /// Its queries.
+    /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
     /// The schema of its commands: one of several objects or words, each a command.
     pub command_schema: fn(&mut SchemaGenerator) -> Schema,
@@ -31,7 +31,7 @@ pub struct Kind {
 
 /// A named query of a kind.
 pub struct QueryKind {
-    /// Its name.
+    /// The name it is asked by, [`Query::NAME`].
     pub name: &'static str,
     /// The schema of its fields.
     pub arguments_schema: fn(&mut SchemaGenerator) -> Schema,

@@ -224,7 +224,7 @@ impl<E: Entity> Entities<E> {
         }
         let at = match self.find(hash, record.id) {
             Some(at) => at,
-            None => self.insert(hash, record.id, Body::Away(None)),
+            None => self.insert(hash, record.id, Body::Passivated(None)),
         };
         if record.record == RecordKind::Family {
             if let Ok(change) = serde_json::from_slice::<Family>(record.body) {

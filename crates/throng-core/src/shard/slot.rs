@@ -12,7 +12,7 @@ pub struct TailEvent {
     pub seq: u64,
     /// Where its payload stands.
     pub place: Place,
-    /// Its name.
+    /// The event's name; names are few, and live as long as the program.
     pub name: &'static str,
     /// The version of its shape.
     pub version: u16,
@@ -59,15 +59,15 @@ pub(super) struct Slot<E: Entity> {
 }
 
 pub(super) enum Body<E: Entity> {
-    /// In memory.
-    Here(Here<E>),
+    /// Its state is in memory.
+    Resident(Resident<E>),
     /// Not in memory; the slot stays for its trace. With a number, the pending state is the newest one.
-    Away(Option<u64>),
+    Passivated(Option<u64>),
     /// Its history cannot be applied.
     Quarantined { seq: u64, reason: Box<str> },
 }
 
-pub(super) struct Here<E: Entity> {
+pub(super) struct Resident<E: Entity> {
     pub(super) id: E::Id,
     pub(super) state: E,
     /// Events so far; 0: it does not exist.
@@ -84,8 +84,8 @@ impl<E: Entity> Slot<E> {
     pub(super) fn weigh(&self) -> u32 {
         let own = std::mem::size_of::<Self>() + self.text.len() + 8;
         let body = match &self.body {
-            Body::Here(here) => here.state.heap_bytes() + self.text.len(),
-            Body::Away(_) => 0,
+            Body::Resident(resident) => resident.state.heap_bytes() + self.text.len(),
+            Body::Passivated(_) => 0,
             Body::Quarantined { reason, .. } => reason.len(),
         };
         let family = self.family.as_ref().map_or(0, |family| 48 + family.children.len() * 96);

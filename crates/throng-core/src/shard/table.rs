@@ -68,7 +68,7 @@ pub trait Table: Any + Send {
     fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows);
 
     /// Entities (hash and id) that have to be in memory before a checkpoint.
-    fn unsettled(&self) -> Vec<(u64, Box<str>)>;
+    fn families_to_load(&self) -> Vec<(u64, Box<str>)>;
 
     /// A checkpoint up to here is done, with the states of these tokens.
     fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>);
@@ -126,8 +126,8 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         self.checkpoint(common, rows);
     }
 
-    fn unsettled(&self) -> Vec<(u64, Box<str>)> {
-        Self::unsettled(self)
+    fn families_to_load(&self) -> Vec<(u64, Box<str>)> {
+        Self::families_to_load(self)
     }
 
     fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {

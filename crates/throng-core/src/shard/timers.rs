@@ -8,9 +8,9 @@ use throng_journal::Address;
 /// A timer that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Whose.
+    /// The entity that has set it.
     pub address: Address,
-    /// Its name.
+    /// The timer's name within the entity.
     pub name: String,
     /// When it was due.
     pub at: Timestamp,

@@ -148,15 +148,15 @@ impl Lives {
             loop {
                 // Under one lock: what was brought back may be passivated again by the time the next one is.
                 let now = context.host.now();
-                let looked = door.visit_blocking(shard, |shard| match shard.unsettled() {
-                    unsettled if unsettled.is_empty() => Ok(shard.checkpoint(now)),
-                    unsettled => Err(unsettled),
+                let looked = door.visit_blocking(shard, |shard| match shard.families_to_load() {
+                    to_load if to_load.is_empty() => Ok(shard.checkpoint(now)),
+                    to_load => Err(to_load),
                 });
-                let unsettled = match looked {
+                let to_load = match looked {
                     Ok(rows) => break taken.rows.push(rows),
-                    Err(unsettled) => unsettled,
+                    Err(to_load) => to_load,
                 };
-                for (kind, hash, id) in unsettled {
+                for (kind, hash, id) in to_load {
                     let id = id.into_string().into();
                     let target = Target { kind, hash, id };
                     if let Err(error) = door.load(&target).await {

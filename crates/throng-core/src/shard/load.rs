@@ -1,0 +1,167 @@
+//! Bringing entities back: from a state on its way to the store, or from what was read of the store and the log.
+
+use super::{
+    Common, LoadRequest, Recalled, TailEvent,
+    entities::Entities,
+    slot::{Body, Broken, Pending, Resident, apply, decode_state, family_of},
+};
+use crate::model::{Entity, Family};
+use throng_journal::{Loaded, StoredState};
+
+impl<E: Entity> Entities<E> {
+    /// Brings an entity back from a state that has not reached the store yet.
+    pub(super) fn revive(&mut self, common: &mut Common, at: u32) -> bool {
+        let slot = self.slot(at);
+        let Body::Passivated(Some(seq)) = slot.body else {
+            return false;
+        };
+        let Some(pending) = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref()) else {
+            return false;
+        };
+        if pending.seq != seq {
+            return false;
+        }
+        let (Ok((state, family)), Ok(id)) = (decode_state::<E>(&pending.bytes), slot.text.parse()) else {
+            return false;
+        };
+        slot.family = family;
+        slot.body = Body::Resident(Resident {
+            id,
+            state,
+            seq,
+            stored_seq: seq,
+        });
+        self.used(common, at);
+        true
+    }
+
+    pub(super) fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest> {
+        let (mut tail, mut rests_on) = (Vec::new(), 0);
+        if let Some(at) = self.find(hash, id) {
+            let slot = self.slot(at);
+            if !matches!(slot.body, Body::Passivated(_)) {
+                return None;
+            }
+            rests_on = slot.rests_on;
+            tail = slot.trace.as_ref().map(|trace| trace.tail.clone()).unwrap_or_default();
+        }
+        Some(LoadRequest {
+            state_version: E::STATE_VERSION,
+            tail,
+            rests_on,
+        })
+    }
+
+    pub(super) fn bring_back(
+        &mut self,
+        common: &mut Common,
+        (hash, text): (u64, &str),
+        Recalled {
+            stored,
+            tail,
+            family: row,
+        }: Recalled,
+    ) {
+        let at = match self.find(hash, text) {
+            Some(at) if !matches!(self.slot(at).body, Body::Passivated(_)) => return,
+            Some(at) => at,
+            None => self.insert(hash, text, Body::Passivated(None)),
+        };
+        let pending = self.slot(at).trace.as_ref().and_then(|trace| trace.pending.clone());
+        let tail_family = self.slot(at).family.take();
+        let family = family_of_newest(stored.state.as_ref(), pending.as_ref());
+        let body = rebuild::<E>(text, stored, pending, tail);
+        let slot = self.slot(at);
+        let row = row.and_then(|row| serde_json::from_slice(&row).ok());
+        slot.family = merged(merged(family, row), tail_family);
+        slot.body = body;
+        self.used(common, at);
+    }
+}
+
+/// The state from what was read, or why not.
+fn rebuild<E: Entity>(
+    text: &str,
+    loaded: Loaded,
+    pending: Option<Pending>,
+    tail: Vec<(TailEvent, Vec<u8>)>,
+) -> Body<E> {
+    let quarantined = |broken: Broken| Body::Quarantined {
+        seq: broken.seq,
+        reason: broken.reason.into(),
+    };
+    let id = match text.parse::<E::Id>() {
+        Ok(id) => id,
+        Err(why) => {
+            return quarantined(Broken {
+                seq: 0,
+                reason: format!("its id cannot be read: {why}"),
+            });
+        }
+    };
+    let stored = loaded.state.map(|state| Pending {
+        seq: state.seq,
+        generation: 0,
+        bytes: state.bytes,
+    });
+    let newest = stored.into_iter().chain(pending).max_by_key(|state| state.seq);
+    let (mut state, mut seq) = (E::default(), 0);
+    if let Some(newest) = newest {
+        match decode_state::<E>(&newest.bytes) {
+            Ok((decoded, _)) => (state, seq) = (decoded, newest.seq),
+            Err(why) => {
+                let reason = format!("its stored state cannot be read: {why}; raise STATE_VERSION to rebuild it");
+                return quarantined(Broken {
+                    seq: newest.seq,
+                    reason,
+                });
+            }
+        }
+    }
+    let stored_seq = seq;
+    let tail = tail.into_iter().map(|(event, payload)| throng_journal::StoredEvent {
+        seq: event.seq,
+        position: event.place.position,
+        at_micros: 0,
+        name: event.name.into(),
+        version: event.version,
+        payload,
+    });
+    for event in loaded.events.into_iter().chain(tail) {
+        if event.seq <= seq {
+            continue;
+        }
+        if event.seq != seq + 1 {
+            let reason = format!("event {} follows event {seq}: one is missing", event.seq);
+            return quarantined(Broken { seq: seq + 1, reason });
+        }
+        if let Err(broken) = apply(&mut state, &event) {
+            return quarantined(broken);
+        }
+        seq = event.seq;
+    }
+    Body::Resident(Resident {
+        id,
+        state,
+        seq,
+        stored_seq,
+    })
+}
+
+/// The family kept with the newest state.
+fn family_of_newest(stored: Option<&StoredState>, pending: Option<&Pending>) -> Option<Box<Family>> {
+    let stored = stored.map(|state| (state.seq, &state.bytes));
+    let pending = pending.map(|state| (state.seq, &state.bytes));
+    let (_, bytes) = stored.into_iter().chain(pending).max_by_key(|(seq, _)| *seq)?;
+    serde_json::from_slice(family_of(bytes)?).ok()
+}
+
+/// A family as stored and what the tail adds to it.
+pub(super) fn merged(stored: Option<Box<Family>>, tail: Option<Box<Family>>) -> Option<Box<Family>> {
+    let (Some(mut family), Some(tail)) = (stored.clone(), tail.clone()) else {
+        return stored.or(tail);
+    };
+    family.parent = family.parent.or(tail.parent);
+    family.children.extend(tail.children);
+    Some(family)
+}

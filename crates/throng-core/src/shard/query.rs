@@ -1,0 +1,159 @@
+//! Answering queries in place: nothing is changed, nothing recorded.
+
+use super::{
+    Common, Outcome, Ran,
+    call::QueryCall,
+    entities::{Entities, Lookup},
+    registry::Registry,
+    slot::{Body, panic_text},
+};
+use crate::model::{Entity, Error, Moment, Timestamp};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+impl<E: Entity> Entities<E> {
+    pub(super) fn ask(&mut self, common: &mut Common, registry: &Registry, call: &mut QueryCall<'_>) -> Ran {
+        let done = |reply: &mut super::JsonReply, error, rests_on| {
+            reply.error = Some(Box::new(error));
+            Ran::Done {
+                rests_on,
+                outcome: Outcome::Failed,
+            }
+        };
+        let Some(query) = registry.kinds()[call.kind]
+            .query(call.name)
+            .and_then(|query| query.run::<E>())
+        else {
+            return done(
+                call.output,
+                Error::Malformed(format!("{} has no query {:?}", E::KIND, call.name)),
+                0,
+            );
+        };
+        let (at, is_new) = match self.look_up(common, call.hash, call.id) {
+            Lookup::Found { at, is_new } => (at, is_new),
+            Lookup::Load => return Ran::Load,
+            Lookup::Refused(error) => {
+                call.output.error = error.engine::<super::JsonRejection>().ok().map(Box::new);
+                return Ran::Done {
+                    rests_on: 0,
+                    outcome: Outcome::Failed,
+                };
+            }
+        };
+        let slot = self.slot(at);
+        let rests_on = slot.rests_on;
+        let ran = match &slot.body {
+            Body::Resident(resident) if resident.seq > 0 => {
+                let family = slot.family.as_deref();
+                let moment = Moment {
+                    id: &resident.id,
+                    seq: resident.seq,
+                    now: call.now,
+                    caller: call.caller,
+                    family,
+                };
+                let guarded = || query(&resident.state, &moment, call.arguments, call.output);
+                match catch_unwind(AssertUnwindSafe(guarded)) {
+                    Ok(()) => Ran::Done {
+                        rests_on,
+                        outcome: Outcome::Done,
+                    },
+                    Err(panic) => done(
+                        call.output,
+                        Error::Crashed {
+                            reason: panic_text(panic.as_ref()),
+                        },
+                        rests_on,
+                    ),
+                }
+            }
+            Body::Quarantined { seq, reason } => {
+                let address = format!("{}/{}", E::KIND, slot.text);
+                done(
+                    call.output,
+                    Error::Quarantined {
+                        address,
+                        seq: *seq,
+                        reason: reason.to_string(),
+                    },
+                    rests_on,
+                )
+            }
+            _ => done(
+                call.output,
+                Error::Unknown {
+                    kind: E::KIND,
+                    id: call.id.to_owned(),
+                },
+                rests_on,
+            ),
+        };
+        if is_new {
+            self.remove(common, at);
+        } else {
+            self.used(common, at);
+        }
+        ran
+    }
+
+    /// Looks at an entity's state, typed. `Err(None)`: it has to be loaded.
+    ///
+    /// # Errors
+    /// The entity's "no", or the engine's.
+    #[allow(clippy::type_complexity, reason = "the error is the asker's")]
+    pub fn look<Q: crate::model::Query<E>>(
+        &mut self,
+        common: &mut Common,
+        (hash, id): (u64, &str),
+        (now, caller): (Timestamp, Option<&str>),
+        query: &mut Option<Q>,
+    ) -> Result<(Q::Answer, u64), Option<(Error<E::Rejection>, u64)>> {
+        let (at, is_new) = match self.look_up(common, hash, id) {
+            Lookup::Found { at, is_new } => (at, is_new),
+            Lookup::Load => return Err(None),
+            Lookup::Refused(error) => return Err(Some((error, 0))),
+        };
+        let slot = self.slot(at);
+        let rests_on = slot.rests_on;
+        let looked = match &slot.body {
+            Body::Resident(resident) if resident.seq > 0 => {
+                let family = slot.family.as_deref();
+                let moment = Moment {
+                    id: &resident.id,
+                    seq: resident.seq,
+                    now,
+                    caller,
+                    family,
+                };
+                let guarded = || query.take().map(|query| query.answer(&resident.state, &moment));
+                match catch_unwind(AssertUnwindSafe(guarded)) {
+                    Ok(Some(answer)) => answer.map_err(Error::Rejected),
+                    Ok(None) => Err(Error::Malformed("the query was taken already".into())),
+                    Err(panic) => Err(Error::Crashed {
+                        reason: panic_text(panic.as_ref()),
+                    }),
+                }
+            }
+            Body::Quarantined { seq, reason } => {
+                let address = format!("{}/{}", E::KIND, slot.text);
+                Err(Error::Quarantined {
+                    address,
+                    seq: *seq,
+                    reason: reason.to_string(),
+                })
+            }
+            _ => Err(Error::Unknown {
+                kind: E::KIND,
+                id: id.to_owned(),
+            }),
+        };
+        if is_new {
+            self.remove(common, at);
+        } else {
+            self.used(common, at);
+        }
+        looked
+            .map(|answer| (answer, rests_on))
+            .map_err(|error| Some((error, rests_on)))
+    }
+}

@@ -1,0 +1,235 @@
+//! The records of what a command wants done: messages, timers, keys, and what ends the message or timer it came with.
+
+use super::{
+    Asks, Call, Cause, Common, Delivery, Taking, dead,
+    keys::{self, Kept, KeptAnswer},
+    messages::{Envelope, OUTCOME_NAME, Parcel, RequestOutcome},
+    read::{CommandKey, body_length, crashed, too_many, unwritable},
+    registry::Registry,
+    timers::{self, Set},
+};
+use crate::{
+    limits,
+    model::{Entity, Error, Rejection, Sent, Timer},
+    tagged,
+};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use throng_journal::{Address, RecordKind};
+
+pub(super) fn known_kind<R>(registry: &Registry, to: &Sent) -> Result<(), Error<R>> {
+    if registry.find(to.kind).is_none() {
+        return Err(crashed(format!(
+            "it sends to the kind {:?}, which the engine was not given",
+            to.kind
+        )));
+    }
+    if !limits::is_id(&to.id) {
+        return Err(crashed(format!(
+            "it sends to {}/{:?}: an id has 1 to 256 bytes",
+            to.kind, to.id
+        )));
+    }
+    Ok(())
+}
+
+pub(super) fn write_message<R: Rejection>(
+    common: &mut Common,
+    registry: &Registry,
+    own: &Address,
+    sent: &Sent,
+    asks: Option<Asks>,
+    key: Option<String>,
+) -> Result<Taking, Error<R>> {
+    known_kind(registry, sent)?;
+    let mut command = Vec::new();
+    let name = sent.encoded(&mut command).map_err(|why| unwritable("command", why))?;
+    let command = String::from_utf8(command).map_err(|why| unwritable("command", why))?;
+    let command = RawValue::from_string(command).map_err(|why| unwritable("command", why))?;
+    let taking = Taking {
+        from: common.id,
+        number: common.messages.next(registry.shard_of(sent.kind, &sent.id)),
+        sender: own.clone(),
+        asks,
+        key,
+        child: sent.child,
+        name: name.into(),
+        command,
+        again: false,
+    };
+    write_sent(common, own, (sent.kind, &sent.id), &taking)?;
+    Ok(taking)
+}
+
+fn write_sent<R>(
+    common: &mut Common,
+    own: &Address,
+    (kind, id): (&str, &str),
+    taking: &Taking,
+) -> Result<(), Error<R>> {
+    let envelope = Envelope {
+        to: (Cow::Borrowed(kind), Cow::Borrowed(id)),
+        asks: taking.asks.clone(),
+        key: taking.key.clone(),
+        child: taking.child,
+        command: &taking.command,
+    };
+    common.payload.clear();
+    serde_json::to_writer(&mut common.payload, &envelope).map_err(|why| unwritable("message", why))?;
+    too_many("the command's name", taking.name.len(), limits::NAME_BYTES_MAX)?;
+    body_length(common.records.bytes(), common.payload.len())?;
+    common.records.push(
+        RecordKind::Sent,
+        common.id,
+        own,
+        taking.number,
+        &taking.name,
+        0,
+        &common.payload,
+    );
+    Ok(())
+}
+
+/// The outcome of a request, as a message back.
+pub(super) fn write_outcome<R>(
+    common: &mut Common,
+    registry: &Registry,
+    own: &Address,
+    asks: &Asks,
+    outcome: String,
+) -> Result<Delivery, Error<R>> {
+    let outcome = RawValue::from_string(outcome).map_err(|why| unwritable("outcome", why))?;
+    let heard = RequestOutcome {
+        from: asks.asked.clone(),
+        note: asks.note.clone(),
+        outcome,
+    };
+    let command = serde_json::value::to_raw_value(&heard).map_err(|why| unwritable("outcome", why))?;
+    let (kind, id) = (asks.by.0.as_str(), asks.by.1.as_str());
+    let number = common.messages.next(registry.shard_of(kind, id));
+    let taking = Taking {
+        from: common.id,
+        number,
+        sender: own.clone(),
+        asks: None,
+        key: None,
+        child: false,
+        name: OUTCOME_NAME.into(),
+        command,
+        again: false,
+    };
+    write_sent(common, own, (kind, id), &taking)?;
+    Ok(Delivery {
+        to: Address::new(kind, id),
+        parcel: Parcel::Outcome(heard),
+        taking,
+        commit: 0,
+    })
+}
+
+pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, reason: &str) {
+    let reason = &reason[..reason.floor_char_boundary(limits::REASON_BYTES_MAX)];
+    let body = match (outcome, reason) {
+        ("dead", reason) => dead::dead_letter(common, to, taking, reason),
+        (_, reason) if taking.again => dead::retried(common, to, taking, reason),
+        (_, "") => Vec::new(),
+        (_, reason) => serde_json::to_vec(reason).unwrap_or_default(),
+    };
+    common.messages.taken(taking.from, taking.number);
+    let shape = (outcome, taking.from.0);
+    common.records.push_parts(
+        RecordKind::Taken,
+        common.id,
+        (&to.kind, &to.id),
+        taking.number,
+        shape,
+        &body,
+    );
+}
+
+pub(super) fn write_timer<E: Entity>(
+    common: &mut Common,
+    own: &Address,
+    timer: Timer<E::Command>,
+) -> Result<(String, Option<Set>), Error<E::Rejection>> {
+    let (name, set) = match timer {
+        Timer::Cancel(name) => (name, None),
+        Timer::Set {
+            name,
+            at,
+            every,
+            command,
+        } => {
+            let mut body = Vec::new();
+            let named = tagged::to_parts(&command, &mut body).map_err(|why| unwritable("command", why))?;
+            let set = Set {
+                at: at.micros,
+                every_micros: every.map(|every| u64::try_from(every.as_micros()).unwrap_or(u64::MAX)),
+                command: named.to_owned(),
+                body: String::from_utf8(body).map_err(|why| unwritable("command", why))?,
+            };
+            (name, Some(set))
+        }
+    };
+    too_many("the timer's name", name.len(), limits::NAME_BYTES_MAX)?;
+    body_length(common.records.bytes(), set.as_ref().map_or(0, |set| set.body.len()))?;
+    record_timer(common, own, &name, set.as_ref());
+    Ok((name.into_owned(), set))
+}
+
+fn record_timer(common: &mut Common, own: &Address, name: &str, set: Option<&Set>) {
+    let kind = if set.is_some() {
+        RecordKind::TimerSet
+    } else {
+        RecordKind::TimerCleared
+    };
+    let body = set.and_then(|set| serde_json::to_vec(set).ok()).unwrap_or_default();
+    common.records.push(kind, common.id, own, 0, name, 0, &body);
+}
+
+pub(super) fn write_key<R>(
+    common: &mut Common,
+    call: &Call<'_>,
+    own: &Address,
+    key: &CommandKey,
+    answer: KeptAnswer,
+) -> Result<Kept, Error<R>> {
+    let kept = Kept {
+        print: key.fingerprint,
+        until: keys::until(call.now),
+        answer,
+        rests_on: 0,
+    };
+    let body = serde_json::to_vec(&kept).map_err(|why| unwritable("reply", why))?;
+    // A derived key may be longer than a record's name: the body's fingerprint and the number find it again.
+    let mut with_number = key.number.to_le_bytes().to_vec();
+    with_number.extend_from_slice(&body);
+    let shown = &key.name[..key.name.floor_char_boundary(limits::NAME_BYTES_MAX)];
+    common
+        .records
+        .push(RecordKind::Key, common.id, own, 0, shown, 0, &with_number);
+    Ok(kept)
+}
+
+/// What ends a message or a timer, recorded with what it did.
+pub(super) fn close_cause(common: &mut Common, call: &Call<'_>, own: &Address, outcome: &str, reason: &str) {
+    match call.cause {
+        Cause::Asked { .. } => {}
+        Cause::Message(taking) => write_taken(common, own, taking, outcome, reason),
+        // Unless the command set or cancelled it anew.
+        Cause::Timer(due) if common.timers.is_set(own, &due.name, due.at) => {
+            let set = timers::next_after(due, call.now).map(|at| Set {
+                at: at.micros,
+                every_micros: due.every_micros,
+                command: due.command.clone(),
+                body: String::from_utf8_lossy(&due.body).into_owned(),
+            });
+            record_timer(common, own, &due.name, set.as_ref());
+            match set {
+                Some(set) => common.timers.set(own, &due.name, set),
+                None => common.timers.clear(own, &due.name),
+            }
+        }
+        Cause::Timer(_) => {}
+    }
+}
