@@ -11,7 +11,7 @@ use std::{
     process::ExitCode,
     thread,
 };
-use throng::journal::{Address, Commit, CommitNo, Error, Position, WriterId, commit::Buffer};
+use throng::journal::{Address, Commit, Error, Position, WriterId, commit::Buffer};
 use throng_log::{
     Options,
     tools::{self, ExportLines, ExportOptions, Exported, ImportTarget, Imported, InspectOptions},
@@ -98,7 +98,7 @@ struct InspectArguments {
     #[arg(long, value_name = "KIND/ID", value_parser = address)]
     entity: Option<Address>,
     /// Show the records of this commit, as `3.1071`.
-    #[arg(long, value_name = "WRITER.NUMBER", value_parser = position)]
+    #[arg(long, value_name = "WRITER.NUMBER")]
     commit: Option<Position>,
     /// Records shown at most.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
@@ -147,17 +147,6 @@ fn address(text: &str) -> Result<Address, String> {
         Some((kind, id)) if !kind.is_empty() && !id.is_empty() => Ok(Address::new(kind, id)),
         _ => Err("write an entity as `section/C S 142-1`: its kind, a slash, its id".into()),
     }
-}
-
-fn position(text: &str) -> Result<Position, String> {
-    let parts = text
-        .split_once('.')
-        .and_then(|(writer, commit)| Some((writer.parse().ok()?, commit.parse().ok()?)));
-    let (writer, commit) = parts.ok_or("write a commit as `3.1071`: writer, point, number")?;
-    Ok(Position {
-        writer: WriterId(writer),
-        commit: CommitNo(commit),
-    })
 }
 
 /// Runs the command.
@@ -341,12 +330,12 @@ mod tests {
     fn entities_and_commits_are_written_as_they_are_shown() {
         assert_eq!(address("section/C S 142-1").unwrap().to_string(), "section/C S 142-1");
         assert_eq!(address("a/b/c").unwrap(), Address::new("a", "b/c"));
-        assert_eq!(position("3.1071").unwrap().to_string(), "3.1071");
+        assert_eq!("3.1071".parse::<Position>().unwrap().to_string(), "3.1071");
         for text in ["", "section", "/id", "section/"] {
             assert!(address(text).is_err(), "{text}");
         }
         for text in ["", "3", "3.x", ".1"] {
-            assert!(position(text).is_err(), "{text}");
+            assert!(text.parse::<Position>().is_err(), "{text}");
         }
     }
 

@@ -2,7 +2,10 @@
 
 use clap::Args;
 use std::{io::Write as _, net::SocketAddr, process::ExitCode, time::Duration};
-use throng::{Options, journal::Durability};
+use throng::{
+    Options,
+    journal::{Durability, Position},
+};
 
 use crate::{
     apps::{self, App},
@@ -39,6 +42,9 @@ pub(crate) struct ServeArguments {
     /// Seconds between checkpoints.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     checkpoint: u32,
+    /// Go on without durable commits that are lost, named as the refused start has named them. Recorded in the journal.
+    #[arg(long, value_name = "WRITER.NUMBER")]
+    accept_loss: Option<Position>,
     /// Leave the read models as they are: no projection runs.
     #[arg(long)]
     no_projections: bool,
@@ -60,6 +66,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
             .place_or(arguments.app.name, environment.journal.as_deref())?,
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
+        accept_loss: arguments.accept_loss,
         loops: arguments.loops.map(usize::from),
         admin_token: std::env::var(ADMIN_TOKEN).ok().filter(|token| !token.is_empty()),
         engine: Options {

@@ -8,12 +8,15 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng::{Engine, Options, journal::Journal};
+use throng::{
+    Engine, Options,
+    journal::{Journal, Position},
+};
 use throng_http::{Gateway, Running};
 
 use crate::{
     apps::App,
-    place::{Opened, Place},
+    place::{Opened, Opening, Place},
 };
 
 /// What an acknowledged command survives.
@@ -35,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) place: Place,
     pub(crate) durability: Durability,
     pub(crate) sync_delay: Duration,
+    /// A loss of durable commits that is accepted.
+    pub(crate) accept_loss: Option<Position>,
     /// How many; without it, one and more under load.
     pub(crate) loops: Option<usize>,
     /// Who shows it may administrate from anywhere.
@@ -63,10 +68,12 @@ impl Service {
             .build()
             .context("cannot start a runtime")?;
         let begun = Instant::now();
-        let Opened { journal, store, views } =
-            settings
-                .place
-                .open(settings.durability, settings.sync_delay, settings.app.has_projections)?;
+        let Opened { journal, store, views } = settings.place.open(&Opening {
+            durability: settings.durability,
+            sync_delay: settings.sync_delay,
+            accept_loss: settings.accept_loss,
+            has_projections: settings.app.has_projections,
+        })?;
         let released = Arc::downgrade(&journal);
         let builder = (settings.app.kinds)(Engine::builder())
             .options(settings.engine.clone())

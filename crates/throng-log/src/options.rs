@@ -2,7 +2,7 @@
 
 use crate::files::{Disk, Files};
 use std::{sync::Arc, time::Duration};
-use throng_journal::Durability;
+use throng_journal::{Durability, Position};
 
 /// How a log is opened; `Options::default()` is what a service wants.
 #[derive(Clone, Debug)]
@@ -16,6 +16,9 @@ pub struct Options {
     pub sync_delay: Duration,
     /// The file system. Default [`Disk`].
     pub files: Arc<dyn Files>,
+    /// A proved loss that is accepted, named by the commit the store covers: see [`Loss`](throng_journal::Loss). Any other
+    /// loss is refused. Default none.
+    pub accept_loss: Option<Position>,
     /// Memory for the store's pages, in bytes. Default 64 MiB.
     pub store_cache_bytes: usize,
 }
@@ -27,6 +30,7 @@ impl Default for Options {
             segment_bytes: 64 << 20,
             sync_delay: Duration::ZERO,
             files: Arc::new(Disk),
+            accept_loss: None,
             store_cache_bytes: 64 << 20,
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     recovery::{self, segment_path},
 };
 use std::sync::Arc;
-use throng_journal::{CommitNo, Durability, Error, Position, WriterId};
+use throng_journal::{ACCEPTED_LOSS_NODE, Append, CommitNo, Durability, Error, Loss, Position, WriterId};
 
 /// The first segment of a writer, so that a start is quick.
 pub(super) const FIRST_BYTES: u64 = 4 << 20;
@@ -54,6 +54,25 @@ impl Log {
         }
         writing.next_writer = writer.0;
         self.begin_writer(&mut writing, node, false).map(drop)
+    }
+
+    /// Records an accepted loss as the only commit of a writer of its own. No writer's id that the lost commits may have
+    /// had is given again.
+    pub(crate) fn accept_loss(&self, loss: Loss) -> Result<(), Error> {
+        let writer = {
+            let mut writing = self.writing();
+            writing.next_writer = writing.next_writer.max(loss.covered.writer.0 + 1);
+            self.begin_writer(&mut writing, ACCEPTED_LOSS_NODE, false)?
+        };
+        let failed = |why: String| Error::Backend {
+            doing: "recording the accepted loss".into(),
+            why,
+        };
+        match self.append_commit(loss.accepted(writer, now_micros())) {
+            Append::Done(appended) => appended.result.map_err(|error| failed(error.to_string()))?,
+            Append::Later(_) => return Err(failed("the log did not take it at once".into())),
+        }
+        self.sync()
     }
 
     pub(super) fn seal_writer(&self, writer: WriterId) -> Result<CommitNo, Error> {

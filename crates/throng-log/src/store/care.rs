@@ -4,8 +4,8 @@ use super::{
     EmbeddedStore,
     chunk::Unpacker,
     database::{CHUNKS, Database, HEADS, META, STATES, SYSTEM, Snapshot, backend_error, failed, guarded},
+    loss, lost,
     read::check_state,
-    unfit,
 };
 use crate::Log;
 use redb::{ReadOnlyTable, Table};
@@ -25,8 +25,8 @@ pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
         return Err(backend_error(doing, "some of its pages could not be read"));
     }
     let snapshot = database.snapshot()?;
-    if let Some(why) = unfit(log, snapshot.covers)? {
-        return Err(backend_error(doing, why));
+    if let Some(loss) = loss(log, snapshot.covers)? {
+        return Err(lost(log, loss));
     }
     guarded(doing, || {
         for row in snapshot.states.range::<u64>(..).map_err(failed(doing))? {

@@ -20,7 +20,9 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
-use throng_journal::{Address, Checkpoint, EntityHead, Error, Later, Loaded, Maybe, Position, Store, StoredEvent};
+use throng_journal::{
+    Address, Checkpoint, EntityHead, Error, Later, Loaded, Loss, Maybe, Position, Store, StoredEvent,
+};
 
 /// The embedded store beside an embedded [`Log`].
 ///
@@ -58,12 +60,12 @@ pub fn open_embedded(dir: impl Into<PathBuf>, options: Options) -> Result<(Arc<L
 }
 
 impl EmbeddedStore {
-    /// Opens the store beside a log. A store that is damaged, or that covers what this log does not hold (the log was
-    /// restored from a backup, or lost its end with the power at a weaker durability), is put away and begun anew: it
-    /// covers nothing then, and the next checkpoint rebuilds it from the journal.
+    /// Opens the store beside a log. A store that is damaged is put away and begun anew: it covers nothing then, and the
+    /// next checkpoint rebuilds it from the journal.
     ///
     /// # Errors
-    /// The file system's.
+    /// [`Error::Lost`] where the store covers what this log does not hold, unless that loss is
+    /// [accepted](Options::accept_loss): it is then recorded in the log before the store is begun anew. The file system's.
     pub fn open(log: Arc<Log>) -> Result<Self, Error> {
         let path = log.dir().join(STORE_NAME);
         let (database, snapshot) = open_or_begin_anew(&log, &path)?;
@@ -130,16 +132,36 @@ fn open_or_begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Sn
         let snapshot = database.snapshot()?;
         Ok((database, snapshot))
     });
-    let why = match opened {
-        Ok((database, snapshot)) => match unfit(log, snapshot.covers)? {
+    match opened {
+        Ok((database, snapshot)) => match loss(log, snapshot.covers)? {
             None => return Ok((database, snapshot)),
-            Some(why) => why,
+            Some(loss) => accept(log, loss)?,
         },
         Err(error @ Error::Io { .. }) => return Err(error),
-        Err(error) => error.to_string(),
-    };
-    tracing::warn!(file = %path.display(), %why, "the store does not fit the log; it is rebuilt from the journal");
+        Err(why) => {
+            tracing::warn!(file = %path.display(), %why, "the store cannot be read; it is rebuilt from the journal");
+        }
+    }
     begin_anew(log, path)
+}
+
+/// A checkpoint covers only what is durable: what it covers and the log does not hold is lost.
+fn loss(log: &Log, covers: Option<Covers>) -> Result<Option<Loss>, Error> {
+    covers.map_or(Ok(None), |covers| log.loss(covers.position, covers.fingerprint))
+}
+
+fn lost(log: &Log, loss: Loss) -> Error {
+    let place = log.dir().display().to_string();
+    Error::Lost { place, loss }
+}
+
+fn accept(log: &Log, loss: Loss) -> Result<(), Error> {
+    if log.options().accept_loss != Some(loss.covered) {
+        return Err(lost(log, loss));
+    }
+    log.accept_loss(loss)?;
+    tracing::warn!(dir = %log.dir().display(), "durable commits are lost, which was accepted and is recorded in the journal: {loss}");
+    Ok(())
 }
 
 fn begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Snapshot), Error> {
@@ -148,22 +170,6 @@ fn begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Snapshot),
     let database = Database::open(log.options(), path)?;
     let snapshot = database.snapshot()?;
     Ok((database, snapshot))
-}
-
-/// Why a store does not belong to this log.
-fn unfit(log: &Log, covers: Option<Covers>) -> Result<Option<String>, Error> {
-    let Some(covers) = covers else { return Ok(None) };
-    Ok(match log.fingerprint(covers.position)? {
-        Some(found) if found == covers.fingerprint => None,
-        Some(_) => Some(format!(
-            "commit {} of the log is not the one the store covers",
-            covers.position
-        )),
-        None => Some(format!(
-            "it covers commit {}, which the log does not hold",
-            covers.position
-        )),
-    })
 }
 
 fn ready<'a, T: Send + 'a>(result: T) -> Later<'a, T> {

@@ -56,8 +56,8 @@ pub(super) struct Line<'a> {
 
 /// The record kind a word of [`RecordKind::word`] stands for.
 pub(super) fn kind_of(word: &str) -> Option<RecordKind> {
-    use RecordKind::{Event, Family, Key, Released, Sent, Taken, TimerCleared, TimerSet};
-    [Event, Sent, Taken, Key, TimerSet, TimerCleared, Family, Released]
+    use RecordKind::{Event, Family, Key, Loss, Released, Sent, Taken, TimerCleared, TimerSet};
+    [Event, Sent, Taken, Key, TimerSet, TimerCleared, Family, Released, Loss]
         .into_iter()
         .find(|kind| kind.word() == word)
 }

@@ -194,6 +194,13 @@ impl Disk {
         content.dirty.clear();
     }
 
+    /// Removes a file for good.
+    pub fn remove(&self, path: &Path) {
+        let mut state = self.state();
+        state.names.remove(path);
+        state.durable_names.remove(path);
+    }
+
     pub fn segments(&self) -> Vec<PathBuf> {
         let state = self.state();
         state

@@ -6,6 +6,7 @@ mod damage;
 mod disk;
 mod errors;
 mod kit;
+mod loss;
 mod process;
 mod store;
 mod torn;

@@ -230,6 +230,10 @@ const RETRY: Duration = Duration::from_millis(500);
 fn replay(layout: &Layout, shards: &mut [Shard], commit: &Commit) -> Result<bool, LayoutError> {
     let mut has_sent = false;
     for record in commit.records().flatten() {
+        // Of the journal, not of an entity.
+        if record.record == RecordKind::Loss {
+            continue;
+        }
         let hash = layout.check_record(&record, commit)?;
         has_sent |= record.record == RecordKind::Sent;
         shards[usize::from(record.shard.0)].replay(hash, &record);
