@@ -143,6 +143,7 @@ impl Place {
                     bail!("--sync-delay slows the embedded journal only");
                 }
                 let mut options = (**options).clone();
+                options.accept_loss = how.accept_loss;
                 // The weaker of what the URL and the flag say: both have to be asked for.
                 if durability == Durability::Os {
                     options.durability = journal::Durability::Os;

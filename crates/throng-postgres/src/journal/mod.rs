@@ -2,6 +2,7 @@
 
 mod append;
 mod lease;
+mod loss;
 mod read;
 mod writers;
 

@@ -1,6 +1,6 @@
 //! Writers: opened, sealed, taken.
 
-use super::Shared;
+use super::{Shared, loss::NEXT_WRITER};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -28,6 +28,7 @@ impl Shared {
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
         let mut client = self.database.client(doing).await?;
         self.give_way(&client, node).await?;
+        self.refuse_loss(&mut client).await?;
         let sealed = match self.seal_node(&mut client, node).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 self.end_sessions_of(&client, node).await.map_err(failed())?;
@@ -129,14 +130,13 @@ impl Shared {
             .batch_execute("LOCK TABLE writers IN SHARE ROW EXCLUSIVE MODE")
             .await?;
         // Another engine of this node that began meanwhile is sealed by the next look of this one or that one.
-        let writer: i64 = transaction
-            .query_one(
-                "INSERT INTO writers (writer, node, session) SELECT coalesce(max(writer), 0) + 1, $1, $2 FROM writers \
-                 RETURNING writer",
-                &[&node, &self.database.session],
+        let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await?.get(0);
+        transaction
+            .execute(
+                "INSERT INTO writers (writer, node, session) VALUES ($1, $2, $3)",
+                &[&writer, &node, &self.database.session],
             )
-            .await?
-            .get(0);
+            .await?;
         let rows = transaction
             .query(
                 "UPDATE writers SET sealed_at = now() WHERE node = $1 AND sealed_at IS NULL AND writer < $2 RETURNING writer",
