@@ -120,6 +120,11 @@ pub trait Journal: Send + Sync {
         true
     }
 
+    /// Whether there is room for more than what ends what was begun. Without it an engine takes no commands, and reads go on.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// Bytes of history, where the journal knows them.
     fn bytes(&self) -> Option<u64> {
         None

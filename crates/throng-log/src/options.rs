@@ -12,6 +12,9 @@ pub struct Options {
     pub durability: Durability,
     /// Largest segment in bytes; the first of a writer is 4 MiB at most, so that a start is quick. Default 64 MiB.
     pub segment_bytes: u64,
+    /// Room kept on the disk for the end, in bytes: with it the log is sealed, the store makes its checkpoint and the next start
+    /// begins when the disk is full. Zero: none. Default 16 MiB.
+    pub reserve_bytes: u64,
     /// Added to every sync: a slow disk for tests and measurements. Default none.
     pub sync_delay: Duration,
     /// The file system. Default [`Disk`].
@@ -28,6 +31,7 @@ impl Default for Options {
         Self {
             durability: Durability::Fsync,
             segment_bytes: 64 << 20,
+            reserve_bytes: 16 << 20,
             sync_delay: Duration::ZERO,
             files: Arc::new(Disk),
             accept_loss: None,

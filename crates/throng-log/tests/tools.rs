@@ -447,7 +447,7 @@ fn a_damaged_store_is_begun_anew_and_rebuilt() {
 }
 
 #[test]
-fn a_store_that_covers_what_the_log_does_not_hold_is_begun_anew() {
+fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
     let dir = TempDir::new().unwrap();
     let ends = live(dir.path());
     let older = copied(dir.path());
@@ -476,10 +476,19 @@ fn a_store_that_covers_what_the_log_does_not_hold_is_begun_anew() {
     .unwrap();
     drop((log, store));
     fs::copy(dir.path().join("store.redb"), older.path().join("store.redb")).unwrap();
-    {
-        let (_log, store) = open_embedded(older.path(), options()).unwrap();
-        assert_eq!(covers(&store), None, "its last commit is not in the log");
-    }
+    let lost = || match open_embedded(older.path(), options()) {
+        Err(Error::Lost { loss, .. }) => loss,
+        other => panic!("expected a loss, found {other:?}"),
+    };
+    let begun = Position {
+        commit: CommitNo(0),
+        ..upto
+    };
+    assert_eq!(
+        (lost().covered, lost().held),
+        (upto, begun),
+        "its last commit is not in the log"
+    );
     // Another history with commits of the same numbers.
     let log = Log::open(older.path(), options()).unwrap();
     assert_eq!(block_on(log.open("node-a")).unwrap().writer, writer);
@@ -495,10 +504,5 @@ fn a_store_that_covers_what_the_log_does_not_hold_is_begun_anew() {
     append(&log, writer, 1, &mut open);
     drop(log);
     fs::copy(dir.path().join("store.redb"), older.path().join("store.redb")).unwrap();
-    let (_log, store) = open_embedded(older.path(), options()).unwrap();
-    assert_eq!(
-        covers(&store),
-        None,
-        "a commit of that number is, but it is another one"
-    );
+    assert_eq!(lost().held, upto, "a commit of that number is, but it is another one");
 }

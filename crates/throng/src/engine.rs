@@ -48,6 +48,8 @@ pub struct Health {
     pub position: Option<Position>,
     /// Entities in memory.
     pub entities: u64,
+    /// The journal has no room for more: commands are refused, reads are answered.
+    pub storage_full: bool,
     /// Bytes of the journal's history, where it knows them.
     pub journal_bytes: Option<u64>,
 }
@@ -108,6 +110,7 @@ impl Engine {
             durability: context.journal.durability(),
             position,
             entities,
+            storage_full: !context.journal.has_room(),
             journal_bytes: context.journal.bytes(),
         }
     }
@@ -166,6 +169,7 @@ impl Core {
         self.projections.refresh(self);
         let metrics = &self.context.metrics;
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+        metrics.has_room.set(i64::from(self.context.journal.has_room()));
         if let Some(life) = self.lives.running() {
             let books = &life.door.books;
             metrics.entities.set(books.entities.load(Ordering::Relaxed));

@@ -38,6 +38,12 @@ pub enum Error<R> {
         /// When trying again makes sense.
         retry_after: Duration,
     },
+    /// The journal has no room for more: nothing was done. Reads go on.
+    #[error("the journal's storage is full; nothing was done; try again in {retry_after:?}")]
+    StorageFull {
+        /// When trying again makes sense.
+        retry_after: Duration,
+    },
     /// The journal or store cannot be reached, or the engine is starting or stopping: nothing was done.
     #[error("unavailable; nothing was done: {reason}")]
     Unavailable {
@@ -78,6 +84,7 @@ impl<R> Error<R> {
             Self::TooLarge { what, found, limit } => Error::TooLarge { what, found, limit },
             Self::KeyReused(key) => Error::KeyReused(key),
             Self::Overloaded { retry_after } => Error::Overloaded { retry_after },
+            Self::StorageFull { retry_after } => Error::StorageFull { retry_after },
             Self::Unavailable { reason } => Error::Unavailable { reason },
             Self::Expired => Error::Expired,
             Self::OutcomeUnknown => Error::OutcomeUnknown,

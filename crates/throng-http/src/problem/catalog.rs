@@ -67,6 +67,8 @@ catalog! {
         "Too much is waiting. Nothing was done. Try again after Retry-After seconds.";
     UNAVAILABLE = "unavailable", 503, "Unavailable",
         "The service is starting, stopping or recovering, or its journal cannot be reached. Nothing was done. Try again after Retry-After seconds.";
+    STORAGE_FULL = "storage-full", 507, "The service's storage is full",
+        "The service has no room to record what a command does. Nothing was done; queries are answered. It takes commands again by itself once there is room: try again after Retry-After seconds.";
     EXPIRED = "expired", 504, "The deadline passed",
         "The deadline passed before the request was looked at. Nothing was done: asking again is safe.";
     OUTCOME_UNKNOWN = "outcome-unknown", 504, "The outcome is unknown",

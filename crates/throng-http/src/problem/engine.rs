@@ -30,6 +30,12 @@ impl Problem {
             Error::Overloaded { retry_after } => {
                 Self::overloaded("Too much is waiting. Nothing was done; try again later.", retry_after)
             }
+            Error::StorageFull { retry_after } => {
+                let detail = "There is no room to record what a command does. Nothing was done; queries are answered.";
+                let mut problem = Self::of(&catalog::STORAGE_FULL, detail);
+                problem.retry_after = Some(retry_after);
+                problem
+            }
             Error::Unavailable { reason } => {
                 let mut problem = Self::of(
                     &catalog::UNAVAILABLE,
@@ -117,7 +123,7 @@ mod tests {
     #[test]
     fn every_error_of_the_engine_has_its_status_and_a_sentence() {
         let later = Duration::from_millis(1_500);
-        let cases: [(Error<JsonRejection>, u16, &str); 10] = [
+        let cases: [(Error<JsonRejection>, u16, &str); 11] = [
             (
                 Error::Unknown {
                     kind: "section",
@@ -142,6 +148,7 @@ mod tests {
             ),
             (Error::KeyReused("k".into()), 422, "/problems/key-reused"),
             (Error::Overloaded { retry_after: later }, 503, "/problems/overloaded"),
+            (Error::StorageFull { retry_after: later }, 507, "/problems/storage-full"),
             (
                 Error::Unavailable {
                     reason: "it is starting".into(),

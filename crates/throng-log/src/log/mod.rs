@@ -13,6 +13,7 @@ use crate::{
     Options,
     files::File,
     recovery::{self, Cut, Recovered},
+    reserve::Reserve,
 };
 use keeper::Keeper;
 use read::Readers;
@@ -41,6 +42,7 @@ pub struct Log {
     shared: Arc<Shared>,
     writing: Mutex<Writing>,
     readers: Readers,
+    reserve: Arc<Reserve>,
     /// Held for the log's life.
     _lock: Box<dyn Send + Sync>,
 }
@@ -105,7 +107,9 @@ impl Log {
         if options.durability != Durability::Fsync {
             tracing::warn!(durability = ?options.durability, dir = %dir.display(), "acknowledged commits do not survive power loss");
         }
-        let keeper = Keeper::start(Arc::clone(&files), dir.clone()).map_err(Error::io("starting a thread"))?;
+        let reserve = Arc::new(Reserve::new(Arc::clone(&files), &dir, options.reserve_bytes));
+        let keeper = Keeper::start(Arc::clone(&files), dir.clone(), Arc::clone(&reserve))
+            .map_err(Error::io("starting a thread"))?;
         let Recovered {
             history,
             next_segment,
@@ -132,6 +136,7 @@ impl Log {
                 keeper,
                 syncers: Syncers::default(),
             }),
+            reserve,
             dir,
             options,
             shared,
@@ -147,6 +152,11 @@ impl Log {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Room for the end, of the log and of what stands beside it.
+    pub(crate) fn reserve(&self) -> &Arc<Reserve> {
+        &self.reserve
     }
 
     /// Makes everything acknowledged so far survive power loss, whatever the durability.
@@ -264,6 +274,10 @@ impl Journal for Log {
 
     fn durability(&self) -> Durability {
         self.options.durability
+    }
+
+    fn has_room(&self) -> bool {
+        self.reserve.has_room()
     }
 
     fn bytes(&self) -> Option<u64> {

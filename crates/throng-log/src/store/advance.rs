@@ -47,7 +47,7 @@ impl Inner {
         let mut slot = self.database();
         let database = match slot.take() {
             Some(database) => database,
-            None => Database::open(self.log.options(), &self.path)?,
+            None => Database::open(&self.log, &self.path)?,
         };
         match database::guarded(DOING, || self.advance_in(&database, checkpoint)) {
             Ok(()) => {
@@ -60,7 +60,7 @@ impl Inner {
                 // step landed all the same shows then.
                 drop(database);
                 let before = self.snapshot().advances;
-                match Database::open(self.log.options(), &self.path) {
+                match Database::open(&self.log, &self.path) {
                     Ok(reopened) => {
                         let snapshot = reopened.snapshot()?;
                         let landed = snapshot.advances > before;

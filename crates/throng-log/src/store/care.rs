@@ -13,7 +13,7 @@ use std::path::Path;
 use throng_journal::{Error, Position};
 
 fn open(log: &Log, path: &Path) -> Result<Database, Error> {
-    Database::open(log.options(), path)
+    Database::open(log, path)
 }
 
 /// Checks every page's and every row's checksum, and that the store fits the log; what it covers.
@@ -78,7 +78,7 @@ impl EmbeddedStore {
     pub(crate) fn copy_to(&self, path: &Path) -> Result<(), Error> {
         let doing = "copying the store";
         let snapshot = self.inner.snapshot();
-        let target = Database::open(self.inner.log.options(), path)?;
+        let target = Database::open_with(self.inner.log.options(), None, path)?;
         guarded(doing, || {
             let transaction = target.begin()?;
             copy_table(

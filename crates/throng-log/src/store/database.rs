@@ -1,7 +1,7 @@
 //! The tables, and opening them.
 
 use super::backend::Backend;
-use crate::{Options, files::File};
+use crate::{Log, Options, files::File, reserve::Reserve};
 use redb::{ReadOnlyTable, ReadableDatabase as _, TableDefinition};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -63,10 +63,15 @@ pub(crate) fn guarded_in<T>(
 }
 
 /// Opens a database in a file.
-pub(crate) fn open(file: Arc<dyn File>, cache_bytes: usize, doing: &'static str) -> Result<redb::Database, Error> {
+pub(crate) fn open(
+    file: Arc<dyn File>,
+    reserve: Option<Arc<Reserve>>,
+    cache_bytes: usize,
+    doing: &'static str,
+) -> Result<redb::Database, Error> {
     redb::Builder::new()
         .set_cache_size(cache_bytes)
-        .create_with_backend(Backend(file))
+        .create_with_backend(Backend { file, reserve })
         .map_err(failed(doing))
 }
 
@@ -74,14 +79,19 @@ pub(crate) fn open(file: Arc<dyn File>, cache_bytes: usize, doing: &'static str)
 pub(super) struct Database(pub redb::Database);
 
 impl Database {
-    pub(super) fn open(options: &Options, path: &Path) -> Result<Self, Error> {
+    /// The store beside a log.
+    pub(super) fn open(log: &Log, path: &Path) -> Result<Self, Error> {
+        Self::open_with(log.options(), Some(Arc::clone(log.reserve())), path)
+    }
+
+    pub(super) fn open_with(options: &Options, reserve: Option<Arc<Reserve>>, path: &Path) -> Result<Self, Error> {
         let doing = "opening the store";
         let file: Arc<dyn File> = options
             .files
             .open(path, true)
             .map_err(Error::io(format!("opening {}", path.display())))?;
         guarded(doing, move || {
-            let database = Self(open(file, options.store_cache_bytes, doing)?);
+            let database = Self(open(file, reserve, options.store_cache_bytes, doing)?);
             database.prepare()?;
             Ok(database)
         })

@@ -128,7 +128,7 @@ impl Inner {
 }
 
 fn open_or_begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Snapshot), Error> {
-    let opened = Database::open(log.options(), path).and_then(|database| {
+    let opened = Database::open(log, path).and_then(|database| {
         let snapshot = database.snapshot()?;
         Ok((database, snapshot))
     });
@@ -167,7 +167,7 @@ fn accept(log: &Log, loss: Loss) -> Result<(), Error> {
 fn begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Snapshot), Error> {
     let removing = format!("removing {}", path.display());
     log.options().files.remove(path).map_err(Error::io(removing))?;
-    let database = Database::open(log.options(), path)?;
+    let database = Database::open(log, path)?;
     let snapshot = database.snapshot()?;
     Ok((database, snapshot))
 }

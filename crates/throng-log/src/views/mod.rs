@@ -120,12 +120,13 @@ fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> R
 
 fn open(log: &Log, path: &Path) -> Result<redb::Database, Error> {
     let doing = "opening the read models";
+    let reserve = Arc::clone(log.reserve());
     let files = &log.options().files;
     let file = files
         .open(path, true)
         .map_err(Error::io(format!("opening {}", path.display())))?;
     let database = guarded(doing, move || {
-        let database = database::open(file, CACHE_BYTES, doing)?;
+        let database = database::open(file, Some(reserve), CACHE_BYTES, doing)?;
         tables::prepare(&database)?;
         Ok(database)
     })?;

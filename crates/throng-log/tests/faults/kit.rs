@@ -14,6 +14,7 @@ pub fn options(disk: &Disk) -> Options {
     Options {
         files: Arc::new(disk.process()),
         segment_bytes: 16 << 10,
+        reserve_bytes: 0,
         ..Options::default()
     }
 }

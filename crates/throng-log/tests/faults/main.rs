@@ -5,6 +5,7 @@ mod crashes;
 mod damage;
 mod disk;
 mod errors;
+mod full;
 mod kit;
 mod loss;
 mod process;

@@ -236,6 +236,7 @@ impl Client {
             Err(Error::Rejected(no)) => ("refused", Told::Refused(no.view)),
             Err(Error::Unknown { .. }) => ("unknown entity", Told::Nothing("unknown")),
             Err(Error::Overloaded { .. }) => ("overloaded", Told::Nothing("overloaded")),
+            Err(Error::StorageFull { .. }) => ("storage full", Told::Nothing("storage full")),
             Err(Error::Unavailable { .. }) => ("unavailable", Told::Nothing("unavailable")),
             Err(Error::Expired) => ("expired", Told::Nothing("expired")),
             Err(Error::OutcomeUnknown) => ("outcome unknown", Told::Unknown),

@@ -3,7 +3,7 @@
 use super::{Life, Lives};
 use crate::{
     context::{Context, Signal},
-    door::watchdog,
+    door::{ROOM_RETRY, watchdog},
     mail::Within,
 };
 use std::{
@@ -166,10 +166,14 @@ async fn timers(lives: Weak<Lives>) {
         let Some(strong) = lives.upgrade() else { return };
         let mut wait = TIMERS_EVERY;
         if let Some(life) = strong.running() {
-            if life.mail.until_due().is_zero() {
+            let has_room = strong.context.journal.has_room();
+            if has_room && life.mail.until_due().is_zero() {
                 life.mail.fire().await;
             }
-            wait = life.mail.until_due().min(wait);
+            wait = match has_room {
+                true => life.mail.until_due().min(wait),
+                false => ROOM_RETRY,
+            };
         }
         let sleep = strong.context.host.sleep(wait);
         drop(strong);
