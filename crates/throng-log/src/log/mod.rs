@@ -29,6 +29,9 @@ use throng_journal::{
     WriterId,
 };
 
+/// A directory is this process's alone while it lives.
+pub(crate) type Lock = Box<dyn Send + Sync>;
+
 /// The file whose lock is the directory's.
 const LOCK_NAME: &str = "lock";
 
@@ -44,7 +47,7 @@ pub struct Log {
     readers: Readers,
     reserve: Arc<Reserve>,
     /// Held for the log's life.
-    _lock: Box<dyn Send + Sync>,
+    _lock: Lock,
 }
 
 /// What only the one who writes needs; its lock keeps writes in order.
@@ -92,20 +95,25 @@ impl Log {
     /// [`Error::InUse`], [`Error::OtherVersion`], [`Error::Damaged`] below a position that was synced, [`Error::Io`].
     pub fn open(dir: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let dir = dir.into();
-        let files = Arc::clone(&options.files);
-        files
-            .create_dir(&dir)
-            .map_err(Error::io(format!("creating the directory {}", dir.display())))?;
+        let creating = Error::io(format!("creating the directory {}", dir.display()));
+        options.files.create_dir(&dir).map_err(creating)?;
         let lock = lock(&options, &dir)?;
+        crate::tools::refuse_unfinished(&*options.files, &dir)?;
+        if options.durability != Durability::Fsync {
+            tracing::warn!(durability = ?options.durability, dir = %dir.display(), "acknowledged commits do not survive power loss");
+        }
+        Self::open_unfinished(dir, lock, options)
+    }
+
+    /// As [`open`](Self::open), also where an import has not ended: for the import itself.
+    pub(crate) fn open_unfinished(dir: PathBuf, lock: Lock, options: Options) -> Result<Self, Error> {
+        let files = Arc::clone(&options.files);
         let recovered = recovery::recover(&*files, &dir)?;
         for note in &recovered.notes {
             tracing::warn!(dir = %dir.display(), "{note}; run `throng journal verify`");
         }
         if let Some(cut) = &recovered.cut {
             warn_of_cut(&dir, cut);
-        }
-        if options.durability != Durability::Fsync {
-            tracing::warn!(durability = ?options.durability, dir = %dir.display(), "acknowledged commits do not survive power loss");
         }
         let reserve = Arc::new(Reserve::new(Arc::clone(&files), &dir, options.reserve_bytes));
         let keeper = Keeper::start(Arc::clone(&files), dir.clone(), Arc::clone(&reserve))
@@ -181,7 +189,8 @@ impl Log {
     }
 }
 
-fn lock(options: &Options, dir: &Path) -> Result<Box<dyn Send + Sync>, Error> {
+/// Takes the directory for this process.
+pub(crate) fn lock(options: &Options, dir: &Path) -> Result<Lock, Error> {
     let path = dir.join(LOCK_NAME);
     let locking = Error::io(format!("locking {}", path.display()));
     options.files.lock(&path).map_err(locking)?.ok_or_else(|| {
