@@ -96,6 +96,7 @@
 //! (`deny_unknown_fields`), repeated ones are refused.
 
 mod answer;
+mod behind;
 mod checks;
 mod error;
 mod event_loop;
@@ -116,6 +117,7 @@ mod scale;
 mod shared;
 mod websocket;
 
+pub use behind::Behind;
 pub use checks::{Check, CheckStatus};
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};

@@ -50,6 +50,8 @@ pub struct Health {
     pub entities: u64,
     /// The journal has no room for more: commands are refused, reads are answered.
     pub storage_full: bool,
+    /// What does not go as it should though commands are taken: checkpoints that fail, projections that are behind.
+    pub troubles: Vec<String>,
     /// Bytes of the journal's history, where it knows them.
     pub journal_bytes: Option<u64>,
 }
@@ -111,8 +113,17 @@ impl Engine {
             position,
             entities,
             storage_full: !context.journal.has_room(),
+            troubles: self.troubles(),
             journal_bytes: context.journal.bytes(),
         }
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        let projections = self.projections();
+        let projections = projections.iter().filter_map(crate::projection::Progress::trouble);
+        let checkpoint = self.core.lives.has_failed_checkpoint();
+        let checkpoint = checkpoint.then(|| "the last checkpoint failed; it is tried again".to_owned());
+        checkpoint.into_iter().chain(projections).collect()
     }
 
     /// A topic, to listen to what entities [publish](throng_core::model::Turn::publish) on it from now on.

@@ -91,7 +91,7 @@ fn ready(local: &Local) -> Response<Answer> {
         })
         .or_else(|| (!is_ready).then(|| "the gateway is stopping".into()));
     let mut body = json!({
-        "ready": is_ready, "reason": reason, "storage_full": health.storage_full, "durability": durability,
+        "ready": is_ready, "reason": reason, "storage_full": health.storage_full, "troubles": health.troubles, "durability": durability,
         "position": health.position.map(|position| position.to_string()),
         "entities_in_memory": health.entities, "journal_bytes": health.journal_bytes,
     });

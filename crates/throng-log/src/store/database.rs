@@ -4,6 +4,7 @@ use super::backend::Backend;
 use crate::{Log, Options, files::File, reserve::Reserve};
 use redb::{ReadOnlyTable, ReadableDatabase as _, TableDefinition};
 use std::{
+    io::{self, ErrorKind},
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::Arc,
@@ -40,9 +41,23 @@ pub(crate) fn backend_error(doing: impl Into<String>, why: impl ToString) -> Err
     }
 }
 
-/// For `map_err` on anything the database says.
-pub(crate) fn failed<E: ToString>(doing: &'static str) -> impl FnOnce(E) -> Error {
-    move |error| backend_error(doing, error.to_string())
+/// For `map_err` on anything the database says. What the disk said is told from what is damaged.
+pub(crate) fn failed<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| match error.into() {
+        redb::Error::Io(source) if !is_damage(source.kind()) => Error::io(doing)(source),
+        closed @ (redb::Error::PreviousIo | redb::Error::DatabaseClosed) => {
+            Error::io(doing)(io::Error::other(closed.to_string()))
+        }
+        other => backend_error(doing, other),
+    }
+}
+
+/// Bytes that are missing, or mean nothing.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+    )
 }
 
 /// A database that refuses damaged bytes may do so with a panic: that is an error of this call, not the engine's end.

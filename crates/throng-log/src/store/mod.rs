@@ -10,12 +10,14 @@ mod chunk;
 pub(crate) mod database;
 mod read;
 mod remove;
+mod reopen;
 
 pub(crate) use care::{check, compact};
 pub(crate) use database::STORE_NAME;
 
 use crate::{Log, Options, worker::Worker};
 use database::{Covers, Database, Snapshot, backend_error};
+use reopen::Reopening;
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
@@ -35,10 +37,11 @@ pub struct EmbeddedStore {
 pub(crate) struct Inner {
     log: Arc<Log>,
     path: PathBuf,
-    /// Taken by whoever advances; `None` only while a database that failed is being opened again.
+    /// Taken by whoever advances or opens it again; `None` after it failed and could not be opened again yet.
     database: Mutex<Option<Database>>,
     /// What readers see: the last completed advance.
     snapshot: RwLock<Arc<Snapshot>>,
+    reopening: Reopening,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -74,6 +77,7 @@ impl EmbeddedStore {
             path,
             database: Mutex::new(Some(database)),
             snapshot: RwLock::new(Arc::new(snapshot)),
+            reopening: Reopening::default(),
         });
         let worker = Worker::start("throng-store").map_err(Error::io("starting a thread"))?;
         Ok(Self { inner, worker })
@@ -178,7 +182,11 @@ fn ready<'a, T: Send + 'a>(result: T) -> Later<'a, T> {
 
 impl Store for EmbeddedStore {
     fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
-        ready(Ok(self.inner.snapshot().covers.map(|covers| covers.position)))
+        ready(
+            self.inner
+                .newest()
+                .map(|newest| newest.covers.map(|covers| covers.position)),
+        )
     }
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {

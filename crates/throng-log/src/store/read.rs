@@ -3,7 +3,7 @@
 use super::{
     Inner,
     chunk::{Entry, Unpacker},
-    database::{Snapshot, failed, guarded, head_key, head_of},
+    database::{Snapshot, failed, head_key, head_of},
 };
 use std::ops::Bound;
 use throng_journal::{Address, EntityHead, Error, Loaded, ShardId, StoredEvent, StoredState};
@@ -61,9 +61,8 @@ fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, Error> {
 
 impl Inner {
     pub(super) fn load(&self, address: &Address, state_version: u16) -> Result<Loaded, Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
-            let Some((number, seq)) = head(&snapshot, address)? else {
+        self.read(DOING, |snapshot| {
+            let Some((number, seq)) = head(snapshot, address)? else {
                 return Ok(Loaded::default());
             };
             let row = snapshot.states.get(number).map_err(failed(DOING))?;
@@ -72,7 +71,7 @@ impl Inner {
                 None => None,
             };
             let after = state.as_ref().map_or(0, |state| state.seq);
-            let entries = entries(&snapshot, address, (number, seq), after, usize::MAX, usize::MAX)?;
+            let entries = entries(snapshot, address, (number, seq), after, usize::MAX, usize::MAX)?;
             let events = self.events(after, entries)?;
             Ok(Loaded { state, events })
         })
@@ -85,19 +84,17 @@ impl Inner {
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<StoredEvent>, Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
-            let Some(head) = head(&snapshot, address)? else {
+        self.read(DOING, |snapshot| {
+            let Some(head) = head(snapshot, address)? else {
                 return Ok(Vec::new());
             };
-            let entries = entries(&snapshot, address, head, after, limit, bytes_max)?;
+            let entries = entries(snapshot, address, head, after, limit, bytes_max)?;
             self.events(after, entries)
         })
     }
 
     pub(super) fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<EntityHead>, Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
+        self.read(DOING, |snapshot| {
             let mut key = Vec::new();
             head_key(&mut key, kind, after.unwrap_or_default());
             let from = match after {
@@ -127,15 +124,14 @@ impl Inner {
     }
 
     pub(super) fn system(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        guarded(DOING, || {
-            let row = self.snapshot().system.get(key).map_err(failed(DOING))?;
+        self.read(DOING, |snapshot| {
+            let row = snapshot.system.get(key).map_err(failed(DOING))?;
             Ok(row.map(|row| row.value().to_vec()))
         })
     }
 
     pub(super) fn system_scan(&self, prefix: &[u8], visit: &mut (dyn FnMut(&[u8], &[u8]) + Send)) -> Result<(), Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
+        self.read(DOING, |snapshot| {
             for row in snapshot.system.range::<&[u8]>(prefix..).map_err(failed(DOING))? {
                 let (key, value) = row.map_err(failed(DOING))?;
                 if !key.value().starts_with(prefix) {

@@ -127,3 +127,44 @@ fn after_a_power_loss_the_store_holds_one_checkpoint_whole() {
         );
     }
 }
+
+#[test]
+fn a_store_that_failed_and_could_not_be_opened_again_is_opened_by_whoever_reads_next() {
+    for call in [Call::Write, Call::Sync, Call::SetLength, Call::Open] {
+        let mut failures = 0;
+        for after in 0..12 {
+            let disk = Disk::new();
+            let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
+            let writer = open_writer(&log).unwrap();
+            for number in 1..=6 {
+                append(&log, writer, number, 200).unwrap();
+            }
+            block_on(store.advance(checkpoint(writer, 3))).unwrap();
+            let broken = |call, after| Fault {
+                call,
+                after,
+                times: u64::MAX,
+                kind: ErrorKind::Other,
+            };
+            disk.fail(broken(call, after));
+            // Opening it again fails as well.
+            disk.fail(broken(Call::Open, 0));
+            let advanced = block_on(store.advance(checkpoint(writer, 6)));
+            disk.heal();
+            failures += u32::from(advanced.is_err());
+            // One that goes on reads what it knows of; one that begins reads what is there.
+            if let Maybe::Ready(Ok(loaded)) = store.load(&Address::new("section", "s"), 1) {
+                let expected = if advanced.is_ok() { 6 } else { 3 };
+                assert_eq!(loaded.state.unwrap().seq, expected, "{call:?} number {after} failed");
+            }
+            let found = whole(&store);
+            assert!(found == 3 || found == 6, "{call:?} number {after} failed");
+            block_on(store.advance(checkpoint(writer, 6))).unwrap();
+            assert_eq!(whole(&store), 6);
+        }
+        assert!(
+            failures > 0 || call != Call::Write,
+            "no {call:?} made a checkpoint fail"
+        );
+    }
+}
