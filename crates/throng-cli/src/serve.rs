@@ -1,7 +1,18 @@
 //! `throng serve`: an app as a service.
 
-use clap::Args;
-use std::{io::Write as _, net::SocketAddr, process::ExitCode, time::Duration};
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 use throng::{
     Options,
     journal::{Durability, Position},
@@ -18,6 +29,18 @@ use crate::{
 
 /// The environment variable with the token that lets its holder administrate from anywhere.
 const ADMIN_TOKEN: &str = "THRONG_ADMIN_TOKEN";
+
+/// The exit code of a service whose journal another engine has taken over.
+const TAKEN_OVER: u8 = 3;
+
+/// What a service does whose journal another engine takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WhenTakenOver {
+    /// It answers 503 until the other one ends, and then takes back.
+    StandBy,
+    /// It ends.
+    Exit,
+}
 
 /// How to run an app.
 #[derive(Debug, Args)]
@@ -45,6 +68,9 @@ pub(crate) struct ServeArguments {
     /// Go on without durable commits that are lost, named as the refused start has named them. Recorded in the journal.
     #[arg(long, value_name = "WRITER.NUMBER")]
     accept_loss: Option<Position>,
+    /// What to do when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "stand-by")]
+    when_taken_over: WhenTakenOver,
     /// Leave the read models as they are: no projection runs.
     #[arg(long)]
     no_projections: bool,
@@ -78,11 +104,39 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
     };
     let service = Service::start(&settings)?;
     announce(&settings, &service);
+    let taken_over = match arguments.when_taken_over {
+        WhenTakenOver::StandBy => Arc::default(),
+        WhenTakenOver::Exit => ends_when_taken_over(&service)?,
+    };
     end.wait();
     tracing::info!("ending: what is in flight is finished first");
     service.stop();
     tracing::info!("ended");
-    Ok(ExitCode::SUCCESS)
+    Ok(match taken_over.load(Ordering::Acquire) {
+        true => ExitCode::from(TAKEN_OVER),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+/// Has this process end as if it were told to when another engine takes over; the flag says that this is why.
+fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
+    let is_taken_over = Arc::new(AtomicBool::new(false));
+    let (taken_over, flag) = (service.engine.taken_over(), Arc::clone(&is_taken_over));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .context("cannot start a runtime")?;
+    let wait = move || {
+        if runtime.block_on(taken_over) {
+            flag.store(true, Ordering::Release);
+            // Only a process that ends already does not take it.
+            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+        }
+    };
+    thread::Builder::new()
+        .name("throng-taken-over".into())
+        .spawn(wait)
+        .context("cannot start a thread")?;
+    Ok(is_taken_over)
 }
 
 fn announce(settings: &Settings, service: &Service) {

@@ -48,6 +48,7 @@ pub struct Metrics {
     pub(crate) waiting: Level,
     pub(crate) in_flight: Level,
     pub(crate) has_room: Level,
+    pub(crate) stands_by: Level,
 }
 
 impl Default for Metrics {
@@ -121,6 +122,11 @@ impl Default for Metrics {
                 r,
                 "journal_has_room",
                 "1: the journal has room for more commands; 0: its storage is full",
+            ),
+            stands_by: level(
+                r,
+                "stands_by",
+                "1: another engine has taken over, this one waits for its end",
             ),
             registry: Mutex::new(registry),
         }

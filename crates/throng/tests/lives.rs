@@ -32,6 +32,15 @@ async fn an_engine_that_was_stopped_while_it_recovered_begins_no_other_life() {
     let lost = ask(&engine, "a", Command::Deposit { amount: 1 }).await;
     assert!(matches!(lost, Err(Error::Unavailable { .. })), "{lost:?}");
     eventually(async || journal.is_waited_for()).await;
+    let refused = ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap_err();
+    let health = engine.health();
+    for told in [refused.to_string(), health.reason.unwrap()] {
+        assert!(
+            told.contains("the journal failed") && !told.contains("disk"),
+            "for clients: {told}"
+        );
+    }
+    assert!(health.detail.unwrap().contains("the disk is gone"), "for operators");
     let mut stopping = pin!(engine.stop());
     let polled = stopping.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending(), "it waits for the recovery");

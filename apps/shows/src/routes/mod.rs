@@ -145,7 +145,7 @@ async fn list(
     let page = available::page(&engine, after, limit.unwrap_or(PAGE_DEFAULT)).await;
     let behind = Behind::of(&engine.read_model::<AvailableShows>());
     page.map(|page| (behind, Json(page)))
-        .map_err(|error| Problem::new("unavailable", 503, "Unavailable", error.to_string()))
+        .map_err(|error| Problem::of_journal("The list cannot be read.", &error))
 }
 
 async fn create(State(engine): State<Engine>, _: IsJson, once: Once, body: Body) -> Result<Response, Problem> {

@@ -61,34 +61,40 @@ impl<E: Entity> Entities<E> {
             tail,
             family: row,
         }: Recalled,
-    ) {
-        let at = match self.find(hash, text) {
-            Some(at) if !matches!(self.slot(at).body, Body::Passivated(_)) => return,
-            Some(at) => at,
-            None => self.insert(hash, text, Body::Passivated(None)),
-        };
-        let pending = self.slot(at).trace.as_ref().and_then(|trace| trace.pending.clone());
-        let tail_family = self.slot(at).family.take();
+    ) -> bool {
+        let found = self.find(hash, text);
+        if found.is_some_and(|at| !matches!(self.slot(at).body, Body::Passivated(_))) {
+            return true;
+        }
+        let trace = found.and_then(|at| self.slot(at).trace.as_ref());
+        let pending = trace.and_then(|trace| trace.pending.clone());
         let family = family_of_newest(stored.state.as_ref(), pending.as_ref());
-        let body = rebuild::<E>(text, stored, pending, tail);
+        let Some(body) = rebuild::<E>(text, stored, pending, tail) else {
+            return false;
+        };
+        let at = found.unwrap_or_else(|| self.insert(hash, text, Body::Passivated(None)));
+        let tail_family = self.slot(at).family.take();
         let slot = self.slot(at);
         let row = row.and_then(|row| serde_json::from_slice(&row).ok());
         slot.family = merged(merged(family, row), tail_family);
         slot.body = body;
         self.used(common, at);
+        true
     }
 }
 
-/// The state from what was read, or why not.
+/// The state from what was read, or why not; `None`: the stored state cannot be decoded, and the events before it are needed.
 fn rebuild<E: Entity>(
     text: &str,
     loaded: Loaded,
     pending: Option<Pending>,
     tail: Vec<(TailEvent, Vec<u8>)>,
-) -> Body<E> {
-    let quarantined = |broken: Broken| Body::Quarantined {
-        seq: broken.seq,
-        reason: broken.reason.into(),
+) -> Option<Body<E>> {
+    let quarantined = |broken: Broken| {
+        Some(Body::Quarantined {
+            seq: broken.seq,
+            reason: broken.reason.into(),
+        })
     };
     let id = match text.parse::<E::Id>() {
         Ok(id) => id,
@@ -104,11 +110,19 @@ fn rebuild<E: Entity>(
         generation: 0,
         bytes: state.bytes,
     });
+    let is_stored = stored.is_some();
     let newest = stored.into_iter().chain(pending).max_by_key(|state| state.seq);
     let (mut state, mut seq) = (E::default(), 0);
     if let Some(newest) = newest {
         match decode_state::<E>(&newest.bytes) {
             Ok((decoded, _)) => (state, seq) = (decoded, newest.seq),
+            Err(why) if is_stored => {
+                tracing::warn!(
+                    "the stored state of {}/{text} cannot be read ({why}); it is rebuilt from its events",
+                    E::KIND
+                );
+                return None;
+            }
             Err(why) => {
                 let reason = format!("its stored state cannot be read: {why}; raise STATE_VERSION to rebuild it");
                 return quarantined(Broken {
@@ -140,12 +154,12 @@ fn rebuild<E: Entity>(
         }
         seq = event.seq;
     }
-    Body::Resident(Resident {
+    Some(Body::Resident(Resident {
         id,
         state,
         seq,
         stored_seq,
-    })
+    }))
 }
 
 /// The family kept with the newest state.

@@ -64,9 +64,10 @@ impl Shard {
         self.tables[kind].load_request(hash, id)
     }
 
-    /// Brings an entity back from what was read.
-    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, read: Recalled) {
-        self.tables[kind].loaded(&mut self.common, hash, id, read);
+    /// Brings an entity back from what was read. `false`: its stored state cannot be decoded, and nothing was done; it has to be
+    /// read again without it, with all its events.
+    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, read: Recalled) -> bool {
+        self.tables[kind].loaded(&mut self.common, hash, id, read)
     }
 
     /// An entity's events the store may not have indexed.

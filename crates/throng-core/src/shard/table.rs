@@ -40,8 +40,9 @@ pub trait Table: Any + Send {
     /// What has to be read to bring this entity back; `None` if it is in memory.
     fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest>;
 
-    /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row.
-    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled);
+    /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row. `false`: the
+    /// stored state cannot be decoded, and nothing was done; without it, from all events, it can.
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> bool;
 
     /// Sets an entity aside that cannot be brought back; `false` if it is in memory.
     fn quarantine(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool;
@@ -90,8 +91,8 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         Self::load_request(self, hash, id)
     }
 
-    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) {
-        self.bring_back(common, (hash, id), read);
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> bool {
+        self.bring_back(common, (hash, id), read)
     }
 
     fn quarantine(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool {

@@ -62,7 +62,7 @@ catalog! {
     CRASHED = "crashed", 500, "The service crashed on this request",
         "A defect of the service: the command had no effect. Trying again will not help; report it.";
     QUARANTINED = "quarantined", 500, "The entity is quarantined",
-        "A recorded event of this entity cannot be applied by the running version of the service. Its history is intact; an operator has to look.";
+        "A recorded event of this entity cannot be applied by the running version of the service, or what is stored of it cannot be read. An operator has to look: the log and /admin/stuck say why.";
     OVERLOADED = "overloaded", 503, "Overloaded",
         "Too much is waiting. Nothing was done. Try again after Retry-After seconds.";
     UNAVAILABLE = "unavailable", 503, "Unavailable",

@@ -47,8 +47,22 @@ impl Problem {
             Error::Expired => Self::expired(),
             Error::OutcomeUnknown => Self::of(&catalog::OUTCOME_UNKNOWN, sentence(&error.to_string())),
             Error::Crashed { .. } => Self::of(&catalog::CRASHED, sentence(&error.to_string())),
+            // What is stored of it cannot be read; where, is not for everybody.
+            Error::Quarantined { address, seq: 0, .. } => {
+                let detail = format!("{address} is quarantined: what is stored of it cannot be read.");
+                Self::of(&catalog::QUARANTINED, detail)
+            }
             Error::Quarantined { .. } => Self::of(&catalog::QUARANTINED, sentence(&error.to_string())),
         }
+    }
+
+    /// 503: something stored cannot be read. The client is told what; why, with files and addresses, goes to the log.
+    #[must_use]
+    pub fn of_journal(what: &str, why: &throng::journal::Error) -> Self {
+        tracing::error!("{what} {why}");
+        let mut problem = Self::of(&catalog::UNAVAILABLE, format!("{what} The service's log says why."));
+        problem.retry_after = Some(UNAVAILABLE_RETRY);
+        problem
     }
 
     fn of_rejection(rejection: JsonRejection) -> Self {
@@ -118,6 +132,19 @@ mod tests {
 
     fn shown(error: Error<JsonRejection>) -> Value {
         serde_json::to_value(Problem::of_engine(error)).unwrap()
+    }
+
+    #[test]
+    fn where_the_rows_of_a_quarantined_entity_stand_is_not_told() {
+        let problem = Problem::of_engine(Error::Quarantined {
+            address: "section/A".into(),
+            seq: 0,
+            reason: "damage at 1.3 (/srv/data/00000001.log at offset 1024)".into(),
+        });
+        assert!(problem.detail().contains("section/A") && !problem.detail().contains("/srv"));
+        let why = throng::journal::Error::io("reading /srv/data/views.redb")(std::io::Error::other("gone"));
+        let problem = Problem::of_journal("The list cannot be read.", &why);
+        assert!(problem.status() == 503 && !problem.detail().contains("/srv"));
     }
 
     #[test]

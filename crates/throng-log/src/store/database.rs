@@ -4,10 +4,11 @@ use super::backend::Backend;
 use crate::{Log, Options, files::File, reserve::Reserve};
 use redb::{ReadOnlyTable, ReadableDatabase as _, TableDefinition};
 use std::{
+    cell::Cell,
     io::{self, ErrorKind},
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Once},
 };
 use throng_journal::{CommitNo, Error, Position, WriterId};
 
@@ -71,10 +72,31 @@ pub(crate) fn guarded_in<T>(
     doing: &'static str,
     work: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+    quietly(work).unwrap_or_else(|()| {
         let why = format!("{file} is damaged; stop, remove it, and start: it is rebuilt from the journal");
         Err(backend_error(doing, why))
     })
+}
+
+thread_local! {
+    /// A panic of this thread is an answer, and not for people.
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Without the words a panic usually leaves on standard error: whoever asked is told in a sentence.
+fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, ()> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| match IS_QUIET.get() {
+            true => tracing::debug!("{panic}"),
+            false => others(panic),
+        }));
+    });
+    let before = IS_QUIET.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    IS_QUIET.set(before);
+    done.map_err(drop)
 }
 
 /// Opens a database in a file.

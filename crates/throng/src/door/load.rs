@@ -1,17 +1,14 @@
 //! Bringing entities and idempotency keys back from the store.
 
 use super::{Door, Target};
-use crate::ledger::{Refusal, recovering};
+use crate::ledger::{Refusal, recovering, unreadable};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
 };
-use throng_core::{
-    model::Error,
-    shard::{Recalled, Unloadable, family_row},
-};
-use throng_journal::{Address, Maybe, Place};
+use throng_core::shard::{Recalled, Unloadable, family_row};
+use throng_journal::{Address, Loaded, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
 #[derive(Default)]
@@ -89,8 +86,9 @@ impl Door {
         let Some(_turn) = self.loads.turn(&address).await else {
             return Ok(());
         };
+        let mut with_state = true;
         loop {
-            match self.load_once(target, &address).await {
+            match self.load_once(target, &address, with_state).await {
                 // A checkpoint moved it meanwhile, from the log to the store.
                 Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
                     if self.ledger.covers().is_some_and(|covers| at <= covers) => {}
@@ -98,30 +96,40 @@ impl Door {
                     return self.quarantine(target, &address, error.to_string()).await;
                 }
                 Err(Failed::Journal(error)) => {
-                    tracing::error!("{address} cannot be loaded: {error}");
-                    return Err(Error::Unavailable {
-                        reason: format!("{address} cannot be loaded: {error}"),
-                    });
+                    return Err(unreadable(format!("{address} cannot be loaded"), &error));
                 }
                 Err(Failed::Refused(refusal)) => return Err(refusal),
-                Ok(()) => return Ok(()),
+                Ok(true) => return Ok(()),
+                Ok(false) => with_state = false,
             }
         }
     }
 
-    async fn load_once(self: &Arc<Self>, target: &Target<'_>, address: &Address) -> Result<(), Failed> {
+    /// `false`: its stored state cannot be decoded; without it, it can be rebuilt from its events.
+    async fn load_once(
+        self: &Arc<Self>,
+        target: &Target<'_>,
+        address: &Address,
+        with_state: bool,
+    ) -> Result<bool, Failed> {
         let (kind, hash) = (target.kind, target.hash);
         let shard = self.shard_of(hash);
         let id = target.id.clone().into_owned();
         let request = self
             .visit(shard, move |shard| shard.load_request(kind, hash, &id))
             .await?;
-        let Some(request) = request else { return Ok(()) };
+        let Some(request) = request else { return Ok(true) };
         if self.ledger.wait(request.rests_on).await.is_err() {
             return Err(Failed::Refused(recovering()));
         }
         let (store, journal) = (&self.context.store, &self.context.journal);
-        let stored = now_or_later(store.load(address, request.state_version)).await?;
+        let stored = match with_state {
+            true => now_or_later(store.load(address, request.state_version)).await?,
+            false => Loaded {
+                state: None,
+                events: store.history(address, 0, usize::MAX, usize::MAX).await?,
+            },
+        };
         let last = stored.events.last().map(|event| event.seq);
         let stored_seq = last
             .or(stored.state.as_ref().map(|state| state.seq))
@@ -141,11 +149,9 @@ impl Door {
         self.context.metrics.loads.inc();
         let id = target.id.clone().into_owned();
         let recalled = Recalled { stored, tail, family };
-        self.visit(shard, move |shard| {
-            shard.loaded(kind, hash, &id, recalled);
-        })
-        .await?;
-        Ok(())
+        Ok(self
+            .visit(shard, move |shard| shard.loaded(kind, hash, &id, recalled))
+            .await?)
     }
 
     /// An entity whose rows or events cannot be read is set aside, with the reason: reading them again would come to the same.
@@ -158,9 +164,7 @@ impl Door {
         tracing::error!("{address} is quarantined: {reason}");
         self.context.metrics.quarantined.inc();
         let family = now_or_later(self.context.store.system(&family_row(address))).await;
-        let family = family.map_err(|error| Error::Unavailable {
-            reason: format!("{address} cannot be loaded: {error}"),
-        })?;
+        let family = family.map_err(|error| unreadable(format!("{address} cannot be loaded"), &error))?;
         let (kind, hash, id) = (target.kind, target.hash, target.id.clone().into_owned());
         self.visit(self.shard_of(hash), move |shard| {
             let why = Unloadable {
@@ -182,9 +186,7 @@ impl Door {
         let mut found = None;
         for row in &asked.rows {
             let read = now_or_later(self.context.store.system(row)).await;
-            found = read.map_err(|error| Error::Unavailable {
-                reason: format!("the idempotency keys cannot be read: {error}"),
-            })?;
+            found = read.map_err(|error| unreadable("the idempotency keys cannot be read".into(), &error))?;
             if found.is_some() {
                 break;
             }

@@ -12,6 +12,7 @@ use std::{
     task::{self, Poll},
     time::Duration,
 };
+use throng_journal::AppendError;
 use throng_turn::Candidate;
 
 /// How often waiters past their deadline are woken.
@@ -181,13 +182,16 @@ async fn timers(lives: Weak<Lives>) {
     }
 }
 
-/// Wakes waiters past their deadline.
+/// Wakes waiters past their deadline, and notices that another engine has taken over, though nothing is committed.
 async fn sweep(lives: Weak<Lives>) {
     // Also while the engine starts again: who waits for the life before it waits no longer than told.
     let mut last = Weak::new();
     loop {
         let Some(strong) = lives.upgrade() else { return };
         if let Some(life) = strong.running() {
+            if strong.context.journal.is_taken_over(life.ledger.writer) {
+                life.ledger.fail(AppendError::Sealed);
+            }
             last = Arc::downgrade(&life.ledger);
         }
         if let Some(ledger) = last.upgrade() {
