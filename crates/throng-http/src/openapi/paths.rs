@@ -116,7 +116,7 @@ fn trace() -> Value {
 pub(super) fn key() -> Value {
     json!({
         "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": KEY_BYTES_MAX },
-        "description": "Under one key a command takes effect once, and gets the same answer again, for one hour.",
+        "description": "Under one key a command takes effect once, and gets the same answer again, for one hour. What its entity refused under a key stays refused under it for minutes: ask again with a fresh key.",
     })
 }
 

@@ -45,6 +45,8 @@ catalog! {
         "The body did not arrive in time. Nothing was done. Send it again, faster.";
     SLOW_READER = "slow-reader", 408, "Events were left waiting too long",
         "A subscription's events waited for credit longer than the service allows, and it ended. Nothing is lost: subscribe again after its cursor.";
+    KEY_REFUSED = "key-refused", 409, "The command was refused under this key before",
+        "The same command was refused under this Idempotency-Key within the last minutes, and stays refused, though it would be accepted by now: so a request that comes late takes no effect after its client was told no. Nothing was done. To ask again, use a fresh key.";
     HISTORY_LOST = "history-lost", 410, "The history has no such place",
         "The cursor names a place that is not in the service's history: it was restored from an earlier one, or the cursor is another service's. Begin anew, and forget what was built on what came before.";
     TOO_LARGE = "too-large", 413, "Too large",

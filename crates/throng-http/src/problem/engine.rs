@@ -27,6 +27,9 @@ impl Problem {
             Error::KeyReused(_) => {
                 Self::of(&catalog::KEY_REUSED, sentence(&error.to_string())).at_field("Idempotency-Key")
             }
+            Error::KeyRefused(_) => {
+                Self::of(&catalog::KEY_REFUSED, sentence(&error.to_string())).at_field("Idempotency-Key")
+            }
             Error::Overloaded { retry_after } => {
                 Self::overloaded("Too much is waiting. Nothing was done; try again later.", retry_after)
             }
@@ -150,7 +153,7 @@ mod tests {
     #[test]
     fn every_error_of_the_engine_has_its_status_and_a_sentence() {
         let later = Duration::from_millis(1_500);
-        let cases: [(Error<JsonRejection>, u16, &str); 11] = [
+        let cases: [(Error<JsonRejection>, u16, &str); 12] = [
             (
                 Error::Unknown {
                     kind: "section",
@@ -174,6 +177,7 @@ mod tests {
                 "/problems/too-large",
             ),
             (Error::KeyReused("k".into()), 422, "/problems/key-reused"),
+            (Error::KeyRefused("k".into()), 409, "/problems/key-refused"),
             (Error::Overloaded { retry_after: later }, 503, "/problems/overloaded"),
             (Error::StorageFull { retry_after: later }, 507, "/problems/storage-full"),
             (
