@@ -114,6 +114,7 @@ mod routes;
 mod running;
 mod scale;
 mod shared;
+mod signal;
 mod websocket;
 
 pub use checks::{Check, CheckStatus};
@@ -124,3 +125,4 @@ pub use openapi::{Described, Route};
 pub use problem::Problem;
 pub use request::Once;
 pub use running::Running;
+pub use signal::StopSignal;
