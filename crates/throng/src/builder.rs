@@ -96,6 +96,18 @@ impl Builder {
         self
     }
 
+    /// Whether it has a kind of entity, whose history has to be kept.
+    #[must_use]
+    pub fn has_entities(&self) -> bool {
+        !self.registry.kinds().is_empty()
+    }
+
+    /// Whether it has a projection or a sink, whose rows and offsets have to be kept.
+    #[must_use]
+    pub fn has_projections(&self) -> bool {
+        !self.consumers.is_empty()
+    }
+
     pub(crate) fn consumer(mut self, consumer: Box<dyn projection::Consumer>) -> Self {
         let (name, kind) = (consumer.name(), consumer.kind());
         assert!(
