@@ -71,6 +71,7 @@
 
 mod consumer;
 mod fold;
+mod key;
 mod metrics;
 mod progress;
 mod projector;
@@ -79,11 +80,14 @@ mod rows;
 mod runner;
 mod sink;
 mod source;
+mod table;
 
+pub use key::OrderedKey;
 pub use progress::{Progress, State};
 pub use read_model::ReadModel;
 pub use rows::{Interrupt, Rows};
 pub use sink::{Sink, SinkError};
+pub use table::{RowPage, Table, row_key};
 
 pub(crate) use consumer::Consumer;
 pub(crate) use projector::{Projections, start};
