@@ -82,11 +82,14 @@ pub(super) fn read_command<E: Entity>(
         }
         Input::Json { name, body } => {
             too_many("the command", body.len(), limits::COMMAND_BYTES_MAX)?;
-            match tagged::from_parts(name, body) {
-                Ok(command) => Ok(command),
-                Err(_) if origin == Origin::Recorded => upcast::<E>(name, body).map_err(Error::Malformed),
-                Err(_) => Err(Error::Malformed(tagged::explain::<E::Command>(name, body))),
-            }
+            let read = match origin {
+                Origin::Outside if !E::IGNORES_UNKNOWN_FIELDS => tagged::from_client(name, body),
+                Origin::Outside => {
+                    tagged::from_parts(name, body).map_err(|_| tagged::explain::<E::Command>(name, body))
+                }
+                Origin::Recorded => tagged::from_parts(name, body).or_else(|_| upcast::<E>(name, body)),
+            };
+            read.map_err(Error::Malformed)
         }
         Input::Outcome(outcome) => {
             let from = &outcome.from.0;
