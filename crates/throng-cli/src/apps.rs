@@ -16,6 +16,10 @@ const APPS: &[Served] = &[
         app: registration::app,
     },
     Served {
+        name: "bank",
+        app: bank::app,
+    },
+    Served {
         name: "shows",
         app: shows::app,
     },
