@@ -2,6 +2,8 @@
 
 /// Longest idempotency key, timer name, event name and command name, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
+/// Bytes of an entity's id.
+pub const ID_BYTES_MAX: usize = throng_journal::Address::ID_BYTES_MAX;
 /// Largest command as JSON, in bytes.
 pub const COMMAND_BYTES_MAX: usize = 1 << 20;
 /// Most events one command may emit, and most values it may publish.
@@ -51,7 +53,7 @@ pub fn is_kind(name: &str) -> bool {
 /// Is this an entity's id: 1 to 256 bytes?
 #[must_use]
 pub fn is_id(id: &str) -> bool {
-    (1..=throng_journal::Address::ID_BYTES_MAX).contains(&id.len())
+    (1..=ID_BYTES_MAX).contains(&id.len())
 }
 
 /// Kind and id in one number: low bits choose the shard, the others the place within it.

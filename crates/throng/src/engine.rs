@@ -50,6 +50,8 @@ pub struct Health {
     pub entities: u64,
     /// Bytes of the journal's history, where it knows them.
     pub journal_bytes: Option<u64>,
+    /// How often an entity was quarantined since the start.
+    pub quarantines: u64,
 }
 
 impl Engine {
@@ -109,6 +111,7 @@ impl Engine {
             position,
             entities,
             journal_bytes: context.journal.bytes(),
+            quarantines: context.metrics.quarantined.get(),
         }
     }
 

@@ -76,7 +76,7 @@ pub(crate) struct FillArguments {
 
 /// Writes so many events after a checkpoint, says so on standard output, and waits to be killed.
 pub(crate) fn run(arguments: &FillArguments) -> anyhow::Result<ExitCode> {
-    crate::logging::start("error");
+    throng_app::cli::start_logging("error");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let options = Options {

@@ -66,7 +66,7 @@ enum BenchCommand {
 
 /// Runs the measurement.
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
-    crate::logging::start("error");
+    throng_app::cli::start_logging("error");
     match &arguments.command {
         BenchCommand::Http(arguments) => http::run(arguments),
         BenchCommand::Loops(arguments) => loops::run(arguments),

@@ -1,7 +1,7 @@
 //! What was recorded and stored before this engine started.
 
 use super::{
-    Common, KeyRows, LoadRequest, Recalled, Shard, TailEvent, dead,
+    Common, KeyRows, LoadOutcome, LoadRequest, Recalled, Shard, TailEvent, dead,
     entities::Entities,
     keys::{self, Kept},
     known,
@@ -65,8 +65,8 @@ impl Shard {
     }
 
     /// Brings an entity back from what was read.
-    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, read: Recalled) {
-        self.tables[kind].loaded(&mut self.common, hash, id, read);
+    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, read: Recalled) -> LoadOutcome {
+        self.tables[kind].loaded(&mut self.common, hash, id, read)
     }
 
     /// An entity's events the store may not have indexed.

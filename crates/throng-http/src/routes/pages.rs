@@ -74,7 +74,17 @@ pub(super) fn index(local: &Local, is_page: bool) -> Response<Answer> {
 
 fn ready(local: &Local) -> Response<Answer> {
     let health = local.shared().engine.health();
-    let checks = local.shared().checks.all();
+    let mut checks = local.shared().checks.all();
+    if health.quarantines > 0 {
+        let times = health.quarantines;
+        checks.push(Check {
+            name: "entities".into(),
+            status: CheckStatus::Warn,
+            reason: Some(format!(
+                "{times} were quarantined since the start; /admin/stuck names those in memory"
+            )),
+        });
+    }
     let failing = checks.iter().find(|check| check.status == CheckStatus::Fail);
     let is_ready = health.ready && !local.is_draining() && failing.is_none();
     let durability = match health.durability {

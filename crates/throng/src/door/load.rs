@@ -9,7 +9,7 @@ use std::{
 };
 use throng_core::{
     model::Error,
-    shard::{Recalled, Unloadable, family_row},
+    shard::{LoadOutcome, Recalled, Unloadable, family_row},
 };
 use throng_journal::{Address, Maybe, Place};
 
@@ -68,6 +68,8 @@ pub(crate) async fn now_or_later<T>(maybe: Maybe<'_, T>) -> T {
 enum Failed {
     Refused(Refusal),
     Journal(throng_journal::Error),
+    /// Its stored state cannot be read.
+    State(String),
 }
 
 impl From<Refusal> for Failed {
@@ -82,6 +84,15 @@ impl From<throng_journal::Error> for Failed {
     }
 }
 
+/// What an entity's state is made from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StartFrom {
+    /// The state that is stored, and the events after it.
+    State,
+    /// All of its events.
+    FirstEvent,
+}
+
 impl Door {
     /// Brings an entity back, or waits while somebody else does.
     pub(crate) async fn load(self: &Arc<Self>, target: &Target<'_>) -> Result<(), Refusal> {
@@ -89,8 +100,15 @@ impl Door {
         let Some(_turn) = self.loads.turn(&address).await else {
             return Ok(());
         };
+        let mut from = StartFrom::State;
         loop {
-            match self.load_once(target, &address).await {
+            match self.load_once(target, &address, from).await {
+                Err(Failed::State(why)) => {
+                    tracing::warn!(
+                        "the stored state of {address} cannot be read, it is rebuilt from its events: {why}"
+                    );
+                    from = StartFrom::FirstEvent;
+                }
                 // A checkpoint moved it meanwhile, from the log to the store.
                 Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
                     if self.ledger.covers().is_some_and(|covers| at <= covers) => {}
@@ -109,7 +127,12 @@ impl Door {
         }
     }
 
-    async fn load_once(self: &Arc<Self>, target: &Target<'_>, address: &Address) -> Result<(), Failed> {
+    async fn load_once(
+        self: &Arc<Self>,
+        target: &Target<'_>,
+        address: &Address,
+        from: StartFrom,
+    ) -> Result<(), Failed> {
         let (kind, hash) = (target.kind, target.hash);
         let shard = self.shard_of(hash);
         let id = target.id.clone().into_owned();
@@ -121,7 +144,12 @@ impl Door {
             return Err(Failed::Refused(recovering()));
         }
         let (store, journal) = (&self.context.store, &self.context.journal);
-        let stored = now_or_later(store.load(address, request.state_version)).await?;
+        let state_version = match from {
+            StartFrom::State => request.state_version,
+            // None is stored under it.
+            StartFrom::FirstEvent => !request.state_version,
+        };
+        let stored = now_or_later(store.load(address, state_version)).await?;
         let last = stored.events.last().map(|event| event.seq);
         let stored_seq = last
             .or(stored.state.as_ref().map(|state| state.seq))
@@ -141,11 +169,20 @@ impl Door {
         self.context.metrics.loads.inc();
         let id = target.id.clone().into_owned();
         let recalled = Recalled { stored, tail, family };
-        self.visit(shard, move |shard| {
-            shard.loaded(kind, hash, &id, recalled);
-        })
-        .await?;
-        Ok(())
+        let loaded = self.visit(shard, move |shard| shard.loaded(kind, hash, &id, recalled));
+        match loaded.await? {
+            LoadOutcome::Resident => Ok(()),
+            LoadOutcome::UnreadableState(why) => Err(Failed::State(why)),
+            LoadOutcome::Quarantined(reason) => {
+                self.tell_quarantine(address, &reason);
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_quarantine(&self, address: &Address, reason: &str) {
+        tracing::error!("{address} is quarantined: {reason}");
+        self.context.metrics.quarantined.inc();
     }
 
     /// An entity whose rows or events cannot be read is set aside, with the reason: reading them again would come to the same.
@@ -155,8 +192,7 @@ impl Door {
         address: &Address,
         reason: String,
     ) -> Result<(), Refusal> {
-        tracing::error!("{address} is quarantined: {reason}");
-        self.context.metrics.quarantined.inc();
+        self.tell_quarantine(address, &reason);
         let family = now_or_later(self.context.store.system(&family_row(address))).await;
         let family = family.map_err(|error| Error::Unavailable {
             reason: format!("{address} cannot be loaded: {error}"),

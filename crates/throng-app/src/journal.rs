@@ -23,7 +23,7 @@ use throng_postgres::{
 
 /// What to do with a journal.
 #[derive(Debug, Args)]
-pub(crate) struct JournalArguments {
+pub struct JournalArguments {
     #[command(subcommand)]
     command: JournalCommand,
     /// Print the result as one JSON object.
@@ -160,8 +160,7 @@ fn position(text: &str) -> Result<Position, String> {
     })
 }
 
-/// Runs the command.
-pub(crate) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
+fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
     crate::logging::start("warn");
     let options = Options::default();
     let json = arguments.json;
@@ -183,6 +182,16 @@ pub(crate) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
             Ok(sound(copy.verification.is_sound()))
         }
         JournalCommand::Compact(directory) => print(&tools::compact(&options, &directory.path()?)?, json),
+    }
+}
+
+impl JournalArguments {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// It did not work.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        run(self)
     }
 }
 
