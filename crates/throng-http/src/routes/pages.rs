@@ -4,7 +4,7 @@ use super::Answered;
 use crate::{
     answer::{self, Answer, HTML, JSON},
     checks::{Check, CheckStatus},
-    event_loop::Local,
+    event_loop::{Connection, Local},
     problem::{self, Problem},
     request::headers,
 };
@@ -32,7 +32,7 @@ pub(super) fn is_own(path: &str) -> bool {
 }
 
 /// Answers a path that is the gateway's own; `None` if it is not.
-pub(super) fn answer(local: &Local, parts: &Parts) -> Option<Answered<Response<Answer>>> {
+pub(super) fn answer(local: &Local, connection: &Connection, parts: &Parts) -> Option<Answered<Response<Answer>>> {
     let path = parts.uri.path();
     if !is_own(path) {
         return None;
@@ -42,7 +42,10 @@ pub(super) fn answer(local: &Local, parts: &Parts) -> Option<Answered<Response<A
     }
     Some(match path {
         "/health/live" => Ok(fresh(answer::json(r#"{"live":true}"#))),
-        "/health/ready" => Ok(ready(local)),
+        "/health/ready" => Ok(ready(
+            local,
+            super::admin::may(local, connection, &parts.headers).is_ok(),
+        )),
         "/metrics" => Ok(metrics(local, headers::wants_open_metrics(&parts.headers))),
         "/openapi.json" => Ok(answer::json(local.shared().openapi.clone())),
         "/docs" => Ok(page(DOCS.into())),
@@ -72,7 +75,8 @@ pub(super) fn index(local: &Local, is_page: bool) -> Response<Answer> {
     answer::json(links.to_string())
 }
 
-fn ready(local: &Local) -> Response<Answer> {
+/// Where and why exactly the journal fails is for operators.
+fn ready(local: &Local, is_operator: bool) -> Response<Answer> {
     let health = local.shared().engine.health();
     let mut checks = local.shared().checks.all();
     if health.quarantines > 0 {
@@ -101,10 +105,13 @@ fn ready(local: &Local) -> Response<Answer> {
         })
         .or_else(|| (!is_ready).then(|| "the gateway is stopping".into()));
     let mut body = json!({
-        "ready": is_ready, "reason": reason, "durability": durability,
+        "ready": is_ready, "reason": reason, "stands_by": health.stands_by, "storage_full": health.storage_full, "troubles": health.troubles, "durability": durability,
         "position": health.position.map(|position| position.to_string()),
         "entities_in_memory": health.entities, "journal_bytes": health.journal_bytes,
     });
+    if let Some(detail) = health.detail.filter(|_| is_operator) {
+        body["detail"] = detail.into();
+    }
     if !checks.is_empty() {
         body["checks"] = checks.iter().map(Check::json).collect();
     }
