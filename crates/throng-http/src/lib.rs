@@ -119,7 +119,6 @@ mod signal;
 mod websocket;
 
 pub use behind::Behind;
-pub use checks::{Check, CheckStatus};
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};
 pub use limits::Limits;
