@@ -7,7 +7,7 @@
 //! - [`catalogue`]: the items there are;
 //! - [`rules`]: from a summary to a list, pure computation of some 30 µs;
 //! - [`routes()`]: the service's REST routes, and [`describe`] for their documentation;
-//! - [`kinds`] gives an engine the entity with its queries.
+//! - [`app`] is all of it as a program; [`kinds`] gives an engine the entity with its queries.
 //!
 //! ```
 //! use preferences::{catalogue::Catalogue, user::{Act, ActionKind, Recommend, User, UserCommand}};
@@ -37,6 +37,7 @@ pub mod user;
 
 pub use routes::{describe, routes};
 
+use throng_app::App;
 use user::{GetSummary, Recommend, User};
 
 /// Gives an engine the users, with their queries.
@@ -46,4 +47,14 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .with::<User>()
         .query::<User, GetSummary>()
         .query::<User, Recommend>()
+}
+
+/// The service: its kinds, its routes, its documentation.
+#[must_use]
+pub fn app() -> App {
+    App::new("preferences")
+        .version(env!("CARGO_PKG_VERSION"))
+        .engine(kinds)
+        .routes(routes)
+        .describe(describe())
 }

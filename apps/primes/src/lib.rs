@@ -14,8 +14,19 @@ mod workers;
 pub use compute::{MOST, first, json};
 pub use routes::routes;
 
+use throng_app::App;
+
 /// Gives an engine nothing: there is no entity in this service.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
     engine
+}
+
+/// The service: its kinds, its routes, its documentation.
+#[must_use]
+pub fn app() -> App {
+    App::new("primes")
+        .version(env!("CARGO_PKG_VERSION"))
+        .engine(kinds)
+        .routes(routes)
 }

@@ -5,7 +5,7 @@
 //! - [`section`]: one entity a section, some seats and who sits on them;
 //! - [`collection`]: the parent of the sections, which creates them and passes requests on;
 //! - [`routes()`]: REST routes of its own, beside the generic ones of the gateway, and [`describe`] for their documentation;
-//! - [`kinds`] gives an engine both entities with their queries.
+//! - [`app`] is all of it as a program; [`kinds`] gives an engine both entities with their queries.
 //!
 //! Beside it stand the [`trace`] of a registration day, and the [`reference`](mod@reference) that says what it must come to.
 //!
@@ -37,6 +37,7 @@ pub use routes::{describe, routes};
 
 use collection::{Collection, ListSections, LookAtCollection};
 use section::{GetRoster, InRoster, Look, Section};
+use throng_app::App;
 
 /// Gives an engine the entities of registration, with their queries.
 #[must_use]
@@ -49,4 +50,14 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .with::<Collection>()
         .query::<Collection, LookAtCollection>()
         .query::<Collection, ListSections>()
+}
+
+/// The service: its kinds, its routes, its documentation.
+#[must_use]
+pub fn app() -> App {
+    App::new("registration")
+        .version(env!("CARGO_PKG_VERSION"))
+        .engine(kinds)
+        .routes(routes)
+        .describe(describe())
 }

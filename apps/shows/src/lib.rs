@@ -6,7 +6,7 @@
 //! - [`available`]: the shows with seats left, a read model that follows their events;
 //! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway; [`describe`] documents them;
 //! - [`environment()`]: what the original's deployments say by environment variables;
-//! - [`kinds`] gives an engine the entity with its query and its projection.
+//! - [`app`] is all of it as a program; [`kinds`] gives an engine the entity with its query and its projection.
 //!
 //! ```
 //! use shows::show::{Show, ShowCommand, ShowId};
@@ -37,6 +37,7 @@ pub use routes::{describe, routes};
 
 use available::AvailableShows;
 use show::{GetShow, Show};
+use throng_app::{App, Defaults};
 
 /// Gives an engine the shows, with their query and the read model of those with seats left.
 #[must_use]
@@ -45,4 +46,18 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .with::<Show>()
         .query::<Show, GetShow>()
         .projection(AvailableShows)
+}
+
+/// The service: its kinds, its routes, its documentation.
+#[must_use]
+pub fn app() -> App {
+    App::new("shows")
+        .version(env!("CARGO_PKG_VERSION"))
+        .engine(kinds)
+        .routes(routes)
+        .describe(describe())
+        .defaults(|| {
+            let Environment { journal, projections } = environment(|name| std::env::var(name).ok())?;
+            Ok(Defaults { journal, projections })
+        })
 }

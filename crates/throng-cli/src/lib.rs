@@ -9,21 +9,17 @@ mod apps;
 mod bench;
 mod client;
 mod demo;
-mod journal;
-mod logging;
+mod new;
 mod percent;
-mod place;
 mod progress;
-mod projection;
 mod serve;
-mod service;
-mod signals;
 mod trace;
 mod units;
 mod yardstick;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use throng_app::cli;
 
 /// Throng: an engine for stateful services that must survive a surge.
 #[derive(Debug, Parser)]
@@ -37,16 +33,18 @@ pub struct Arguments {
 enum Command {
     /// A registration day, end to end: replay it over HTTP, restart from the journal, compare every roster.
     Demo(demo::DemoArguments),
-    /// Run an app as a service, until it is told to end.
-    Serve(serve::ServeArguments),
+    /// Begin a service of your own: a project with an entity, its tests, a simulation and a load plan.
+    New(new::NewArguments),
+    /// Run one of the project's apps as a service, until it is told to end.
+    Serve(serve::ServeAppArguments),
     /// Load any HTTP service and report what it bears.
     Load(Box<throng_load::cli::LoadArgs>),
     /// Measure the engine against what the machine can do.
     Bench(bench::BenchArguments),
-    /// Look at a data directory, check it, copy it.
-    Journal(journal::JournalArguments),
+    /// Look at a journal, check it, copy it, move it.
+    Journal(cli::JournalArguments),
     /// Look at the read models, have one rebuilt.
-    Projection(projection::ProjectionArguments),
+    Projection(cli::ProjectionArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
     /// What the benchmarks start as processes of their own.
@@ -59,46 +57,25 @@ enum Command {
 pub fn run(arguments: Arguments) -> ExitCode {
     let done = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::New(arguments) => new::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::Journal(arguments) => journal::run(&arguments),
-        Command::Projection(arguments) => projection::run(&arguments),
+        Command::Journal(arguments) => arguments.run(),
+        Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Yardstick(yardstick) => yardstick.run(),
     };
-    done.unwrap_or_else(|error| {
-        eprintln!("throng: {}", sentence(&error));
-        ExitCode::FAILURE
-    })
-}
-
-/// What went wrong and why, each cause once: some errors say their cause themselves.
-fn sentence(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
-    text
+    cli::exit_code("throng", done)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Context as _;
+    use clap::CommandFactory as _;
 
     #[test]
-    fn every_cause_is_said_once() {
-        let inner = std::io::Error::other("no such file");
-        let error = Err::<(), _>(inner)
-            .context("cannot read x: no such file; check it")
-            .context("no demo");
-        assert_eq!(
-            sentence(&error.unwrap_err()),
-            "no demo: cannot read x: no such file; check it"
-        );
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
     }
 }

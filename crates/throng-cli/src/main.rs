@@ -4,7 +4,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: throng_app::Allocator = throng_app::Allocator;
 
 fn main() -> ExitCode {
     throng_cli::run(throng_cli::Arguments::parse())

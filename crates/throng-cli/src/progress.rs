@@ -7,13 +7,9 @@ use std::{
 };
 
 use crate::units::count;
+use throng_app::cli::is_colourless;
 
 const LINE_EVERY: Duration = Duration::from_secs(5);
-
-/// Whether the person asked for no colours (<https://no-color.org>).
-pub(crate) fn is_colourless() -> bool {
-    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-}
 
 /// Shows progress on standard error.
 pub(crate) struct Progress {

@@ -34,6 +34,8 @@ pub struct Subject<E: Entity> {
     pub seq: u64,
     /// The time commands see.
     pub now: Timestamp,
+    /// What [`Turn::missed_beats`] says.
+    pub missed_beats: u64,
 }
 
 /// What came of a command.
@@ -54,6 +56,7 @@ impl<E: Entity> Subject<E> {
             id: id.into(),
             seq: 0,
             now: Timestamp::default(),
+            missed_beats: 0,
         };
         for event in events {
             subject.state.evolve(&event);
@@ -75,6 +78,7 @@ impl<E: Entity> Subject<E> {
         }
         let mut effects = Effects::<E> {
             entropy: u128::from(self.seq) + 1,
+            missed_beats: self.missed_beats,
             ..Effects::default()
         };
         let moment = Moment {

@@ -19,6 +19,35 @@ pub fn from_parts<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, J> 
     T::deserialize(Parts::new(name, body))
 }
 
+/// As [`from_parts`], for what a client sends: fields that the variant does not have are refused.
+///
+/// # Errors
+/// The content is not that variant's, the enum has no such variant, or there is a field it does not have; in a sentence.
+pub fn from_client<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, String> {
+    let mut unknown = None;
+    let parts = Parts {
+        from_client: true,
+        ..Parts::new(name, body)
+    };
+    let read = serde_ignored::deserialize(parts, |path| {
+        unknown.get_or_insert_with(|| path.to_string());
+    });
+    match (read, unknown) {
+        (Err(why), _) if why.to_string() == NO_FIELDS => Err(NO_FIELDS.into()),
+        (Err(_), _) => Err(explain::<T>(name, body)),
+        (Ok(_), Some(path)) => {
+            // Options and variants stand in it as question marks.
+            let path: Vec<&str> = path.split('.').filter(|part| *part != "?").collect();
+            Err(match path.split_last() {
+                Some((field, [])) => format!("unknown field `{field}`"),
+                Some((field, parents)) => format!("{}: unknown field `{field}`", parents.join(".")),
+                None => "there is an unknown field".into(),
+            })
+        }
+        (Ok(value), None) => Ok(value),
+    }
+}
+
 /// Why [`from_parts`] fails, with the field at fault: reads once more, slowly.
 #[must_use]
 pub fn explain<T: DeserializeOwned>(name: &str, body: &[u8]) -> String {
@@ -36,15 +65,22 @@ pub fn explain<T: DeserializeOwned>(name: &str, body: &[u8]) -> String {
         }
     }
 }
+
+/// A unit variant from a client that was given some content.
+const NO_FIELDS: &str = "this command takes no fields";
+
 struct Parts<'a> {
     name: &'a str,
     body: &'a [u8],
+    /// Else it was recorded, perhaps when the variant had fields still.
+    from_client: bool,
 }
 impl<'a> Parts<'a> {
     fn new(name: &'a str, body: &'a [u8]) -> Self {
         Self {
             name,
             body: if body.trim_ascii().is_empty() { b"{}" } else { body },
+            from_client: false,
         }
     }
 }
@@ -61,29 +97,44 @@ impl<'de> EnumAccess<'de> for Parts<'de> {
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Content<'de>), J> {
         let name: StrDeserializer<'_, ValueError> = self.name.into_deserializer();
         let value = seed.deserialize(name).map_err(<J as de::Error>::custom)?;
-        Ok((value, Content(self.body)))
+        let Self { body, from_client, .. } = self;
+        Ok((value, Content { body, from_client }))
     }
 }
-struct Content<'a>(&'a [u8]);
+struct Content<'a> {
+    body: &'a [u8],
+    from_client: bool,
+}
+impl Content<'_> {
+    /// Nothing, `null`, or an object without a field.
+    fn is_empty(&self) -> bool {
+        let empty: Result<Option<std::collections::BTreeMap<String, de::IgnoredAny>>, J> =
+            serde_json::from_slice(self.body);
+        empty.is_ok_and(|fields| fields.is_none_or(|fields| fields.is_empty()))
+    }
+}
 impl<'de> VariantAccess<'de> for Content<'de> {
     type Error = J;
     fn unit_variant(self) -> Result<(), J> {
-        Ok(())
+        match self.from_client && !self.is_empty() {
+            true => Err(<J as de::Error>::custom(NO_FIELDS)),
+            false => Ok(()),
+        }
     }
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, J> {
-        let mut d = serde_json::Deserializer::from_slice(self.0);
+        let mut d = serde_json::Deserializer::from_slice(self.body);
         let v = seed.deserialize(&mut d)?;
         d.end()?;
         Ok(v)
     }
     fn tuple_variant<V: Visitor<'de>>(self, _n: usize, v: V) -> Result<V::Value, J> {
-        let mut d = serde_json::Deserializer::from_slice(self.0);
+        let mut d = serde_json::Deserializer::from_slice(self.body);
         let v = de::Deserializer::deserialize_seq(&mut d, v)?;
         d.end()?;
         Ok(v)
     }
     fn struct_variant<V: Visitor<'de>>(self, _f: &'static [&'static str], v: V) -> Result<V::Value, J> {
-        let mut d = serde_json::Deserializer::from_slice(self.0);
+        let mut d = serde_json::Deserializer::from_slice(self.body);
         let v = de::Deserializer::deserialize_map(&mut d, v)?;
         d.end()?;
         Ok(v)
@@ -199,5 +250,66 @@ impl ser::SerializeStructVariant for Named<'_> {
     fn end(self) -> Result<&'static str, J> {
         self.out.push(b'}');
         Ok(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Coins {
+        cents: u64,
+        #[serde(default)]
+        of: Option<Box<Coins>>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Command {
+        Close,
+        Deposit {
+            cents: u64,
+            #[serde(default, alias = "memo")]
+            note: String,
+        },
+        Pay(Coins),
+        Tag {
+            #[serde(flatten)]
+            rest: std::collections::BTreeMap<String, u64>,
+        },
+    }
+
+    #[test]
+    fn a_client_s_unknown_field_is_named_and_a_recorded_one_is_not_minded() {
+        for (name, body, said) in [
+            ("deposit", r#"{"cents":1,"amuont":2}"#, "unknown field `amuont`"),
+            ("pay", r#"{"cents":1,"of":{"cents":1,"x":2}}"#, "of: unknown field `x`"),
+            ("pay", r#"{"cents":1,"y":null}"#, "unknown field `y`"),
+        ] {
+            let why = from_client::<Command>(name, body.as_bytes()).unwrap_err();
+            assert_eq!(why, said);
+            assert!(from_parts::<Command>(name, body.as_bytes()).is_ok(), "{body}");
+        }
+        let why = from_client::<Command>("close", br#"{"at":1}"#).unwrap_err();
+        assert_eq!(why, NO_FIELDS);
+        assert_eq!(from_parts::<Command>("close", br#"{"at":1}"#).unwrap(), Command::Close);
+    }
+
+    #[test]
+    fn a_client_is_given_what_the_type_says() {
+        for body in ["", " {} ", "null"] {
+            assert_eq!(from_client::<Command>("close", body.as_bytes()), Ok(Command::Close));
+        }
+        let deposit = Command::Deposit {
+            cents: 1,
+            note: "x".into(),
+        };
+        assert_eq!(from_client("deposit", br#"{"cents":1,"memo":"x"}"#), Ok(deposit));
+        let tag = from_client::<Command>("tag", br#"{"a":1}"#).unwrap();
+        assert!(matches!(tag, Command::Tag { rest } if rest["a"] == 1), "it takes any");
+        let why = from_client::<Command>("deposit", br#"{"cents":"1"}"#).unwrap_err();
+        assert!(why.starts_with("cents: invalid type"), "{why}");
     }
 }

@@ -92,8 +92,8 @@
 //! # Limits
 //!
 //! See [`Limits`]: header 16 KiB, body 1 MiB, 10,000 connections, 128 HTTP/2 streams, 75 s idle, and others. JSON may be
-//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command are ignored or refused as its type says
-//! (`deny_unknown_fields`), repeated ones are refused.
+//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command are refused, unless its entity says otherwise
+//! (`Entity::IGNORES_UNKNOWN_FIELDS`), and so are repeated ones.
 
 mod answer;
 mod behind;
@@ -115,10 +115,10 @@ mod routes;
 mod running;
 mod scale;
 mod shared;
+mod signal;
 mod websocket;
 
 pub use behind::Behind;
-pub use checks::{Check, CheckStatus};
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};
 pub use limits::Limits;
@@ -126,3 +126,4 @@ pub use openapi::{Described, Route};
 pub use problem::Problem;
 pub use request::Once;
 pub use running::Running;
+pub use signal::StopSignal;

@@ -1,6 +1,6 @@
 //! A gateway that runs, and its end.
 
-use crate::{event_loop::Stage, scale::Threads, shared::Shared};
+use crate::{StopSignal, event_loop::Stage, scale::Threads, shared::Shared};
 use std::{
     io,
     net::SocketAddr,
@@ -70,20 +70,21 @@ impl Running {
         self.stage.send_replace(Stage::Over);
     }
 
-    /// [`stop`](Self::stop) for a thread without a runtime; returns once the loops' threads have ended.
-    ///
-    /// # Panics
-    /// On a thread of an async runtime: `stop().await` there.
+    /// [`stop`](Self::stop) for code that is not async; returns once the loops' threads have ended. It may be called anywhere, also on
+    /// a thread of an async runtime, which then does nothing else meanwhile.
     pub fn stop_blocking(self) {
         let threads = self.threads.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => runtime.block_on(self.stop()),
-            // Without a runtime there is no waiting: the journal has all that was acknowledged.
-            Err(error) => {
-                tracing::error!("cannot stop gracefully: {error}");
-                drop(self);
+        // On a thread of its own: a runtime cannot be entered where another one is at work.
+        let stopping = thread::Builder::new().name("throng-http-stop".into()).spawn(move || {
+            match tokio::runtime::Builder::new_current_thread().build() {
+                Ok(runtime) => runtime.block_on(self.stop()),
+                // Without a runtime there is no waiting: the journal has all that was acknowledged.
+                Err(error) => tracing::error!("cannot stop gracefully: {error}"),
             }
+        });
+        match stopping {
+            Ok(stopping) => drop(stopping.join()),
+            Err(error) => tracing::error!("cannot stop gracefully: {error}"),
         }
         let ended = std::mem::take(&mut *threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in ended {
@@ -91,33 +92,29 @@ impl Running {
         }
     }
 
-    /// Serves until SIGTERM or SIGINT (Ctrl-C) asks to stop, and stops gracefully. A second signal ends the process at once.
+    /// Serves until SIGTERM or SIGINT (Ctrl-C) asks to stop, and [stops](Self::stop) gracefully, with a last checkpoint. A second
+    /// signal ends the process at once.
     ///
     /// # Errors
     /// The system does not let signals be handled; the gateway is stopped then, too.
-    pub fn run_until_signal(self) -> io::Result<()> {
-        use signal_hook::consts::{SIGINT, SIGTERM};
-        let signals = signal_hook::iterator::Signals::new([SIGTERM, SIGINT]);
-        let mut signals = match signals {
-            Ok(signals) => signals,
-            Err(error) => {
-                self.stop_blocking();
-                return Err(error);
-            }
+    pub async fn run_until_signal(self) -> io::Result<()> {
+        let signal = match StopSignal::watch() {
+            Ok(signal) => signal.received().await,
+            Err(error) => Err(error),
         };
-        let handle = signals.handle();
-        if let Some(signal) = signals.forever().next() {
-            tracing::info!("signal {signal}: finishing what is in flight; a second signal ends at once");
-        }
-        let second = thread::Builder::new().name("throng-signals".into()).spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                std::process::exit(128 + signal);
-            }
-        })?;
+        self.stop().await;
+        signal
+    }
+
+    /// [`run_until_signal`](Self::run_until_signal) for code that is not async. It may be called anywhere, also on a thread of an
+    /// async runtime, which then does nothing else meanwhile.
+    ///
+    /// # Errors
+    /// The system does not let signals be handled; the gateway is stopped then, too.
+    pub fn run_until_signal_blocking(self) -> io::Result<()> {
+        let signal = StopSignal::watch().map(StopSignal::wait);
         self.stop_blocking();
-        handle.close();
-        drop(second.join());
-        Ok(())
+        signal
     }
 }
 

@@ -3,13 +3,18 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 #![cfg(target_os = "linux")]
 
+#[allow(dead_code, reason = "shared with the gateway's tests")]
+#[path = "gateway/support/section.rs"]
+mod section;
+
+use section::{Command as SectionCommand, Section};
 use signal_hook::consts::SIGTERM;
-use std::{net::TcpStream, thread};
+use std::{env, net::TcpStream, process::Command, thread};
 use throng::{
     Engine,
-    journal::{MemoryJournal, MemoryStore},
+    journal::{MemoryJournal, MemoryStore, Store as _},
 };
-use throng_http::Gateway;
+use throng_http::{Gateway, Running};
 
 /// Has this process a handler for the signal? Without one the signal would end it.
 fn is_handled(signal: i32) -> bool {
@@ -18,18 +23,45 @@ fn is_handled(signal: i32) -> bool {
     u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (signal - 1)) != 0
 }
 
-#[test]
-fn a_signal_to_terminate_ends_the_gateway_gracefully() {
+/// A gateway, its engine with something to be checkpointed, and the store that has nothing of it yet.
+fn start() -> (Running, Engine, MemoryStore) {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
+    let runtime = runtime();
+    let engine = runtime
+        .block_on(Engine::builder().with::<Section>().start(journal, store.clone()))
         .unwrap();
-    let engine = runtime.block_on(Engine::builder().start(journal, store)).unwrap();
-    let gateway = Gateway::builder(engine.clone()).start().unwrap();
-    let address = gateway.address();
-    let serving = thread::spawn(move || gateway.run_until_signal());
+    let open = engine.entity::<Section>("A").ask(SectionCommand::Open { capacity: 1 });
+    runtime.block_on(open).unwrap();
+    (Gateway::builder(engine.clone()).start().unwrap(), engine, store)
+}
+
+/// Without a clock: a stop needs none of the caller's.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+type Serve = fn(Running) -> std::io::Result<()>;
+
+/// However a program waits for the signal.
+const WAYS: [(&str, Serve); 3] = [
+    ("blocking", Running::run_until_signal_blocking),
+    ("blocking on a thread of a runtime", |running| {
+        runtime().block_on(async { running.run_until_signal_blocking() })
+    }),
+    ("async", |running| runtime().block_on(running.run_until_signal())),
+];
+
+/// Which way this process is to wait.
+const WAY: &str = "THRONG_TEST_WAY";
+
+#[test]
+fn a_program_in_a_process_of_its_own() {
+    let Ok(way) = env::var(WAY) else { return };
+    let (_, serve) = WAYS.into_iter().find(|(name, _)| *name == way).unwrap();
+    let (running, engine, store) = start();
+    let (address, durable) = (running.address(), engine.health().position);
+    let serving = thread::spawn(move || serve(running));
     while !is_handled(SIGTERM) {
         thread::yield_now();
     }
@@ -38,4 +70,18 @@ fn a_signal_to_terminate_ends_the_gateway_gracefully() {
     serving.join().unwrap().unwrap();
     assert!(!engine.health().ready);
     assert!(TcpStream::connect(address).is_err());
+    let checkpoint = runtime().block_on(store.covers()).unwrap();
+    assert_eq!(checkpoint, durable);
+}
+
+#[test]
+fn a_signal_ends_the_gateway_gracefully_and_with_a_last_checkpoint_however_it_is_waited_for() {
+    for (way, _) in WAYS {
+        let output = Command::new(env::current_exe().unwrap())
+            .args(["a_program_in_a_process_of_its_own", "--exact", "--nocapture"])
+            .env(WAY, way)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{way}: {output:?}");
+    }
 }

@@ -4,13 +4,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "../examples/websocket/client.rs"]
-mod client;
-#[path = "../examples/websocket/service.rs"]
-mod service;
+#[path = "../examples/websocket/main.rs"]
+mod example;
 
 use axum::{Router, routing::post};
+use example::{client, service};
 use std::{
+    env,
+    io::{BufRead, BufReader, Read},
+    net::TcpStream,
     process::{Child, Command, Stdio},
     sync::mpsc,
     time::Duration,
@@ -66,9 +68,10 @@ const SCRIPT: &str = r#"<script>
   })
 </script></head>"#;
 
-struct Browser(Child);
+/// A process that ends with the test.
+struct Process(Child);
 
-impl Drop for Browser {
+impl Drop for Process {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
@@ -104,10 +107,58 @@ fn the_page_counts_queries_and_follows_in_a_browser() {
     let child = child.unwrap_or_else(|error| {
         panic!("`{browser}` cannot be started ({error}): install chromium, or set CHROMIUM or THRONG_NO_BROWSER")
     });
-    let _browser = Browser(child);
+    let _browser = Process(child);
     let report = told.recv_timeout(PATIENCE).expect("the page says what came of it");
     assert_eq!(
         report,
         "1 1001 1001 /problems/unknown-command true true true closed closed closed over"
     );
+}
+
+/// Set where this program is to be the example itself.
+const AS_THE_EXAMPLE: &str = "THRONG_TEST_AS_THE_EXAMPLE";
+
+#[test]
+fn the_example_as_a_process() {
+    if env::var_os(AS_THE_EXAMPLE).is_some() {
+        example::main().unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_example_ends_gracefully_at_ctrl_c() {
+    let child = Command::new(env::current_exe().unwrap())
+        // The example reads its first argument; to the test program both are names of tests.
+        .args(["127.0.0.1:0", "the_example_as_a_process", "--exact", "--nocapture"])
+        .env(AS_THE_EXAMPLE, "1")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut process = Process(child.unwrap());
+    let lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+    let mut lines = lines.map(Result::unwrap);
+    let address = lines.find_map(|line| line.strip_prefix("open http://").map(str::to_owned));
+    let address = address.expect("the example says where it is");
+    assert!(TcpStream::connect(&address).is_ok());
+    // Until there is a handler, the signal would end the process at once.
+    let id = rustix::process::Pid::from_child(&process.0);
+    let status = format!("/proc/{}/status", process.0.id());
+    while !is_caught(&std::fs::read_to_string(&status).unwrap(), rustix::process::Signal::INT) {
+        std::thread::yield_now();
+    }
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    let left: Vec<String> = lines.collect();
+    let mut said = String::new();
+    process.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let status = process.0.wait().unwrap();
+    assert!(status.success(), "{status}: {left:?}, {said}");
+    assert!(TcpStream::connect(&address).is_err());
+}
+
+/// Whether a process with this status handles the signal.
+#[cfg(target_os = "linux")]
+fn is_caught(status: &str, signal: rustix::process::Signal) -> bool {
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (signal.as_raw() - 1)) != 0
 }

@@ -6,7 +6,6 @@
 //! other.
 //!
 //! ```
-//! use std::time::Duration;
 //! use throng_sim::{Faults, Simulation, for_each_seed};
 //! # use schemars::JsonSchema;
 //! # use serde::{Deserialize, Serialize};
@@ -30,15 +29,9 @@
 //! for_each_seed("shop", "a_coin_counts_once", 20, |seed, keep_trace| {
 //!     let world = Simulation::new(seed).with::<Till>().faults(Faults::random(seed)).keep_trace(keep_trace);
 //!     let outcome = world.try_run(|sim| async move {
-//!         sim.restart().await;
 //!         for coin in 0..10 {
 //!             // A client that does not know what came of its command asks again under the same key.
-//!             while !matches!(insert(&sim, coin).await, Ok(Ok(_))) {
-//!                 if sim.engine().is_none() {
-//!                     sim.restart().await;
-//!                 }
-//!                 sim.sleep(Duration::from_millis(50)).await;
-//!             }
+//!             sim.surely::<Till>("front", &format!("coin {coin}"), Command::Insert).await.unwrap();
 //!             if sim.chance(0.3) {
 //!                 sim.kill();
 //!             }
@@ -47,13 +40,6 @@
 //!     });
 //!     outcome.map(drop).map_err(|failure| failure.to_string())
 //! });
-//!
-//! async fn insert(sim: &throng_sim::Sim, coin: u32) -> Result<Result<u64, Error<Never>>, throng_sim::Gone> {
-//!     sim.call(move |engine| async move {
-//!         engine.entity::<Till>("front").once(format!("coin {coin}")).ask(Command::Insert).await
-//!     })
-//!     .await
-//! }
 //! ```
 //!
 //! # What is simulated
@@ -91,6 +77,7 @@ mod medium;
 mod seeds;
 mod simulation;
 mod store;
+mod surely;
 mod threads;
 mod world;
 

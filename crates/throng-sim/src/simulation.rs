@@ -117,7 +117,8 @@ impl Simulation {
         self.setup(Builder::hears::<E, T>)
     }
 
-    /// Anything else a [`Builder`] takes. Journal, store, host and options are the simulation's.
+    /// Anything else a [`Builder`] takes, or a whole one: `setup(|_| app().into_builder())`. Journal, store, host, options and the
+    /// number of shards are the simulation's.
     #[must_use]
     pub fn setup(mut self, configure: impl Fn(Builder) -> Builder + Send + Sync + 'static) -> Self {
         self.configure.push(Arc::new(configure));
@@ -306,10 +307,10 @@ impl Sim {
 
     fn builder(&self) -> Builder {
         let configure = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
-        let builder = Engine::builder()
-            .shards(self.shards())
-            .options(self.shared.options.clone());
-        configure.iter().fold(builder, |builder, configure| configure(builder))
+        let configured = configure
+            .iter()
+            .fold(Engine::builder(), |builder, configure| configure(builder));
+        configured.shards(self.shards()).options(self.shared.options.clone())
     }
 
     /// Another program: what the next start is configured with, instead of what was given so far.
@@ -396,6 +397,11 @@ impl Sim {
     #[must_use]
     pub fn engine(&self) -> Option<Engine> {
         self.state().processes.last()?.engine.clone()
+    }
+
+    /// There is no process, not even one that starts.
+    pub(crate) fn is_down(&self) -> bool {
+        self.state().processes.is_empty()
     }
 
     /// Processes that run: more than one, if some were taken over from.

@@ -249,8 +249,7 @@ impl<A: Actor> Actors for Typed<A> {
             let what = "the command";
             return Err(Error::TooLarge { what, found, limit });
         }
-        let command =
-            tagged::from_parts(name, body).map_err(|_| Error::Malformed(tagged::explain::<A::Command>(name, body)))?;
+        let command = tagged::from_client(name, body).map_err(Error::Malformed)?;
         let pending = self.send(id, command, until).map_err(in_json)?;
         Ok(Box::pin(async move {
             let reply = answered::<A>(pending, left).await.map_err(in_json)?;

@@ -39,6 +39,16 @@ pub enum StartError {
     /// The journal was begun with another number of shards.
     #[error(transparent)]
     Layout(#[from] throng_core::layout::LayoutError),
+    /// A kind that requests something of another was not given what it hears.
+    #[error(
+        "the kind {asker:?} requests something of {asked:?} and could not hear the outcome: give the engine both kinds, and `hears` for them"
+    )]
+    Unheard {
+        /// The kind that asks.
+        asker: &'static str,
+        /// The kind it asks.
+        asked: &'static str,
+    },
     /// The system gives no threads.
     #[error("the engine's threads cannot be started: {0}")]
     Threads(std::io::Error),
@@ -94,6 +104,18 @@ impl Builder {
     pub fn hears<E: Hears<T>, T: Entity>(mut self) -> Self {
         self.registry.add_hears::<E, T>();
         self
+    }
+
+    /// Whether it has a kind of entity, whose history has to be kept.
+    #[must_use]
+    pub fn has_entities(&self) -> bool {
+        !self.registry.kinds().is_empty()
+    }
+
+    /// Whether it has a projection or a sink, whose rows and offsets have to be kept.
+    #[must_use]
+    pub fn has_projections(&self) -> bool {
+        !self.consumers.is_empty()
     }
 
     pub(crate) fn consumer(mut self, consumer: Box<dyn projection::Consumer>) -> Self {
@@ -162,6 +184,9 @@ impl Builder {
     /// # Errors
     /// They are in use, of another version or layout, damaged, or not reachable.
     pub async fn start_shared(self, journal: Arc<dyn Journal>, store: Arc<dyn Store>) -> Result<Engine, StartError> {
+        if let Some((asker, asked)) = self.registry.unheard() {
+            return Err(StartError::Unheard { asker, asked });
+        }
         let host = match self.host {
             Some(host) => host,
             None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),

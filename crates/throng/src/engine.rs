@@ -62,6 +62,8 @@ pub struct Health {
     pub troubles: Vec<String>,
     /// Bytes of the journal's history, where it knows them.
     pub journal_bytes: Option<u64>,
+    /// How often an entity was quarantined since the start.
+    pub quarantines: u64,
 }
 
 impl Engine {
@@ -125,6 +127,7 @@ impl Engine {
             storage_full: !context.journal.has_room(),
             troubles: self.troubles(),
             journal_bytes: context.journal.bytes(),
+            quarantines: context.metrics.quarantined.get(),
         }
     }
 

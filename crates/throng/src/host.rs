@@ -85,6 +85,8 @@ impl Host for TokioHost {
     }
 
     fn sleep(&self, duration: Duration) -> Task {
+        // Of the engine's own clock: the caller need not be on a runtime, nor on one that has a clock.
+        let _clock = self.handle.enter();
         Box::pin(tokio::time::sleep(duration))
     }
 

@@ -100,10 +100,14 @@ impl Default for Metrics {
             quarantined: count(
                 r,
                 "quarantined",
-                "Entities set aside because what is stored of them cannot be read",
+                "Entities set aside because their events cannot be applied or what is stored of them cannot be read",
             ),
             messages: count(r, "messages", "Messages between entities taken"),
-            dead: count(r, "messages_dead", "Messages between entities that nobody could take"),
+            dead: count(
+                r,
+                "messages_dead",
+                "Messages between entities that nobody could take, and beats of timers that could not be executed",
+            ),
             timers_fired: count(r, "timers_fired", "Timers fired"),
             checkpoints: count(r, "checkpoints", "Checkpoints done"),
             checkpoint_seconds: histogram(r, "checkpoint_seconds", "Duration of a checkpoint", 0.001, 2.0, 16),

@@ -87,16 +87,19 @@ async fn a_dead_message_is_listed_and_taken_when_it_is_tried_again() {
 async fn a_dead_request_that_is_tried_again_is_heard() {
     let engine = World::new().engine().await;
     open(&engine, "a", 10).await;
+    open(&engine, "b", i64::MAX).await;
     let collect = Command::Collect {
         from: "b".into(),
-        amount: 5,
+        amount: -1,
     };
     ask(&engine, "a", collect).await.unwrap();
     eventually(async || all(&engine).await.len() == 1).await;
-    open(&engine, "b", 1).await;
+    assert!(all(&engine).await[0].reason.contains("overflow"), "it crashed");
+    let withdraw = Command::Withdraw { amount: i64::MAX };
+    ask(&engine, "b", withdraw).await.unwrap();
     let (came, _) = engine.retry_all_dead("account", "b", None).await.unwrap();
-    assert_eq!(came[0].1, Retried::Refused("only 1 are there".into()));
-    eventually(async || text(&engine, "a").await == "b/b: no, 1").await;
+    assert_eq!(came[0].1, Retried::Done);
+    eventually(async || text(&engine, "a").await == "b/b: 1 left").await;
     assert_eq!(all(&engine).await, []);
 }
 

@@ -146,6 +146,30 @@ impl EventX {
     }
 }
 
+/// Yesterday's events, in a state of another shape, whose version nobody has raised.
+#[derive(Default, Serialize, Deserialize)]
+struct Reshaped {
+    taken: Vec<(u64, bool)>,
+}
+
+impl Entity for Reshaped {
+    const KIND: &'static str = "section";
+    type Id = String;
+    type Command = Command;
+    type Event = EventV1;
+    type Reply = Vec<u64>;
+    type Rejection = Never;
+    fn decide(&self, Command::Add { student }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        turn.emit(EventV1::new(student));
+        Ok(Answer::after(|section: &Self| {
+            section.taken.iter().map(|(student, _)| *student).collect()
+        }))
+    }
+    fn evolve(&mut self, EventV1::Added { student_id }: &EventV1) {
+        self.taken.push((*student_id, true));
+    }
+}
+
 struct World {
     journal: MemoryJournal,
     store: MemoryStore,
@@ -227,6 +251,7 @@ async fn an_event_without_a_way_up_quarantines_its_entity_with_the_reason() {
         panic!("{answer:?}")
     };
     assert_eq!(address, "section/a");
+    assert_eq!(careless.health().quarantines, 1);
     assert!(reason.contains("no step up from Added version 1"), "{reason}");
     assert_eq!(
         add::<Careless>(&careless, "fresh", 2).await.unwrap(),
@@ -240,4 +265,17 @@ async fn an_event_without_a_way_up_quarantines_its_entity_with_the_reason() {
         [1, 2],
         "nothing was lost"
     );
+}
+
+#[tokio::test]
+async fn a_stored_state_that_cannot_be_read_is_rebuilt_from_the_events() {
+    let world = World::new();
+    let yesterday = world.engine::<Yesterday>().await;
+    add::<Yesterday>(&yesterday, "a", 1).await.unwrap();
+    // Passivated, so that its state is stored.
+    add::<Yesterday>(&yesterday, "b", 1).await.unwrap();
+    yesterday.stop().await;
+    let reshaped = world.engine::<Reshaped>().await;
+    assert_eq!(add::<Reshaped>(&reshaped, "a", 2).await.unwrap(), [1, 2]);
+    assert_eq!(reshaped.health().quarantines, 0);
 }

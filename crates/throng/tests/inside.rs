@@ -207,6 +207,24 @@ async fn a_damaged_entity_is_quarantined_its_messages_are_dead_and_a_person_can_
 }
 
 #[tokio::test]
+async fn a_request_to_a_quarantined_entity_is_answered() {
+    let (engine, _) = engine_with_one_unreadable(Fault::Damaged).await;
+    let collect = Command::Collect {
+        from: "bad".into(),
+        amount: 1,
+    };
+    ask(&engine, "payer", collect).await.unwrap();
+    eventually(async || kinds::text(&engine, "payer").await.contains("a bit fell over")).await;
+    assert!(
+        kinds::text(&engine, "payer")
+            .await
+            .starts_with("bad/bad: the entity is quarantined")
+    );
+    let dead = engine.dead_messages(None, None, 9).await.unwrap();
+    assert_eq!(dead.messages, [], "whoever asked knows");
+}
+
+#[tokio::test]
 async fn an_entity_whose_stored_state_means_nothing_is_rebuilt_from_its_events() {
     let (engine, _) = engine_with_one_unreadable(Fault::Garbled).await;
     assert_eq!(balance(&engine, "bad").await, 1_000);

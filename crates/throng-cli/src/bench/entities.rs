@@ -11,7 +11,7 @@ use std::{
 use throng::Options;
 
 use super::{Common, fill, table::Table};
-use crate::{service, units::count};
+use crate::units::count;
 
 /// Entities that are brought back and timed.
 const ACTIVATED: usize = 20_000;
@@ -62,7 +62,7 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
     let before = resident_bytes()?;
     let begun = Instant::now();
     fill::ask(&engine, entities, |section| {
-        (id(section), SectionCommand::Open { capacity: 30 })
+        fill::Ask::new(id(section), SectionCommand::Open { capacity: 30 })
     })
     .await?;
     let open_per_s = entities as f64 / begun.elapsed().as_secs_f64();
@@ -70,7 +70,7 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
     let bytes_each = (resident_bytes()?.saturating_sub(before)) as f64 / entities as f64;
     engine.stop().await;
     drop(engine);
-    service::released(&journal);
+    throng_app::cli::wait_until_released(&journal);
 
     let begun = Instant::now();
     let (engine, _) = fill::engine(data, options).await?;

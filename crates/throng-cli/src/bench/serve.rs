@@ -8,11 +8,10 @@ use std::{
     time::Duration,
 };
 use throng::Options;
+use throng_app::{Durability, Service, Settings, cli};
 
 use crate::{
-    apps::{self, App},
-    place::PlaceArguments,
-    service::{Durability, Service, Settings},
+    apps::{self, Served},
     units,
 };
 
@@ -27,9 +26,9 @@ pub(crate) struct ServerArguments {
     #[arg(long)]
     until_input_closes: bool,
     #[arg(long, default_value = "registration", value_parser = apps::find)]
-    app: &'static App,
+    app: Served,
     #[command(flatten)]
-    place: PlaceArguments,
+    place: cli::PlaceArguments,
     #[arg(long)]
     no_projections: bool,
     #[arg(long, value_enum, default_value = "fsync")]
@@ -40,9 +39,8 @@ pub(crate) struct ServerArguments {
 
 /// Prints the address as the first line on standard output, then serves.
 pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
-    crate::logging::start("error");
-    let service = Service::start(&Settings {
-        app: arguments.app,
+    throng_app::cli::start_logging("error");
+    let settings = Settings {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
         place: arguments.place.place(arguments.app.name)?,
         durability: arguments.durability,
@@ -54,7 +52,8 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
             projections: !arguments.no_projections,
             ..Options::default()
         },
-    })?;
+    };
+    let service = Service::start((arguments.app.app)(), &settings)?;
     let mut output = std::io::stdout();
     writeln!(output, "{}", service.address)?;
     output.flush()?;
@@ -63,7 +62,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         // The end and an error both mean that nobody is at the other end any more.
         while matches!(std::io::stdin().read(&mut buffer), Ok(1..)) {}
     } else {
-        crate::signals::End::watch()?.wait();
+        throng_http::StopSignal::watch()?.wait();
     }
     service.stop();
     Ok(ExitCode::SUCCESS)

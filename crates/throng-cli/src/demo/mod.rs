@@ -22,15 +22,12 @@ use std::{
     time::Duration,
 };
 use throng::Options;
+use throng_app::{Durability, Place, Service, Settings, cli};
+use throng_http::StopSignal;
 use throng_load::report::html;
 
 use crate::{
-    apps,
     client::Client,
-    logging,
-    place::Place,
-    service::{Durability, Service, Settings},
-    signals::End,
     units::{self, count},
 };
 use directory::Directory;
@@ -101,7 +98,7 @@ fn pace(text: &str) -> Result<f64, String> {
 
 /// Runs the demo. The exit code says whether every roster is what it must be.
 pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
-    logging::start("error");
+    cli::start_logging("error");
     ensure!(
         arguments.durability != Durability::Memory,
         "the demo starts again from its journal, and --durability memory keeps none; choose fsync or os"
@@ -124,7 +121,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let clients = usize::from(arguments.clients);
     say(&format!("\n{name}\n"));
 
-    let service = Service::start(&settings)?;
+    let service = Service::start(registration::app(), &settings)?;
     let client = Client::new(service.address, clients)?;
     let opened = steps::open(&client, &trace)?;
     say(&format!(
@@ -148,10 +145,13 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let address = service.address;
     service.stop();
 
-    let service = Service::start(&Settings {
-        listen: address,
-        ..settings
-    })?;
+    let service = Service::start(
+        registration::app(),
+        &Settings {
+            listen: address,
+            ..settings
+        },
+    )?;
     say(&format!(
         "  restarted  from the journal in {:.3} s",
         service.recovery.as_secs_f64()
@@ -196,9 +196,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
             .for_each(|fault| eprintln!("  ! {fault}"));
     }
     if !arguments.exit {
-        let end = End::watch()?;
+        let stop = StopSignal::watch().context("cannot watch for signals")?;
         say(&report::places(&service.url(), &trace));
-        end.wait();
+        stop.wait();
     }
     service.stop();
     Ok(if summary.differences == 0 {
@@ -246,7 +246,6 @@ fn fresh(arguments: &DemoArguments, directory: Option<&Directory>) -> anyhow::Re
 
 fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
     Settings {
-        app: &apps::REGISTRATION,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
         place: place.clone(),
         durability: arguments.durability,

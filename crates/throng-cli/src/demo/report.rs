@@ -6,11 +6,11 @@ use registration::{
 };
 use serde::Serialize;
 use std::{collections::HashMap, fmt::Write as _, sync::Arc, time::Duration};
+use throng_app::Durability;
 
 use super::steps::Replay;
 use crate::{
     percent,
-    service::Durability,
     units::{count, milliseconds},
 };
 

@@ -8,6 +8,7 @@ mod demo;
 mod journal;
 mod kit;
 mod load;
+mod new;
 mod postgres;
 mod serve;
 mod trace;

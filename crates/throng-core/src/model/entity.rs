@@ -1,6 +1,6 @@
 //! The entity: a small single-threaded, event-sourced thing with an id.
 
-use super::{Answer, Event, Turn};
+use super::{Answer, Event, Recorded, Turn, UpcastError};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
@@ -47,6 +47,12 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     type Reply: Message;
     /// How it says no.
     type Rejection: Rejection;
+    /// The kinds it [requests](Turn::request) something of, and hears from ([`Hears`]). A request to another kind does not compile, and
+    /// an engine that was not given `hears` for one of these does not start.
+    const REQUESTS: &'static [&'static str] = &[];
+    /// Takes a client's command that has fields its variant does not have, instead of refusing it with the field's name (400): a client
+    /// that was meant for a later program, or a misspelt optional field, is then not noticed. What was recorded is always taken so.
+    const IGNORES_UNKNOWN_FIELDS: bool = false;
 
     /// May this command bring the entity into being? If not, an id without events is answered `Unknown` (404) before
     /// `decide`.
@@ -63,14 +69,44 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// Applies what has happened, also on replay. Total: it must not fail.
     fn evolve(&mut self, event: &Self::Event);
 
+    /// Takes a command that was recorded, in a timer or in a message, and that this program cannot read, one step up: renames it, fills
+    /// in a field. Not asked for what comes from outside. Where renaming a variant is all, `#[serde(alias = "old_name")]` does it, too.
+    ///
+    /// # Errors
+    /// There is no step up: the timer's beat or the message is dead, with this reason, and can be retried.
+    fn upcast_command(old: Recorded) -> Result<Recorded, UpcastError> {
+        Err(UpcastError(format!(
+            "there is no step up from the command {}",
+            old.name
+        )))
+    }
+
     /// Bytes this state takes in memory beyond `size_of::<Self>()`: what its collections hold. Passivation goes by it.
     fn heap_bytes(&self) -> usize {
         0
     }
 }
 
-/// What came of a durable request to `T`, as a command of the asker: taken once, survives a crash, covers a "no" too.
+/// What came of a durable request to `T`, as a command of the asker: taken once, survives a crash, covers a "no" too, and nobody
+/// being there.
 pub trait Hears<T: Entity>: Entity {
     /// Turns the outcome into a command of this entity. `note` is what it gave along with the request.
-    fn heard(from: T::Id, note: String, outcome: Result<T::Reply, T::Rejection>) -> Self::Command;
+    fn heard(from: T::Id, note: String, outcome: Result<T::Reply, RequestError<T::Rejection>>) -> Self::Command;
+}
+
+/// Why a request was not done. Nothing of it has happened, and nothing of it will.
+///
+/// A request that crashes its receiver, or that the receiver's program cannot read, is a fault of that program and not answered: the
+/// message is dead, with the reason, until somebody has it tried again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError<R> {
+    /// The entity said no.
+    #[error("{0}")]
+    Rejected(R),
+    /// There is no such entity, and the command is none that creates one.
+    #[error("there is no such entity")]
+    Unknown,
+    /// The entity cannot be brought back, for this reason.
+    #[error("the entity is quarantined: {0}")]
+    Quarantined(String),
 }

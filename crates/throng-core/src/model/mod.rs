@@ -6,12 +6,14 @@ mod entity;
 mod error;
 mod event;
 mod query;
+mod text_id;
 mod turn;
 
 pub use actor::{Actor, Place};
 pub use answer::{Answer, Read};
-pub use entity::{Entity, EntityId, Hears, Message, Rejection};
+pub use entity::{Entity, EntityId, Hears, Message, Rejection, RequestError};
 pub use error::Error;
 pub use event::{Event, Recorded, UpcastError};
 pub use query::{Query, View};
+pub use text_id::{InvalidTextId, TextId};
 pub use turn::{Effects, Family, Moment, Published, Sent, Timer, Timestamp, Topic, Turn};

@@ -68,6 +68,7 @@ pub struct Effects<E: Entity> {
     /// Live values, in order.
     pub published: Vec<Published>,
     pub(crate) entropy: u128,
+    pub(crate) missed_beats: u64,
 }
 
 impl<E: Entity> Default for Effects<E> {
@@ -78,6 +79,7 @@ impl<E: Entity> Default for Effects<E> {
             timers: Vec::new(),
             published: Vec::new(),
             entropy: 0,
+            missed_beats: 0,
         }
     }
 }
@@ -231,6 +233,13 @@ impl<'a, E: Entity> Turn<'a, E> {
         self.moment.seq == 0
     }
 
+    /// The beats of a repeating timer that were missed before the one that asks now; 0 for everything else. Interest for
+    /// `1 + turn.missed_beats()` days is due to who was down for some.
+    #[must_use]
+    pub fn missed_beats(&self) -> u64 {
+        self.out.missed_beats
+    }
+
     /// A number nobody can guess, fresh for each command: capabilities, tokens.
     #[must_use]
     pub fn unguessable(&self) -> u128 {
@@ -268,11 +277,18 @@ impl<'a, E: Entity> Turn<'a, E> {
         });
     }
 
-    /// A message whose outcome, also a refusal, comes back as a command of this entity.
+    /// A message whose outcome comes back as a command of this entity: the reply, a refusal, or that nobody is there
+    /// ([`RequestError`](super::RequestError)). The kind must stand in [`Entity::REQUESTS`].
     pub fn request<T: Entity>(&mut self, to: impl Into<T::Id>, command: T::Command, note: impl Into<String>)
     where
         E: Hears<T>,
     {
+        const {
+            assert!(
+                contains(E::REQUESTS, T::KIND),
+                "name the kind in the asker's `Entity::REQUESTS`"
+            );
+        }
         self.out.sent.push(Sent {
             note: Some(note.into()),
             ..Sent::to::<T>(&to.into(), command)
@@ -281,6 +297,10 @@ impl<'a, E: Entity> Turn<'a, E> {
 
     /// Sets a named durable timer, replacing one of the same name: at that time, and then again after each `every`, the
     /// entity gets this command.
+    ///
+    /// A repeating timer keeps its beat: due at `at`, `at + every`, `at + 2 * every` and so on, however late one of them is executed.
+    /// Beats that were missed, because the service was down or the entity could not be loaded, are not made up for one by one: the entity is
+    /// asked once, and [`missed_beats`](Self::missed_beats) says how many it should do besides.
     pub fn remind(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -308,5 +328,44 @@ impl<'a, E: Entity> Turn<'a, E> {
     /// Cancels a named timer.
     pub fn cancel(&mut self, name: impl Into<Cow<'static, str>>) {
         self.out.timers.push(Timer::Cancel(name.into()));
+    }
+}
+
+/// Whether a text is one of these; at compile time.
+const fn contains(texts: &[&str], text: &str) -> bool {
+    let mut at = 0;
+    while at < texts.len() {
+        if is_same(texts[at].as_bytes(), text.as_bytes()) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn a_kind_is_found_by_its_whole_name() {
+        assert!(contains(&["bank", "account"], "account"));
+        for other in ["acc", "accounts", "", "Account"] {
+            assert!(!contains(&["bank", "account"], other), "{other}");
+        }
     }
 }

@@ -6,9 +6,10 @@ use super::{
     call::QueryCall,
     entities::{Entities, Lookup},
     keys::{Found, Kept, KeptAnswer},
+    messages::RecordedOutcome,
     outcome::put,
-    read::{CommandKey, body_length, crashed, fingerprint, key_of, read_command, too_many, unwritable},
-    records::{close_cause, write_outcome, write_taken},
+    read::{CommandKey, Origin, body_length, crashed, fingerprint, key_of, read_command, too_many, unwritable},
+    records::{close_cause, write_dead_beat, write_outcome, write_taken},
     registry::Registry,
     slot::{Body, panic_text},
 };
@@ -107,7 +108,11 @@ impl<E: Entity> Entities<E> {
         {
             return Ran::LoadKey;
         }
-        let command = match read_command::<E>(&mut call.input, &registry.kinds()[call.kind]) {
+        let origin = match call.cause {
+            Cause::Asked { .. } => Origin::Outside,
+            Cause::Message(_) | Cause::Timer(_) => Origin::Recorded,
+        };
+        let command = match read_command::<E>(&mut call.input, &registry.kinds()[call.kind], origin) {
             Ok(command) => command,
             Err(error) => return self.refuse(common, registry, call, error, stage),
         };
@@ -158,6 +163,10 @@ impl<E: Entity> Entities<E> {
             return Err(Error::OutcomeUnknown);
         };
         effects.entropy = call.entropy;
+        effects.missed_beats = match call.cause {
+            Cause::Timer(due) => due.missed_beats(call.now),
+            _ => 0,
+        };
         let mut evolving = false;
         let run = || -> Result<Accepted<E>, Error<E::Rejection>> {
             let caller = if let Cause::Asked { caller, .. } = call.cause {
@@ -242,10 +251,15 @@ impl<E: Entity> Entities<E> {
         error: Error<E::Rejection>,
         stage: &mut dyn Stage,
     ) -> Ran {
-        let outcome = if matches!(error, Error::Rejected(_)) {
-            Outcome::Refused
-        } else {
-            Outcome::Failed
+        // Whoever asked for the outcome is told, and that is the end of it; else a message that nobody takes is dead.
+        let asks = match call.cause {
+            Cause::Message(Taking { asks: Some(asks), .. }) => Some(asks),
+            _ => None,
+        };
+        let told = asks.and_then(|_| told_outcome(&error));
+        let outcome = match (&error, &told) {
+            (Error::Rejected(_), _) | (_, Some(_)) => Outcome::Refused,
+            _ => Outcome::Failed,
         };
         let at = self.find(call.hash, call.id);
         let mut rests_on = at.map_or(0, |at| self.slot(at).rests_on);
@@ -255,9 +269,8 @@ impl<E: Entity> Entities<E> {
             let own = Address::new(E::KIND, call.id);
             let (mut word, mut reason) = ("refused", error.to_string());
             let mut report = None;
-            if let (Cause::Message(Taking { asks: Some(asks), .. }), Error::Rejected(rejection)) = (call.cause, &error)
-            {
-                match report_refusal(common, registry, &own, asks, rejection) {
+            if let (Some(asks), Some(told)) = (asks, told) {
+                match report_refusal::<E::Rejection>(common, registry, &own, asks, &told) {
                     Ok(delivery) => report = Some(delivery),
                     Err(why) => (word, reason) = ("dead", format!("its refusal cannot be reported: {why}")),
                 }
@@ -266,7 +279,13 @@ impl<E: Entity> Entities<E> {
                 word = "dead";
             }
             if word == "dead" {
-                tracing::warn!("a message or timer of {own} is dead: {reason}");
+                match call.cause {
+                    Cause::Timer(due) => {
+                        tracing::warn!("a beat of the timer {:?} of {own} is dead: {reason}", due.name);
+                        write_dead_beat(common, registry, due, &reason);
+                    }
+                    _ => tracing::warn!("a message to {own} is dead: {reason}"),
+                }
             }
             close_cause(common, call, &own, word, &reason);
             if !common.records.is_empty() {
@@ -339,15 +358,25 @@ impl<E: Entity> Entities<E> {
     }
 }
 
-/// The refusal of a request, on its way to who asked. Where that cannot be recorded, nothing of it is.
+/// What whoever asked is told of an error; `None` for a fault of this program, which another one may mend.
+fn told_outcome<R>(error: &Error<R>) -> Option<RecordedOutcome<(), &R>> {
+    match error {
+        Error::Rejected(rejection) => Some(RecordedOutcome::Err(rejection)),
+        Error::Unknown { .. } => Some(RecordedOutcome::Unknown),
+        Error::Quarantined { reason, .. } => Some(RecordedOutcome::Quarantined(reason.clone())),
+        _ => None,
+    }
+}
+
+/// That a request was not done, on its way to who asked. Where that cannot be recorded, nothing of it is.
 fn report_refusal<R: Rejection>(
     common: &mut Common,
     registry: &Registry,
     own: &Address,
     asks: &Asks,
-    rejection: &R,
+    told: &RecordedOutcome<(), &R>,
 ) -> Result<Delivery, Error<R>> {
-    let outcome = serde_json::to_string(&Err::<(), _>(rejection)).map_err(|why| unwritable("rejection", why));
+    let outcome = serde_json::to_string(told).map_err(|why| unwritable("rejection", why));
     let written = outcome.and_then(|outcome| write_outcome(common, registry, own, asks, outcome));
     match &written {
         Ok(_) => common.messages.keep(),

@@ -1,7 +1,7 @@
 //! Bringing entities back: from a state on its way to the store, or from what was read of the store and the log.
 
 use super::{
-    Common, LoadRequest, Recalled, TailEvent,
+    Common, LoadOutcome, LoadRequest, Recalled, TailEvent,
     entities::Entities,
     slot::{Body, Broken, Pending, Resident, apply, decode_state, family_of},
 };
@@ -61,41 +61,53 @@ impl<E: Entity> Entities<E> {
             tail,
             family: row,
         }: Recalled,
-    ) -> bool {
-        let found = self.find(hash, text);
-        if found.is_some_and(|at| !matches!(self.slot(at).body, Body::Passivated(_))) {
-            return true;
-        }
-        let trace = found.and_then(|at| self.slot(at).trace.as_ref());
-        let pending = trace.and_then(|trace| trace.pending.clone());
-        let family = family_of_newest(stored.state.as_ref(), pending.as_ref());
-        let Some(body) = rebuild::<E>(text, stored, pending, tail) else {
-            return false;
+    ) -> LoadOutcome {
+        let at = match self.find(hash, text) {
+            Some(at) if !matches!(self.slot(at).body, Body::Passivated(_)) => return LoadOutcome::Resident,
+            Some(at) => at,
+            None => self.insert(hash, text, Body::Passivated(None)),
         };
-        let at = found.unwrap_or_else(|| self.insert(hash, text, Body::Passivated(None)));
+        let pending = self.slot(at).trace.as_ref().and_then(|trace| trace.pending.clone());
         let tail_family = self.slot(at).family.take();
+        let family = family_of_newest(stored.state.as_ref(), pending.as_ref());
+        let rebuilt = rebuild::<E>(text, stored, pending, tail);
         let slot = self.slot(at);
+        let body = match rebuilt {
+            Ok(body) => body,
+            Err(why) => {
+                slot.family = tail_family;
+                return LoadOutcome::UnreadableState(why);
+            }
+        };
+        let outcome = match &body {
+            Body::Quarantined { reason, .. } => LoadOutcome::Quarantined(reason.to_string()),
+            _ => LoadOutcome::Resident,
+        };
         let row = row.and_then(|row| serde_json::from_slice(&row).ok());
         slot.family = merged(merged(family, row), tail_family);
         slot.body = body;
         self.used(common, at);
-        true
+        outcome
     }
 }
 
-/// The state from what was read, or why not; `None`: the stored state cannot be decoded, and the events before it are needed.
+/// The state from what was read, or why not.
+///
+/// # Errors
+/// The store's state cannot be read.
 fn rebuild<E: Entity>(
     text: &str,
     loaded: Loaded,
     pending: Option<Pending>,
     tail: Vec<(TailEvent, Vec<u8>)>,
-) -> Option<Body<E>> {
+) -> Result<Body<E>, String> {
     let quarantined = |broken: Broken| {
-        Some(Body::Quarantined {
+        Ok(Body::Quarantined {
             seq: broken.seq,
             reason: broken.reason.into(),
         })
     };
+    let is_stored = loaded.state.is_some();
     let id = match text.parse::<E::Id>() {
         Ok(id) => id,
         Err(why) => {
@@ -110,21 +122,14 @@ fn rebuild<E: Entity>(
         generation: 0,
         bytes: state.bytes,
     });
-    let is_stored = stored.is_some();
     let newest = stored.into_iter().chain(pending).max_by_key(|state| state.seq);
     let (mut state, mut seq) = (E::default(), 0);
     if let Some(newest) = newest {
         match decode_state::<E>(&newest.bytes) {
             Ok((decoded, _)) => (state, seq) = (decoded, newest.seq),
-            Err(why) if is_stored => {
-                tracing::warn!(
-                    "the stored state of {}/{text} cannot be read ({why}); it is rebuilt from its events",
-                    E::KIND
-                );
-                return None;
-            }
+            Err(why) if is_stored => return Err(why),
             Err(why) => {
-                let reason = format!("its stored state cannot be read: {why}; raise STATE_VERSION to rebuild it");
+                let reason = format!("its state cannot be read: {why}");
                 return quarantined(Broken {
                     seq: newest.seq,
                     reason,
@@ -154,7 +159,7 @@ fn rebuild<E: Entity>(
         }
         seq = event.seq;
     }
-    Some(Body::Resident(Resident {
+    Ok(Body::Resident(Resident {
         id,
         state,
         seq,

@@ -1,6 +1,6 @@
 //! Messages between entities: numbered per pair of shards, taken once.
 
-use crate::model::Sent;
+use crate::model::{RequestError, Sent};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::{any::Any, borrow::Cow, collections::BTreeMap};
@@ -69,8 +69,28 @@ pub struct RequestOutcome {
     pub from: (String, String),
     /// What the asker gave along.
     pub note: String,
-    /// `{"Ok": reply}` or `{"Err": rejection}`.
+    /// A [`RecordedOutcome`].
     pub outcome: Box<RawValue>,
+}
+
+/// What came of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, or `{"Quarantined":"why"}`.
+#[derive(Serialize, Deserialize)]
+pub(super) enum RecordedOutcome<T, R> {
+    Ok(T),
+    Err(R),
+    Unknown,
+    Quarantined(String),
+}
+
+impl<T, R> From<RecordedOutcome<T, R>> for Result<T, RequestError<R>> {
+    fn from(outcome: RecordedOutcome<T, R>) -> Self {
+        match outcome {
+            RecordedOutcome::Ok(reply) => Ok(reply),
+            RecordedOutcome::Err(rejection) => Err(RequestError::Rejected(rejection)),
+            RecordedOutcome::Unknown => Err(RequestError::Unknown),
+            RecordedOutcome::Quarantined(why) => Err(RequestError::Quarantined(why)),
+        }
+    }
 }
 
 /// A message's record in the journal.

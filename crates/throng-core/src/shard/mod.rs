@@ -43,7 +43,7 @@ pub use quarantine::{Quarantined, Unloadable};
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::{RESTORED, shard_of_row};
 pub use slot::{TailEvent, decode_event};
-pub use table::{LoadRequest, Recalled, Table};
+pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
 pub use timers::Due;
 
 use crate::{

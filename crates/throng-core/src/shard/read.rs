@@ -3,7 +3,7 @@
 use super::{Call, Cause, Input, Kind, keys};
 use crate::{
     limits,
-    model::{Entity, Error},
+    model::{Entity, Error, Recorded},
     tagged,
 };
 use std::any::Any;
@@ -62,7 +62,18 @@ pub(super) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
     })
 }
 
-pub(super) fn read_command<E: Entity>(input: &mut Input<'_>, kind: &Kind) -> Result<E::Command, Error<E::Rejection>> {
+/// Whether a command was recorded, perhaps by an older program, or comes from outside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Outside,
+    Recorded,
+}
+
+pub(super) fn read_command<E: Entity>(
+    input: &mut Input<'_>,
+    kind: &Kind,
+    origin: Origin,
+) -> Result<E::Command, Error<E::Rejection>> {
     match input {
         Input::Typed(slot) => {
             let slot: &mut dyn Any = *slot;
@@ -71,7 +82,14 @@ pub(super) fn read_command<E: Entity>(input: &mut Input<'_>, kind: &Kind) -> Res
         }
         Input::Json { name, body } => {
             too_many("the command", body.len(), limits::COMMAND_BYTES_MAX)?;
-            tagged::from_parts(name, body).map_err(|_| Error::Malformed(tagged::explain::<E::Command>(name, body)))
+            let read = match origin {
+                Origin::Outside if !E::IGNORES_UNKNOWN_FIELDS => tagged::from_client(name, body),
+                Origin::Outside => {
+                    tagged::from_parts(name, body).map_err(|_| tagged::explain::<E::Command>(name, body))
+                }
+                Origin::Recorded => tagged::from_parts(name, body).or_else(|_| upcast::<E>(name, body)),
+            };
+            read.map_err(Error::Malformed)
         }
         Input::Outcome(outcome) => {
             let from = &outcome.from.0;
@@ -82,6 +100,27 @@ pub(super) fn read_command<E: Entity>(input: &mut Input<'_>, kind: &Kind) -> Res
                 .map_err(|why| Error::Malformed(format!("the outcome from {from} cannot be read: {why}")))
         }
     }
+}
+
+/// Steps up at most.
+const UPCASTS_MAX: usize = 64;
+
+/// A recorded command that cannot be read as it is, taken up step by step until it can.
+fn upcast<E: Entity>(name: &str, body: &[u8]) -> Result<E::Command, String> {
+    let unreadable = || tagged::explain::<E::Command>(name, body);
+    let mut recorded = Recorded {
+        name: name.to_owned().into(),
+        version: 1,
+        payload: serde_json::from_slice(body).map_err(|_| unreadable())?,
+    };
+    for _ in 0..UPCASTS_MAX {
+        recorded = E::upcast_command(recorded).map_err(|why| format!("{}; {why}", unreadable()))?;
+        let body = serde_json::to_vec(&recorded.payload).map_err(|why| why.to_string())?;
+        if let Ok(command) = tagged::from_parts(&recorded.name, &body) {
+            return Ok(command);
+        }
+    }
+    Err(format!("{}; upcast_command does not come to an end", unreadable()))
 }
 
 /// A command in one number, see [`CommandKey::fingerprint`].

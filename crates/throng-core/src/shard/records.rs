@@ -6,7 +6,7 @@ use super::{
     messages::{Envelope, OUTCOME_NAME, Parcel, RequestOutcome},
     read::{CommandKey, body_length, crashed, too_many, unwritable},
     registry::Registry,
-    timers::{self, Set},
+    timers::{self, Due, Set},
 };
 use crate::{
     limits,
@@ -25,9 +25,12 @@ pub(super) fn known_kind<R>(registry: &Registry, to: &Sent) -> Result<(), Error<
         )));
     }
     if !limits::is_id(&to.id) {
-        return Err(crashed(format!(
-            "it sends to {}/{:?}: an id has 1 to 256 bytes",
-            to.kind, to.id
+        // As long as it may be, and not as it came.
+        let shown = &to.id[..to.id.floor_char_boundary(limits::ID_BYTES_MAX)];
+        return Err(Error::Malformed(format!(
+            "{shown:?} is no {}: an id has 1 to {} bytes",
+            to.kind,
+            limits::ID_BYTES_MAX
         )));
     }
     Ok(())
@@ -145,6 +148,37 @@ pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
         shape,
         &body,
     );
+}
+
+/// The beat of a timer that cannot be executed, as a message of its entity to itself that nobody could take: it is listed, counted and
+/// retried like the others.
+pub(super) fn write_dead_beat(common: &mut Common, registry: &Registry, due: &Due, reason: &str) {
+    let own = &due.address;
+    let body = String::from_utf8_lossy(&due.body).into_owned();
+    let Ok(command) = RawValue::from_string(body) else {
+        tracing::error!("the beat of the timer {:?} of {own} is no JSON and is lost", due.name);
+        return;
+    };
+    let taking = Taking {
+        from: common.id,
+        number: common.messages.next(registry.shard_of(&own.kind, &own.id)),
+        sender: own.clone(),
+        asks: None,
+        key: None,
+        child: false,
+        name: due.command.clone().into(),
+        command,
+        again: false,
+    };
+    let written: Result<(), Error<std::convert::Infallible>> =
+        write_sent(common, own, (&own.kind, &own.id), &taking).inspect(|()| common.messages.keep());
+    match written {
+        Ok(()) => write_taken(common, own, &taking, "dead", reason),
+        Err(why) => {
+            common.messages.give_back();
+            tracing::error!("the beat of the timer {:?} of {own} is lost: {why}", due.name);
+        }
+    }
 }
 
 pub(super) fn write_timer<E: Entity>(

@@ -1,6 +1,6 @@
 //! The kinds an engine knows.
 
-use super::{Table, entities::Entities, outcome::JsonReply};
+use super::{Table, entities::Entities, messages::RecordedOutcome, outcome::JsonReply};
 use crate::{
     limits,
     model::{Entity, Error, Hears, Moment, Query},
@@ -25,6 +25,8 @@ pub struct Kind {
     /// The schema of its rejection.
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
     pub(super) table: fn() -> Box<dyn Table>,
+    /// The kinds it requests something of.
+    requests: &'static [&'static str],
     /// From kind to `HearFn` of this kind.
     hears: Vec<(&'static str, Box<dyn Any + Send + Sync>)>,
 }
@@ -80,6 +82,7 @@ impl Registry {
             reply_schema: |generator| generator.subschema_for::<E::Reply>(),
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
             table: || Box::new(Entities::<E>::default()),
+            requests: E::REQUESTS,
             hears: Vec::new(),
         });
     }
@@ -123,11 +126,22 @@ impl Registry {
             let from = from
                 .parse()
                 .map_err(|why: <T::Id as std::str::FromStr>::Err| why.to_string())?;
-            let outcome: Result<T::Reply, T::Rejection> =
+            let outcome: RecordedOutcome<T::Reply, T::Rejection> =
                 serde_json::from_slice(outcome).map_err(|why| why.to_string())?;
-            Ok(E::heard(from, note, outcome))
+            Ok(E::heard(from, note, outcome.into()))
         };
         self.kind_mut(E::KIND).hears.push((T::KIND, Box::new(hear)));
+    }
+
+    /// The first pair of kinds of which one requests something of the other, without being able to hear the outcome.
+    #[must_use]
+    pub fn unheard(&self) -> Option<(&'static str, &'static str)> {
+        self.kinds.iter().find_map(|kind| {
+            let is_heard =
+                |from: &&&str| kind.hears.iter().any(|(heard, _)| heard == *from) && self.find(from).is_some();
+            let of = kind.requests.iter().find(|from| !is_heard(from))?;
+            Some((kind.name, *of))
+        })
     }
 
     fn kind_mut(&mut self, name: &str) -> &mut Kind {

@@ -1,7 +1,7 @@
 //! What was recorded and stored before this engine started.
 
 use super::{
-    Common, KeyRows, LoadRequest, Recalled, Shard, TailEvent, dead,
+    Common, KeyRows, LoadOutcome, LoadRequest, Recalled, Shard, TailEvent, dead,
     entities::Entities,
     keys::{self, Kept},
     known,
@@ -64,9 +64,8 @@ impl Shard {
         self.tables[kind].load_request(hash, id)
     }
 
-    /// Brings an entity back from what was read. `false`: its stored state cannot be decoded, and nothing was done; it has to be
-    /// read again without it, with all its events.
-    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, read: Recalled) -> bool {
+    /// Brings an entity back from what was read.
+    pub fn loaded(&mut self, kind: usize, hash: u64, id: &str, read: Recalled) -> LoadOutcome {
         self.tables[kind].loaded(&mut self.common, hash, id, read)
     }
 

@@ -29,6 +29,17 @@ pub struct Recalled {
     pub family: Option<Vec<u8>>,
 }
 
+/// What came of bringing an entity back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadOutcome {
+    /// It is in memory.
+    Resident,
+    /// Its stored state cannot be read, for this reason: it is not in memory, and has to be loaded again without that state.
+    UnreadableState(String),
+    /// It is quarantined, for this reason.
+    Quarantined(String),
+}
+
 /// The entities of one kind in one shard.
 pub trait Table: Any + Send {
     /// Runs a command.
@@ -40,9 +51,8 @@ pub trait Table: Any + Send {
     /// What has to be read to bring this entity back; `None` if it is in memory.
     fn load_request(&mut self, hash: u64, id: &str) -> Option<LoadRequest>;
 
-    /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row. `false`: the
-    /// stored state cannot be decoded, and nothing was done; without it, from all events, it can.
-    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> bool;
+    /// Brings an entity back from what was read: the store's part, the payloads of the tail, and the family's row.
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> LoadOutcome;
 
     /// Sets an entity aside that cannot be brought back; `false` if it is in memory.
     fn quarantine(&mut self, common: &mut Common, hash: u64, id: &str, why: &Unloadable<'_>) -> bool;
@@ -91,7 +101,7 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         Self::load_request(self, hash, id)
     }
 
-    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> bool {
+    fn loaded(&mut self, common: &mut Common, hash: u64, id: &str, read: Recalled) -> LoadOutcome {
         self.bring_back(common, (hash, id), read)
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     limits,
-    model::{Answer, Entity, Error, Event, Hears, Rejection, Turn},
+    model::{Answer, Entity, Error, Event, Hears, Rejection, RequestError, Turn},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,7 @@ impl Entity for Account {
     type Event = Happened;
     type Reply = i64;
     type Rejection = Short;
+    const REQUESTS: &'static [&'static str] = &[Self::KIND];
 
     fn creates(command: &Command) -> bool {
         !matches!(command, Command::Withdraw { .. })
@@ -127,7 +128,7 @@ impl Entity for Account {
 }
 
 impl Hears<Account> for Account {
-    fn heard(_: String, _: String, _: Result<i64, Short>) -> Command {
+    fn heard(_: String, _: String, _: Result<i64, RequestError<Short>>) -> Command {
         Command::Tick
     }
 }

@@ -22,6 +22,15 @@ pub struct Due {
     pub body: Vec<u8>,
 }
 
+impl Due {
+    /// The beats after the one that is due which should have been by now, too.
+    #[must_use]
+    pub fn missed_beats(&self, now: Timestamp) -> u64 {
+        let late = now.micros.saturating_sub(self.at.micros).max(0).cast_unsigned();
+        self.every_micros.map_or(0, |every| late / every.max(1))
+    }
+}
+
 /// A timer's record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Set {
@@ -175,9 +184,12 @@ pub(super) fn read_row(row: &[u8]) -> Option<Named> {
 /// What a set of due timers looks like in the order they fire.
 pub(super) fn next_after(due: &Due, now: Timestamp) -> Option<Timestamp> {
     let every = i64::try_from(due.every_micros?).ok()?.max(1);
-    let missed = (now.micros - due.at.micros).max(0) / every;
+    let missed = i64::try_from(due.missed_beats(now)).ok()?;
     Some(Timestamp {
-        micros: due.at.micros + (missed + 1) * every,
+        micros: due
+            .at
+            .micros
+            .saturating_add(missed.saturating_add(1).saturating_mul(every)),
     })
 }
 
@@ -258,6 +270,8 @@ mod tests {
         };
         assert_eq!(next_after(&due, at(100)), Some(at(110)));
         assert_eq!(next_after(&due, at(135)), Some(at(140)));
+        let missed = [100, 109, 110, 135].map(|now| due.missed_beats(at(now)));
+        assert_eq!(missed, [0, 0, 1, 3], "the beats at 110, 120 and 130, by 135");
         assert_eq!(
             next_after(
                 &Due {

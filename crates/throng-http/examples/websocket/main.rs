@@ -5,13 +5,13 @@
 //! cargo run --example websocket -p throng-http -- talk ws://ADDRESS:PORT/api/ws
 //! ```
 
-mod client;
-mod service;
+pub(crate) mod client;
+pub(crate) mod service;
 
 use std::io::Write;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let first = arguments.next().unwrap_or_else(|| "127.0.0.1:0".into());
     if first == "talk" {
@@ -25,6 +25,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let running = service::start(&first, service::PAGE.into(), axum::Router::new()).await?;
     writeln!(std::io::stdout(), "open {}", running.url())?;
-    running.run_until_signal()?;
+    running.run_until_signal().await?;
     Ok(())
 }

@@ -3,14 +3,17 @@
 use super::Answered;
 use crate::{
     answer::{self, Answer, HTML, JSON},
-    checks::{Check, CheckStatus},
+    checks,
     event_loop::{Connection, Local},
     problem::{self, Problem},
     request::headers,
 };
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde_json::json;
-use throng::journal::Durability;
+use throng::{
+    journal::Durability,
+    services::health::{Check, Reason, Status},
+};
 
 const DOCS: &str = include_str!("../pages/docs.html");
 const INDEX: &str = include_str!("../pages/index.html");
@@ -78,8 +81,18 @@ pub(super) fn index(local: &Local, is_page: bool) -> Response<Answer> {
 /// Where and why exactly the journal fails is for operators.
 fn ready(local: &Local, is_operator: bool) -> Response<Answer> {
     let health = local.shared().engine.health();
-    let checks = local.shared().checks.all();
-    let failing = checks.iter().find(|check| check.status == CheckStatus::Fail);
+    let mut checks = local.shared().checks.all();
+    if health.quarantines > 0 {
+        let times = health.quarantines;
+        checks.push(Check {
+            name: "entities".into(),
+            status: Status::Warn,
+            reason: Reason::Other(format!(
+                "{times} were quarantined since the start; /admin/stuck names those in memory"
+            )),
+        });
+    }
+    let failing = checks.iter().find(|check| check.status == Status::Fail);
     let is_ready = health.ready && !local.is_draining() && failing.is_none();
     let durability = match health.durability {
         Durability::Fsync => "fsync",
@@ -90,8 +103,10 @@ fn ready(local: &Local, is_operator: bool) -> Response<Answer> {
         .reason
         .or_else(|| {
             let failing = failing?;
-            let why = failing.reason.as_deref().unwrap_or("it did not say why");
-            Some(format!("{} fails: {why}", failing.name))
+            Some(match &failing.reason {
+                Reason::None => format!("{} fails, and did not say why", failing.name),
+                why => format!("{} fails: {why}", failing.name),
+            })
         })
         .or_else(|| (!is_ready).then(|| "the gateway is stopping".into()));
     let mut body = json!({
@@ -103,7 +118,7 @@ fn ready(local: &Local, is_operator: bool) -> Response<Answer> {
         body["detail"] = detail.into();
     }
     if !checks.is_empty() {
-        body["checks"] = checks.iter().map(Check::json).collect();
+        body["checks"] = checks.iter().map(checks::json).collect();
     }
     let mut response = fresh(answer::json(body.to_string()));
     if !is_ready {

@@ -304,3 +304,24 @@ fn a_port_that_is_taken_and_an_address_that_is_none_are_told() {
     let error = throng_http::Gateway::builder(engine).loops(0).start().err().unwrap();
     assert_eq!(error.to_string(), "cannot run 0 loops: choose 1 to 64");
 }
+
+#[test]
+fn a_field_the_command_does_not_have_and_an_id_that_is_none_are_named() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    let problem = client
+        .post(OPEN, r#"{"capacity":3,"capcity":4}"#)
+        .problem(400, "malformed");
+    assert_eq!(problem["field"], "capcity");
+    assert_eq!(problem["detail"], "Unknown field `capcity`.");
+    client.post(OPEN, r#"{"capacity":3}"#);
+    for to in [String::new(), "x".repeat(257)] {
+        let body = serde_json::json!({ "to": to, "student": "7" }).to_string();
+        let problem = client
+            .post("/api/section/S1/recommend", &body)
+            .problem(400, "malformed");
+        assert_eq!(problem["field"], "to", "{problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("an id has 1 to 256 bytes"), "{detail}");
+    }
+}

@@ -297,6 +297,7 @@ impl<const G: u8> Entity for Account<G> {
     type Event = Happened<G>;
     type Reply = View;
     type Rejection = No;
+    const REQUESTS: &'static [&'static str] = &[Self::KIND];
 
     fn creates(command: &Command) -> bool {
         !matches!(
@@ -346,7 +347,9 @@ impl<const G: u8> Entity for Account<G> {
             Command::Accept { op, amount, mode, next } => match mode {
                 Mode::Accept => turn.emit(Happened::Received(fact(op, 0, amount))),
                 Mode::Refuse => return self.no(id, "not wanted"),
-                Mode::Panic => panic!("planned panic: an asked entity"),
+                // Tried again, it may come to another end.
+                Mode::Panic if turn.moment().seq.is_multiple_of(2) => panic!("planned panic: an asked entity"),
+                Mode::Panic => return self.no(id, "not wanted any more"),
                 Mode::Forward => {
                     let mode = Mode::Accept;
                     let accept = Command::Accept { op, amount, mode, next };
@@ -451,7 +454,7 @@ impl<const G: u8> Entity for Account<G> {
 }
 
 impl<const G: u8> Hears<Account<G>> for Account<G> {
-    fn heard(_: u64, note: String, outcome: Result<View, No>) -> Command {
+    fn heard(_: u64, note: String, outcome: Result<View, RequestError<No>>) -> Command {
         let (op, amount) = note.split_once(':').unwrap();
         Command::Heard {
             op: op.parse().unwrap(),

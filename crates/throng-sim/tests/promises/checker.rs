@@ -357,7 +357,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Promise 6: the outcome of every request is heard once, unless it is dead.
+    /// Promise 6: the outcome of every request is heard once, also that nobody was there, unless it is dead.
     fn check_requests(&mut self) {
         for (op, operation) in &self.entries.operations {
             let Asked::Account(Command::Ask { amount, mode, .. }) = &operation.asked else {
@@ -371,6 +371,10 @@ impl<'a> Checker<'a> {
                 .messages
                 .iter()
                 .filter(|message| message.note.as_ref() == Some(&note));
+            let nobody = ["there is no account", "is quarantined"];
+            let is_nobody_there = asked.clone().any(|message| {
+                message.outcome.as_deref() == Some("refused") && nobody.iter().any(|why| message.reason.contains(why))
+            });
             let outcomes: Vec<&str> = asked.filter_map(|message| message.outcome.as_deref()).collect();
             let is_dead = outcomes.contains(&"dead");
             let (settled, refunded) = (
@@ -383,8 +387,8 @@ impl<'a> Checker<'a> {
                 .any(|message| message.name == "~heard" && message.outcome.as_deref() == Some("dead") && self.bombs);
             let right = match (is_dead, mode) {
                 (true, _) => settled + refunded == 0,
-                (false, Mode::Panic) => false,
-                (false, Mode::Refuse) => (settled, refunded) == (0, 1),
+                (false, _) if is_nobody_there => (settled, refunded) == (0, 1),
+                (false, Mode::Refuse | Mode::Panic) => (settled, refunded) == (0, 1),
                 (false, _) => (settled, refunded) == (1, 0),
             };
             if !right && !heard_dead {

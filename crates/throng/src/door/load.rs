@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
 };
-use throng_core::shard::{Recalled, Unloadable, family_row};
+use throng_core::shard::{LoadOutcome, Recalled, Unloadable, family_row};
 use throng_journal::{Address, Loaded, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
@@ -65,6 +65,8 @@ pub(crate) async fn now_or_later<T>(maybe: Maybe<'_, T>) -> T {
 enum Failed {
     Refused(Refusal),
     Journal(throng_journal::Error),
+    /// Its stored state cannot be read.
+    State(String),
 }
 
 impl From<Refusal> for Failed {
@@ -79,6 +81,15 @@ impl From<throng_journal::Error> for Failed {
     }
 }
 
+/// What an entity's state is made from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StartFrom {
+    /// The state that is stored, and the events after it.
+    State,
+    /// All of its events.
+    FirstEvent,
+}
+
 impl Door {
     /// Brings an entity back, or waits while somebody else does.
     pub(crate) async fn load(self: &Arc<Self>, target: &Target<'_>) -> Result<(), Refusal> {
@@ -86,9 +97,15 @@ impl Door {
         let Some(_turn) = self.loads.turn(&address).await else {
             return Ok(());
         };
-        let mut with_state = true;
+        let mut from = StartFrom::State;
         loop {
-            match self.load_once(target, &address, with_state).await {
+            match self.load_once(target, &address, from).await {
+                Err(Failed::State(why)) => {
+                    tracing::warn!(
+                        "the stored state of {address} cannot be read, it is rebuilt from its events: {why}"
+                    );
+                    from = StartFrom::FirstEvent;
+                }
                 // A checkpoint moved it meanwhile, from the log to the store.
                 Err(Failed::Journal(throng_journal::Error::NoCommit(at)))
                     if self.ledger.covers().is_some_and(|covers| at <= covers) => {}
@@ -99,33 +116,31 @@ impl Door {
                     return Err(unreadable(format!("{address} cannot be loaded"), &error));
                 }
                 Err(Failed::Refused(refusal)) => return Err(refusal),
-                Ok(true) => return Ok(()),
-                Ok(false) => with_state = false,
+                Ok(()) => return Ok(()),
             }
         }
     }
 
-    /// `false`: its stored state cannot be decoded; without it, it can be rebuilt from its events.
     async fn load_once(
         self: &Arc<Self>,
         target: &Target<'_>,
         address: &Address,
-        with_state: bool,
-    ) -> Result<bool, Failed> {
+        from: StartFrom,
+    ) -> Result<(), Failed> {
         let (kind, hash) = (target.kind, target.hash);
         let shard = self.shard_of(hash);
         let id = target.id.clone().into_owned();
         let request = self
             .visit(shard, move |shard| shard.load_request(kind, hash, &id))
             .await?;
-        let Some(request) = request else { return Ok(true) };
+        let Some(request) = request else { return Ok(()) };
         if self.ledger.wait(request.rests_on).await.is_err() {
             return Err(Failed::Refused(recovering()));
         }
         let (store, journal) = (&self.context.store, &self.context.journal);
-        let stored = match with_state {
-            true => now_or_later(store.load(address, request.state_version)).await?,
-            false => Loaded {
+        let stored = match from {
+            StartFrom::State => now_or_later(store.load(address, request.state_version)).await?,
+            StartFrom::FirstEvent => Loaded {
                 state: None,
                 events: store.history(address, 0, usize::MAX, usize::MAX).await?,
             },
@@ -149,9 +164,20 @@ impl Door {
         self.context.metrics.loads.inc();
         let id = target.id.clone().into_owned();
         let recalled = Recalled { stored, tail, family };
-        Ok(self
-            .visit(shard, move |shard| shard.loaded(kind, hash, &id, recalled))
-            .await?)
+        let loaded = self.visit(shard, move |shard| shard.loaded(kind, hash, &id, recalled));
+        match loaded.await? {
+            LoadOutcome::Resident => Ok(()),
+            LoadOutcome::UnreadableState(why) => Err(Failed::State(why)),
+            LoadOutcome::Quarantined(reason) => {
+                self.tell_quarantine(address, &reason);
+                Ok(())
+            }
+        }
+    }
+
+    fn tell_quarantine(&self, address: &Address, reason: &str) {
+        tracing::error!("{address} is quarantined: {reason}");
+        self.context.metrics.quarantined.inc();
     }
 
     /// An entity whose rows or events cannot be read is set aside, with the reason: reading them again would come to the same.
@@ -161,8 +187,7 @@ impl Door {
         address: &Address,
         reason: String,
     ) -> Result<(), Refusal> {
-        tracing::error!("{address} is quarantined: {reason}");
-        self.context.metrics.quarantined.inc();
+        self.tell_quarantine(address, &reason);
         let family = now_or_later(self.context.store.system(&family_row(address))).await;
         let family = family.map_err(|error| unreadable(format!("{address} cannot be loaded"), &error))?;
         let (kind, hash, id) = (target.kind, target.hash, target.id.clone().into_owned());

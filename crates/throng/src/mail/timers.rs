@@ -10,7 +10,10 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use throng_core::{limits, shard::Due};
+use throng_core::{
+    limits,
+    shard::{Due, Outcome},
+};
 use throng_journal::Address;
 
 /// Timers of one shard fired at a time.
@@ -83,6 +86,13 @@ impl Mail {
         self.door.shard_of(limits::hash(&due.address.kind, &due.address.id))
     }
 
+    /// Whether it is due still: its entity is quarantined. Else it is over, and one that failed is dead.
+    async fn is_waiting(&self, due: &Due) -> bool {
+        let due = due.clone();
+        let is_due = self.door.visit(self.shard_of(&due), move |shard| shard.is_due(&due));
+        is_due.await.unwrap_or(true)
+    }
+
     /// `false`: its entity cannot be loaded.
     async fn fire_one(self: &Arc<Self>, due: &Due) -> bool {
         let host = &self.context.host;
@@ -100,8 +110,11 @@ impl Mail {
         let mut attempt = Attempt::new(target, work, Answer::Nobody, (host.elapsed_micros(), u64::MAX));
         let progress = self.door.try_now(&mut attempt);
         match self.door.carry(attempt, progress).await {
-            Ok(_) => {
+            Ok((_, outcome)) => {
                 self.context.metrics.timers_fired.inc();
+                if outcome == Outcome::Failed && !self.is_waiting(due).await {
+                    self.context.metrics.dead.inc();
+                }
                 self.deliver(Within::Pass);
                 true
             }

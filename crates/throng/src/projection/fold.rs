@@ -100,12 +100,18 @@ pub(super) fn fold<P: Projection>(
         match apply(projection, seen, cache) {
             Outcome::Changes(changes) => cache.apply(changes),
             Outcome::Missing(mut missing) => {
-                // What the others will ask for is fetched with it; what they would do is done when it is their turn.
+                // What the others will ask for first is fetched with it. They see no rows yet: what there is now is not what there will
+                // be when it is their turn.
+                let nothing = RowCache::default();
                 for (_, later) in &events[*next + 1..] {
-                    if let Outcome::Missing(more) = apply(projection, later, cache) {
+                    if let Outcome::Missing(more) = apply(projection, later, &nothing) {
                         missing.extend(more);
                     }
                 }
+                for (_, seen) in &events[*next..] {
+                    missing.extend(projection.reads(seen));
+                }
+                missing.retain(|key| !cache.has(key));
                 missing.sort_unstable();
                 missing.dedup();
                 return Step::Missing(missing);
@@ -130,5 +136,113 @@ fn apply<P: Projection>(projection: &P, seen: &Seen<P::Of>, cache: &RowCache) ->
     match guarded(|| Ok(projection.apply(seen, &mut rows))) {
         Ok(applied) => rows.finish(applied),
         Err(panic) => Outcome::Poison(panic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        model::{Answer, Event, Rejection, Turn},
+        projection::Interrupt,
+    };
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+    use throng_journal::{CommitNo, Position, WriterId};
+
+    #[derive(Default, Serialize, Deserialize)]
+    struct Purse;
+    #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+    enum Coins {
+        In(u32),
+        Out(u32),
+    }
+    impl Event for Coins {}
+    #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+    #[error("never")]
+    struct Never;
+    impl Rejection for Never {
+        fn code(&self) -> &'static str {
+            "never"
+        }
+    }
+    impl Entity for Purse {
+        const KIND: &'static str = "purse";
+        type Id = String;
+        type Command = Coins;
+        type Event = Coins;
+        type Reply = ();
+        type Rejection = Never;
+        fn decide(&self, command: Coins, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+            turn.emit(command);
+            Ok(Answer::Now(()))
+        }
+        fn evolve(&mut self, _: &Coins) {}
+    }
+
+    /// What is in each purse, and in all of them; never below nothing.
+    struct Balances;
+    impl Projection for Balances {
+        const NAME: &'static str = "balances";
+        type Of = Purse;
+        fn apply(&self, seen: &Seen<Purse>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+            for key in [seen.id.as_str(), "~all"] {
+                let before: u32 = rows.json(key)?.unwrap_or(0);
+                let after = match seen.event {
+                    Coins::In(coins) => before + coins,
+                    Coins::Out(coins) => before.checked_sub(coins).expect("nobody takes out what is not there"),
+                };
+                rows.put_json(key, &after)?;
+            }
+            Ok(())
+        }
+        fn reads(&self, seen: &Seen<Purse>) -> Vec<Vec<u8>> {
+            vec![seen.id.clone().into_bytes(), b"~all".to_vec()]
+        }
+    }
+
+    fn seen(id: &str, seq: u64, event: Coins) -> (usize, Seen<Purse>) {
+        let position = Position {
+            writer: WriterId(1),
+            commit: CommitNo(1),
+        };
+        let seen = Seen {
+            id: id.into(),
+            seq,
+            offset: EventOffset { position, record: 0 },
+            at: Timestamp::default(),
+            event,
+        };
+        (0, seen)
+    }
+
+    #[test]
+    fn no_event_is_applied_to_rows_that_earlier_ones_have_yet_to_change() {
+        let mut cache = RowCache::default();
+        cache.fetched(b"a".to_vec(), Some(b"0".to_vec()));
+        // The last one is possible only after the one before it.
+        let events = [
+            seen("b", 1, Coins::In(1)),
+            seen("a", 1, Coins::In(5)),
+            seen("a", 2, Coins::Out(5)),
+        ];
+        let hook = std::panic::take_hook();
+        let panics = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let (count, own) = (panics.clone(), std::thread::current().id());
+        std::panic::set_hook(Box::new(move |panic| {
+            if std::thread::current().id() == own {
+                count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            } else {
+                hook(panic);
+            }
+        }));
+        let mut next = 0;
+        let Step::Missing(missing) = fold(&Balances, &events, &mut next, &mut cache) else {
+            panic!("the row of b is not there")
+        };
+        assert_eq!(missing, [b"b".to_vec(), b"~all".to_vec()], "all at once");
+        missing.into_iter().for_each(|key| cache.fetched(key, None));
+        assert!(matches!(fold(&Balances, &events, &mut next, &mut cache), Step::Done));
+        assert_eq!(panics.load(std::sync::atomic::Ordering::SeqCst), 0);
     }
 }

@@ -71,6 +71,7 @@
 
 mod consumer;
 mod fold;
+mod key;
 mod metrics;
 mod progress;
 mod projector;
@@ -79,11 +80,14 @@ mod rows;
 mod runner;
 mod sink;
 mod source;
+mod table;
 
+pub use key::OrderedKey;
 pub use progress::{Progress, State};
 pub use read_model::ReadModel;
 pub use rows::{Interrupt, Rows};
 pub use sink::{Sink, SinkError};
+pub use table::{RowPage, Table, row_key};
 
 pub(crate) use consumer::Consumer;
 pub(crate) use projector::{Projections, start};
@@ -101,11 +105,18 @@ pub trait Projection: Send + Sync + 'static {
     type Of: Entity;
 
     /// Applies one event to the rows. A pure function of both: it may be called again for the same event, before a row it
-    /// asks for has been fetched ([`Rows::get`] then interrupts it) or after a batch could not be written.
+    /// asks for has been fetched ([`Rows::get`] then interrupts it) or after a batch could not be written. The rows it sees are always
+    /// those that all events before this one have left.
     ///
     /// # Errors
     /// The [`Interrupt`] of a row, passed on with `?`; or that of an event that cannot be applied.
     fn apply(&self, seen: &Seen<Self::Of>, rows: &mut Rows<'_>) -> Result<(), Interrupt>;
+
+    /// The keys of rows that applying this event will read, where they are known beforehand: those of many events are then fetched at
+    /// once. The first row that [`apply`](Self::apply) asks for need not be named.
+    fn reads(&self, _seen: &Seen<Self::Of>) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
 }
 
 /// An event that is durable.

@@ -45,6 +45,11 @@ impl RowCache {
         self.values.insert(key, value);
     }
 
+    /// Whether the row's value is known, also that there is none.
+    pub(super) fn has(&self, key: &[u8]) -> bool {
+        self.values.contains_key(key)
+    }
+
     fn change(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
         if !self.changed.contains(&key) {
             self.changed.insert(key.clone());

@@ -126,6 +126,7 @@ impl Entity for Account {
     type Event = Happened;
     type Reply = Balance;
     type Rejection = Short;
+    const REQUESTS: &'static [&'static str] = &[Self::KIND];
 
     fn creates(command: &Command) -> bool {
         matches!(command, Command::Open { .. } | Command::Ask { .. })
@@ -196,10 +197,11 @@ impl Entity for Account {
 }
 
 impl Hears<Account> for Account {
-    fn heard(from: String, note: String, outcome: Result<Balance, Short>) -> Command {
+    fn heard(from: String, note: String, outcome: Result<Balance, RequestError<Short>>) -> Command {
         let what = match outcome {
             Ok(done) => format!("{} left", done.balance),
-            Err(short) => format!("no, {}", short.balance),
+            Err(RequestError::Rejected(short)) => format!("no, {}", short.balance),
+            Err(other) => other.to_string(),
         };
         Command::Heard {
             text: format!("{from}/{note}: {what}"),

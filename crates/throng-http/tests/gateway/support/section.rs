@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use throng::model::{self, Answer, Entity, Event, Moment, Query, Rejection, Turn};
+use throng::model::{self, Answer, Entity, Event, Moment, Query, Rejection, TextId, Turn};
 
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Section {
@@ -31,7 +31,7 @@ pub(crate) enum Command {
     },
     /// Asks another section to add a student.
     Recommend {
-        to: String,
+        to: TextId,
         student: String,
     },
     /// Takes its time, in milliseconds.

@@ -1,6 +1,5 @@
 //! `throng journal`: look at a journal, check it, copy it, move it.
 
-use crate::signals::End;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -10,10 +9,12 @@ use std::{
     io::{self, BufRead, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::mpsc,
     thread,
     time::Duration,
 };
 use throng::journal::{Address, Commit, Error, Position, WriterId, commit::Buffer};
+use throng_http::StopSignal;
 use throng_log::{
     Options,
     tools::{
@@ -31,7 +32,7 @@ const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// What to do with a journal.
 #[derive(Debug, Args)]
-pub(crate) struct JournalArguments {
+pub struct JournalArguments {
     #[command(subcommand)]
     command: JournalCommand,
     /// Print the result as one JSON object.
@@ -187,8 +188,7 @@ fn address(text: &str) -> Result<Address, String> {
     }
 }
 
-/// Runs the command.
-pub(crate) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
+fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
     crate::logging::start("warn");
     let options = Options::default();
     let json = arguments.json;
@@ -213,6 +213,16 @@ pub(crate) fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
+impl JournalArguments {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// It did not work.
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        run(self)
+    }
+}
+
 fn sound(is_sound: bool) -> ExitCode {
     if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -224,19 +234,24 @@ fn backup(arguments: &BackupArguments, json: bool) -> anyhow::Result<ExitCode> {
         print(&copy, json)?;
         return Ok(sound(copy.verification.is_sound()));
     }
-    let mut end = End::watch()?;
+    let stop = StopSignal::watch().context("cannot watch for signals")?;
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        stop.wait();
+        // Who follows has ended by itself.
+        let _ = tell.send(());
+    });
     let mut copy = LiveBackup::begin(&options, &from, &arguments.target)?;
-    let mut is_first = true;
+    print(&copy.catch_up()?, json)?;
     loop {
-        let is_last = end.has_come();
+        let is_last = told.recv_timeout(FOLLOW_EVERY).is_ok();
         let added = copy.catch_up()?;
-        if added.bytes > 0 || std::mem::take(&mut is_first) || is_last {
+        if added.bytes > 0 || is_last {
             print(&added, json)?;
         }
         if is_last {
             return Ok(ExitCode::SUCCESS);
         }
-        end.wait_within(FOLLOW_EVERY);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::service::Durability;
 
 /// Where a journal stands. Shown without a password.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub enum Place {
     /// The embedded journal's directory.
     Directory(PathBuf),
     /// A schema of a database.
@@ -53,7 +53,7 @@ impl fmt::Display for Place {
 
 /// `--journal`, and its short form `--data`.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct PlaceArguments {
+pub struct PlaceArguments {
     /// Where the journal stands: file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
     /// options follow), or memory: for nothing that stays. A password is better given as PGPASSWORD.
     #[arg(long, value_name = "PLACE", conflicts_with = "data")]
@@ -65,13 +65,17 @@ pub(crate) struct PlaceArguments {
 }
 
 impl PlaceArguments {
-    /// Whether anything was said.
-    pub(crate) fn is_given(&self) -> bool {
+    /// Whether a place was named.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
         self.journal.is_some() || self.data.is_some()
     }
 
     /// What was said, or the app's own directory.
-    pub(crate) fn place(&self, app: &str) -> anyhow::Result<Place> {
+    ///
+    /// # Errors
+    /// It is no place.
+    pub fn place(&self, app: &str) -> anyhow::Result<Place> {
         self.place_or(app, None)
     }
 
@@ -96,6 +100,18 @@ pub(crate) struct Opened {
     pub(crate) views: Arc<dyn Views>,
 }
 
+impl Opened {
+    /// What keeps nothing beyond the process.
+    pub(crate) fn in_memory() -> Self {
+        let journal = MemoryJournal::new();
+        Self {
+            store: Arc::new(MemoryStore::new(journal.clone())),
+            journal: Arc::new(journal),
+            views: Arc::new(MemoryViews::new()),
+        }
+    }
+}
+
 /// How an engine's journal is opened.
 pub(crate) struct Opening {
     pub(crate) durability: Durability,
@@ -110,14 +126,7 @@ impl Place {
     pub(crate) fn open(&self, how: &Opening) -> anyhow::Result<Opened> {
         let (durability, sync_delay) = (how.durability, how.sync_delay);
         match (self, durability) {
-            (Self::Memory, _) | (_, Durability::Memory) => {
-                let journal = MemoryJournal::new();
-                Ok(Opened {
-                    store: Arc::new(MemoryStore::new(journal.clone())),
-                    journal: Arc::new(journal),
-                    views: Arc::new(MemoryViews::new()),
-                })
-            }
+            (Self::Memory, _) | (_, Durability::Memory) => Ok(Opened::in_memory()),
             (Self::Directory(directory), _) => {
                 let options = throng_log::Options {
                     durability: durability.into(),

@@ -1,0 +1,177 @@
+//! An account: it pays in and out, transfers to others, and gets interest every day.
+//!
+//! A transfer is a request to the other account. The money leaves at once and is **on its way**, in the state and in the events, until the
+//! outcome is there: taken, it is gone; refused, by a closed account or because there is none, it is back. Nothing has to be asked
+//! twice, and a crash at any point loses and doubles nothing.
+
+mod messages;
+#[cfg(test)]
+mod tests;
+
+pub use messages::{Balance, Command, Happened, Refusal};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, time::Duration};
+use throng_app::model::{Answer, Entity, Hears, Moment, Query, RequestError, Turn, View};
+
+/// Between two payments of interest.
+pub const INTEREST_EVERY: Duration = Duration::from_hours(24);
+/// Of so many cents, one is paid as interest each day.
+pub const INTEREST_ONE_IN: u64 = 10_000;
+/// What an account holds at most.
+pub const CENTS_MAX: u64 = 1 << 53;
+
+const INTEREST: &str = "interest";
+
+/// An account's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    cents: u64,
+    /// By the number of the transfer.
+    on_the_way: BTreeMap<u64, u64>,
+    transfers: u64,
+    is_closed: bool,
+}
+
+impl Account {
+    fn balance(&self) -> Balance {
+        Balance {
+            cents: self.cents,
+            on_the_way: self.on_the_way.clone(),
+        }
+    }
+
+    /// What may be spent, if it is there.
+    fn spend(&self, cents: u64) -> Result<u64, Refusal> {
+        match self.cents {
+            there if there < cents => Err(Refusal::BalanceTooLow { cents: there }),
+            _ => Ok(cents),
+        }
+    }
+
+    /// What may come in, if there is room beside what may come back.
+    fn take(&self, cents: u64) -> Result<u64, Refusal> {
+        let held = self.cents + self.on_the_way.values().sum::<u64>();
+        match held.checked_add(cents) {
+            Some(sum) if sum <= CENTS_MAX => Ok(cents),
+            _ => Err(Refusal::TooMuch),
+        }
+    }
+}
+
+impl Entity for Account {
+    const KIND: &'static str = "account";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = Balance;
+    type Rejection = Refusal;
+    const REQUESTS: &'static [&'static str] = &[Self::KIND];
+
+    fn creates(command: &Command) -> bool {
+        matches!(command, Command::Open {})
+    }
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refusal> {
+        match command {
+            // Whatever happened to the account since: the outcome of what it began is heard.
+            Command::FinishTransfer { number, refused } => {
+                if self.on_the_way.contains_key(&number) {
+                    turn.emit(match refused {
+                        None => Happened::TransferFinished { number },
+                        Some(reason) => Happened::TransferRefunded { number, reason },
+                    });
+                }
+            }
+            _ if self.is_closed => return Err(Refusal::IsClosed),
+            Command::Open {} if turn.is_new() => {
+                turn.emit(Happened::Opened {});
+                let first = turn.now().after(INTEREST_EVERY);
+                turn.remind(INTEREST, first, Some(INTEREST_EVERY), Command::PayInterest {});
+            }
+            Command::Open {} => {}
+            Command::Deposit { cents } => turn.emit(Happened::Deposited {
+                cents: self.take(cents)?,
+            }),
+            Command::Withdraw { cents } => turn.emit(Happened::Withdrawn {
+                cents: self.spend(cents)?,
+            }),
+            Command::Transfer { to, .. } if to.as_str() == turn.id() => return Err(Refusal::ToItself),
+            Command::Transfer { to, cents } => {
+                let (number, cents) = (self.transfers + 1, self.spend(cents)?);
+                turn.emit(Happened::TransferStarted {
+                    number,
+                    to: to.to_string(),
+                    cents,
+                });
+                turn.request::<Self>(to, Command::Receive { cents }, number.to_string());
+            }
+            Command::Receive { cents } => turn.emit(Happened::Received {
+                cents: self.take(cents)?,
+            }),
+            Command::PayInterest {} => {
+                let days = 1 + turn.missed_beats();
+                let cents = (self.cents / INTEREST_ONE_IN).saturating_mul(days);
+                if let Ok(cents @ 1..) = self.take(cents) {
+                    turn.emit(Happened::InterestPaid { cents });
+                }
+            }
+            Command::Close {} if self.cents > 0 || !self.on_the_way.is_empty() => return Err(Refusal::IsNotEmpty),
+            Command::Close {} => {
+                turn.emit(Happened::Closed {});
+                turn.cancel(INTEREST);
+            }
+        }
+        Ok(Answer::after(Self::balance))
+    }
+
+    fn evolve(&mut self, event: &Happened) {
+        match event {
+            Happened::Opened {} => {}
+            Happened::Deposited { cents } | Happened::Received { cents } | Happened::InterestPaid { cents } => {
+                self.cents += cents;
+            }
+            Happened::Withdrawn { cents } => self.cents -= cents,
+            Happened::TransferStarted { number, cents, .. } => {
+                self.cents -= cents;
+                self.transfers = *number;
+                self.on_the_way.insert(*number, *cents);
+            }
+            Happened::TransferFinished { number } => {
+                self.on_the_way.remove(number);
+            }
+            Happened::TransferRefunded { number, .. } => {
+                self.cents += self.on_the_way.remove(number).unwrap_or(0);
+            }
+            Happened::Closed {} => self.is_closed = true,
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.on_the_way.len() * 32
+    }
+}
+
+impl Hears<Account> for Account {
+    fn heard(_: String, note: String, outcome: Result<Balance, RequestError<Refusal>>) -> Command {
+        Command::FinishTransfer {
+            // The note is the number as `transfer` wrote it; no transfer has the number 0.
+            number: note.parse().unwrap_or(0),
+            refused: outcome.err().map(|why| why.to_string()),
+        }
+    }
+}
+
+/// `GET /api/account/{id}`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct GetAccount {}
+
+impl Query<Account> for GetAccount {
+    const NAME: &'static str = View::NAME;
+    type Answer = Balance;
+
+    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<Balance, Refusal> {
+        Ok(account.balance())
+    }
+}

@@ -1,0 +1,137 @@
+//! The service's own program, as a process: what a person types, and what comes of it.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![cfg(unix)]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+fn program(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_registration"));
+    command
+        .current_dir(directory)
+        .env_remove("RUST_LOG")
+        .env("NO_COLOR", "1");
+    command
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> Output {
+    program(directory).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(directory: &Path) -> Self {
+        let mut child = program(directory)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let address = line.trim().trim_start_matches("http://").to_owned();
+        Self { child, address }
+    }
+
+    fn ask(&self, request: &str) -> String {
+        let mut client = TcpStream::connect(&self.address).unwrap();
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Its log, after a graceful end.
+    fn stop(mut self) -> String {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {log}");
+        log
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_program_serves_keeps_and_shows_what_it_kept_without_being_told_where() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let open = "POST /api/section/S/open HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-type: application/json\r\n\
+                content-length: 15\r\n\r\n{\"capacity\":30}";
+    assert!(served.ask(open).starts_with("HTTP/1.1 200"), "{}", served.ask(open));
+    let log = served.stop();
+    for line in [
+        "DURABILITY fsync",
+        "registration in data/registration, ready",
+        "finishing what is in flight",
+        "ended",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    let records = run(directory.path(), &["journal", "inspect", "--entity", "section/S"]);
+    assert!(text(&records.stdout).contains("Opened"), "{records:?}");
+    let verified = run(directory.path(), &["journal", "verify"]);
+    assert!(verified.status.success(), "{verified:?}");
+
+    let served = Served::start(directory.path());
+    let found = served.ask("GET /api/section/S HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
+    assert!(found.contains("30"), "{found}");
+    served.stop();
+}
+
+#[test]
+fn help_names_the_program_and_all_that_can_be_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let help = text(&run(directory.path(), &["--help"]).stdout);
+    assert!(help.contains("Usage: registration <COMMAND>"), "{help}");
+    let help = text(&run(directory.path(), &["serve", "--help"]).stdout);
+    for part in [
+        "--journal",
+        "--durability",
+        "--listen",
+        "THRONG_ADMIN_TOKEN",
+        "RUST_LOG",
+    ] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    let help = text(&run(directory.path(), &["journal", "verify", "--help"]).stdout);
+    assert!(help.contains("[default: data/registration]"), "{help}");
+}
+
+#[test]
+fn what_goes_wrong_is_said_in_one_sentence_of_the_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = run(directory.path(), &["journal", "verify"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(
+        said.starts_with("registration: ") && said.lines().count() == 1,
+        "{said}"
+    );
+    assert_eq!(
+        run(directory.path(), &["serve", "--listen", "x"]).status.code(),
+        Some(2)
+    );
+}

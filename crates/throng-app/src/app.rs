@@ -1,0 +1,195 @@
+//! A service as a value: its kinds, its routes, its settings.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    thread,
+};
+use throng::{
+    Builder, Engine,
+    model::{Actor, Entity, Hears, Query},
+    projection::{Projection, Sink},
+};
+use throng_http::{Described, Gateway};
+
+use crate::cli;
+
+type Routes = Box<dyn FnOnce(Engine) -> axum::Router + Send>;
+type Setting<T> = Box<dyn FnOnce(T) -> T + Send>;
+
+/// A service: its kinds, its own routes, its settings. [`run`](Self::run) makes a program of it.
+pub struct App {
+    name: &'static str,
+    version: &'static str,
+    builder: Builder,
+    routes: Option<Routes>,
+    described: Option<Described>,
+    gateway: Vec<Setting<Gateway>>,
+    defaults: fn() -> anyhow::Result<Defaults>,
+}
+
+/// What holds where the command line does not say otherwise, for a service that reads environment variables of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Defaults {
+    /// Where the journal stands, as `--journal` takes it.
+    pub journal: Option<String>,
+    /// Whether the projections run.
+    pub projections: Option<bool>,
+}
+
+impl App {
+    /// A service of this name: of its program, its directory below `data/`, and its documentation.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            version: "0",
+            builder: Engine::builder(),
+            routes: None,
+            described: None,
+            gateway: Vec::new(),
+            defaults: || Ok(Defaults::default()),
+        }
+    }
+
+    /// Its version, for `--version` and the documentation: `env!("CARGO_PKG_VERSION")`.
+    #[must_use]
+    pub fn version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Gives it a kind of entity, as [`Builder::with`].
+    #[must_use]
+    pub fn with<E: Entity>(self) -> Self {
+        self.engine(Builder::with::<E>)
+    }
+
+    /// Gives it a kind of actor, as [`Builder::actor`].
+    #[must_use]
+    pub fn actor<A: Actor>(self) -> Self {
+        self.engine(Builder::actor::<A>)
+    }
+
+    /// Gives a kind a query, as [`Builder::query`].
+    #[must_use]
+    pub fn query<E: Entity, Q: Query<E>>(self) -> Self {
+        self.engine(Builder::query::<E, Q>)
+    }
+
+    /// Lets a kind hear the outcome of its requests to another, as [`Builder::hears`].
+    #[must_use]
+    pub fn hears<E: Hears<T>, T: Entity>(self) -> Self {
+        self.engine(Builder::hears::<E, T>)
+    }
+
+    /// Keeps a read model, as [`Builder::projection`].
+    #[must_use]
+    pub fn projection<P: Projection>(self, projection: P) -> Self {
+        self.engine(|builder| builder.projection(projection))
+    }
+
+    /// Carries events elsewhere, as [`Builder::sink`].
+    #[must_use]
+    pub fn sink<S: Sink>(self, sink: S) -> Self {
+        self.engine(|builder| builder.sink(sink))
+    }
+
+    /// Sets what else an engine can be told.
+    #[must_use]
+    pub fn engine(mut self, set: impl FnOnce(Builder) -> Builder) -> Self {
+        self.builder = set(self.builder);
+        self
+    }
+
+    /// Adds routes of its own beside the generic ones, as [`Gateway::routes`].
+    #[must_use]
+    pub fn routes(mut self, routes: impl FnOnce(Engine) -> axum::Router + Send + 'static) -> Self {
+        self.routes = Some(Box::new(routes));
+        self
+    }
+
+    /// Describes its own routes, as [`Gateway::describe`].
+    #[must_use]
+    pub fn describe(mut self, described: Described) -> Self {
+        self.described = Some(described);
+        self
+    }
+
+    /// Sets what else a gateway can be told: limits, origins, a description.
+    #[must_use]
+    pub fn gateway(mut self, set: impl FnOnce(Gateway) -> Gateway + Send + 'static) -> Self {
+        self.gateway.push(Box::new(set));
+        self
+    }
+
+    /// Reads environment variables of its own, when it is served.
+    #[must_use]
+    pub fn defaults(mut self, read: fn() -> anyhow::Result<Defaults>) -> Self {
+        self.defaults = read;
+        self
+    }
+
+    /// Its engine, not yet started: for tests and simulations.
+    #[must_use]
+    pub fn into_builder(self) -> Builder {
+        self.builder
+    }
+
+    /// Does what the process's arguments ask for, and says how that ended. It may be called anywhere, also in an async `main`.
+    #[must_use]
+    pub fn run(self) -> ExitCode {
+        self.run_with(std::env::args_os())
+    }
+
+    /// Does what these arguments ask for; the first is the program's own name.
+    #[must_use]
+    pub fn run_with(self, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+        // On a thread of its own: a runtime cannot be entered where another one is at work.
+        let main = thread::Builder::new().name("throng-main".into());
+        match main.spawn(|| cli::run(self, arguments)).map(thread::JoinHandle::join) {
+            Ok(Ok(code)) => code,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(error) => {
+                eprintln!("cannot start a thread: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn version_text(&self) -> &'static str {
+        self.version
+    }
+
+    pub(crate) fn read_defaults(&self) -> anyhow::Result<Defaults> {
+        (self.defaults)()
+    }
+
+    /// The directory of its journal, unless another place is named.
+    pub(crate) fn default_place(&self) -> PathBuf {
+        Path::new("data").join(self.name)
+    }
+
+    /// Takes the engine's part out, to start it, and leaves the gateway's.
+    pub(crate) fn take_builder(&mut self) -> Builder {
+        std::mem::take(&mut self.builder)
+    }
+
+    /// The gateway of its engine, set but for where it listens.
+    pub(crate) fn into_gateway(self, engine: Engine) -> Gateway {
+        let mut gateway = Gateway::builder(engine.clone()).title(self.name, self.version);
+        if let Some(routes) = self.routes {
+            gateway = gateway.routes(routes(engine));
+        }
+        if let Some(described) = self.described {
+            gateway = gateway.describe(described);
+        }
+        self.gateway.into_iter().fold(gateway, |gateway, set| set(gateway))
+    }
+}

@@ -1,0 +1,90 @@
+//! The commands of a service's program, for one that has others beside them.
+
+pub use crate::{
+    exit::exit_code,
+    journal::JournalArguments,
+    logging::{is_colourless, start as start_logging},
+    place::PlaceArguments,
+    projection::ProjectionArguments,
+    serve::ServeArguments,
+    service::wait_until_released,
+};
+
+use crate::App;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use std::{ffi::OsString, process::ExitCode};
+
+/// A service, and the tools for what it keeps.
+#[derive(Debug, Parser)]
+#[command(propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the service, until it is told to end.
+    Serve(ServeArguments),
+    /// Look at a journal, check it, copy it, move it.
+    Journal(JournalArguments),
+    /// Look at the read models, have one rebuilt.
+    Projection(ProjectionArguments),
+    /// Load the service as a plan says, on a fresh journal, and report what it bears.
+    #[cfg(feature = "bench")]
+    Bench(crate::bench::BenchArguments),
+}
+
+/// The tools that take a journal's place, and the name of that argument: the service's own place unless said otherwise.
+const PLACES: &[(&str, &str)] = &[
+    ("inspect", "place"),
+    ("verify", "place"),
+    ("export", "place"),
+    ("backup", "data"),
+    ("compact", "data"),
+];
+
+/// The arguments as this app's program understands them.
+fn command(app: &App) -> clap::Command {
+    // Once a process.
+    let place: &'static str = app.default_place().display().to_string().leak();
+    let with_place = |journal: clap::Command| {
+        PLACES.iter().fold(journal, |journal, (tool, argument)| {
+            journal.mut_subcommand(*tool, |tool| {
+                tool.mut_arg(*argument, |argument| argument.required(false).default_value(place))
+            })
+        })
+    };
+    Arguments::command()
+        .name(app.name())
+        .version(app.version_text())
+        .mut_subcommand("journal", with_place)
+}
+
+/// Runs the command that these arguments name; the first is the program's own name.
+pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let matches = command(&app).get_matches_from(arguments);
+    let arguments = match Arguments::from_arg_matches(&matches) {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
+    let name = app.name();
+    let done = match arguments.command {
+        Command::Serve(arguments) => arguments.run(app),
+        Command::Journal(arguments) => arguments.run(),
+        Command::Projection(arguments) => arguments.run(Some(name)),
+        #[cfg(feature = "bench")]
+        Command::Bench(arguments) => arguments.run(name),
+    };
+    exit_code(name, done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        command(&App::new("wallet")).debug_assert();
+    }
+}

@@ -1,0 +1,73 @@
+//! The program of a service: the one crate a service adds, and the one call in its `main`.
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use throng_app::App;
+//! # mod wallet {
+//! #     use schemars::JsonSchema;
+//! #     use serde::{Deserialize, Serialize};
+//! #     use throng_app::model::*;
+//! #     #[derive(Default, Serialize, Deserialize)] pub struct Account { cents: u64 }
+//! #     #[derive(Serialize, Deserialize, JsonSchema)] pub enum Command { Deposit { cents: u64 } }
+//! #     #[derive(Serialize, Deserialize, JsonSchema)] pub enum Happened { Deposited { cents: u64 } }
+//! #     impl Event for Happened {}
+//! #     #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)] #[error("never")] pub struct Never;
+//! #     impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
+//! #     impl Entity for Account {
+//! #         const KIND: &'static str = "account";
+//! #         type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
+//! #         fn decide(&self, Command::Deposit { cents }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+//! #             turn.emit(Happened::Deposited { cents });
+//! #             Ok(Answer::after(|account: &Account| account.cents))
+//! #         }
+//! #         fn evolve(&mut self, Happened::Deposited { cents }: &Happened) { self.cents += cents }
+//! #     }
+//! # }
+//! # use wallet::Account;
+//!
+//! #[global_allocator]
+//! static ALLOCATOR: throng_app::Allocator = throng_app::Allocator;
+//!
+//! fn main() -> ExitCode {
+//!     App::new("wallet").with::<Account>().run()
+//! }
+//! ```
+//!
+//! That program has
+//!
+//! | command | |
+//! |---|---|
+//! | `wallet serve` | the service, until SIGTERM or Ctrl-C: a journal in `data/wallet`, HTTP on `127.0.0.1:8080`, `/docs` |
+//! | `wallet journal inspect`, `verify`, `export`, `import`, `backup`, `compact` | the journal's tools |
+//! | `wallet projection list`, `rebuild` | the read models' tools |
+//! | `wallet bench PLAN` | a load plan (`docs/load.md`) against the service on a fresh journal; with the feature `bench` |
+//!
+//! and `--help` on each says what can be set. Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make
+//! no sense, 130 ended by a second signal.
+//!
+//! The engine's own crates are re-exported: [`model`] is what an entity is written with, [`http`] the gateway, [`Subject`] tests an
+//! entity alone. A simulation of the whole service, from `throng-sim`, takes [`App::into_builder`].
+
+mod app;
+#[cfg(feature = "bench")]
+mod bench;
+pub mod cli;
+mod exit;
+mod journal;
+mod logging;
+mod place;
+mod projection;
+mod serve;
+mod service;
+
+pub use app::{App, Defaults};
+/// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
+/// engine's instructions.
+#[cfg(feature = "mimalloc")]
+pub use mimalloc::MiMalloc as Allocator;
+pub use place::Place;
+pub use service::{Durability, Service, Settings};
+#[doc(no_inline)]
+pub use throng::{Builder, Done, Engine, Handle, Options, Subject, model, projection as projections, services};
+#[doc(no_inline)]
+pub use throng_http as http;

@@ -1,0 +1,82 @@
+//! The command `projection`: look at the read models, have one rebuilt.
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use std::{process::ExitCode, sync::Arc};
+use throng::journal::{ViewOffset, Views};
+
+use crate::place::PlaceArguments;
+
+/// What to do with the read models.
+#[derive(Debug, Args)]
+pub struct ProjectionArguments {
+    #[command(subcommand)]
+    command: ProjectionCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ProjectionCommand {
+    /// Show the read models and sinks, and the commit each has come to.
+    List(PlaceArguments),
+    /// Clear a read model: it is rebuilt from the first event, by the next start; on PostgreSQL also by a service that runs,
+    /// within ten seconds.
+    Rebuild(RebuildArguments),
+}
+
+#[derive(Debug, Args)]
+struct RebuildArguments {
+    /// Its name, for example available-shows.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+impl ProjectionArguments {
+    /// Runs the command, on the read models of this app unless another place is named.
+    ///
+    /// # Errors
+    /// It did not work, or there is neither.
+    pub fn run(&self, app: Option<&str>) -> anyhow::Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start a runtime")?;
+        runtime.block_on(self.command.run(app))
+    }
+}
+
+impl ProjectionCommand {
+    async fn run(&self, app: Option<&str>) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::List(place) => {
+                let views = open(place, app)?;
+                for name in views.names().await? {
+                    if let Some(ViewOffset { position, version, .. }) = views.offset(&name).await? {
+                        println!("{name}: up to commit {position}, written by version {version}");
+                    }
+                }
+            }
+            Self::Rebuild(RebuildArguments { name, place }) => {
+                let views = open(place, app)?;
+                let Some(ViewOffset { position, .. }) = views.offset(name).await? else {
+                    let names = views.names().await?;
+                    bail!(
+                        "there is no read model {name:?} that was written; there are: {}",
+                        names.join(", ")
+                    );
+                };
+                views.clear(name).await?;
+                println!("{name} is empty; it had come to commit {position}, and is rebuilt from the first event");
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn open(place: &PlaceArguments, app: Option<&str>) -> anyhow::Result<Arc<dyn Views>> {
+    if app.is_none() && !place.is_given() {
+        bail!("say where the read models stand: --journal PLACE, or --data DIR");
+    }
+    place.place(app.unwrap_or_default())?.open_views()
+}

@@ -1,0 +1,190 @@
+//! The command `serve`: the service, until it is told to end.
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+use throng::{
+    Options,
+    journal::{self, Position},
+};
+use throng_http::StopSignal;
+
+use crate::{
+    App, logging,
+    place::PlaceArguments,
+    service::{Durability, Service, Settings},
+};
+
+/// The environment variable with the token that lets its holder administrate from anywhere.
+const ADMIN_TOKEN: &str = "THRONG_ADMIN_TOKEN";
+
+const ENVIRONMENT: &str = "\
+Environment:
+  THRONG_ADMIN_TOKEN  who sends it (Authorization: Bearer ...) may administrate, from anywhere; without it, programs of this machine may
+  RUST_LOG            what is logged, for example info or throng_http=debug
+  NO_COLOR            no colours in the log
+  PGPASSWORD          the password of the journal on PostgreSQL";
+
+/// The exit code of a service whose journal another engine has taken over.
+const TAKEN_OVER: u8 = 3;
+
+/// What a service does whose journal another engine takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WhenTakenOver {
+    /// It answers 503 until the other one ends, and then takes back.
+    StandBy,
+    /// It ends.
+    Exit,
+}
+
+/// How to serve.
+#[derive(Debug, Args)]
+#[command(after_help = ENVIRONMENT)]
+pub struct ServeArguments {
+    /// Where to listen; port 0 takes any free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    place: PlaceArguments,
+    /// What an acknowledged command survives.
+    #[arg(long, value_enum, default_value = "fsync")]
+    durability: Durability,
+    /// Threads that serve connections, exactly; unless said, one, and more while it is saturated and cores are free.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    loops: Option<u16>,
+    /// Megabytes the entities in memory may take; least recently used ones are put away beyond it.
+    #[arg(long, value_name = "MB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..))]
+    memory: u32,
+    /// Seconds between checkpoints.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    checkpoint: u32,
+    /// Go on without durable commits that are lost, named as the refused start has named them. Recorded in the journal.
+    #[arg(long, value_name = "WRITER.NUMBER")]
+    accept_loss: Option<Position>,
+    /// What to do when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "stand-by")]
+    when_taken_over: WhenTakenOver,
+    /// Leave the read models as they are: no projection runs.
+    #[arg(long)]
+    no_projections: bool,
+    /// Added to every sync: a slow disk, for tests.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay, hide = true)]
+    sync_delay: Duration,
+}
+
+/// `300ms` or `2s`.
+fn delay(text: &str) -> Result<Duration, String> {
+    let read = |number: &str, unit: fn(u64) -> Duration| number.parse().map(unit).ok();
+    let found = match text.strip_suffix("ms") {
+        Some(number) => read(number, Duration::from_millis),
+        None => text
+            .strip_suffix('s')
+            .and_then(|number| read(number, Duration::from_secs)),
+    };
+    found.ok_or_else(|| "write for example 300ms or 2s".into())
+}
+
+impl ServeArguments {
+    /// Serves until SIGTERM or SIGINT, then finishes what is in flight.
+    ///
+    /// # Errors
+    /// The journal or the address cannot be used.
+    pub fn run(&self, app: App) -> anyhow::Result<ExitCode> {
+        logging::start("info");
+        let stop = StopSignal::watch().context("cannot watch for signals")?;
+        let name = app.name();
+        let settings = self.settings(&app)?;
+        let service = Service::start(app, &settings)?;
+        announce(name, &settings, &service);
+        let taken_over = match self.when_taken_over {
+            WhenTakenOver::StandBy => Arc::default(),
+            WhenTakenOver::Exit => ends_when_taken_over(&service)?,
+        };
+        stop.wait();
+        service.stop();
+        tracing::info!("ended");
+        Ok(match taken_over.load(Ordering::Acquire) {
+            true => ExitCode::from(TAKEN_OVER),
+            false => ExitCode::SUCCESS,
+        })
+    }
+
+    fn settings(&self, app: &App) -> anyhow::Result<Settings> {
+        let defaults = app.read_defaults()?;
+        Ok(Settings {
+            listen: self.listen,
+            place: self.place.place_or(app.name(), defaults.journal.as_deref())?,
+            durability: self.durability,
+            sync_delay: self.sync_delay,
+            accept_loss: self.accept_loss,
+            loops: self.loops.map(usize::from),
+            admin_token: std::env::var(ADMIN_TOKEN).ok().filter(|token| !token.is_empty()),
+            engine: Options {
+                memory_bytes_max: self.memory as usize * 1_000_000,
+                checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),
+                projections: !self.no_projections && defaults.projections.unwrap_or(true),
+                ..Options::default()
+            },
+        })
+    }
+}
+
+/// Has this process end as if it were told to when another engine takes over; the flag says that this is why.
+fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
+    let is_taken_over = Arc::new(AtomicBool::new(false));
+    let (taken_over, flag) = (service.engine.taken_over(), Arc::clone(&is_taken_over));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .context("cannot start a runtime")?;
+    let wait = move || {
+        if runtime.block_on(taken_over) {
+            flag.store(true, Ordering::Release);
+            // Only a process that ends already does not take it.
+            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+        }
+    };
+    thread::Builder::new()
+        .name("throng-taken-over".into())
+        .spawn(wait)
+        .context("cannot start a thread")?;
+    Ok(is_taken_over)
+}
+
+/// Says what a person has to know: what is kept, where, and where to look.
+fn announce(name: &str, settings: &Settings, service: &Service) {
+    let keeps = !service.engine.registry().kinds().is_empty();
+    let durability = service.engine.health().durability;
+    match durability {
+        _ if !keeps => {}
+        journal::Durability::Fsync => tracing::info!("DURABILITY fsync: an acknowledged command survives power loss"),
+        journal::Durability::Os => {
+            tracing::warn!("DURABILITY os: acknowledged commands survive the end of this process, but NOT POWER LOSS");
+        }
+        journal::Durability::Memory => {
+            tracing::warn!("DURABILITY memory: NOTHING IS WRITTEN; everything is lost when this process ends");
+        }
+    }
+    let place = match durability {
+        _ if !keeps => "has nothing to keep".to_string(),
+        journal::Durability::Memory => "in memory".to_string(),
+        _ => format!("in {}", settings.place),
+    };
+    tracing::info!(
+        "{name} {place}, ready after {:.3} s, documented at {}/docs",
+        service.recovery.as_secs_f64(),
+        service.url()
+    );
+    // The one line on standard output: what a script waits for. It may have gone away.
+    let _ = writeln!(std::io::stdout(), "{}", service.url());
+    let _ = std::io::stdout().flush();
+}

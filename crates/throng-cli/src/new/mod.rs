@@ -1,0 +1,141 @@
+//! `throng new`: a service of one's own, ready to be changed.
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// What to begin.
+#[derive(Debug, Args)]
+pub(crate) struct NewArguments {
+    /// Its name: of the directory, the package and the program.
+    #[arg(value_name = "NAME", value_parser = name)]
+    name: String,
+    /// The checkout of Throng it builds against [default: the one this program was built from].
+    #[arg(long, value_name = "DIR")]
+    throng: Option<PathBuf>,
+}
+
+/// A file of a new project: its path, and its text with `{{name}}`, `{{crate}}` and `{{throng}}` to be filled in.
+struct File {
+    path: &'static str,
+    text: &'static str,
+}
+
+const FILES: &[File] = &[
+    File {
+        path: "Cargo.toml",
+        text: include_str!("template/manifest.toml"),
+    },
+    File {
+        path: ".gitignore",
+        text: include_str!("template/gitignore"),
+    },
+    File {
+        path: "README.md",
+        text: include_str!("template/README.md"),
+    },
+    File {
+        path: "load.toml",
+        text: include_str!("template/load.toml"),
+    },
+    File {
+        path: "src/main.rs",
+        text: include_str!("template/src/main.rs"),
+    },
+    File {
+        path: "src/lib.rs",
+        text: include_str!("template/src/lib.rs"),
+    },
+    File {
+        path: "src/account.rs",
+        text: include_str!("template/src/account.rs"),
+    },
+    File {
+        path: "tests/simulation.rs",
+        text: include_str!("template/tests/simulation.rs"),
+    },
+];
+
+/// Where this program's own source is, if it is still there.
+const OWN_CHECKOUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// What Cargo takes as a package, and a person can type as a program.
+fn name(text: &str) -> Result<String, String> {
+    let is_name = text.starts_with(|first: char| first.is_ascii_lowercase())
+        && text.len() <= 64
+        && text
+            .chars()
+            .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
+        && !text.ends_with('-');
+    match text {
+        "test" | "core" | "std" | "alloc" | "throng" => Err(format!("{text} is taken by a crate or a program")),
+        _ if is_name => Ok(text.to_owned()),
+        _ => Err("a name begins with one of a to z and has up to 64 of a-z, 0-9 and -".into()),
+    }
+}
+
+/// Writes the project into a directory of its name, which must not be there yet.
+pub(crate) fn run(arguments: &NewArguments) -> anyhow::Result<ExitCode> {
+    let NewArguments { name, throng } = arguments;
+    let throng = throng.clone().unwrap_or_else(|| OWN_CHECKOUT.into());
+    let throng = checkout(&throng)?;
+    let project = Path::new(name);
+    ensure!(
+        !project.exists(),
+        "{name} is there already; choose another name, or another directory to begin it in"
+    );
+    for File { path, text } in FILES {
+        let text = text
+            .replace("{{name}}", name)
+            .replace("{{crate}}", &name.replace('-', "_"))
+            .replace("{{throng}}", &throng.display().to_string());
+        write(&project.join(path), text.as_bytes())?;
+    }
+    // The versions Throng is tested with, all of them at hand where Throng was built.
+    let lock = throng.join("Cargo.lock");
+    let lock = fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
+    write(&project.join("Cargo.lock"), &lock)?;
+    let said = format!(
+        "{name} is begun. Next:\n\n  cd {name}\n  cargo test           # the account alone, and the service in simulated worlds\n  cargo run -- serve   # http://127.0.0.1:8080/docs\n\nREADME.md says the rest.\n"
+    );
+    // A reader that went away (`| head`) is no error of ours.
+    let _ = std::io::stdout().write_all(said.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The checkout's full path.
+fn checkout(directory: &Path) -> anyhow::Result<PathBuf> {
+    ensure!(
+        directory.join("crates/throng-app/Cargo.toml").is_file(),
+        "{} is no checkout of Throng: say where there is one, with --throng DIR",
+        directory.display()
+    );
+    fs::canonicalize(directory).with_context(|| format!("cannot find {}", directory.display()))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    }
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_that_cargo_and_a_shell_take() {
+        for good in ["wallet", "my-wallet", "w2"] {
+            assert_eq!(name(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "Wallet", "2w", "a b", "a/b", "-x", "x-", "test", &"x".repeat(65)] {
+            assert!(name(bad).is_err(), "{bad}");
+        }
+    }
+}

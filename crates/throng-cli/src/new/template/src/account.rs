@@ -1,0 +1,168 @@
+//! An account: it is opened, takes deposits, and pays withdrawals while there is money.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng_app::model::{Answer, Entity, Event, Moment, Query, Rejection, Turn, View};
+
+/// The state. It follows from the events, and is stored now and then to save reading them all.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Account {
+    cents: u64,
+}
+
+/// What an account can be asked to do: each variant is a route, `POST /api/account/{id}/{command}`.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Command {
+    /// Opens the account; an open one stays as it is.
+    Open {},
+    /// Pays in.
+    Deposit {
+        /// How much, at least one.
+        cents: u64,
+    },
+    /// Pays out.
+    Withdraw {
+        /// How much.
+        cents: u64,
+    },
+}
+
+/// What can happen to an account. Events are kept for good: their names and fields are a format.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Happened {
+    /// It was opened.
+    Opened {},
+    /// Money came in.
+    Deposited {
+        /// How much.
+        cents: u64,
+    },
+    /// Money went out.
+    Withdrawn {
+        /// How much.
+        cents: u64,
+    },
+}
+
+impl Event for Happened {}
+
+/// What an account answers.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Balance {
+    /// What is on it.
+    pub cents: u64,
+}
+
+/// How an account says no. The asker is told, and nothing has happened.
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// Nothing was to be paid in.
+    #[error("a deposit is at least one cent")]
+    NothingToDeposit,
+    /// There is not enough money.
+    #[error("there are only {cents} cents")]
+    BalanceTooLow {
+        /// What there is.
+        cents: u64,
+    },
+}
+
+impl Rejection for Refusal {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NothingToDeposit => "nothing-to-deposit",
+            Self::BalanceTooLow { .. } => "balance-too-low",
+        }
+    }
+}
+
+impl Account {
+    fn balance(&self) -> Balance {
+        Balance { cents: self.cents }
+    }
+}
+
+impl Entity for Account {
+    const KIND: &'static str = "account";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = Balance;
+    type Rejection = Refusal;
+
+    fn creates(command: &Command) -> bool {
+        matches!(command, Command::Open {})
+    }
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refusal> {
+        match command {
+            Command::Open {} if turn.is_new() => turn.emit(Happened::Opened {}),
+            Command::Open {} => {}
+            Command::Deposit { cents: 0 } => return Err(Refusal::NothingToDeposit),
+            Command::Deposit { cents } => turn.emit(Happened::Deposited { cents }),
+            Command::Withdraw { cents } if cents > self.cents => {
+                return Err(Refusal::BalanceTooLow { cents: self.cents });
+            }
+            Command::Withdraw { cents } => turn.emit(Happened::Withdrawn { cents }),
+        }
+        Ok(Answer::after(Self::balance))
+    }
+
+    fn evolve(&mut self, event: &Happened) {
+        match event {
+            Happened::Opened {} => {}
+            Happened::Deposited { cents } => self.cents += cents,
+            Happened::Withdrawn { cents } => self.cents -= cents,
+        }
+    }
+}
+
+/// `GET /api/account/{id}`.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct GetAccount {}
+
+impl Query<Account> for GetAccount {
+    const NAME: &'static str = View::NAME;
+    type Answer = Balance;
+
+    fn answer(self, account: &Account, _: &Moment<'_, Account>) -> Result<Balance, Refusal> {
+        Ok(account.balance())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng_app::{Subject, model::Error};
+
+    fn ann(events: impl IntoIterator<Item = Happened>) -> Subject<Account> {
+        Subject::given("ann", events)
+    }
+
+    #[test]
+    fn a_deposit_is_added_and_answered() {
+        let mut ann = ann([Happened::Opened {}, Happened::Deposited { cents: 200 }]);
+        let done = ann.when(Command::Deposit { cents: 50 }).unwrap();
+        assert_eq!(done.effects.events, [Happened::Deposited { cents: 50 }]);
+        assert_eq!(done.reply, Some(Balance { cents: 250 }));
+    }
+
+    #[test]
+    fn more_than_there_is_cannot_be_withdrawn() {
+        let mut ann = ann([Happened::Opened {}, Happened::Deposited { cents: 200 }]);
+        let refused = ann.when(Command::Withdraw { cents: 201 }).err().unwrap();
+        let Error::Rejected(refusal) = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(refusal, Refusal::BalanceTooLow { cents: 200 });
+    }
+
+    #[test]
+    fn an_account_is_opened_before_it_is_used() {
+        let refused = ann([]).when(Command::Deposit { cents: 1 }).err().unwrap();
+        assert!(matches!(refused, Error::Unknown { .. }), "{refused}");
+    }
+}

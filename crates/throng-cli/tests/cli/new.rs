@@ -1,0 +1,111 @@
+//! `throng new`: the project it writes compiles, is formatted, and passes its own tests.
+
+use super::kit::{Client, assert_refused, throng, until};
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// One place for all runs, so that Cargo knows the package again.
+fn directory() -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new");
+    fs::remove_dir_all(&directory).ok();
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+fn cargo(project: &Path) -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    // Beside the programs of this build: what they have in common is built once.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    cargo
+        .current_dir(project)
+        .env("CARGO_TARGET_DIR", target)
+        .env("CARGO_NET_OFFLINE", "true");
+    cargo
+}
+
+#[test]
+fn a_new_service_is_built_tested_and_served_without_the_network() {
+    let directory = directory();
+    let created = throng()
+        .args(["new", "my-wallet"])
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    assert!(created.status.success(), "{created:?}");
+    let said = String::from_utf8(created.stdout).unwrap();
+    assert!(said.contains("cargo run -- serve"), "{said}");
+    let project = directory.join("my-wallet");
+
+    let again = throng()
+        .args(["new", "my-wallet"])
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    assert_refused(&again, &["my-wallet is there already"]);
+
+    // As it is anywhere else: the settings of the project around are not its own.
+    let defaults = directory.join("rustfmt.toml");
+    fs::write(&defaults, "").unwrap();
+    let formatted = cargo(&project)
+        .args(["fmt", "--check", "--", "--config-path"])
+        .arg(&defaults)
+        .output()
+        .unwrap();
+    assert!(formatted.status.success(), "{formatted:?}");
+    let tested = cargo(&project).args(["test", "--features", "bench"]).output().unwrap();
+    let log = String::from_utf8_lossy(&tested.stdout);
+    assert!(tested.status.success(), "{tested:?}");
+    assert!(log.contains("every_deposit_counts_once_whatever_fails ... ok"), "{log}");
+
+    let mut child = cargo(&project)
+        .args(["run", "--features", "bench", "--", "serve", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line.trim().strip_prefix("http://").unwrap().parse().unwrap();
+    let mut client = Client::connect(address).unwrap();
+    assert_eq!(client.post("/api/account/ann/open", None, "{}").unwrap().status, 200);
+    let deposit = client.post("/api/account/ann/deposit", Some("1"), r#"{"cents":500}"#);
+    assert_eq!(deposit.unwrap().json()["cents"], 500);
+    // `cargo run` becomes the program it runs.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the service has ended", || Client::connect(address).is_err());
+
+    let bench = cargo(&project)
+        .args([
+            "run",
+            "--features",
+            "bench",
+            "--",
+            "bench",
+            "load.toml",
+            "--durability",
+            "os",
+        ])
+        .args(["--", "--set", "accounts=20", "--set", "rate=50", "--set", "seconds=1"])
+        .output()
+        .unwrap();
+    assert!(bench.status.success(), "{bench:?}");
+}
+
+#[test]
+fn what_is_no_checkout_is_refused_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = throng()
+        .args(["new", "wallet", "--throng", "."])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    assert_refused(&refused, &["no checkout of Throng", "--throng DIR"]);
+    assert!(fs::read_dir(directory.path()).unwrap().next().is_none());
+}

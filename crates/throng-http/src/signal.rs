@@ -1,0 +1,55 @@
+//! The signals that ask a service to stop.
+
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
+    iterator::Signals,
+};
+use std::{
+    io,
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+};
+use tokio::sync::oneshot;
+
+/// SIGTERM and SIGINT (Ctrl-C), either of which asks for a graceful stop. The second one ends the process at once, with exit code 130.
+pub struct StopSignal(Signals);
+
+impl StopSignal {
+    /// From here on the first signal is kept until it is waited for.
+    ///
+    /// # Errors
+    /// The system does not let signals be handled.
+    pub fn watch() -> io::Result<Self> {
+        // First, so that a signal that is handled at all is kept.
+        let signals = Signals::new([SIGTERM, SIGINT])?;
+        let asked_before = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            // In this order: the first signal finds the flag down and raises it, the second finds it up.
+            flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked_before))?;
+            flag::register(signal, Arc::clone(&asked_before))?;
+        }
+        Ok(Self(signals))
+    }
+
+    /// Blocks until the first signal.
+    pub fn wait(mut self) {
+        if let Some(signal) = self.0.forever().next() {
+            tracing::info!("signal {signal}: finishing what is in flight; a second signal ends at once");
+        }
+    }
+
+    /// Resolves with the first signal.
+    ///
+    /// # Errors
+    /// The system gives no thread to wait on.
+    pub async fn received(self) -> io::Result<()> {
+        let (tell, told) = oneshot::channel();
+        thread::Builder::new().name("throng-signals".into()).spawn(move || {
+            self.wait();
+            // Nobody waits any more: then there is nobody to tell.
+            let _ = tell.send(());
+        })?;
+        told.await.map_err(io::Error::other)
+    }
+}

@@ -1,0 +1,201 @@
+//! Typed rows of a read model, and a second order to read them in.
+//!
+//! A row stands under `NAME 0 r key`, and once more, whole, under `NAME 0 o order key` where it has an order: a page in that order is one
+//! scan, and shows rows as they were at one moment.
+
+use super::{Interrupt, OrderedKey, Projection, ReadModel, Rows};
+use crate::dead::{hex, read_hex};
+use serde::{Serialize, de::DeserializeOwned};
+use std::ops::Bound;
+use throng_journal::{Error, ViewRange, ViewRow};
+
+/// Typed rows of a read model. A projection may have several tables.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use std::cmp::Reverse;
+/// use throng::projection::Table;
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Account { cents: u64 }
+///
+/// /// Accounts by their id, and with the richest first.
+/// struct Accounts;
+///
+/// impl Table for Accounts {
+///     const NAME: &'static str = "accounts";
+///     type Key = String;
+///     type Row = Account;
+///     type Order = Reverse<u64>;
+///     fn order(_: &String, row: &Account) -> Option<Reverse<u64>> { Some(Reverse(row.cents)) }
+/// }
+/// ```
+pub trait Table: 'static {
+    /// Its name within the projection, without a zero byte. Another one is another table.
+    const NAME: &'static str;
+    /// What its rows are found by.
+    type Key: OrderedKey;
+    /// A row, kept as JSON.
+    type Row: Serialize + DeserializeOwned + Send + 'static;
+    /// What its rows can be read in the order of besides; `()` for nothing.
+    type Order: OrderedKey;
+
+    /// A row's place in the second order; `None`: it has none there.
+    fn order(_key: &Self::Key, _row: &Self::Row) -> Option<Self::Order> {
+        None
+    }
+}
+
+const ROW: u8 = b'r';
+const ORDER: u8 = b'o';
+
+fn prefix<T: Table>(part: u8) -> Vec<u8> {
+    let mut bytes = T::NAME.as_bytes().to_vec();
+    bytes.extend_from_slice(&[0, part]);
+    bytes
+}
+
+/// The bytes a typed row is kept under: for [`Projection::reads`].
+#[must_use]
+pub fn row_key<T: Table>(key: &T::Key) -> Vec<u8> {
+    let mut bytes = prefix::<T>(ROW);
+    key.encode(&mut bytes);
+    bytes
+}
+
+fn order_key<T: Table>(key: &T::Key, row: &T::Row) -> Option<Vec<u8>> {
+    let mut bytes = prefix::<T>(ORDER);
+    T::order(key, row)?.encode(&mut bytes);
+    key.encode(&mut bytes);
+    Some(bytes)
+}
+
+impl Rows<'_> {
+    /// A typed row.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and when it cannot be read as a row of this table.
+    pub fn row<T: Table>(&mut self, key: &T::Key) -> Result<Option<T::Row>, Interrupt> {
+        self.json(row_key::<T>(key))
+    }
+
+    /// Sets a typed row, also in its second order.
+    ///
+    /// # Errors
+    /// As [`row`](Self::row), since the row there was may stand elsewhere in the second order; or it cannot be written as JSON.
+    pub fn set_row<T: Table>(&mut self, key: &T::Key, row: &T::Row) -> Result<(), Interrupt> {
+        let before = self.row::<T>(key)?;
+        let (old, new) = (
+            before.and_then(|before| order_key::<T>(key, &before)),
+            order_key::<T>(key, row),
+        );
+        if let Some(old) = old
+            && new.as_ref() != Some(&old)
+        {
+            self.remove(old);
+        }
+        if let Some(new) = new {
+            self.put_json(new, row)?;
+        }
+        self.put_json(row_key::<T>(key), row)
+    }
+
+    /// Removes a typed row, also from its second order.
+    ///
+    /// # Errors
+    /// As [`row`](Self::row).
+    pub fn remove_row<T: Table>(&mut self, key: &T::Key) -> Result<(), Interrupt> {
+        if let Some(before) = self.row::<T>(key)? {
+            order_key::<T>(key, &before)
+                .into_iter()
+                .for_each(|old| self.remove(old));
+            self.remove(row_key::<T>(key));
+        }
+        Ok(())
+    }
+}
+
+/// A page of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowPage<K, R> {
+    /// The rows with their keys.
+    pub rows: Vec<(K, R)>,
+    /// What to give for the next page; nothing on the last.
+    pub next: Option<String>,
+}
+
+impl<P: Projection> ReadModel<P> {
+    /// A typed row.
+    ///
+    /// # Errors
+    /// The rows cannot be read, or not as rows of this table.
+    pub async fn row<T: Table>(&self, key: &T::Key) -> Result<Option<T::Row>, Error> {
+        let value = self.get(row_key::<T>(key)).await?;
+        value.map(|value| read_row::<T>(&value)).transpose()
+    }
+
+    /// A page of rows in the order of their keys, after the page that gave `after`, from the first without one.
+    ///
+    /// # Errors
+    /// The rows cannot be read, or not as rows of this table; or `after` is from nowhere.
+    pub async fn rows<T: Table>(&self, after: Option<&str>, limit: usize) -> Result<RowPage<T::Key, T::Row>, Error> {
+        self.page::<T>(ROW, after, limit, |mut bytes| T::Key::decode(&mut bytes))
+            .await
+    }
+
+    /// A page of rows in their second order, and in that of their keys where it is the same, as [`rows`](Self::rows).
+    ///
+    /// # Errors
+    /// As [`rows`](Self::rows).
+    pub async fn rows_in_order<T: Table>(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<RowPage<T::Key, T::Row>, Error> {
+        let key = |mut bytes: &[u8]| {
+            T::Order::decode(&mut bytes)?;
+            T::Key::decode(&mut bytes)
+        };
+        self.page::<T>(ORDER, after, limit, key).await
+    }
+
+    async fn page<T: Table>(
+        &self,
+        part: u8,
+        after: Option<&str>,
+        limit: usize,
+        read_key: impl Fn(&[u8]) -> Option<T::Key>,
+    ) -> Result<RowPage<T::Key, T::Row>, Error> {
+        let prefix = prefix::<T>(part);
+        let mut range = ViewRange {
+            rows_max: limit.saturating_add(1),
+            ..ViewRange::prefix(&prefix)
+        };
+        if let Some(after) = after {
+            let after = read_hex(after).filter(|after| after.starts_with(&prefix));
+            let after = after.ok_or_else(|| unreadable("a page begins only where another ended"))?;
+            range.from = Bound::Excluded(after);
+        }
+        let mut found = self.scan(range).await?;
+        let has_more = found.len() > limit;
+        found.truncate(limit);
+        let next = found.last().filter(|_| has_more).map(|(key, _)| hex(key));
+        let read = |(key, value): ViewRow| {
+            let key = read_key(&key[prefix.len()..]).ok_or_else(|| unreadable("a key is not one of this table"))?;
+            Ok((key, read_row::<T>(&value)?))
+        };
+        let rows = found.into_iter().map(read).collect::<Result<_, Error>>()?;
+        Ok(RowPage { rows, next })
+    }
+}
+
+fn read_row<T: Table>(value: &[u8]) -> Result<T::Row, Error> {
+    serde_json::from_slice(value).map_err(|why| unreadable(&format!("a row of {} cannot be read: {why}", T::NAME)))
+}
+
+fn unreadable(why: &str) -> Error {
+    Error::Backend {
+        doing: "reading a read model".into(),
+        why: why.into(),
+    }
+}
