@@ -30,6 +30,7 @@
 //! 00000001.log   segments, numbered from 1
 //! 00000002.log   …
 //! reserve        holds nothing: room for the end, given up when the disk is full
+//! unfinished     an import, a first backup or a restore is filling the directory: it is no journal yet
 //! store.redb     the store (can be removed while nothing runs: it is rebuilt)
 //! views.redb     read models (can be removed while nothing runs: projections rebuild them)
 //! ```
