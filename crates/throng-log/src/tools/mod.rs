@@ -6,6 +6,7 @@
 //! [`backup_live`] a log that is open in this process.
 
 mod backup;
+mod commits;
 mod compact;
 mod export;
 mod import;
@@ -15,6 +16,7 @@ mod verify;
 mod walk;
 
 pub use backup::{BackedUp, backup, backup_live};
+pub use commits::for_each_commit;
 pub use compact::{Compacted, compact};
 pub use export::{ExportLines, ExportOptions, Exported, export};
 pub use import::{ImportTarget, Imported, import, import_into};
