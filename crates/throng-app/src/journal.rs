@@ -12,10 +12,10 @@ use std::{
     process::ExitCode,
     thread,
 };
-use throng::journal::{Address, Commit, CommitNo, Error, Position, WriterId, commit::Buffer};
+use throng::journal::{Address, Commit, Error, Position, WriterId, commit::Buffer};
 use throng_log::{
     Options,
-    tools::{self, ExportLines, ExportOptions, Exported, ImportTarget, Imported, InspectOptions},
+    tools::{self, ExportLines, ExportOptions, Exported, ImportOptions, ImportTarget, Imported, InspectOptions},
 };
 use throng_postgres::{
     PostgresOptions,
@@ -97,7 +97,7 @@ struct InspectArguments {
     #[arg(long, value_name = "KIND/ID", value_parser = address)]
     entity: Option<Address>,
     /// Show the records of this commit, as `3.1071`.
-    #[arg(long, value_name = "WRITER.NUMBER", value_parser = position)]
+    #[arg(long, value_name = "WRITER.NUMBER")]
     commit: Option<Position>,
     /// Records shown at most.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
@@ -124,12 +124,15 @@ struct ImportArguments {
     /// Where it goes, named.
     #[arg(long, value_name = "PLACE")]
     to: Option<String>,
-    /// Take it straight from this journal, which nobody should be using: its end would be missing.
+    /// Take it straight from this journal. Refused while a service uses it: its end would be missing.
     #[arg(long, value_name = "PLACE", conflicts_with = "input")]
     from: Option<String>,
     /// The file of an export [default: standard input].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// Take an export also without its sums and its end: of an older program, or changed by intent.
+    #[arg(long, conflicts_with = "from")]
+    unchecked: bool,
 }
 
 #[derive(Debug, Args)]
@@ -146,17 +149,6 @@ fn address(text: &str) -> Result<Address, String> {
         Some((kind, id)) if !kind.is_empty() && !id.is_empty() => Ok(Address::new(kind, id)),
         _ => Err("write an entity as `section/C S 142-1`: its kind, a slash, its id".into()),
     }
-}
-
-fn position(text: &str) -> Result<Position, String> {
-    let parts = text
-        .split_once('.')
-        .and_then(|(writer, commit)| Some((writer.parse().ok()?, commit.parse().ok()?)));
-    let (writer, commit) = parts.ok_or("write a commit as `3.1071`: writer, point, number")?;
-    Ok(Position {
-        writer: WriterId(writer),
-        commit: CommitNo(commit),
-    })
 }
 
 fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
@@ -271,58 +263,60 @@ fn import(arguments: &ImportArguments, json: bool) -> anyhow::Result<ExitCode> {
         bail!("say where it goes: a data directory, or postgres://…");
     };
     let to = &source(to)?;
+    let how = ImportOptions {
+        unchecked: arguments.unchecked,
+    };
     let imported = match (&arguments.from, &arguments.input) {
         (Some(from), _) => pour(&source(from)?, to)?,
-        (None, None) => read_lines(to, &mut io::stdin().lock(), || Ok(()))?,
+        (None, None) => read_lines(to, &mut io::stdin().lock(), how)?,
         (None, Some(path)) => {
             let mut lines = BufReader::new(opened(path, File::open(path), "read")?);
-            read_lines(to, &mut lines, || Ok(()))?
+            read_lines(to, &mut lines, how)?
         }
     };
     print(&imported, json)
 }
 
-/// Reads lines into a journal; `is_whole` says at their end whether they were all.
-fn read_lines(
-    to: &Source,
-    lines: &mut dyn BufRead,
-    is_whole: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<Imported> {
+/// Reads lines into a journal.
+fn read_lines(to: &Source, lines: &mut dyn BufRead, how: ImportOptions) -> Result<Imported, Error> {
     match to {
-        Source::Directory(data) => {
-            let imported = tools::import(&Options::default(), data, lines)?;
-            is_whole().with_context(|| format!("{} holds only a part now; remove it", data.display()))?;
-            Ok(imported)
-        }
+        Source::Directory(data) => tools::import(&Options::default(), data, lines, how),
         Source::Postgres(options) => {
             let mut target = ToPostgres(Import::begin(options)?);
-            let imported = tools::import_into(&mut target, lines)?;
-            is_whole()?;
+            let imported = tools::import_into(&mut target, lines, how)?;
             target.0.finish()?;
             Ok(imported)
         }
     }
 }
 
-/// One journal's history into another, through a pipe.
+/// One journal's history into another that nobody uses, through a pipe.
 fn pour(from: &Source, to: &Source) -> anyhow::Result<Imported> {
+    let _held = match from {
+        Source::Directory(data) => Some(tools::hold(&Options::default(), data)?),
+        Source::Postgres(options) => {
+            postgres::refuse_in_use(options)?;
+            None
+        }
+    };
     let (reader, writer) = io::pipe().context("cannot make a pipe")?;
     thread::scope(|scope| {
         let exporting = scope.spawn(move || {
-            write_lines(
-                from,
-                &mut BufWriter::with_capacity(1 << 16, writer),
-                ExportOptions::default(),
-            )
+            let mut out = BufWriter::with_capacity(1 << 16, writer);
+            write_lines(from, &mut out, ExportOptions::default())
         });
         let mut lines = BufReader::with_capacity(1 << 16, reader);
-        read_lines(to, &mut lines, move || match exporting.join() {
+        let imported = read_lines(to, &mut lines, ImportOptions::default());
+        // Who still writes is told that nobody reads.
+        drop(lines);
+        match exporting.join() {
+            Ok(Err(Error::Io { source, .. })) if source.kind() == io::ErrorKind::BrokenPipe => Ok(imported?),
             Ok(exported) => {
                 exported?;
-                Ok(())
+                Ok(imported?)
             }
             Err(_) => bail!("reading the journal ended in a panic"),
-        })
+        }
     })
 }
 
@@ -349,12 +343,12 @@ mod tests {
     fn entities_and_commits_are_written_as_they_are_shown() {
         assert_eq!(address("section/C S 142-1").unwrap().to_string(), "section/C S 142-1");
         assert_eq!(address("a/b/c").unwrap(), Address::new("a", "b/c"));
-        assert_eq!(position("3.1071").unwrap().to_string(), "3.1071");
+        assert_eq!("3.1071".parse::<Position>().unwrap().to_string(), "3.1071");
         for text in ["", "section", "/id", "section/"] {
             assert!(address(text).is_err(), "{text}");
         }
         for text in ["", "3", "3.x", ".1"] {
-            assert!(position(text).is_err(), "{text}");
+            assert!(text.parse::<Position>().is_err(), "{text}");
         }
     }
 

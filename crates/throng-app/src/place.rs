@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use throng::journal::{self, Journal, MemoryJournal, MemoryStore, MemoryViews, Store, Views};
+use throng::journal::{self, Journal, MemoryJournal, MemoryStore, MemoryViews, Position, Store, Views};
 use throng_postgres::{PostgresOptions, open_postgres};
 
 use crate::service::Durability;
@@ -115,26 +115,32 @@ impl Opened {
     }
 }
 
+/// How an engine's journal is opened.
+pub(crate) struct Opening {
+    pub(crate) durability: Durability,
+    pub(crate) sync_delay: Duration,
+    /// A loss of durable commits that is accepted.
+    pub(crate) accept_loss: Option<Position>,
+    pub(crate) has_projections: bool,
+}
+
 impl Place {
     /// Opens what stands there.
-    pub(crate) fn open(
-        &self,
-        durability: Durability,
-        sync_delay: Duration,
-        has_projections: bool,
-    ) -> anyhow::Result<Opened> {
+    pub(crate) fn open(&self, how: &Opening) -> anyhow::Result<Opened> {
+        let (durability, sync_delay) = (how.durability, how.sync_delay);
         match (self, durability) {
             (Self::Memory, _) | (_, Durability::Memory) => Ok(Opened::in_memory()),
             (Self::Directory(directory), _) => {
                 let options = throng_log::Options {
                     durability: durability.into(),
                     sync_delay,
+                    accept_loss: how.accept_loss,
                     ..throng_log::Options::default()
                 };
                 let (log, store) = throng_log::open_embedded(directory, options)
                     .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
                 // Who has none needs no file for them.
-                let views: Arc<dyn Views> = match has_projections {
+                let views: Arc<dyn Views> = match how.has_projections {
                     true => Arc::new(throng_log::EmbeddedViews::open(Arc::clone(&log))?),
                     false => Arc::new(MemoryViews::new()),
                 };
@@ -149,6 +155,7 @@ impl Place {
                     bail!("--sync-delay slows the embedded journal only");
                 }
                 let mut options = (**options).clone();
+                options.accept_loss = how.accept_loss;
                 // The weaker of what the URL and the flag say: both have to be asked for.
                 if durability == Durability::Os {
                     options.durability = journal::Durability::Os;

@@ -1,9 +1,22 @@
 //! The command `serve`: the service, until it is told to end.
 
 use anyhow::Context as _;
-use clap::Args;
-use std::{io::Write as _, net::SocketAddr, process::ExitCode, time::Duration};
-use throng::{Options, journal};
+use clap::{Args, ValueEnum};
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+use throng::{
+    Options,
+    journal::{self, Position},
+};
 use throng_http::StopSignal;
 
 use crate::{
@@ -21,6 +34,18 @@ Environment:
   RUST_LOG            what is logged, for example info or throng_http=debug
   NO_COLOR            no colours in the log
   PGPASSWORD          the password of the journal on PostgreSQL";
+
+/// The exit code of a service whose journal another engine has taken over.
+const TAKEN_OVER: u8 = 3;
+
+/// What a service does whose journal another engine takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WhenTakenOver {
+    /// It answers 503 until the other one ends, and then takes back.
+    StandBy,
+    /// It ends.
+    Exit,
+}
 
 /// How to serve.
 #[derive(Debug, Args)]
@@ -43,6 +68,12 @@ pub struct ServeArguments {
     /// Seconds between checkpoints.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     checkpoint: u32,
+    /// Go on without durable commits that are lost, named as the refused start has named them. Recorded in the journal.
+    #[arg(long, value_name = "WRITER.NUMBER")]
+    accept_loss: Option<Position>,
+    /// What to do when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "stand-by")]
+    when_taken_over: WhenTakenOver,
     /// Leave the read models as they are: no projection runs.
     #[arg(long)]
     no_projections: bool,
@@ -75,10 +106,17 @@ impl ServeArguments {
         let settings = self.settings(&app)?;
         let service = Service::start(app, &settings)?;
         announce(name, &settings, &service);
+        let taken_over = match self.when_taken_over {
+            WhenTakenOver::StandBy => Arc::default(),
+            WhenTakenOver::Exit => ends_when_taken_over(&service)?,
+        };
         stop.wait();
         service.stop();
         tracing::info!("ended");
-        Ok(ExitCode::SUCCESS)
+        Ok(match taken_over.load(Ordering::Acquire) {
+            true => ExitCode::from(TAKEN_OVER),
+            false => ExitCode::SUCCESS,
+        })
     }
 
     fn settings(&self, app: &App) -> anyhow::Result<Settings> {
@@ -88,6 +126,7 @@ impl ServeArguments {
             place: self.place.place_or(app.name(), defaults.journal.as_deref())?,
             durability: self.durability,
             sync_delay: self.sync_delay,
+            accept_loss: self.accept_loss,
             loops: self.loops.map(usize::from),
             admin_token: std::env::var(ADMIN_TOKEN).ok().filter(|token| !token.is_empty()),
             engine: Options {
@@ -98,6 +137,27 @@ impl ServeArguments {
             },
         })
     }
+}
+
+/// Has this process end as if it were told to when another engine takes over; the flag says that this is why.
+fn ends_when_taken_over(service: &Service) -> anyhow::Result<Arc<AtomicBool>> {
+    let is_taken_over = Arc::new(AtomicBool::new(false));
+    let (taken_over, flag) = (service.engine.taken_over(), Arc::clone(&is_taken_over));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .context("cannot start a runtime")?;
+    let wait = move || {
+        if runtime.block_on(taken_over) {
+            flag.store(true, Ordering::Release);
+            // Only a process that ends already does not take it.
+            let _ = signal_hook::low_level::raise(signal_hook::consts::SIGTERM);
+        }
+    };
+    thread::Builder::new()
+        .name("throng-taken-over".into())
+        .spawn(wait)
+        .context("cannot start a thread")?;
+    Ok(is_taken_over)
 }
 
 /// Says what a person has to know: what is kept, where, and where to look.

@@ -8,12 +8,15 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng::{Engine, Options, journal::Journal};
+use throng::{
+    Engine, Options,
+    journal::{Journal, Position},
+};
 use throng_http::Running;
 
 use crate::{
     App,
-    place::{Opened, Place},
+    place::{Opened, Opening, Place},
 };
 
 /// What an acknowledged command survives.
@@ -38,6 +41,8 @@ pub struct Settings {
     pub durability: Durability,
     /// Added to every sync of the embedded journal: a slow disk, for tests.
     pub sync_delay: Duration,
+    /// A loss of durable commits that is accepted.
+    pub accept_loss: Option<Position>,
     /// Threads that serve connections; without it, one and more under load.
     pub loops: Option<usize>,
     /// Who shows it may administrate from anywhere.
@@ -77,9 +82,12 @@ impl Service {
         let begun = Instant::now();
         let builder = app.take_builder();
         let Opened { journal, store, views } = match builder.has_entities() {
-            true => settings
-                .place
-                .open(settings.durability, settings.sync_delay, builder.has_projections())?,
+            true => settings.place.open(&Opening {
+                durability: settings.durability,
+                sync_delay: settings.sync_delay,
+                accept_loss: settings.accept_loss,
+                has_projections: builder.has_projections(),
+            })?,
             false => Opened::in_memory(),
         };
         let released = Arc::downgrade(&journal);

@@ -2,7 +2,8 @@
 //!
 //! Everything stands in this library, so that it can be tested and called; `main` only parses and runs.
 //!
-//! Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make no sense, 130 ended twice by hand.
+//! Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make no sense, 3 another
+//! engine has taken over (`serve --when-taken-over exit`), 130 ended twice by hand.
 
 mod apps;
 mod bench;

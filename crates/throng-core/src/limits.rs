@@ -31,10 +31,14 @@ pub const KEY_MICROS: i64 = 3_600_000_000;
 /// The number of shards of a new engine.
 pub const SHARDS: u16 = 256;
 
-/// After how many events a state is stored that takes so many bytes in memory.
+/// After how many events a state is stored that takes so many bytes in memory, of the entity with this hash.
+///
+/// Entities that grow alike would all be stored at once, and everybody would wait for that: so it is sooner for one and later
+/// for the other, by half.
 #[must_use]
-pub fn events_per_state(state_bytes: u32) -> u64 {
-    (EVENTS_PER_STATE + u64::from(state_bytes) / STATE_BYTES_PER_EVENT).min(EVENTS_PER_STATE_MAX)
+pub fn events_per_state(state_bytes: u32, hash: u64) -> u64 {
+    let usual = (EVENTS_PER_STATE + u64::from(state_bytes) / STATE_BYTES_PER_EVENT).min(EVENTS_PER_STATE_MAX);
+    usual / 2 + (hash >> 32) % usual
 }
 
 /// Is this a kind's name: 1 to 64 of `[a-z0-9-]`?
@@ -86,6 +90,21 @@ mod tests {
         for (kind, id, expected) in VECTORS {
             assert_eq!(at(kind, id), expected, "{kind}/{id}");
         }
+    }
+
+    #[test]
+    fn entities_that_grow_alike_are_not_stored_at_once() {
+        let mut storing = vec![0; EVENTS_PER_STATE as usize * 2];
+        for id in 0..1_000 {
+            storing[events_per_state(0, hash("section", &id.to_string())) as usize] += 1;
+        }
+        assert!(storing.iter().all(|together| *together < 40), "{storing:?}");
+        let (first, last) = (
+            storing.iter().position(|at| *at > 0),
+            storing.iter().rposition(|at| *at > 0),
+        );
+        assert!(first >= Some(50) && last < Some(150), "{storing:?}");
+        assert!((500..1_500).contains(&events_per_state(u32::MAX, hash("section", "S1"))));
     }
 
     /// Computed with the reference implementation of xxh3.

@@ -6,42 +6,7 @@ use prometheus_client::{
     metrics::gauge::ConstGauge,
 };
 use std::{fmt, sync::Arc};
-use throng::services::health;
-
-/// How a part of the service is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CheckStatus {
-    /// It works.
-    Pass,
-    /// It works, but somebody should look.
-    Warn,
-    /// It has not said anything yet.
-    Unknown,
-    /// It does not work: the service is not ready.
-    Fail,
-}
-
-impl CheckStatus {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Pass => "PASS",
-            Self::Warn => "WARN",
-            Self::Unknown => "UNKNOWN",
-            Self::Fail => "FAIL",
-        }
-    }
-}
-
-/// A part of the service, as it is now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// Which.
-    pub name: String,
-    /// How it is.
-    pub status: CheckStatus,
-    /// Why, for people.
-    pub reason: Option<String>,
-}
+use throng::services::health::{Check, Reason};
 
 /// Whom to ask for them.
 #[derive(Clone, Default)]
@@ -57,25 +22,10 @@ impl Checks {
     }
 }
 
-impl From<health::Check> for Check {
-    fn from(check: health::Check) -> Self {
-        Self {
-            name: check.name,
-            status: match check.status {
-                health::Status::Pass => CheckStatus::Pass,
-                health::Status::Warn => CheckStatus::Warn,
-                health::Status::Unknown => CheckStatus::Unknown,
-                health::Status::Fail => CheckStatus::Fail,
-            },
-            reason: Some(check.reason.to_string()).filter(|reason| !reason.is_empty()),
-        }
-    }
-}
-
-impl Check {
-    pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::json!({ "name": self.name, "status": self.status.name(), "reason": self.reason })
-    }
+/// As `/health/ready` shows it.
+pub(crate) fn json(check: &Check) -> serde_json::Value {
+    let reason = (check.reason != Reason::None).then(|| check.reason.to_string());
+    serde_json::json!({ "name": check.name, "status": check.status.name(), "reason": reason })
 }
 
 impl fmt::Debug for Checks {

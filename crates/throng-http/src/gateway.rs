@@ -2,7 +2,7 @@
 
 use crate::{
     Limits,
-    checks::{Check, Checks},
+    checks::Checks,
     error::StartError,
     event_loop::{self, Stage, Start},
     gate::Pass,
@@ -21,7 +21,7 @@ use std::{
     thread,
     time::Duration,
 };
-use throng::Engine;
+use throng::{Engine, services::health::Check};
 use tokio::sync::{mpsc, watch};
 
 /// Most loops of a gateway.

@@ -96,6 +96,7 @@
 //! (`Entity::IGNORES_UNKNOWN_FIELDS`), and so are repeated ones.
 
 mod answer;
+mod behind;
 mod checks;
 mod error;
 mod event_loop;
@@ -117,7 +118,7 @@ mod shared;
 mod signal;
 mod websocket;
 
-pub use checks::{Check, CheckStatus};
+pub use behind::Behind;
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};
 pub use limits::Limits;

@@ -49,7 +49,7 @@ impl Shared {
         let metrics = Metrics::register(&engine, places.clone(), live.clone());
         let mut checks = checks;
         let of_services = engine.checks().clone();
-        checks.add(move || of_services.checks().into_iter().map(Into::into).collect());
+        checks.add(move || of_services.checks());
         let collector = Box::new(checks.clone());
         engine
             .metrics()

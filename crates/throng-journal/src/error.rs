@@ -1,6 +1,6 @@
 //! What can go wrong below the engine, in sentences a person understands.
 
-use crate::{Address, Position, WriterId};
+use crate::{Address, Loss, Position, WriterId};
 
 /// A journal or store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,18 @@ pub enum Error {
         place: String,
         /// What was expected and what was found.
         why: String,
+    },
+    /// Commits that were durable are gone.
+    #[error(
+        "durable commits are lost from {place}: {loss}; restore a backup, or start once with `--accept-loss {}` to go on \
+         without them, which is recorded in the journal",
+        loss.covered
+    )]
+    Lost {
+        /// The journal.
+        place: String,
+        /// What is missing.
+        loss: Loss,
     },
     /// The writer was sealed: another engine has taken over.
     #[error("writer {0} is sealed: another engine has taken over")]

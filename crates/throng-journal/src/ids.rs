@@ -1,6 +1,6 @@
 //! The numbers and names everything else is told by.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 /// One life of one node: a new one at every start. Greater means later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +53,22 @@ impl fmt::Display for ShardId {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.writer, self.commit)
+    }
+}
+
+/// Read as it is shown.
+impl FromStr for Position {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text
+            .split_once('.')
+            .and_then(|(writer, commit)| Some((writer.parse().ok()?, commit.parse().ok()?)));
+        let (writer, commit) = parts.ok_or("write a commit as `3.1071`: writer, point, number")?;
+        Ok(Self {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        })
     }
 }
 

@@ -120,6 +120,16 @@ pub trait Journal: Send + Sync {
         true
     }
 
+    /// Whether another engine is known to have sealed this writer, and to have taken over with it.
+    fn is_taken_over(&self, _writer: WriterId) -> bool {
+        false
+    }
+
+    /// Whether there is room for more than what ends what was begun. Without it an engine takes no commands, and reads go on.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// Bytes of history, where the journal knows them.
     fn bytes(&self) -> Option<u64> {
         None

@@ -28,6 +28,7 @@ pub mod conformance;
 mod error;
 mod ids;
 mod journal;
+mod loss;
 mod memory;
 mod pace;
 mod place;
@@ -39,6 +40,7 @@ pub use commit::{COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, 
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use journal::{Append, Appended, Durability, Journal, Later, Maybe, Opened, Taken};
+pub use loss::{ACCEPTED_LOSS_NODE, Loss};
 pub use memory::{MemoryJournal, MemoryStore, MemoryViews};
 pub use pace::Pace;
 pub use place::Place;

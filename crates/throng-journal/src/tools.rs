@@ -1,7 +1,7 @@
 //! What the tools of every journal say: what a history holds, and whether it is whole. Each backend walks its own history
 //! and adds what only it has.
 
-use crate::{Address, Commit, Error, Position, Record, RecordKind, WriterId};
+use crate::{Address, Commit, Error, Position, Record, RecordKind, WriterId, loss};
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -199,16 +199,22 @@ pub struct Finding {
 
 impl From<Error> for Finding {
     fn from(error: Error) -> Self {
+        let said = error.to_string();
         match error {
             Error::Damaged { position, place, why } => Self {
                 position: position.to_string(),
                 place,
                 why,
             },
-            other => Self {
+            Error::Lost { place, loss } => Self {
+                position: loss.covered.to_string(),
+                place,
+                why: said,
+            },
+            _ => Self {
                 position: "0.0".into(),
                 place: String::new(),
-                why: other.to_string(),
+                why: said,
             },
         }
     }
@@ -248,6 +254,13 @@ impl Verification {
         let before = self.events;
         for record in commit.records().flatten() {
             self.records += 1;
+            if record.record == RecordKind::Loss {
+                self.damages.push(Finding {
+                    position: commit.position().to_string(),
+                    place: "accepted loss".into(),
+                    why: loss::told(&record),
+                });
+            }
             if record.record != RecordKind::Event {
                 continue;
             }

@@ -145,6 +145,19 @@ impl History {
         })
     }
 
+    /// The newest commit at or before a position; `0.0` if there is none.
+    pub(crate) fn newest_upto(&self, upto: Position) -> Position {
+        let stream = self.streams.range(..=upto.writer).next_back();
+        stream.map_or_else(Position::default, |(writer, stream)| Position {
+            writer: *writer,
+            commit: if *writer == upto.writer {
+                stream.last.min(upto.commit)
+            } else {
+                stream.last
+            },
+        })
+    }
+
     /// The sealed streams before a writer, in the order of history.
     pub(crate) fn sealed_before(&self, writer: WriterId) -> Vec<Taken> {
         self.streams

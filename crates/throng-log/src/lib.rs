@@ -26,9 +26,10 @@
 //! # The directory
 //!
 //! ```text
-//! lock           held (flock) by the one process that may use the directory; its id inside, for people
+//! lock           held (flock), like the directory itself, by the one process that may use it; its id inside, for people
 //! 00000001.log   segments, numbered from 1
 //! 00000002.log   …
+//! reserve        holds nothing: room for the end, given up when the disk is full
 //! store.redb     the store (can be removed while nothing runs: it is rebuilt)
 //! views.redb     read models (can be removed while nothing runs: projections rebuild them)
 //! ```
@@ -81,6 +82,13 @@
 //! a warning. What was read of the end is written and synced again before the next writer begins: the page cache may show
 //! what a failed sync has never brought to the disk. Older history is checked as it is read; [`tools::verify`] reads all.
 //!
+//! # A full disk
+//!
+//! Room is reserved a segment ahead, by halves where there is not so much, and what a reservation that failed has taken is given
+//! back. Who finds nothing left gives up the file `reserve`: with its room the stream is sealed, the store makes its checkpoint,
+//! and the next start begins. [`has_room`](throng_journal::Journal::has_room) is false from then on, and an engine takes no
+//! commands, until the file can be made again, which is tried four times a second.
+//!
 //! # Syncs
 //!
 //! While a sync takes less than about 200 µs (moving average) an append syncs inline. Above, it is synced by a thread beside
@@ -95,6 +103,7 @@ mod log;
 mod options;
 mod pace;
 mod recovery;
+mod reserve;
 mod scan;
 mod store;
 pub mod tools;

@@ -2,7 +2,7 @@
 
 use crate::files::{Disk, Files};
 use std::{sync::Arc, time::Duration};
-use throng_journal::Durability;
+use throng_journal::{Durability, Position};
 
 /// How a log is opened; `Options::default()` is what a service wants.
 #[derive(Clone, Debug)]
@@ -12,10 +12,16 @@ pub struct Options {
     pub durability: Durability,
     /// Largest segment in bytes; the first of a writer is 4 MiB at most, so that a start is quick. Default 64 MiB.
     pub segment_bytes: u64,
+    /// Room kept on the disk for the end, in bytes: with it the log is sealed, the store makes its checkpoint and the next start
+    /// begins when the disk is full. Zero: none. Default 16 MiB.
+    pub reserve_bytes: u64,
     /// Added to every sync: a slow disk for tests and measurements. Default none.
     pub sync_delay: Duration,
     /// The file system. Default [`Disk`].
     pub files: Arc<dyn Files>,
+    /// A proved loss that is accepted, named by the commit the store covers: see [`Loss`](throng_journal::Loss). Any other
+    /// loss is refused. Default none.
+    pub accept_loss: Option<Position>,
     /// Memory for the store's pages, in bytes. Default 64 MiB.
     pub store_cache_bytes: usize,
 }
@@ -25,8 +31,10 @@ impl Default for Options {
         Self {
             durability: Durability::Fsync,
             segment_bytes: 64 << 20,
+            reserve_bytes: 16 << 20,
             sync_delay: Duration::ZERO,
             files: Arc::new(Disk),
+            accept_loss: None,
             store_cache_bytes: 64 << 20,
         }
     }

@@ -14,7 +14,7 @@ use throng_journal::{
 };
 use throng_log::{
     EmbeddedStore, Log, Options, open_embedded,
-    tools::{self, ExportOptions, InspectOptions},
+    tools::{self, ExportOptions, ImportOptions, Imported, InspectOptions},
 };
 
 /// Bodies of every sort: JSON, JSON with room in it, JSON over several lines, text, bytes, nothing.
@@ -103,6 +103,10 @@ fn exported(dir: &Path) -> String {
     String::from_utf8(out).unwrap()
 }
 
+fn imported(dir: &Path, lines: &str, unchecked: bool) -> Result<Imported, Error> {
+    tools::import(&options(), dir, &mut lines.as_bytes(), ImportOptions { unchecked })
+}
+
 fn checkpointed(dir: &Path, ends: &[Position]) -> (Arc<Log>, Arc<EmbeddedStore>) {
     let (log, store) = open_embedded(dir, options()).unwrap();
     let state = StoredState {
@@ -153,7 +157,7 @@ fn an_export_imported_and_exported_again_is_the_same() {
         "JSON stands byte by byte"
     );
     let to = copy.path().join("new");
-    let imported = tools::import(&options(), &to, &mut lines.as_bytes()).unwrap();
+    let imported = imported(&to, &lines, false).unwrap();
     assert_eq!(
         (imported.writers, imported.commits),
         (4, 90),
@@ -170,11 +174,11 @@ fn an_import_says_which_line_it_cannot_take_and_why() {
     let refusals = [
         (
             "{\"writer\":1}\n",
-            "importing line 1 failed: an export begins with {\"throng_export\":1}",
+            "importing line 1 failed: an export begins with {\"throng_export\":2}",
         ),
         (
             "{\"throng_export\":7}\n",
-            "importing line 1 failed: the export has version 7, this program reads 1",
+            "importing line 1 failed: the export has version 7, this program reads 2",
         ),
         (
             "{\"throng_export\":1}\n{\"commit\":1,\"at_micros\":1}\n",
@@ -214,15 +218,106 @@ fn an_import_says_which_line_it_cannot_take_and_why() {
         .chain(after_begin);
     for (number, (text, why)) in all.enumerate() {
         let to = dir.path().join(number.to_string());
-        let refused = tools::import(&options(), &to, &mut text.as_bytes()).unwrap_err();
+        let refused = imported(&to, &text, true).unwrap_err();
         assert_eq!(refused.to_string(), why, "of {text}");
     }
     live(&dir.path().join("full"));
-    let refused = tools::import(&options(), &dir.path().join("full"), &mut begin.as_bytes()).unwrap_err();
+    let refused = imported(&dir.path().join("full"), begin, true).unwrap_err();
     assert!(
         refused.to_string().contains("there is a log in this directory already"),
         "{refused}"
     );
+}
+
+#[test]
+fn an_export_that_was_cut_or_altered_is_refused_with_the_line() {
+    let (dir, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    live(dir.path());
+    let text = exported(dir.path());
+    let lines: Vec<&str> = text.lines().collect();
+    let to = copies.path();
+    let refused = |lines: &[&str]| {
+        let refused = imported(to, &(lines.join("\n") + "\n"), false).unwrap_err().to_string();
+        assert!(tools::verify(&options(), to).is_err(), "what is there is no journal");
+        refused
+    };
+    for at in 1..lines.len() {
+        let said = refused(&lines[..at]);
+        assert!(said.contains(&format!("was cut after line {at}")), "{said}");
+        let mut without = lines.clone();
+        without.remove(at - 1);
+        let said = refused(&without);
+        assert!(
+            said.contains(&format!("importing line {at} failed")),
+            "without line {at}: {said}"
+        );
+        let mut twice = lines.clone();
+        twice.insert(at, lines[at - 1]);
+        let (said, next) = (refused(&twice), at + 1);
+        assert!(
+            said.contains(&format!("importing line {next} failed")),
+            "line {at} twice: {said}"
+        );
+        let changed = lines[at].replacen(|found: char| found.is_ascii_digit(), "x", 1);
+        let mut altered = lines.clone();
+        altered[at] = &changed;
+        let said = refused(&altered);
+        assert!(
+            said.contains(&format!("importing line {next} failed")),
+            "line {next} altered: {said}"
+        );
+    }
+    let said = refused(&[&lines[..], &lines[lines.len() - 1..]].concat());
+    assert!(said.contains("failed"), "{said}");
+    let taken = imported(to, &text, false).unwrap();
+    assert_eq!(taken.commits, 90, "begun anew after all that");
+    assert_eq!(exported(to), text);
+}
+
+#[test]
+fn an_export_of_an_older_program_is_taken_where_that_is_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let text = "{\"throng_export\":1}\n{\"writer\":1,\"node\":\"n\"}\n{\"commit\":1,\"at_micros\":1}\n";
+    let to = dir.path().join("new");
+    let said = imported(&to, text, false).unwrap_err().to_string();
+    assert!(said.contains("line 1 failed: it carries no sum"), "{said}");
+    assert_eq!(imported(&to, text, true).unwrap().commits, 1);
+}
+
+#[test]
+fn an_import_that_did_not_end_is_no_journal() {
+    let (dir, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    live(dir.path());
+    let text = exported(dir.path());
+    let to = copies.path();
+    let half: String = text.lines().take(60).map(|line| format!("{line}\n")).collect();
+    imported(to, &half, false).unwrap_err();
+    assert!(!segments(to).is_empty(), "something was written");
+    for said in [
+        Log::open(to, options()).unwrap_err().to_string(),
+        open_embedded(to, options()).unwrap_err().to_string(),
+        tools::verify(&options(), to).unwrap_err().to_string(),
+        tools::backup(&options(), to, &copies.path().join("b"))
+            .unwrap_err()
+            .to_string(),
+    ] {
+        assert!(said.contains("did not end"), "{said}");
+    }
+    // A backup that was interrupted is recognised the same way, and begun anew.
+    let copied = tools::backup(&options(), dir.path(), to).unwrap();
+    assert!(copied.verification.is_sound());
+    assert_eq!(exported(to), text);
+}
+
+#[test]
+fn a_directory_that_is_held_for_a_move_is_not_opened_and_one_in_use_is_not_held() {
+    let dir = TempDir::new().unwrap();
+    live(dir.path());
+    let held = tools::hold(&options(), dir.path()).unwrap();
+    assert!(matches!(Log::open(dir.path(), options()), Err(Error::InUse { .. })));
+    drop(held);
+    let _log = Log::open(dir.path(), options()).unwrap();
+    assert!(matches!(tools::hold(&options(), dir.path()), Err(Error::InUse { .. })));
 }
 
 #[test]
@@ -447,7 +542,7 @@ fn a_damaged_store_is_begun_anew_and_rebuilt() {
 }
 
 #[test]
-fn a_store_that_covers_what_the_log_does_not_hold_is_begun_anew() {
+fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
     let dir = TempDir::new().unwrap();
     let ends = live(dir.path());
     let older = copied(dir.path());
@@ -476,10 +571,19 @@ fn a_store_that_covers_what_the_log_does_not_hold_is_begun_anew() {
     .unwrap();
     drop((log, store));
     fs::copy(dir.path().join("store.redb"), older.path().join("store.redb")).unwrap();
-    {
-        let (_log, store) = open_embedded(older.path(), options()).unwrap();
-        assert_eq!(covers(&store), None, "its last commit is not in the log");
-    }
+    let lost = || match open_embedded(older.path(), options()) {
+        Err(Error::Lost { loss, .. }) => loss,
+        other => panic!("expected a loss, found {other:?}"),
+    };
+    let begun = Position {
+        commit: CommitNo(0),
+        ..upto
+    };
+    assert_eq!(
+        (lost().covered, lost().held),
+        (upto, begun),
+        "its last commit is not in the log"
+    );
     // Another history with commits of the same numbers.
     let log = Log::open(older.path(), options()).unwrap();
     assert_eq!(block_on(log.open("node-a")).unwrap().writer, writer);
@@ -495,10 +599,5 @@ fn a_store_that_covers_what_the_log_does_not_hold_is_begun_anew() {
     append(&log, writer, 1, &mut open);
     drop(log);
     fs::copy(dir.path().join("store.redb"), older.path().join("store.redb")).unwrap();
-    let (_log, store) = open_embedded(older.path(), options()).unwrap();
-    assert_eq!(
-        covers(&store),
-        None,
-        "a commit of that number is, but it is another one"
-    );
+    assert_eq!(lost().held, upto, "a commit of that number is, but it is another one");
 }

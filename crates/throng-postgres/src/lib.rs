@@ -29,7 +29,7 @@
 //! migrations                                                numbered steps, each applied once
 //! ```
 //!
-//! The statements that make them are `src/migrations/0001.sql`. They are applied at the start, under an advisory lock; tables of a
+//! The statements that make them are in `src/migrations`. They are applied at the start, under an advisory lock; tables of a
 //! newer program are refused, unchanged.
 //!
 //! # An append
@@ -54,11 +54,13 @@
 //!
 //! [`open`](throng_journal::Journal::open) seals the node's earlier writers. What holds a lock for over three seconds, such as the
 //! session of a process that was stopped in the middle of a statement, is ended (`pg_terminate_backend`, by the name of its
-//! sessions), and so is what is left of the other engine's sessions afterwards. Before the new writer begins, the earlier one's
-//! **lease** must be over, or the session gone that holds its advisory lock: an engine answers from memory only within its lease
-//! ([`holds`](throng_journal::Journal::holds)), renewed five times in its length. Both clocks only measure lengths of time. A
-//! connection that is cut while its process lives on lets the next engine begin at once; that process notices the cut, and answers
-//! for as long as its lease at most. An engine that was taken over does not take back while the other one lives.
+//! sessions), and so is what is left of the other engines' sessions afterwards. Before the new writer's engine begins, every
+//! **lease** of an engine of the node must be over, whoever has sealed its writer: an engine answers from memory only within its lease
+//! ([`holds`](throng_journal::Journal::holds)), renewed five times in its length. The server's clock and the engine's, which goes on while
+//! the machine sleeps, only measure lengths of time. Not waited for are engines that gave their lease back at their end, and
+//! those whose process is known to be gone: it is noted with the lease, down to the boot and the process namespace. The new writer has
+//! its lease from the beginning, so that who was sealed sees that somebody is taking over. It
+//! [notices](throng_journal::Journal::is_taken_over) with its next renewal, and does not take back while the other one lives.
 //!
 //! # A checkpoint
 //!

@@ -1,7 +1,7 @@
 //! How a database is reached and used: what a URL says.
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
-use throng_journal::{Durability, Error};
+use throng_journal::{Durability, Error, Position};
 use tokio_postgres::config::{Host, SslMode};
 
 /// How far the server's certificate is looked at; the words of libpq.
@@ -37,6 +37,9 @@ pub struct PostgresOptions {
     pub depth: Option<usize>,
     /// Connections for reads and checkpoints. Default 4.
     pub pool: usize,
+    /// A proved loss that is accepted, named by the commit the checkpoint covers: see [`Loss`](throng_journal::Loss). Any
+    /// other loss is refused. Default none.
+    pub accept_loss: Option<Position>,
     /// How far the server's certificate is looked at.
     pub tls: Tls,
     /// A PEM file of certificates to trust, besides the system's.
@@ -112,6 +115,7 @@ impl FromStr for PostgresOptions {
             lease: Duration::from_secs(5),
             depth: None,
             pool: 4,
+            accept_loss: None,
             tls: Tls::Disable,
             root_certificates: None,
         };

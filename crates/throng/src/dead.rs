@@ -5,6 +5,7 @@ use crate::{
     driver::widen,
     engine::Engine,
     handle::unknown_kind,
+    ledger::unreadable,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use throng_core::{
@@ -33,6 +34,8 @@ pub enum Retried {
     Dead(String),
 }
 
+/// What is told when they are not.
+const UNREADABLE: &str = "the dead messages cannot be read";
 /// Most messages of a page, and most tried again in one go.
 const PAGE_MAX: usize = 1_000;
 
@@ -86,7 +89,7 @@ impl Engine {
             }
         };
         let scanned = context.store.system_scan(&begin, &mut visit).await;
-        scanned.map_err(|why| unreadable(&why))?;
+        scanned.map_err(|why| unreadable(UNREADABLE.into(), &why))?;
         life.ledger.wait_until(last, context.until(None)).await?;
         let is_full = found.len() >= limit;
         let mut page = DeadPage::default();
@@ -153,12 +156,6 @@ impl Engine {
             }
         }
         Ok((came, page.next))
-    }
-}
-
-fn unreadable(why: &throng_journal::Error) -> Error<JsonRejection> {
-    Error::Unavailable {
-        reason: format!("the dead messages cannot be read: {why}"),
     }
 }
 

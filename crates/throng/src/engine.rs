@@ -7,11 +7,15 @@ use crate::{
     context::Context,
     door::{Attempt, Work},
     handle::Handle,
-    life::{Lives, Status},
+    life::{Down, Lives, Status},
     projection::Projections,
     tail::Tail,
 };
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+    task::Poll,
+};
 use throng_core::{
     model::{Entity, Topic},
     shard::{Outcome, Registry},
@@ -40,14 +44,22 @@ pub(crate) struct Core {
 pub struct Health {
     /// Commands are taken.
     pub ready: bool,
-    /// Why not.
+    /// Why not; neither files nor addresses are named.
     pub reason: Option<String>,
+    /// What the journal or the store said, with files and addresses: for operators.
+    pub detail: Option<String>,
     /// What an acknowledged command survives.
     pub durability: Durability,
     /// What is durable.
     pub position: Option<Position>,
     /// Entities in memory.
     pub entities: u64,
+    /// Another engine has taken over; this one takes back when that one ends.
+    pub stands_by: bool,
+    /// The journal has no room for more: commands are refused, reads are answered.
+    pub storage_full: bool,
+    /// What does not go as it should though commands are taken: checkpoints that fail, projections that are behind.
+    pub troubles: Vec<String>,
     /// Bytes of the journal's history, where it knows them.
     pub journal_bytes: Option<u64>,
     /// How often an entity was quarantined since the start.
@@ -95,24 +107,52 @@ impl Engine {
     #[must_use]
     pub fn health(&self) -> Health {
         let context = &self.core.context;
-        let (reason, position, entities) = match &*self.core.lives.status() {
+        let (down, position, entities) = match &*self.core.lives.status() {
             Status::Running(life) => {
                 let entities = life.door.books.entities.load(Ordering::Relaxed);
                 let entities = entities.max(0).cast_unsigned();
                 (self.core.lives.trouble(life), Some(life.ledger.durable()), entities)
             }
-            Status::Down(reason) => (Some(reason.clone()), None, 0),
+            Status::Down(down) => (Some(down.clone()), None, 0),
         };
-        let reason = reason.or_else(|| context.is_stopping().then(|| "the engine is stopping".into()));
+        let down = down.or_else(|| context.is_stopping().then(|| Down::new("the engine is stopping")));
         Health {
-            ready: reason.is_none(),
-            reason,
+            ready: down.is_none(),
+            reason: down.as_ref().map(|down| down.told.into()),
+            detail: down.and_then(|down| down.detail),
             durability: context.journal.durability(),
             position,
             entities,
+            stands_by: self.core.lives.stands_by(),
+            storage_full: !context.journal.has_room(),
+            troubles: self.troubles(),
             journal_bytes: context.journal.bytes(),
             quarantines: context.metrics.quarantined.get(),
         }
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        let projections = self.projections();
+        let projections = projections.iter().filter_map(crate::projection::Progress::trouble);
+        let checkpoint = self.core.lives.has_failed_checkpoint();
+        let checkpoint = checkpoint.then(|| "the last checkpoint failed; it is tried again".to_owned());
+        checkpoint.into_iter().chain(projections).collect()
+    }
+
+    /// Resolves to `true` when another engine takes over, or has; to `false` when this one is gone. It does not keep the engine.
+    pub fn taken_over(&self) -> impl Future<Output = bool> + Send + use<> {
+        let lives = Arc::downgrade(&self.core.lives);
+        std::future::poll_fn(move |context| match lives.upgrade() {
+            None => Poll::Ready(false),
+            Some(lives) if lives.has_stopped() => Poll::Ready(false),
+            Some(lives) => {
+                lives.context.signals.watch(context.waker());
+                match lives.stands_by() {
+                    true => Poll::Ready(true),
+                    false => Poll::Pending,
+                }
+            }
+        })
     }
 
     /// A topic, to listen to what entities [publish](throng_core::model::Turn::publish) on it from now on.
@@ -169,6 +209,7 @@ impl Core {
         self.projections.refresh(self);
         let metrics = &self.context.metrics;
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
+        metrics.has_room.set(i64::from(self.context.journal.has_room()));
         if let Some(life) = self.lives.running() {
             let books = &life.door.books;
             metrics.entities.set(books.entities.load(Ordering::Relaxed));

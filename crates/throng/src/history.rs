@@ -1,6 +1,6 @@
 //! What has happened to an entity: what the store has indexed, then what stands only in the log.
 
-use crate::{driver::widen, engine::Engine};
+use crate::{driver::widen, engine::Engine, ledger::unreadable};
 use throng_core::{
     model::Error,
     shard::{JsonRejection, TailEvent},
@@ -39,9 +39,8 @@ impl Engine {
         let name = context.registry.kinds()[kind].name;
         let address = Address::new(name, id);
         let life = self.core.lives.current()?;
-        let unavailable = |error: throng_journal::Error| Error::Unavailable {
-            reason: format!("the history of {address} cannot be read: {error}"),
-        };
+        let unavailable =
+            |error: throng_journal::Error| unreadable(format!("the history of {address} cannot be read"), &error);
         // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
         let of = Box::<str>::from(id);
         let shard = life.door.shard_of(hash);

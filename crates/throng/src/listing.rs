@@ -1,6 +1,6 @@
 //! The entities of a kind.
 
-use crate::{driver::widen, engine::Engine};
+use crate::{driver::widen, engine::Engine, ledger::unreadable};
 use std::collections::BTreeMap;
 use throng_core::{model::Error, shard::JsonRejection};
 use throng_journal::EntityHead;
@@ -34,9 +34,7 @@ impl Engine {
         }
         let name = context.registry.kinds()[kind].name;
         let stored = context.store.entities(name, after, limit).await;
-        let stored = stored.map_err(|error| Error::Unavailable {
-            reason: format!("the entities of {name} cannot be listed: {error}"),
-        })?;
+        let stored = stored.map_err(|error| unreadable(format!("the entities of {name} cannot be listed"), &error))?;
         for head in stored {
             let seq = found.entry(head.id).or_default();
             *seq = head.seq.max(*seq);

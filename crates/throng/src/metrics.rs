@@ -25,6 +25,7 @@ pub struct Metrics {
     pub(crate) failed: Count,
     pub(crate) queries: Count,
     pub(crate) overloaded: Count,
+    pub(crate) storage_full: Count,
     pub(crate) unavailable: Count,
     pub(crate) commits: Count,
     pub(crate) commit_bytes: Count,
@@ -46,6 +47,8 @@ pub struct Metrics {
     pub(crate) outbox: Level,
     pub(crate) waiting: Level,
     pub(crate) in_flight: Level,
+    pub(crate) has_room: Level,
+    pub(crate) stands_by: Level,
 }
 
 impl Default for Metrics {
@@ -77,6 +80,7 @@ impl Default for Metrics {
             ),
             queries: count(r, "queries", "Queries answered"),
             overloaded: count(r, "overloaded", "Commands and queries refused because too much waits"),
+            storage_full: count(r, "storage_full", "Commands refused because the journal has no room"),
             unavailable: count(
                 r,
                 "unavailable",
@@ -118,6 +122,16 @@ impl Default for Metrics {
             outbox: level(r, "outbox", "Messages between entities waiting in memory"),
             waiting: level(r, "waiting", "Commands and queries waiting for a commit"),
             in_flight: level(r, "commits_in_flight", "Commits in flight"),
+            has_room: level(
+                r,
+                "journal_has_room",
+                "1: the journal has room for more commands; 0: its storage is full",
+            ),
+            stands_by: level(
+                r,
+                "stands_by",
+                "1: another engine has taken over, this one waits for its end",
+            ),
             registry: Mutex::new(registry),
         }
     }

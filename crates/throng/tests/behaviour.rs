@@ -292,6 +292,37 @@ async fn a_key_takes_effect_once_through_forwarding_and_restart() {
 }
 
 #[tokio::test]
+async fn a_command_that_was_refused_under_a_key_is_not_accepted_when_its_twin_comes_late() {
+    let world = World::new();
+    let engine = world.engine().await;
+    open(&engine, "a", 1).await;
+    let withdraw = async |engine: &throng::Engine, key: &str, amount| {
+        let handle = engine.entity::<Account>("a").once(key);
+        handle
+            .ask(Command::Withdraw { amount })
+            .await
+            .map(|balance| balance.balance)
+    };
+    for _ in 0..2 {
+        let refused = withdraw(&engine, "k", 5).await;
+        assert!(
+            matches!(refused, Err(Error::Rejected(_))),
+            "as long as it is: {refused:?}"
+        );
+    }
+    ask(&engine, "a", Command::Deposit { amount: 9 }).await.unwrap();
+    let late = withdraw(&engine, "k", 5).await;
+    assert_eq!(late, Err(Error::KeyRefused("k".into())));
+    assert_eq!(balance(&engine, "a").await, 10);
+    assert_eq!(
+        withdraw(&engine, "k", 4).await,
+        Ok(6),
+        "another command is not its twin"
+    );
+    assert_eq!(withdraw(&engine, "fresh", 5).await, Ok(1));
+}
+
+#[tokio::test]
 async fn timers_fire_repeat_and_survive_a_restart() {
     let world = World::new();
     let engine = world.engine().await;

@@ -15,16 +15,27 @@ use throng::{
     driver::Tried,
     journal::{
         Address, Checkpoint, CommitNo, EntityHead, Error as JournalError, Journal, Later, Loaded, Maybe, MemoryJournal,
-        MemoryStore, Position, Store, StoredEvent, WriterId,
+        MemoryStore, Position, ShardId, Store, StoredEvent, StoredState, WriterId,
     },
     model::*,
 };
 
-/// A store in which one entity's row cannot be read: for good, since it is damaged, or for a while.
+/// What is wrong with an entity's row.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    /// It is damaged, for good.
+    Damaged,
+    /// It cannot be read for a while.
+    Away,
+    /// Its state is read, and means nothing.
+    Garbled,
+}
+
+/// A store in which one entity's row cannot be read.
 struct Unreadable {
     store: MemoryStore,
     id: &'static str,
-    is_damaged: bool,
+    fault: Fault,
     is_unreadable: Arc<AtomicBool>,
 }
 
@@ -34,16 +45,31 @@ impl Store for Unreadable {
             return self.store.load(address, version);
         }
         let why = "a bit fell over".into();
-        Maybe::Ready(Err(match self.is_damaged {
-            true => JournalError::Row {
+        Maybe::Ready(match self.fault {
+            Fault::Damaged => Err(JournalError::Row {
                 address: address.clone(),
                 why,
-            },
-            false => JournalError::Backend {
+            }),
+            Fault::Away => Err(JournalError::Backend {
                 doing: "reading".into(),
                 why,
-            },
-        }))
+            }),
+            Fault::Garbled => {
+                let Maybe::Ready(loaded) = self.store.load(address, version) else {
+                    panic!("memory answers at once")
+                };
+                loaded.map(|loaded| Loaded {
+                    state: loaded.events.last().map(|last| StoredState {
+                        address: address.clone(),
+                        shard: ShardId(0),
+                        seq: last.seq,
+                        version,
+                        bytes: b"half of a st".to_vec(),
+                    }),
+                    events: Vec::new(),
+                })
+            }
+        })
     }
 
     fn covers(&self) -> Later<'_, Result<Option<Position>, JournalError>> {
@@ -90,7 +116,7 @@ impl Store for Unreadable {
 }
 
 /// Three accounts in the store, one of which cannot be read, and room for eight messages in memory.
-async fn engine_with_one_unreadable(is_damaged: bool) -> (Engine, Arc<AtomicBool>) {
+async fn engine_with_one_unreadable(fault: Fault) -> (Engine, Arc<AtomicBool>) {
     let world = World::new();
     let engine = world.engine().await;
     for id in ["payer", "bad", "good"] {
@@ -101,7 +127,7 @@ async fn engine_with_one_unreadable(is_damaged: bool) -> (Engine, Arc<AtomicBool
     let store = Unreadable {
         store: world.store.clone(),
         id: "bad",
-        is_damaged,
+        fault,
         is_unreadable: is_unreadable.clone(),
     };
     let engine = Engine::builder()
@@ -134,7 +160,7 @@ async fn pay(engine: &Engine, to: &str) {
 
 #[tokio::test]
 async fn an_entity_that_cannot_be_loaded_holds_up_nobody_and_takes_its_messages_in_order_later() {
-    let (engine, is_unreadable) = engine_with_one_unreadable(false).await;
+    let (engine, is_unreadable) = engine_with_one_unreadable(Fault::Away).await;
     for _ in 0..40 {
         pay(&engine, "bad").await;
         pay(&engine, "good").await;
@@ -143,7 +169,11 @@ async fn an_entity_that_cannot_be_loaded_holds_up_nobody_and_takes_its_messages_
     let stuck = engine.stuck();
     assert_eq!(stuck.len(), 1);
     assert_eq!(&*stuck[0].address.id, "bad");
-    assert!(stuck[0].reason.contains("a bit fell over"), "{}", stuck[0].reason);
+    assert!(
+        stuck[0].reason.contains("account/bad cannot be loaded"),
+        "{}",
+        stuck[0].reason
+    );
     engine.checkpoint().await.unwrap();
 
     is_unreadable.store(false, SeqCst);
@@ -154,7 +184,7 @@ async fn an_entity_that_cannot_be_loaded_holds_up_nobody_and_takes_its_messages_
 
 #[tokio::test]
 async fn a_damaged_entity_is_quarantined_its_messages_are_dead_and_a_person_can_try_both_again() {
-    let (engine, is_unreadable) = engine_with_one_unreadable(true).await;
+    let (engine, is_unreadable) = engine_with_one_unreadable(Fault::Damaged).await;
     for _ in 0..40 {
         pay(&engine, "bad").await;
     }
@@ -178,7 +208,7 @@ async fn a_damaged_entity_is_quarantined_its_messages_are_dead_and_a_person_can_
 
 #[tokio::test]
 async fn a_request_to_a_quarantined_entity_is_answered() {
-    let (engine, _) = engine_with_one_unreadable(true).await;
+    let (engine, _) = engine_with_one_unreadable(Fault::Damaged).await;
     let collect = Command::Collect {
         from: "bad".into(),
         amount: 1,
@@ -192,6 +222,15 @@ async fn a_request_to_a_quarantined_entity_is_answered() {
     );
     let dead = engine.dead_messages(None, None, 9).await.unwrap();
     assert_eq!(dead.messages, [], "whoever asked knows");
+}
+
+#[tokio::test]
+async fn an_entity_whose_stored_state_means_nothing_is_rebuilt_from_its_events() {
+    let (engine, _) = engine_with_one_unreadable(Fault::Garbled).await;
+    assert_eq!(balance(&engine, "bad").await, 1_000);
+    pay(&engine, "bad").await;
+    eventually(async || balance(&engine, "bad").await == 1_001).await;
+    assert!(engine.quarantined(10).await.unwrap().is_empty());
 }
 
 #[derive(Default, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 mod kinds;
 
-use kinds::{Account, Command, World, ask, eventually, failing::Failing, open};
+use kinds::{Account, Command, Ticks, World, ask, balance, eventually, failing::Failing, open};
 use std::{
     future::Future,
     pin::pin,
@@ -32,6 +32,15 @@ async fn an_engine_that_was_stopped_while_it_recovered_begins_no_other_life() {
     let lost = ask(&engine, "a", Command::Deposit { amount: 1 }).await;
     assert!(matches!(lost, Err(Error::Unavailable { .. })), "{lost:?}");
     eventually(async || journal.is_waited_for()).await;
+    let refused = ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap_err();
+    let health = engine.health();
+    for told in [refused.to_string(), health.reason.unwrap()] {
+        assert!(
+            told.contains("the journal failed") && !told.contains("disk"),
+            "for clients: {told}"
+        );
+    }
+    assert!(health.detail.unwrap().contains("the disk is gone"), "for operators");
     let mut stopping = pin!(engine.stop());
     let polled = stopping.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending(), "it waits for the recovery");
@@ -58,4 +67,33 @@ async fn an_engine_whose_journal_failed_once_runs_again_with_all_that_was_acknow
         .unwrap()
         .balance;
     assert_eq!(balance, 11, "what was refused took no effect");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_without_room_takes_no_commands_and_answers_reads_until_it_has_room() {
+    let world = World::new();
+    let journal = Failing::new(&world.journal);
+    let engine = engine(&world, &journal).await;
+    open(&engine, "a", 1).await;
+    let remind = Command::Remind {
+        in_ms: 1,
+        every_ms: None,
+        count: 1,
+    };
+    journal.set_full(true);
+    for command in [remind.clone(), Command::Deposit { amount: 1 }] {
+        let refused = ask(&engine, "a", command).await;
+        assert!(matches!(refused, Err(Error::StorageFull { .. })), "{refused:?}");
+    }
+    assert_eq!(balance(&engine, "a").await, 1, "reads go on");
+    let health = engine.health();
+    assert!(health.ready && health.storage_full, "{health:?}");
+    journal.set_full(false);
+    ask(&engine, "a", remind).await.unwrap();
+    journal.set_full(true);
+    journal.set_full(false);
+    let ticks = async || engine.entity::<Account>("a").read(Ticks {}).await.unwrap();
+    eventually(async || ticks().await == 1).await;
+    assert!(!engine.health().storage_full);
+    engine.stop().await;
 }

@@ -272,10 +272,16 @@ async fn poisoned(panics: bool) {
         "{text}"
     );
     deposit(&engine, "ann", 5).await;
+    let health = engine.health();
+    assert!(health.ready, "commands are taken: {health:?}");
+    assert_eq!(health.troubles, ["the projection balances has stopped"]);
+    let behind = || engine.projections()[0].behind_seconds;
+    assert!(behind() > 0.0);
     poison.store(0, SeqCst);
     assert!(engine.resume_projection("balances"));
     eventually(async || engine.projections()[0].state == State::Running).await;
     assert_eq!(caught_up(&engine).await, expected(&[("#", 5), ("ann", 25)]));
+    assert!(behind() == 0.0 && engine.health().troubles.is_empty());
     engine.stop().await;
 }
 

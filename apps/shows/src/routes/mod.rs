@@ -36,9 +36,9 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use throng::{Engine, model::Error};
-use throng_http::{Described, Once, Problem, Route};
+use throng_http::{Behind, Described, Once, Problem, Route};
 
-use crate::available::{self, AvailablePage, PAGE_DEFAULT};
+use crate::available::{self, AvailablePage, AvailableShows, PAGE_DEFAULT};
 use crate::show::{GetShow, Show, ShowCommand, ShowRejection, ShowView};
 use parse::IsJson;
 
@@ -130,7 +130,7 @@ struct Listing {
 async fn list(
     State(engine): State<Engine>,
     arguments: Result<Query<Listing>, QueryRejection>,
-) -> Result<Json<AvailablePage>, Problem> {
+) -> Result<(Behind, Json<AvailablePage>), Problem> {
     let Query(Listing {
         available,
         after,
@@ -145,8 +145,9 @@ async fn list(
         .map(|after| parse::show_id(after, "after"))
         .transpose()?;
     let page = available::page(&engine, after, limit.unwrap_or(PAGE_DEFAULT)).await;
-    page.map(Json)
-        .map_err(|error| Problem::new("unavailable", 503, "Unavailable", error.to_string()))
+    let behind = Behind::of(&engine.read_model::<AvailableShows>());
+    page.map(|page| (behind, Json(page)))
+        .map_err(|error| Problem::of_journal("The list cannot be read.", &error))
 }
 
 async fn create(State(engine): State<Engine>, _: IsJson, once: Once, body: Body) -> Result<Response, Problem> {

@@ -62,7 +62,7 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
     let before = resident_bytes()?;
     let begun = Instant::now();
     fill::ask(&engine, entities, |section| {
-        (id(section), SectionCommand::Open { capacity: 30 })
+        fill::Ask::new(id(section), SectionCommand::Open { capacity: 30 })
     })
     .await?;
     let open_per_s = entities as f64 / begun.elapsed().as_secs_f64();

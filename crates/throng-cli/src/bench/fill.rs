@@ -12,7 +12,7 @@ use std::{
 };
 use throng::{
     Engine, Options,
-    journal::{self, Journal},
+    journal::{self, Journal, Store},
 };
 
 /// Tasks that ask at the same time.
@@ -20,15 +20,34 @@ const TASKS: usize = 512;
 /// Sections the students are spread over.
 const SECTIONS: usize = 1_000;
 
-/// An engine of registration on an embedded journal that is not synced, with hardly a cache.
-pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<(Engine, Weak<dyn Journal>)> {
+/// A command of a section, under an idempotency key or none.
+pub(super) struct Ask {
+    pub(super) id: String,
+    pub(super) command: SectionCommand,
+    pub(super) key: Option<String>,
+}
+
+impl Ask {
+    /// Under no key.
+    pub(super) fn new(id: String, command: SectionCommand) -> Self {
+        Self { id, command, key: None }
+    }
+}
+
+/// An embedded journal that is not synced, with hardly a cache.
+pub(super) fn open(data: &Path) -> anyhow::Result<(Arc<dyn Journal>, Arc<dyn Store>)> {
     let log_options = throng_log::Options {
         durability: journal::Durability::Os,
         store_cache_bytes: 8 << 20,
         ..throng_log::Options::default()
     };
     let (log, store) = throng_log::open_embedded(data, log_options)?;
-    let log: Arc<dyn Journal> = log;
+    Ok((log, store))
+}
+
+/// An engine of registration on [such a journal](open).
+pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<(Engine, Weak<dyn Journal>)> {
+    let (log, store) = open(data)?;
     let released = Arc::downgrade(&log);
     let engine = registration::kinds(Engine::builder())
         .options(options)
@@ -41,7 +60,7 @@ pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<(Eng
 pub(super) async fn ask(
     engine: &Engine,
     count: usize,
-    command: impl Fn(usize) -> (String, SectionCommand) + Send + Sync + 'static,
+    command: impl Fn(usize) -> Ask + Send + Sync + 'static,
 ) -> anyhow::Result<()> {
     let command = Arc::new(command);
     let mut tasks = tokio::task::JoinSet::new();
@@ -49,9 +68,13 @@ pub(super) async fn ask(
         let (engine, command) = (engine.clone(), Arc::clone(&command));
         tasks.spawn(async move {
             for number in (task..count).step_by(TASKS) {
-                let (id, command) = command(number);
-                engine
-                    .entity::<Section>(id.as_str())
+                let Ask { id, command, key } = command(number);
+                let entity = engine.entity::<Section>(id.as_str());
+                let entity = match key {
+                    Some(key) => entity.once(key),
+                    None => entity,
+                };
+                entity
                     .ask(command)
                     .await
                     .with_context(|| format!("asking section {id}"))?;
@@ -87,12 +110,12 @@ pub(crate) fn run(arguments: &FillArguments) -> anyhow::Result<ExitCode> {
         };
         let (engine, _) = engine(&arguments.data, options).await?;
         ask(&engine, SECTIONS, |section| {
-            (format!("S{section}"), SectionCommand::Open { capacity: u32::MAX })
+            Ask::new(format!("S{section}"), SectionCommand::Open { capacity: u32::MAX })
         })
         .await?;
         engine.checkpoint().await?;
         ask(&engine, arguments.events, |number| {
-            (
+            Ask::new(
                 format!("S{}", number % SECTIONS),
                 SectionCommand::Add {
                     student: format!("{number:08}"),

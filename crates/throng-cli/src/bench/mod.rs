@@ -13,6 +13,7 @@ mod recovery;
 mod requests;
 mod serve;
 mod shows;
+mod start;
 mod surge;
 mod table;
 mod websocket;
@@ -62,6 +63,8 @@ enum BenchCommand {
     Surge(surge::SurgeArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
+    /// Starting with many entities and the idempotency keys of an hour, and the end of that hour.
+    Start(start::StartArguments),
 }
 
 /// Runs the measurement.
@@ -80,6 +83,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),
+        BenchCommand::Start(arguments) => start::run(arguments),
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         place: arguments.place.place(arguments.app.name)?,
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
+        accept_loss: None,
         loops: Some(arguments.loops),
         admin_token: None,
         engine: Options {

@@ -250,6 +250,7 @@ fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
         place: place.clone(),
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
+        accept_loss: None,
         loops: Some(usize::from(arguments.loops)),
         admin_token: None,
         engine: Options::default(),

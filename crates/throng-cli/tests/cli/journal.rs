@@ -121,7 +121,13 @@ fn what_is_no_data_directory_is_refused() {
     );
     let served = Served::start(&directory.path().join("used"), &[]);
     let used = directory.path().join("used").display().to_string();
-    assert_refused(&run(&["journal", "compact", &used]), &["in use by another process"]);
+    let elsewhere = directory.path().join("elsewhere").display().to_string();
+    for moved in [
+        &["journal", "compact", &used][..],
+        &["journal", "import", "--from", &used, "--to", &elsewhere],
+    ] {
+        assert_refused(&run(moved), &["in use by another process"]);
+    }
     drop(served);
     let wrong = run(&["journal", "inspect", &empty, "--commit", "last"]);
     assert_eq!(wrong.status.code(), Some(2));

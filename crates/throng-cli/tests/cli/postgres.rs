@@ -247,6 +247,28 @@ fn an_engine_that_was_paused_while_another_took_over_answers_and_commits_nothing
 }
 
 #[test]
+fn a_service_that_is_taken_over_says_by_whom_and_exits_with_a_code_of_its_own_if_told_to() {
+    let url = url("exits");
+    let mut command = throng();
+    command.args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--when-taken-over",
+        "exit",
+        "--journal",
+        &url,
+    ]);
+    let first = Served::spawn(command);
+    fill(&first);
+    let second = serve(&url);
+    let (status, said) = first.ended();
+    assert_eq!(status.code(), Some(3), "{said}");
+    assert!(said.contains("was sealed by another engine"), "{said}");
+    assert_eq!(students(&second), json!(["ann"]));
+}
+
+#[test]
 fn what_is_no_journal_in_a_database_is_refused_without_showing_the_password() {
     let nothing = url("nothing_there");
     assert_refused(

@@ -32,9 +32,18 @@ pub enum Error<R> {
     /// Another command was accepted under this idempotency key: nothing was done.
     #[error("the idempotency key {0:?} was used for another command; use a fresh key for each command")]
     KeyReused(String),
+    /// The same command was refused under this idempotency key: nothing was done, though it would be accepted by now.
+    #[error("the command was refused under the idempotency key {0:?} before; use a fresh key to ask again")]
+    KeyRefused(String),
     /// Too much is waiting: nothing was done.
     #[error("overloaded; nothing was done; try again in {retry_after:?}")]
     Overloaded {
+        /// When trying again makes sense.
+        retry_after: Duration,
+    },
+    /// The journal has no room for more: nothing was done. Reads go on.
+    #[error("the journal's storage is full; nothing was done; try again in {retry_after:?}")]
+    StorageFull {
         /// When trying again makes sense.
         retry_after: Duration,
     },
@@ -77,7 +86,9 @@ impl<R> Error<R> {
             Self::Malformed(why) => Error::Malformed(why),
             Self::TooLarge { what, found, limit } => Error::TooLarge { what, found, limit },
             Self::KeyReused(key) => Error::KeyReused(key),
+            Self::KeyRefused(key) => Error::KeyRefused(key),
             Self::Overloaded { retry_after } => Error::Overloaded { retry_after },
+            Self::StorageFull { retry_after } => Error::StorageFull { retry_after },
             Self::Unavailable { reason } => Error::Unavailable { reason },
             Self::Expired => Error::Expired,
             Self::OutcomeUnknown => Error::OutcomeUnknown,

@@ -333,7 +333,7 @@ impl<E: Entity> Entities<E> {
         resident.seq += events.len() as u64;
         let (is_new, full) = (
             first == 1,
-            resident.seq.saturating_sub(resident.stored_seq) >= limits::events_per_state(slot.bytes),
+            resident.seq.saturating_sub(resident.stored_seq) >= limits::events_per_state(slot.bytes, slot.hash),
         );
         let position = Position {
             writer: common.writer,

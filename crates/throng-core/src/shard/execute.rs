@@ -132,7 +132,11 @@ impl<E: Entity> Entities<E> {
             };
             return self.refuse(common, registry, call, error, stage);
         }
-        let decided = self.guarded(common, call, at, command);
+        let refusable = key.as_ref().map(|key| (key.number, key.fingerprint));
+        let decided = self.guarded(common, call, at, command, key.as_ref());
+        if let (Err(Error::Rejected(_)), Some((number, fingerprint))) = (&decided, refusable) {
+            common.refused.insert(number, fingerprint, call.now);
+        }
         let accepted = decided.and_then(|accepted| {
             let accepted = Accepted { key, ..accepted };
             self.accept(common, registry, call, accepted, stage)
@@ -150,6 +154,7 @@ impl<E: Entity> Entities<E> {
         call: &Call<'_>,
         at: u32,
         command: E::Command,
+        asked_under: Option<&CommandKey>,
     ) -> Result<Accepted<E>, Error<E::Rejection>> {
         let mut events = std::mem::take(&mut self.shapes);
         events.clear();
@@ -181,6 +186,11 @@ impl<E: Entity> Entities<E> {
                 .state
                 .decide(command, &mut Turn::new(moment, effects))
                 .map_err(Error::Rejected)?;
+            // Whoever asked was told "no", and may have gone elsewhere since: this is a twin that comes late.
+            if let Some(key) = asked_under.filter(|key| common.refused.contains(key.number, key.fingerprint, call.now))
+            {
+                return Err(Error::KeyRefused(key.name.clone()));
+            }
             too_many(
                 "number of events of one command",
                 effects.events.len(),

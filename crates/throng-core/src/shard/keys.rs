@@ -1,4 +1,5 @@
-//! Idempotency keys: accepted once, answered the same for an hour, however many there are.
+//! Idempotency keys: accepted once, answered the same for an hour, however many there are. (What they remember of refusals is
+//! another matter: [`super::refused`].)
 //!
 //! Keys since the last checkpoint are in memory; older ones are system rows of the store, found through one filter for
 //! each ten minutes, so that a fresh key costs no read. The filters come back from rows of their own, which a checkpoint writes

@@ -23,6 +23,7 @@ mod query;
 mod read;
 mod recency;
 mod records;
+mod refused;
 mod registry;
 mod replay;
 mod slot;
@@ -73,6 +74,7 @@ pub struct Common {
     now: Timestamp,
     messages: messages::Numbers,
     keys: keys::Keys,
+    refused: refused::Refused,
     timers: timers::Timers,
     dead: dead::DeadMessages,
     /// Messages the last command sent, for the driver to deliver.
@@ -146,6 +148,7 @@ impl Shard {
                 now,
                 messages: messages::Numbers::default(),
                 keys: keys::Keys::default(),
+                refused: refused::Refused::default(),
                 timers: timers::Timers::default(),
                 dead: dead::DeadMessages::default(),
                 outbox: Vec::new(),
@@ -173,7 +176,8 @@ impl Shard {
             bytes: self.common.resident_bytes
                 + self.common.known_bytes
                 + self.common.timers.bytes()
-                + self.common.keys.bytes(),
+                + self.common.keys.bytes()
+                + self.common.refused.bytes(),
             pending_bytes: self.common.pending_bytes + self.common.dead.bytes(),
             timers: self.common.timers.len(),
         }

@@ -61,11 +61,12 @@ impl Clock for Machine {
     }
 }
 
-/// A request of a connection, sent then.
+/// A request of a connection, sent then, in a world that began at the start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
     sent: Duration,
     connection: u32,
+    start: Instant,
 }
 
 impl Entry for Request {
@@ -75,6 +76,10 @@ impl Entry for Request {
 
     fn is_task(&self) -> bool {
         false
+    }
+
+    fn arrived(&self) -> Instant {
+        self.start + self.sent
     }
 }
 
@@ -95,6 +100,8 @@ struct Scenario {
     refusal: Duration,
     stolen: Duration,
     pauses: Option<(Duration, Duration)>,
+    /// At the end of each of these times requests cost so many times as much for so long.
+    dear: Option<(Duration, Duration, u32)>,
     lasts: Duration,
 }
 
@@ -105,6 +112,7 @@ const SCENARIO: Scenario = Scenario {
     refusal: Duration::from_micros(6),
     stolen: Duration::ZERO,
     pauses: None,
+    dear: None,
     lasts: Duration::from_secs(5),
 };
 
@@ -150,7 +158,11 @@ impl Simulation {
                 Load::Closed => MICROSECOND * connection,
                 Load::Open(rate) => Duration::from_secs_f64(f64::from(connection) / rate),
             };
-            to_come.push(Reverse(Request { sent, connection }));
+            to_come.push(Reverse(Request {
+                sent,
+                connection,
+                start,
+            }));
         }
         Self {
             machine: Machine {
@@ -169,6 +181,21 @@ impl Simulation {
             has_waiting: false,
             leaves_from: u32::MAX,
         }
+    }
+
+    fn executes(&self) {
+        let times = match self.scenario.dear {
+            Some((every, lasts, times)) => {
+                let now = self.machine.now.get().as_nanos() % every.as_nanos();
+                if now + lasts.as_nanos() >= every.as_nanos() {
+                    times
+                } else {
+                    1
+                }
+            }
+            None => 1,
+        };
+        self.machine.work(self.scenario.cost * times);
     }
 
     /// A connection has an answer, and asks again.
@@ -204,7 +231,7 @@ impl Simulation {
         {
             self.to_come.pop();
             if self.queue.goes_at_once(&self.machine) {
-                self.machine.work(self.scenario.cost);
+                self.executes();
                 gone.push(request);
             } else if self.queue.is_crowded() {
                 self.queue.refuse(request);
@@ -213,7 +240,7 @@ impl Simulation {
             }
         }
         while let Some(request) = self.queue.pop(&self.machine) {
-            self.machine.work(self.scenario.cost);
+            self.executes();
             gone.push(request);
         }
         while let Some(request) = self.queue.pop_refused(&self.machine) {
@@ -335,6 +362,19 @@ fn a_surge_takes_little_of_the_goodput_and_nothing_that_is_accepted_waits_too_lo
                 assert!(cost_us < 1_000 || told < slack + MILLISECOND * 50, "{said}: {told:?}");
             });
         }
+    }
+}
+
+#[test]
+fn a_stretch_of_dear_requests_refuses_nobody_who_is_served_in_time() {
+    for times in [10, 30] {
+        let outcome = run(Scenario {
+            connections: 10_000,
+            dear: Some((Duration::from_secs(2), MILLISECOND * 200, times)),
+            ..SCENARIO
+        });
+        assert_eq!(outcome.refused.len(), 0, "{times} ×");
+        assert!(outcome.goodput() > 0.8 * capacity(SCENARIO), "{times} ×");
     }
 }
 

@@ -144,6 +144,10 @@ impl Entry for Rc<Ticket> {
     fn is_task(&self) -> bool {
         matches!(self.waiter, Waiter::Task(_))
     }
+
+    fn arrived(&self) -> Instant {
+        self.arrived
+    }
 }
 
 #[cfg(test)]

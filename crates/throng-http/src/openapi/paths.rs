@@ -116,7 +116,7 @@ fn trace() -> Value {
 pub(super) fn key() -> Value {
     json!({
         "name": "Idempotency-Key", "in": "header", "schema": { "type": "string", "maxLength": KEY_BYTES_MAX },
-        "description": "Under one key a command takes effect once, and gets the same answer again, for one hour.",
+        "description": "Under one key a command takes effect once, and gets the same answer again, for one hour. What its entity refused under a key stays refused under it for minutes: ask again with a fresh key.",
     })
 }
 
@@ -245,7 +245,7 @@ pub(super) fn problems(which: &[&str]) -> Map<String, Value> {
 
 /// The gateway's own problems as responses, by a name of their status.
 pub(super) fn problem_responses() -> Map<String, Value> {
-    let groups: [(&str, u16); 8] = [
+    let groups: [(&str, u16); 9] = [
         ("malformed", 400),
         ("unknown", 404),
         ("too-large", 413),
@@ -254,6 +254,7 @@ pub(super) fn problem_responses() -> Map<String, Value> {
         ("crashed", 500),
         ("overloaded", 503),
         ("late", 504),
+        ("storage-full", 507),
     ];
     let response = |(name, status): (&str, u16)| {
         let types: Vec<String> = CATALOG

@@ -45,6 +45,8 @@ catalog! {
         "The body did not arrive in time. Nothing was done. Send it again, faster.";
     SLOW_READER = "slow-reader", 408, "Events were left waiting too long",
         "A subscription's events waited for credit longer than the service allows, and it ended. Nothing is lost: subscribe again after its cursor.";
+    KEY_REFUSED = "key-refused", 409, "The command was refused under this key before",
+        "The same command was refused under this Idempotency-Key within the last minutes, and stays refused, though it would be accepted by now: so a request that comes late takes no effect after its client was told no. Nothing was done. To ask again, use a fresh key.";
     HISTORY_LOST = "history-lost", 410, "The history has no such place",
         "The cursor names a place that is not in the service's history: it was restored from an earlier one, or the cursor is another service's. Begin anew, and forget what was built on what came before.";
     TOO_LARGE = "too-large", 413, "Too large",
@@ -62,11 +64,13 @@ catalog! {
     CRASHED = "crashed", 500, "The service crashed on this request",
         "A defect of the service: the command had no effect. Trying again will not help; report it.";
     QUARANTINED = "quarantined", 500, "The entity is quarantined",
-        "A recorded event of this entity cannot be applied by the running version of the service. Its history is intact; an operator has to look.";
+        "A recorded event of this entity cannot be applied by the running version of the service, or what is stored of it cannot be read. An operator has to look: the log and /admin/stuck say why.";
     OVERLOADED = "overloaded", 503, "Overloaded",
         "Too much is waiting. Nothing was done. Try again after Retry-After seconds.";
     UNAVAILABLE = "unavailable", 503, "Unavailable",
         "The service is starting, stopping or recovering, or its journal cannot be reached. Nothing was done. Try again after Retry-After seconds.";
+    STORAGE_FULL = "storage-full", 507, "The service's storage is full",
+        "The service has no room to record what a command does. Nothing was done; queries are answered. It takes commands again by itself once there is room: try again after Retry-After seconds.";
     EXPIRED = "expired", 504, "The deadline passed",
         "The deadline passed before the request was looked at. Nothing was done: asking again is safe.";
     OUTCOME_UNKNOWN = "outcome-unknown", 504, "The outcome is unknown",

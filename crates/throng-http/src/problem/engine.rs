@@ -27,8 +27,17 @@ impl Problem {
             Error::KeyReused(_) => {
                 Self::of(&catalog::KEY_REUSED, sentence(&error.to_string())).at_field("Idempotency-Key")
             }
+            Error::KeyRefused(_) => {
+                Self::of(&catalog::KEY_REFUSED, sentence(&error.to_string())).at_field("Idempotency-Key")
+            }
             Error::Overloaded { retry_after } => {
                 Self::overloaded("Too much is waiting. Nothing was done; try again later.", retry_after)
+            }
+            Error::StorageFull { retry_after } => {
+                let detail = "There is no room to record what a command does. Nothing was done; queries are answered.";
+                let mut problem = Self::of(&catalog::STORAGE_FULL, detail);
+                problem.retry_after = Some(retry_after);
+                problem
             }
             Error::Unavailable { reason } => {
                 let mut problem = Self::of(
@@ -41,8 +50,22 @@ impl Problem {
             Error::Expired => Self::expired(),
             Error::OutcomeUnknown => Self::of(&catalog::OUTCOME_UNKNOWN, sentence(&error.to_string())),
             Error::Crashed { .. } => Self::of(&catalog::CRASHED, sentence(&error.to_string())),
+            // What is stored of it cannot be read; where, is not for everybody.
+            Error::Quarantined { address, seq: 0, .. } => {
+                let detail = format!("{address} is quarantined: what is stored of it cannot be read.");
+                Self::of(&catalog::QUARANTINED, detail)
+            }
             Error::Quarantined { .. } => Self::of(&catalog::QUARANTINED, sentence(&error.to_string())),
         }
+    }
+
+    /// 503: something stored cannot be read. The client is told what; why, with files and addresses, goes to the log.
+    #[must_use]
+    pub fn of_journal(what: &str, why: &throng::journal::Error) -> Self {
+        tracing::error!("{what} {why}");
+        let mut problem = Self::of(&catalog::UNAVAILABLE, format!("{what} The service's log says why."));
+        problem.retry_after = Some(UNAVAILABLE_RETRY);
+        problem
     }
 
     fn of_rejection(rejection: JsonRejection) -> Self {
@@ -115,9 +138,22 @@ mod tests {
     }
 
     #[test]
+    fn where_the_rows_of_a_quarantined_entity_stand_is_not_told() {
+        let problem = Problem::of_engine(Error::Quarantined {
+            address: "section/A".into(),
+            seq: 0,
+            reason: "damage at 1.3 (/srv/data/00000001.log at offset 1024)".into(),
+        });
+        assert!(problem.detail().contains("section/A") && !problem.detail().contains("/srv"));
+        let why = throng::journal::Error::io("reading /srv/data/views.redb")(std::io::Error::other("gone"));
+        let problem = Problem::of_journal("The list cannot be read.", &why);
+        assert!(problem.status() == 503 && !problem.detail().contains("/srv"));
+    }
+
+    #[test]
     fn every_error_of_the_engine_has_its_status_and_a_sentence() {
         let later = Duration::from_millis(1_500);
-        let cases: [(Error<JsonRejection>, u16, &str); 10] = [
+        let cases: [(Error<JsonRejection>, u16, &str); 12] = [
             (
                 Error::Unknown {
                     kind: "section",
@@ -141,7 +177,9 @@ mod tests {
                 "/problems/too-large",
             ),
             (Error::KeyReused("k".into()), 422, "/problems/key-reused"),
+            (Error::KeyRefused("k".into()), 409, "/problems/key-refused"),
             (Error::Overloaded { retry_after: later }, 503, "/problems/overloaded"),
+            (Error::StorageFull { retry_after: later }, 507, "/problems/storage-full"),
             (
                 Error::Unavailable {
                     reason: "it is starting".into(),

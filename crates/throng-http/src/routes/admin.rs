@@ -39,7 +39,7 @@ pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts
 }
 
 /// Whoever has the token; without one, this machine's own programs, while nobody else reaches the service.
-fn may(local: &Local, connection: &Connection, headers: &HeaderMap) -> Answered<()> {
+pub(super) fn may(local: &Local, connection: &Connection, headers: &HeaderMap) -> Answered<()> {
     // A page anywhere can have a browser ask this machine: it is not the person who asks.
     websocket::origin(headers, &[])?;
     let shared = local.shared();

@@ -237,7 +237,7 @@ async fn other(local: &Rc<Local>, connection: &Rc<Connection>, parts: Parts, bod
         let answered = admin::answer(local, connection, &parts).await;
         return finish(local, &parts, Route::Other, None, answered);
     }
-    if let Some(answered) = pages::answer(local, &parts) {
+    if let Some(answered) = pages::answer(local, connection, &parts) {
         return finish(local, &parts, Route::Other, None, answered);
     }
     app::handle(local, connection, parts, body).await

@@ -3,14 +3,17 @@
 use super::Answered;
 use crate::{
     answer::{self, Answer, HTML, JSON},
-    checks::{Check, CheckStatus},
-    event_loop::Local,
+    checks,
+    event_loop::{Connection, Local},
     problem::{self, Problem},
     request::headers,
 };
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde_json::json;
-use throng::journal::Durability;
+use throng::{
+    journal::Durability,
+    services::health::{Check, Reason, Status},
+};
 
 const DOCS: &str = include_str!("../pages/docs.html");
 const INDEX: &str = include_str!("../pages/index.html");
@@ -32,7 +35,7 @@ pub(super) fn is_own(path: &str) -> bool {
 }
 
 /// Answers a path that is the gateway's own; `None` if it is not.
-pub(super) fn answer(local: &Local, parts: &Parts) -> Option<Answered<Response<Answer>>> {
+pub(super) fn answer(local: &Local, connection: &Connection, parts: &Parts) -> Option<Answered<Response<Answer>>> {
     let path = parts.uri.path();
     if !is_own(path) {
         return None;
@@ -42,7 +45,10 @@ pub(super) fn answer(local: &Local, parts: &Parts) -> Option<Answered<Response<A
     }
     Some(match path {
         "/health/live" => Ok(fresh(answer::json(r#"{"live":true}"#))),
-        "/health/ready" => Ok(ready(local)),
+        "/health/ready" => Ok(ready(
+            local,
+            super::admin::may(local, connection, &parts.headers).is_ok(),
+        )),
         "/metrics" => Ok(metrics(local, headers::wants_open_metrics(&parts.headers))),
         "/openapi.json" => Ok(answer::json(local.shared().openapi.clone())),
         "/docs" => Ok(page(DOCS.into())),
@@ -73,20 +79,21 @@ pub(super) fn index(local: &Local, is_page: bool) -> Response<Answer> {
     answer::json(links.to_string())
 }
 
-fn ready(local: &Local) -> Response<Answer> {
+/// Where and why exactly the journal fails is for operators.
+fn ready(local: &Local, is_operator: bool) -> Response<Answer> {
     let health = local.shared().engine.health();
     let mut checks = local.shared().checks.all();
     if health.quarantines > 0 {
         let times = health.quarantines;
         checks.push(Check {
             name: "entities".into(),
-            status: CheckStatus::Warn,
-            reason: Some(format!(
+            status: Status::Warn,
+            reason: Reason::Other(format!(
                 "{times} were quarantined since the start; /admin/stuck names those in memory"
             )),
         });
     }
-    let failing = checks.iter().find(|check| check.status == CheckStatus::Fail);
+    let failing = checks.iter().find(|check| check.status == Status::Fail);
     let is_ready = health.ready && !local.is_draining() && failing.is_none();
     let durability = match health.durability {
         Durability::Fsync => "fsync",
@@ -97,17 +104,22 @@ fn ready(local: &Local) -> Response<Answer> {
         .reason
         .or_else(|| {
             let failing = failing?;
-            let why = failing.reason.as_deref().unwrap_or("it did not say why");
-            Some(format!("{} fails: {why}", failing.name))
+            Some(match &failing.reason {
+                Reason::None => format!("{} fails, and did not say why", failing.name),
+                why => format!("{} fails: {why}", failing.name),
+            })
         })
         .or_else(|| (!is_ready).then(|| "the gateway is stopping".into()));
     let mut body = json!({
-        "ready": is_ready, "reason": reason, "durability": durability,
+        "ready": is_ready, "reason": reason, "stands_by": health.stands_by, "storage_full": health.storage_full, "troubles": health.troubles, "durability": durability,
         "position": health.position.map(|position| position.to_string()),
         "entities_in_memory": health.entities, "journal_bytes": health.journal_bytes,
     });
+    if let Some(detail) = health.detail.filter(|_| is_operator) {
+        body["detail"] = detail.into();
+    }
     if !checks.is_empty() {
-        body["checks"] = checks.iter().map(Check::json).collect();
+        body["checks"] = checks.iter().map(checks::json).collect();
     }
     let mut response = fresh(answer::json(body.to_string()));
     if !is_ready {

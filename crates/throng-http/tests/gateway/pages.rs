@@ -7,7 +7,8 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use throng_http::{Check, CheckStatus, Described, Route};
+use throng::services::health::{Check, Reason, Status};
+use throng_http::{Described, Route};
 
 #[test]
 fn health_says_whether_commands_are_taken_and_what_they_survive() {
@@ -29,7 +30,7 @@ fn health_says_whether_commands_are_taken_and_what_they_survive() {
 
 #[test]
 fn a_part_of_the_service_that_fails_makes_it_not_ready_until_it_passes() {
-    let status = Arc::new(Mutex::new((CheckStatus::Warn, None)));
+    let status = Arc::new(Mutex::new((Status::Warn, Reason::None)));
     let asked = status.clone();
     let gateway = start(|gateway| {
         gateway.health(move || {
@@ -43,7 +44,7 @@ fn a_part_of_the_service_that_fails_makes_it_not_ready_until_it_passes() {
     assert_eq!((ready.status, &ready.json()["ready"]), (200, &json!(true)));
     let warns = json!([{ "name": "billing", "status": "WARN", "reason": null }]);
     assert_eq!(ready.json()["checks"], warns);
-    *status.lock().unwrap() = (CheckStatus::Fail, Some("the bank does not answer".into()));
+    *status.lock().unwrap() = (Status::Fail, Reason::from("the bank does not answer"));
     let ready = client.get("/health/ready");
     assert_eq!((ready.status, &ready.json()["ready"]), (503, &json!(false)));
     assert_eq!(ready.json()["reason"], "billing fails: the bank does not answer");
@@ -51,7 +52,7 @@ fn a_part_of_the_service_that_fails_makes_it_not_ready_until_it_passes() {
     let metrics = client.get("/metrics");
     let text = metrics.text();
     assert!(text.lines().any(|found| found == line), "{text}");
-    *status.lock().unwrap() = (CheckStatus::Pass, None);
+    *status.lock().unwrap() = (Status::Pass, Reason::None);
     assert_eq!(client.get("/health/ready").status, 200);
 }
 

@@ -75,6 +75,8 @@ pub enum RecordKind {
     Family = 7,
     /// A shard was released to another node.
     Released = 8,
+    /// Commits were lost before this one, and a person accepted that: see [`Loss`](crate::Loss).
+    Loss = 9,
 }
 
 impl RecordKind {
@@ -90,6 +92,7 @@ impl RecordKind {
             Self::TimerCleared => "timer-cleared",
             Self::Family => "family",
             Self::Released => "released",
+            Self::Loss => "loss",
         }
     }
 
@@ -103,6 +106,7 @@ impl RecordKind {
             6 => Self::TimerCleared,
             7 => Self::Family,
             8 => Self::Released,
+            9 => Self::Loss,
             _ => return None,
         })
     }

@@ -25,34 +25,53 @@ fn is_own(path: &Path) -> bool {
     fs::read_to_string(path).is_ok_and(|holder| holder.trim() == std::process::id().to_string())
 }
 
+/// `false`: another process holds it.
+fn try_lock(file: &fs::File, path: &Path) -> io::Result<bool> {
+    // Our own earlier log may still be writing its clean end: its last owner let it go, its drop has not returned.
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if is_own(path) && begun.elapsed() < OWN_END => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        }
+    }
+}
+
+/// A file system that locks no directories, such as NFS: the file has to do.
+fn without_lock(error: io::Error) -> io::Result<bool> {
+    tracing::debug!(%error, "the data directory itself cannot be locked");
+    Ok(true)
+}
+
 impl Files for Disk {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
         fs::create_dir_all(dir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
+        // The directory itself, because the file stays behind after every end, and somebody may take it for a leftover.
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let dir = match parent.map(fs::File::open).transpose()? {
+            Some(dir) if !try_lock(&dir, path).or_else(without_lock)? => return Ok(None),
+            dir => dir,
+        };
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(path)?;
-        // Our own earlier log may still be writing its clean end: its last owner let it go, its drop has not returned.
-        let begun = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if is_own(path) && begun.elapsed() < OWN_END => {
-                    std::thread::sleep(Duration::from_millis(2));
-                }
-                Err(TryLockError::WouldBlock) => return Ok(None),
-            }
+        if !try_lock(&file, path)? {
+            return Ok(None);
         }
         // For the person who wonders who holds the directory; the lock itself is the kernel's.
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(Some(Box::new(file)))
+        Ok(Some(Box::new((dir, file))))
     }
 
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>> {
@@ -80,6 +99,11 @@ impl Files for Disk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let found = rustix::fs::statvfs(dir)?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

@@ -50,6 +50,12 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// The system's.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Bytes that could still be written below a directory, as far as the file system says.
+    ///
+    /// # Errors
+    /// The system's.
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+
     /// Makes the directory's names durable.
     ///
     /// # Errors
@@ -94,6 +100,11 @@ pub trait File: fmt::Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn set_length(&self, length: u64) -> io::Result<()>;
+}
+
+/// What the system says of a full disk.
+pub(crate) fn storage_full() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error())
 }
 
 /// Reads exactly `into.len()` bytes.

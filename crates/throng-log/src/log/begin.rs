@@ -6,12 +6,10 @@ use crate::{
     recovery::{self, segment_path},
 };
 use std::sync::Arc;
-use throng_journal::{CommitNo, Durability, Error, Position, WriterId};
+use throng_journal::{ACCEPTED_LOSS_NODE, Append, CommitNo, Durability, Error, Loss, Position, WriterId};
 
 /// The first segment of a writer, so that a start is quick.
 pub(super) const FIRST_BYTES: u64 = 4 << 20;
-/// With less room than this left on the disk no writer begins.
-const LEAST_BYTES: u64 = 256 << 10;
 /// Finished segments left unsynced, at most, where the durability asks for no syncs.
 const BEHIND_MAX: usize = 4;
 /// Rewritten at once when a recovered end is synced.
@@ -34,10 +32,14 @@ impl Log {
             });
         }
         let mut writing = self.writing();
-        if let Some(writer) = self.adopt(&mut writing, node)? {
-            return Ok(writer);
-        }
-        self.begin_writer(&mut writing, node, false)
+        let adopted = self.adopt(&mut writing, node)?;
+        let writer = match adopted {
+            Some(writer) => writer,
+            None => self.begin_writer(&mut writing, node, false)?,
+        };
+        // After the writer has its room, which is the reserve's if there is no other.
+        self.reserve.keep();
+        Ok(writer)
     }
 
     /// Begins the stream of a writer whose id comes from elsewhere; ids only grow.
@@ -54,6 +56,25 @@ impl Log {
         }
         writing.next_writer = writer.0;
         self.begin_writer(&mut writing, node, false).map(drop)
+    }
+
+    /// Records an accepted loss as the only commit of a writer of its own. No writer's id that the lost commits may have
+    /// had is given again.
+    pub(crate) fn accept_loss(&self, loss: Loss) -> Result<(), Error> {
+        let writer = {
+            let mut writing = self.writing();
+            writing.next_writer = writing.next_writer.max(loss.covered.writer.0 + 1);
+            self.begin_writer(&mut writing, ACCEPTED_LOSS_NODE, false)?
+        };
+        let failed = |why: String| Error::Backend {
+            doing: "recording the accepted loss".into(),
+            why,
+        };
+        match self.append_commit(loss.accepted(writer, now_micros())) {
+            Append::Done(appended) => appended.result.map_err(|error| failed(error.to_string()))?,
+            Append::Later(_) => return Err(failed("the log did not take it at once".into())),
+        }
+        self.sync()
     }
 
     pub(super) fn seal_writer(&self, writer: WriterId) -> Result<CommitNo, Error> {
@@ -119,7 +140,7 @@ impl Log {
             (*writer, segment.number)
         };
         writing.room_bytes = self.options.segment_bytes.min(FIRST_BYTES);
-        let active = self.reopen_segment(number, writing.room_bytes)?;
+        let active = self.reopen_segment(writing, number, writing.room_bytes)?;
         writing.segment = Some(active);
         writing.unsynced.clear();
         writing.recovered_end = None;
@@ -134,14 +155,21 @@ impl Log {
     }
 
     /// The empty segment of a reserved writer, with room in it and a header that says it is opened now.
-    fn reopen_segment(&self, number: u64, room_bytes: u64) -> Result<Active, Error> {
+    fn reopen_segment(&self, writing: &Writing, number: u64, room_bytes: u64) -> Result<Active, Error> {
         let path = segment_path(&self.dir, number);
         let doing = || format!("making room for the log in {}", path.display());
         let file = self.options.files.open(&path, false).map_err(Error::io(doing()))?;
         let length = file.length().map_err(Error::io(doing()))?;
+        let mut bytes = length;
         if length < room_bytes {
-            file.allocate(room_bytes).map_err(Error::io(doing()))?;
-            let zeros = vec![0; usize::try_from(room_bytes.saturating_sub(DATA_AT)).unwrap_or(0)];
+            let want = Want {
+                segment: number,
+                bytes: room_bytes,
+                bytes_min: length.max(DATA_AT),
+                zeros: true,
+            };
+            bytes = writing.keeper.extend(&*file, want).map_err(Error::io(doing()))?;
+            let zeros = vec![0; usize::try_from(bytes.saturating_sub(DATA_AT)).unwrap_or(0)];
             file.write_at(&zeros, DATA_AT).map_err(Error::io(doing()))?;
         }
         let header = recovery::open_segment(&*self.options.files, &self.dir, number)?;
@@ -159,7 +187,7 @@ impl Log {
         Ok(Active {
             number,
             file,
-            bytes: length.max(room_bytes),
+            bytes,
             offset: DATA_AT,
             next_wanted: false,
         })
@@ -182,11 +210,7 @@ impl Log {
         let want = Want {
             segment: header.segment,
             bytes: if reserved { DATA_AT } else { writing.room_bytes },
-            bytes_min: if reserved {
-                DATA_AT
-            } else {
-                writing.room_bytes.min(LEAST_BYTES)
-            },
+            bytes_min: DATA_AT,
             zeros: true,
         };
         if reserved {

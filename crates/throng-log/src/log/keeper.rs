@@ -4,20 +4,27 @@
 //! next segment is filled with zeros ahead, in small steps, while the one before is being written.
 
 use crate::{
-    files::{File, Files},
+    files::{File, Files, storage_full},
     recovery::segment_path,
+    reserve::Reserve,
 };
 use std::{
     io::{self, ErrorKind},
     path::PathBuf,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
 /// Zeros written between two looks at whether somebody waits for the segment.
 const STEP_BYTES: usize = 1 << 20;
 /// Finished segments waiting to be cut, at most; more are left as they are.
 const FINISHED_MAX: usize = 8;
+
+/// Less room than this is not made ready ahead.
+const AHEAD_BYTES_MIN: u64 = 256 << 10;
+/// Between two attempts to have the reserve again.
+const RESERVE_RETRY: Duration = Duration::from_millis(250);
 
 /// A segment's file with room in it.
 #[derive(Debug)]
@@ -51,6 +58,7 @@ struct Desk {
 struct Shared {
     files: Arc<dyn Files>,
     dir: PathBuf,
+    reserve: Arc<Reserve>,
     desk: Mutex<Desk>,
     changed: Condvar,
 }
@@ -63,10 +71,11 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) fn start(files: Arc<dyn Files>, dir: PathBuf) -> io::Result<Self> {
+    pub(super) fn start(files: Arc<dyn Files>, dir: PathBuf, reserve: Arc<Reserve>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             files,
             dir,
+            reserve,
             desk: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -131,8 +140,14 @@ impl Keeper {
         drop(desk);
         match ready {
             Some((_, room)) if room.bytes >= want.bytes_min => Ok(room),
-            _ => self.shared.make(want, &|| false),
+            _ => self.shared.make_at_last(want),
         }
+    }
+
+    /// Room in a file that is there already, as much as there is.
+    pub(super) fn extend(&self, file: &dyn File, want: Want) -> io::Result<u64> {
+        let extend = || self.shared.allocate(file, want);
+        self.shared.reserve.with(extend)
     }
 }
 
@@ -157,6 +172,7 @@ impl Shared {
     }
 
     fn work(&self) {
+        let mut keep_at = Instant::now();
         let mut desk = self.desk();
         loop {
             if let Some((file, used)) = desk.finished.pop() {
@@ -186,9 +202,27 @@ impl Shared {
                     Err(error) => tracing::warn!(%error, segment = want.segment, "no room ahead for the next segment"),
                 }
                 self.changed.notify_all();
+            } else if !self.reserve.has_room() && keep_at <= Instant::now() {
+                drop(desk);
+                self.reserve.keep();
+                keep_at = Instant::now() + RESERVE_RETRY;
+                desk = self.desk();
             } else {
-                desk = self.wait(desk);
+                // Whoever gives the reserve up wakes nobody.
+                let waited = self.changed.wait_timeout(desk, RESERVE_RETRY);
+                (desk, _) = waited.unwrap_or_else(PoisonError::into_inner);
             }
+        }
+    }
+
+    /// A segment that has to be had now, by giving up the reserve if need be.
+    fn make_at_last(&self, want: Want) -> io::Result<Room> {
+        match self.make(want, &|| false) {
+            Err(error) if error.kind() == ErrorKind::StorageFull && self.reserve.give() => {
+                let bytes = want.bytes.min(self.reserve.part_bytes()).max(want.bytes_min);
+                self.make(Want { bytes, ..want }, &|| false)
+            }
+            made => made,
         }
     }
 
@@ -210,13 +244,7 @@ impl Shared {
             self.files.sync_dir(&self.dir)?;
             return Ok(there);
         }
-        let bytes = match file.allocate(want.bytes) {
-            Err(error) if error.kind() == ErrorKind::StorageFull && want.bytes_min < want.bytes => {
-                file.allocate(want.bytes_min)?;
-                want.bytes_min
-            }
-            result => result.map(|()| want.bytes)?,
-        };
+        let bytes = self.allocate(file, want)?;
         self.files.sync_dir(&self.dir)?;
         if want.zeros {
             let zeros = vec![0; STEP_BYTES.min(usize::try_from(bytes).unwrap_or(STEP_BYTES))];
@@ -229,6 +257,33 @@ impl Shared {
             }
         }
         Ok(bytes)
+    }
+
+    /// Reserves as much as is wanted, or half of it, or a quarter, …; its length then.
+    fn allocate(&self, file: &dyn File, want: Want) -> io::Result<u64> {
+        let there = file.length()?;
+        let least = match want.bytes_min {
+            0 => AHEAD_BYTES_MIN.min(want.bytes),
+            least => least,
+        };
+        let mut bytes = want.bytes.max(least);
+        loop {
+            let free = self.files.free_bytes(&self.dir).unwrap_or(u64::MAX);
+            let error = if bytes.saturating_sub(there) > free {
+                storage_full()
+            } else {
+                match file.allocate(bytes) {
+                    Ok(()) => return Ok(bytes.max(there)),
+                    Err(error) => error,
+                }
+            };
+            // A reservation that failed keeps what it has got so far, on some file systems.
+            file.set_length(there)?;
+            if error.kind() != ErrorKind::StorageFull || bytes == least {
+                return Err(error);
+            }
+            bytes = (bytes / 2).max(least);
+        }
     }
 }
 
@@ -276,6 +331,10 @@ mod tests {
             Disk.remove(path)
         }
 
+        fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+            Disk.free_bytes(dir)
+        }
+
         fn sync_dir(&self, dir: &Path) -> io::Result<()> {
             if self.sync_dir.load(Ordering::SeqCst) {
                 return Err(io::Error::other("told to fail"));
@@ -291,6 +350,12 @@ mod tests {
             bytes_min,
             zeros: false,
         }
+    }
+
+    fn keeper(files: &Arc<Failing>, dir: &Path) -> Keeper {
+        let files = Arc::clone(files) as Arc<dyn Files>;
+        let reserve = Arc::new(Reserve::new(Arc::clone(&files), dir, 0));
+        Keeper::start(files, dir.into(), reserve).unwrap()
     }
 
     fn settle(keeper: &Keeper) {
@@ -317,7 +382,7 @@ mod tests {
     fn postponed_room_keeps_its_name_when_it_is_wanted_again_and_no_other_can_be_made() {
         let dir = tempfile::tempdir().unwrap();
         let files = Arc::new(Failing::default());
-        let keeper = Keeper::start(Arc::clone(&files) as Arc<dyn Files>, dir.path().into()).unwrap();
+        let keeper = keeper(&files, dir.path());
         keeper.want(room(4, 0));
         settle(&keeper);
         keeper.postpone(4);
@@ -332,7 +397,7 @@ mod tests {
     fn room_too_small_is_made_larger_under_its_name() {
         let dir = tempfile::tempdir().unwrap();
         let files = Arc::new(Failing::default());
-        let keeper = Keeper::start(Arc::clone(&files) as Arc<dyn Files>, dir.path().into()).unwrap();
+        let keeper = keeper(&files, dir.path());
         let small = Want {
             bytes: 4 << 10,
             ..room(4, 0)

@@ -13,6 +13,7 @@ use crate::{
     Options,
     files::File,
     recovery::{self, Cut, Recovered},
+    reserve::Reserve,
 };
 use keeper::Keeper;
 use read::Readers;
@@ -28,6 +29,9 @@ use throng_journal::{
     WriterId,
 };
 
+/// A directory is this process's alone while it lives.
+pub(crate) type Lock = Box<dyn Send + Sync>;
+
 /// The file whose lock is the directory's.
 const LOCK_NAME: &str = "lock";
 
@@ -41,8 +45,9 @@ pub struct Log {
     shared: Arc<Shared>,
     writing: Mutex<Writing>,
     readers: Readers,
+    reserve: Arc<Reserve>,
     /// Held for the log's life.
-    _lock: Box<dyn Send + Sync>,
+    _lock: Lock,
 }
 
 /// What only the one who writes needs; its lock keeps writes in order.
@@ -90,11 +95,19 @@ impl Log {
     /// [`Error::InUse`], [`Error::OtherVersion`], [`Error::Damaged`] below a position that was synced, [`Error::Io`].
     pub fn open(dir: impl Into<PathBuf>, options: Options) -> Result<Self, Error> {
         let dir = dir.into();
-        let files = Arc::clone(&options.files);
-        files
-            .create_dir(&dir)
-            .map_err(Error::io(format!("creating the directory {}", dir.display())))?;
+        let creating = Error::io(format!("creating the directory {}", dir.display()));
+        options.files.create_dir(&dir).map_err(creating)?;
         let lock = lock(&options, &dir)?;
+        crate::tools::refuse_unfinished(&*options.files, &dir)?;
+        if options.durability != Durability::Fsync {
+            tracing::warn!(durability = ?options.durability, dir = %dir.display(), "acknowledged commits do not survive power loss");
+        }
+        Self::open_unfinished(dir, lock, options)
+    }
+
+    /// As [`open`](Self::open), also where an import has not ended: for the import itself.
+    pub(crate) fn open_unfinished(dir: PathBuf, lock: Lock, options: Options) -> Result<Self, Error> {
+        let files = Arc::clone(&options.files);
         let recovered = recovery::recover(&*files, &dir)?;
         for note in &recovered.notes {
             tracing::warn!(dir = %dir.display(), "{note}; run `throng journal verify`");
@@ -102,10 +115,9 @@ impl Log {
         if let Some(cut) = &recovered.cut {
             warn_of_cut(&dir, cut);
         }
-        if options.durability != Durability::Fsync {
-            tracing::warn!(durability = ?options.durability, dir = %dir.display(), "acknowledged commits do not survive power loss");
-        }
-        let keeper = Keeper::start(Arc::clone(&files), dir.clone()).map_err(Error::io("starting a thread"))?;
+        let reserve = Arc::new(Reserve::new(Arc::clone(&files), &dir, options.reserve_bytes));
+        let keeper = Keeper::start(Arc::clone(&files), dir.clone(), Arc::clone(&reserve))
+            .map_err(Error::io("starting a thread"))?;
         let Recovered {
             history,
             next_segment,
@@ -132,6 +144,7 @@ impl Log {
                 keeper,
                 syncers: Syncers::default(),
             }),
+            reserve,
             dir,
             options,
             shared,
@@ -147,6 +160,11 @@ impl Log {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Room for the end, of the log and of what stands beside it.
+    pub(crate) fn reserve(&self) -> &Arc<Reserve> {
+        &self.reserve
     }
 
     /// Makes everything acknowledged so far survive power loss, whatever the durability.
@@ -171,7 +189,8 @@ impl Log {
     }
 }
 
-fn lock(options: &Options, dir: &Path) -> Result<Box<dyn Send + Sync>, Error> {
+/// Takes the directory for this process.
+pub(crate) fn lock(options: &Options, dir: &Path) -> Result<Lock, Error> {
     let path = dir.join(LOCK_NAME);
     let locking = Error::io(format!("locking {}", path.display()));
     options.files.lock(&path).map_err(locking)?.ok_or_else(|| {
@@ -264,6 +283,10 @@ impl Journal for Log {
 
     fn durability(&self) -> Durability {
         self.options.durability
+    }
+
+    fn has_room(&self) -> bool {
+        self.reserve.has_room()
     }
 
     fn bytes(&self) -> Option<u64> {

@@ -13,7 +13,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
-use throng_journal::{Commit, CommitNo, Error, Place, Position};
+use throng_journal::{Commit, CommitNo, Error, Loss, Place, Position};
 
 /// Files kept open for reading, at most.
 const OPEN_MAX: usize = 256;
@@ -151,6 +151,15 @@ impl Log {
         };
         let header = self.read_bytes(found.segment.number, offset, throng_journal::HEADER_BYTES)?;
         Ok(Some(u32::from_le_bytes(header[52..56].try_into().expect("four bytes"))))
+    }
+
+    /// What is lost if the commit at a position, which was durable once, is not in this log or not with this fingerprint.
+    pub(crate) fn loss(&self, covered: Position, fingerprint: u32) -> Result<Option<Loss>, Error> {
+        if self.fingerprint(covered)? == Some(fingerprint) {
+            return Ok(None);
+        }
+        let held = self.shared.state().history.newest_upto(covered);
+        Ok(Some(Loss { covered, held }))
     }
 
     /// Where a commit stands. Reads the segment's directory first if it is not in memory.

@@ -47,11 +47,12 @@ impl Inner {
         let mut slot = self.database();
         let database = match slot.take() {
             Some(database) => database,
-            None => Database::open(self.log.options(), &self.path)?,
+            None => Database::open(&self.log, &self.path)?,
         };
         match database::guarded(DOING, || self.advance_in(&database, checkpoint)) {
             Ok(()) => {
                 self.show(database.snapshot()?);
+                self.reopening.set_due(false);
                 *slot = Some(database);
                 Ok(())
             }
@@ -59,17 +60,19 @@ impl Inner {
                 // After a failed call the database answers nothing more until it is opened again; whether its last
                 // step landed all the same shows then.
                 drop(database);
+                self.reopening.set_due(true);
                 let before = self.snapshot().advances;
-                match Database::open(self.log.options(), &self.path) {
+                match Database::open(&self.log, &self.path) {
                     Ok(reopened) => {
                         let snapshot = reopened.snapshot()?;
                         let landed = snapshot.advances > before;
                         self.show(snapshot);
+                        self.reopening.set_due(false);
                         *slot = Some(reopened);
                         if landed { Ok(()) } else { Err(error) }
                     }
                     Err(again) => {
-                        tracing::warn!(error = %again, "the store is closed until the next checkpoint");
+                        tracing::warn!(error = %again, "the store is closed until it can be opened again");
                         Err(error)
                     }
                 }

@@ -1,29 +1,45 @@
 //! The store's file, through the log's [`Files`](crate::files::Files), so that its calls can be made to fail as well.
 
-use crate::files::{File, read_exact_at};
+use crate::{
+    files::{File, read_exact_at},
+    reserve::Reserve,
+};
 use std::{io, sync::Arc};
 
 #[derive(Debug)]
-pub(super) struct Backend(pub Arc<dyn File>);
+pub(super) struct Backend {
+    pub file: Arc<dyn File>,
+    /// What is given up before a full disk is an error.
+    pub reserve: Option<Arc<Reserve>>,
+}
+
+impl Backend {
+    fn with_reserve(&self, mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        match &self.reserve {
+            Some(reserve) => reserve.with(attempt),
+            None => attempt(),
+        }
+    }
+}
 
 impl redb::StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        self.0.length()
+        self.file.length()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        read_exact_at(&*self.0, out, offset)
+        read_exact_at(&*self.file, out, offset)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_length(len)
+        self.with_reserve(|| self.file.set_length(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_at(data, offset)
+        self.with_reserve(|| self.file.write_at(data, offset))
     }
 }

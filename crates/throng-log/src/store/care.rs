@@ -4,8 +4,8 @@ use super::{
     EmbeddedStore,
     chunk::Unpacker,
     database::{CHUNKS, Database, HEADS, META, STATES, SYSTEM, Snapshot, backend_error, failed, guarded},
+    loss, lost,
     read::check_state,
-    unfit,
 };
 use crate::Log;
 use redb::{ReadOnlyTable, Table};
@@ -13,7 +13,7 @@ use std::path::Path;
 use throng_journal::{Error, Position};
 
 fn open(log: &Log, path: &Path) -> Result<Database, Error> {
-    Database::open(log.options(), path)
+    Database::open(log, path)
 }
 
 /// Checks every page's and every row's checksum, and that the store fits the log; what it covers.
@@ -25,8 +25,8 @@ pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
         return Err(backend_error(doing, "some of its pages could not be read"));
     }
     let snapshot = database.snapshot()?;
-    if let Some(why) = unfit(log, snapshot.covers)? {
-        return Err(backend_error(doing, why));
+    if let Some(loss) = loss(log, snapshot.covers)? {
+        return Err(lost(log, loss));
     }
     guarded(doing, || {
         for row in snapshot.states.range::<u64>(..).map_err(failed(doing))? {
@@ -78,7 +78,7 @@ impl EmbeddedStore {
     pub(crate) fn copy_to(&self, path: &Path) -> Result<(), Error> {
         let doing = "copying the store";
         let snapshot = self.inner.snapshot();
-        let target = Database::open(self.inner.log.options(), path)?;
+        let target = Database::open_with(self.inner.log.options(), None, path)?;
         guarded(doing, || {
             let transaction = target.begin()?;
             copy_table(

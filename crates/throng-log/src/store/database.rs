@@ -1,12 +1,14 @@
 //! The tables, and opening them.
 
 use super::backend::Backend;
-use crate::{Options, files::File};
+use crate::{Log, Options, files::File, reserve::Reserve};
 use redb::{ReadOnlyTable, ReadableDatabase as _, TableDefinition};
 use std::{
+    cell::Cell,
+    io::{self, ErrorKind},
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::Arc,
+    sync::{Arc, Once},
 };
 use throng_journal::{CommitNo, Error, Position, WriterId};
 
@@ -40,9 +42,23 @@ pub(crate) fn backend_error(doing: impl Into<String>, why: impl ToString) -> Err
     }
 }
 
-/// For `map_err` on anything the database says.
-pub(crate) fn failed<E: ToString>(doing: &'static str) -> impl FnOnce(E) -> Error {
-    move |error| backend_error(doing, error.to_string())
+/// For `map_err` on anything the database says. What the disk said is told from what is damaged.
+pub(crate) fn failed<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
+    move |error| match error.into() {
+        redb::Error::Io(source) if !is_damage(source.kind()) => Error::io(doing)(source),
+        closed @ (redb::Error::PreviousIo | redb::Error::DatabaseClosed) => {
+            Error::io(doing)(io::Error::other(closed.to_string()))
+        }
+        other => backend_error(doing, other),
+    }
+}
+
+/// Bytes that are missing, or mean nothing.
+fn is_damage(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+    )
 }
 
 /// A database that refuses damaged bytes may do so with a panic: that is an error of this call, not the engine's end.
@@ -56,17 +72,43 @@ pub(crate) fn guarded_in<T>(
     doing: &'static str,
     work: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+    quietly(work).unwrap_or_else(|()| {
         let why = format!("{file} is damaged; stop, remove it, and start: it is rebuilt from the journal");
         Err(backend_error(doing, why))
     })
 }
 
+thread_local! {
+    /// A panic of this thread is an answer, and not for people.
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Without the words a panic usually leaves on standard error: whoever asked is told in a sentence.
+fn quietly<T>(work: impl FnOnce() -> T) -> Result<T, ()> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| match IS_QUIET.get() {
+            true => tracing::debug!("{panic}"),
+            false => others(panic),
+        }));
+    });
+    let before = IS_QUIET.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    IS_QUIET.set(before);
+    done.map_err(drop)
+}
+
 /// Opens a database in a file.
-pub(crate) fn open(file: Arc<dyn File>, cache_bytes: usize, doing: &'static str) -> Result<redb::Database, Error> {
+pub(crate) fn open(
+    file: Arc<dyn File>,
+    reserve: Option<Arc<Reserve>>,
+    cache_bytes: usize,
+    doing: &'static str,
+) -> Result<redb::Database, Error> {
     redb::Builder::new()
         .set_cache_size(cache_bytes)
-        .create_with_backend(Backend(file))
+        .create_with_backend(Backend { file, reserve })
         .map_err(failed(doing))
 }
 
@@ -74,14 +116,19 @@ pub(crate) fn open(file: Arc<dyn File>, cache_bytes: usize, doing: &'static str)
 pub(super) struct Database(pub redb::Database);
 
 impl Database {
-    pub(super) fn open(options: &Options, path: &Path) -> Result<Self, Error> {
+    /// The store beside a log.
+    pub(super) fn open(log: &Log, path: &Path) -> Result<Self, Error> {
+        Self::open_with(log.options(), Some(Arc::clone(log.reserve())), path)
+    }
+
+    pub(super) fn open_with(options: &Options, reserve: Option<Arc<Reserve>>, path: &Path) -> Result<Self, Error> {
         let doing = "opening the store";
         let file: Arc<dyn File> = options
             .files
             .open(path, true)
             .map_err(Error::io(format!("opening {}", path.display())))?;
         guarded(doing, move || {
-            let database = Self(open(file, options.store_cache_bytes, doing)?);
+            let database = Self(open(file, reserve, options.store_cache_bytes, doing)?);
             database.prepare()?;
             Ok(database)
         })

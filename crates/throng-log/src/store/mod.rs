@@ -10,17 +10,21 @@ mod chunk;
 pub(crate) mod database;
 mod read;
 mod remove;
+mod reopen;
 
 pub(crate) use care::{check, compact};
 pub(crate) use database::STORE_NAME;
 
 use crate::{Log, Options, worker::Worker};
 use database::{Covers, Database, Snapshot, backend_error};
+use reopen::Reopening;
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
-use throng_journal::{Address, Checkpoint, EntityHead, Error, Later, Loaded, Maybe, Position, Store, StoredEvent};
+use throng_journal::{
+    Address, Checkpoint, EntityHead, Error, Later, Loaded, Loss, Maybe, Position, Store, StoredEvent,
+};
 
 /// The embedded store beside an embedded [`Log`].
 ///
@@ -33,10 +37,11 @@ pub struct EmbeddedStore {
 pub(crate) struct Inner {
     log: Arc<Log>,
     path: PathBuf,
-    /// Taken by whoever advances; `None` only while a database that failed is being opened again.
+    /// Taken by whoever advances or opens it again; `None` after it failed and could not be opened again yet.
     database: Mutex<Option<Database>>,
     /// What readers see: the last completed advance.
     snapshot: RwLock<Arc<Snapshot>>,
+    reopening: Reopening,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -58,12 +63,12 @@ pub fn open_embedded(dir: impl Into<PathBuf>, options: Options) -> Result<(Arc<L
 }
 
 impl EmbeddedStore {
-    /// Opens the store beside a log. A store that is damaged, or that covers what this log does not hold (the log was
-    /// restored from a backup, or lost its end with the power at a weaker durability), is put away and begun anew: it
-    /// covers nothing then, and the next checkpoint rebuilds it from the journal.
+    /// Opens the store beside a log. A store that is damaged is put away and begun anew: it covers nothing then, and the
+    /// next checkpoint rebuilds it from the journal.
     ///
     /// # Errors
-    /// The file system's.
+    /// [`Error::Lost`] where the store covers what this log does not hold, unless that loss is
+    /// [accepted](Options::accept_loss): it is then recorded in the log before the store is begun anew. The file system's.
     pub fn open(log: Arc<Log>) -> Result<Self, Error> {
         let path = log.dir().join(STORE_NAME);
         let (database, snapshot) = open_or_begin_anew(&log, &path)?;
@@ -72,6 +77,7 @@ impl EmbeddedStore {
             path,
             database: Mutex::new(Some(database)),
             snapshot: RwLock::new(Arc::new(snapshot)),
+            reopening: Reopening::default(),
         });
         let worker = Worker::start("throng-store").map_err(Error::io("starting a thread"))?;
         Ok(Self { inner, worker })
@@ -126,44 +132,48 @@ impl Inner {
 }
 
 fn open_or_begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Snapshot), Error> {
-    let opened = Database::open(log.options(), path).and_then(|database| {
+    let opened = Database::open(log, path).and_then(|database| {
         let snapshot = database.snapshot()?;
         Ok((database, snapshot))
     });
-    let why = match opened {
-        Ok((database, snapshot)) => match unfit(log, snapshot.covers)? {
+    match opened {
+        Ok((database, snapshot)) => match loss(log, snapshot.covers)? {
             None => return Ok((database, snapshot)),
-            Some(why) => why,
+            Some(loss) => accept(log, loss)?,
         },
         Err(error @ Error::Io { .. }) => return Err(error),
-        Err(error) => error.to_string(),
-    };
-    tracing::warn!(file = %path.display(), %why, "the store does not fit the log; it is rebuilt from the journal");
+        Err(why) => {
+            tracing::warn!(file = %path.display(), %why, "the store cannot be read; it is rebuilt from the journal");
+        }
+    }
     begin_anew(log, path)
+}
+
+/// A checkpoint covers only what is durable: what it covers and the log does not hold is lost.
+fn loss(log: &Log, covers: Option<Covers>) -> Result<Option<Loss>, Error> {
+    covers.map_or(Ok(None), |covers| log.loss(covers.position, covers.fingerprint))
+}
+
+fn lost(log: &Log, loss: Loss) -> Error {
+    let place = log.dir().display().to_string();
+    Error::Lost { place, loss }
+}
+
+fn accept(log: &Log, loss: Loss) -> Result<(), Error> {
+    if log.options().accept_loss != Some(loss.covered) {
+        return Err(lost(log, loss));
+    }
+    log.accept_loss(loss)?;
+    tracing::warn!(dir = %log.dir().display(), "durable commits are lost, which was accepted and is recorded in the journal: {loss}");
+    Ok(())
 }
 
 fn begin_anew(log: &Log, path: &std::path::Path) -> Result<(Database, Snapshot), Error> {
     let removing = format!("removing {}", path.display());
     log.options().files.remove(path).map_err(Error::io(removing))?;
-    let database = Database::open(log.options(), path)?;
+    let database = Database::open(log, path)?;
     let snapshot = database.snapshot()?;
     Ok((database, snapshot))
-}
-
-/// Why a store does not belong to this log.
-fn unfit(log: &Log, covers: Option<Covers>) -> Result<Option<String>, Error> {
-    let Some(covers) = covers else { return Ok(None) };
-    Ok(match log.fingerprint(covers.position)? {
-        Some(found) if found == covers.fingerprint => None,
-        Some(_) => Some(format!(
-            "commit {} of the log is not the one the store covers",
-            covers.position
-        )),
-        None => Some(format!(
-            "it covers commit {}, which the log does not hold",
-            covers.position
-        )),
-    })
 }
 
 fn ready<'a, T: Send + 'a>(result: T) -> Later<'a, T> {
@@ -172,7 +182,11 @@ fn ready<'a, T: Send + 'a>(result: T) -> Later<'a, T> {
 
 impl Store for EmbeddedStore {
     fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
-        ready(Ok(self.inner.snapshot().covers.map(|covers| covers.position)))
+        ready(
+            self.inner
+                .newest()
+                .map(|newest| newest.covers.map(|covers| covers.position)),
+        )
     }
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {

@@ -3,10 +3,10 @@
 use super::{
     Inner,
     chunk::{Entry, Unpacker},
-    database::{Snapshot, failed, guarded, head_key, head_of},
+    database::{Snapshot, failed, head_key, head_of},
 };
-use std::ops::Bound;
-use throng_journal::{Address, EntityHead, Error, Loaded, ShardId, StoredEvent, StoredState};
+use std::{io::ErrorKind, ops::Bound};
+use throng_journal::{Address, CommitNo, EntityHead, Error, Loaded, Position, ShardId, StoredEvent, StoredState};
 
 const DOING: &str = "reading the store";
 /// Bodies nearer to each other than this are read together.
@@ -37,16 +37,13 @@ pub(super) fn check_state(row: &[u8]) -> bool {
     row.len() >= STATE_AT && row[12..STATE_AT] == state_checksum(row).to_le_bytes()
 }
 
-fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, Error> {
-    let damaged = |why: &str| Error::Row {
-        address: address.clone(),
-        why: format!("{why}; stop, remove the store's file, and start: it is rebuilt from the journal"),
-    };
+/// A state, or why its row is not what was written.
+fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, &'static str> {
     if row.len() < STATE_AT {
-        return Err(damaged("its state is cut short"));
+        return Err("it is cut short");
     }
     if !check_state(row) {
-        return Err(damaged("the checksum of its state does not fit"));
+        return Err("its checksum does not fit");
     }
     let number = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().expect("eight bytes"));
     let words = number(8);
@@ -61,19 +58,22 @@ fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, Error> {
 
 impl Inner {
     pub(super) fn load(&self, address: &Address, state_version: u16) -> Result<Loaded, Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
-            let Some((number, seq)) = head(&snapshot, address)? else {
+        self.read(DOING, |snapshot| {
+            let Some((number, seq)) = head(snapshot, address)? else {
                 return Ok(Loaded::default());
             };
             let row = snapshot.states.get(number).map_err(failed(DOING))?;
-            let state = match row {
-                Some(row) => Some(decode_state(row.value(), address)?).filter(|state| state.version == state_version),
-                None => None,
-            };
+            let state = row.and_then(|row| {
+                let decoded = decode_state(row.value(), address).inspect_err(|why| {
+                    tracing::warn!(
+                        "the stored state of {address} cannot be read ({why}); it is rebuilt from its events"
+                    );
+                });
+                decoded.ok().filter(|state| state.version == state_version)
+            });
             let after = state.as_ref().map_or(0, |state| state.seq);
-            let entries = entries(&snapshot, address, (number, seq), after, usize::MAX, usize::MAX)?;
-            let events = self.events(after, entries)?;
+            let entries = entries(snapshot, address, (number, seq), after, usize::MAX, usize::MAX)?;
+            let events = self.events(address, after, entries)?;
             Ok(Loaded { state, events })
         })
     }
@@ -85,19 +85,17 @@ impl Inner {
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<StoredEvent>, Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
-            let Some(head) = head(&snapshot, address)? else {
+        self.read(DOING, |snapshot| {
+            let Some(head) = head(snapshot, address)? else {
                 return Ok(Vec::new());
             };
-            let entries = entries(&snapshot, address, head, after, limit, bytes_max)?;
-            self.events(after, entries)
+            let entries = entries(snapshot, address, head, after, limit, bytes_max)?;
+            self.events(address, after, entries)
         })
     }
 
     pub(super) fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<EntityHead>, Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
+        self.read(DOING, |snapshot| {
             let mut key = Vec::new();
             head_key(&mut key, kind, after.unwrap_or_default());
             let from = match after {
@@ -127,15 +125,14 @@ impl Inner {
     }
 
     pub(super) fn system(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        guarded(DOING, || {
-            let row = self.snapshot().system.get(key).map_err(failed(DOING))?;
+        self.read(DOING, |snapshot| {
+            let row = snapshot.system.get(key).map_err(failed(DOING))?;
             Ok(row.map(|row| row.value().to_vec()))
         })
     }
 
     pub(super) fn system_scan(&self, prefix: &[u8], visit: &mut (dyn FnMut(&[u8], &[u8]) + Send)) -> Result<(), Error> {
-        guarded(DOING, || {
-            let snapshot = self.snapshot();
+        self.read(DOING, |snapshot| {
             for row in snapshot.system.range::<&[u8]>(prefix..).map_err(failed(DOING))? {
                 let (key, value) = row.map_err(failed(DOING))?;
                 if !key.value().starts_with(prefix) {
@@ -147,8 +144,26 @@ impl Inner {
         })
     }
 
+    /// Whose fault it is that an event cannot be read where the index says it stands: the index's, if the commit it names is
+    /// whole or is not there at all.
+    fn blame(&self, address: &Address, entry: &Entry, error: Error) -> Error {
+        let is_missing = |kind| matches!(kind, ErrorKind::NotFound | ErrorKind::UnexpectedEof);
+        if matches!(&error, Error::Io { source, .. } if !is_missing(source.kind())) {
+            return error;
+        }
+        let before = entry.position.commit.0.checked_sub(1).map(|before| Position {
+            commit: CommitNo(before),
+            ..entry.position
+        });
+        let read = before.map_or(Ok(Vec::new()), |before| self.log.read_located(before, 0));
+        match read {
+            Ok(_) => index_damaged(address),
+            Err(_) => error,
+        }
+    }
+
     /// The events whose places these are; bodies that stand near each other are read together.
-    fn events(&self, after: u64, entries: Vec<Entry>) -> Result<Vec<StoredEvent>, Error> {
+    fn events(&self, address: &Address, after: u64, entries: Vec<Entry>) -> Result<Vec<StoredEvent>, Error> {
         let mut events = Vec::with_capacity(entries.len());
         let mut left = entries.as_slice();
         while let Some(first) = left.first() {
@@ -157,20 +172,22 @@ impl Inner {
             left = rest;
             let end = group.last().map_or(0, |last| last.offset + u64::from(last.length));
             let length = usize::try_from(end - first.offset).unwrap_or(usize::MAX);
-            let bytes = self.log.read_bytes(first.segment, first.offset, length)?;
+            let read = self.log.read_bytes(first.segment, first.offset, length);
+            let bytes = read.map_err(|error| self.blame(address, first, error))?;
             for entry in group {
                 let from = usize::try_from(entry.offset - first.offset).unwrap_or(usize::MAX);
                 let payload = bytes[from..from + entry.length as usize].to_vec();
                 let found = crc32c::crc32c(&payload);
                 if found != entry.crc {
-                    return Err(Error::Damaged {
+                    let damaged = Error::Damaged {
                         position: entry.position,
                         place: format!("segment {} at offset {}", entry.segment, entry.offset),
                         why: format!(
                             "an event's checksum is {found:08x} where {:08x} was expected",
                             entry.crc
                         ),
-                    });
+                    };
+                    return Err(self.blame(address, entry, damaged));
                 }
                 events.push(StoredEvent {
                     seq: after + 1 + events.len() as u64,
@@ -183,6 +200,14 @@ impl Inner {
             }
         }
         Ok(events)
+    }
+}
+
+/// The index of an entity's events is not what was written.
+fn index_damaged(address: &Address) -> Error {
+    Error::Row {
+        address: address.clone(),
+        why: "the index of its events cannot be read; stop, remove the store's file, and start: it is rebuilt from the journal".into(),
     }
 }
 
@@ -224,12 +249,7 @@ fn entries(
     if after >= seq || limit == 0 {
         return Ok(found);
     }
-    let damaged = || {
-        Error::Row {
-        address: address.clone(),
-        why: "the index of its events cannot be read; stop, remove the store's file, and start: it is rebuilt from the journal".into(),
-    }
-    };
+    let damaged = || index_damaged(address);
     let mut bytes = 0;
     let mut due = after + 1;
     let rows = snapshot

@@ -14,10 +14,11 @@ impl Inner {
         let mut slot = self.database();
         let database = match slot.take() {
             Some(database) => database,
-            None => Database::open(self.log.options(), &self.path)?,
+            None => Database::open(&self.log, &self.path)?,
         };
         // A database that failed is dropped: it answers nothing more until it is opened again, by whoever comes next.
-        let removed = database::guarded(DOING, || remove_in(&database, prefix, after, rows_max))?;
+        let removed = database::guarded(DOING, || remove_in(&database, prefix, after, rows_max))
+            .inspect_err(|_| self.reopening.set_due(true))?;
         if removed.is_some() {
             self.show(database.snapshot()?);
         }

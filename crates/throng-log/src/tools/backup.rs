@@ -1,6 +1,6 @@
 //! Copying a log and its store into another directory, and checking the copy.
 
-use super::{Verification, verify};
+use super::{Verification, unfinished::Unfinished, verify};
 use crate::{
     EmbeddedStore, Log, Options,
     files::{File, Files},
@@ -62,10 +62,7 @@ pub fn backup(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Erro
 pub fn backup_live(log: &Log, store: Option<&EmbeddedStore>, to: &Path) -> Result<BackedUp, Error> {
     let options = log.options();
     let files = &options.files;
-    super::require_no_log(options, to)?;
-    files
-        .create_dir(to)
-        .map_err(Error::io(format!("creating the directory {}", to.display())))?;
+    let (unfinished, lock) = Unfinished::begin(options, to)?;
     if let Some(store) = store {
         store.copy_to(&to.join(store::STORE_NAME))?;
     }
@@ -75,9 +72,8 @@ pub fn backup_live(log: &Log, store: Option<&EmbeddedStore>, to: &Path) -> Resul
         let (from, to) = (segment_path(log.dir(), *segment), segment_path(to, *segment));
         bytes += copy(&**files, &from, &to, *length)?;
     }
-    files
-        .sync_dir(to)
-        .map_err(Error::io(format!("syncing the directory {}", to.display())))?;
+    drop(lock);
+    unfinished.finish()?;
     Ok(BackedUp {
         segments: pieces.segments.len() as u64,
         bytes,

@@ -1,7 +1,7 @@
 //! Writing a directory's history as JSON lines.
 
 use super::{
-    line::{EXPORT_VERSION, Line},
+    line::{EXPORT_VERSION, End, Line, Sum},
     walk::{Seen, walk},
 };
 use crate::Options;
@@ -74,6 +74,9 @@ pub struct ExportLines<'a> {
     out: &'a mut dyn Write,
     how: ExportOptions,
     exported: Exported,
+    sum: Sum,
+    /// The line being written.
+    line: Vec<u8>,
 }
 
 impl<'a> ExportLines<'a> {
@@ -82,18 +85,18 @@ impl<'a> ExportLines<'a> {
     /// # Errors
     /// The output's.
     pub fn begin(out: &'a mut dyn Write, how: ExportOptions) -> Result<Self, Error> {
-        write_line(
-            out,
-            &Line {
-                throng_export: Some(EXPORT_VERSION),
-                ..Line::default()
-            },
-        )?;
-        Ok(Self {
+        let mut lines = Self {
             out,
             how,
             exported: Exported::default(),
-        })
+            sum: Sum::default(),
+            line: Vec::new(),
+        };
+        lines.write(&Line {
+            throng_export: Some(EXPORT_VERSION),
+            ..Line::default()
+        })?;
+        Ok(lines)
     }
 
     /// A writer's stream begins.
@@ -102,14 +105,11 @@ impl<'a> ExportLines<'a> {
     /// The output's.
     pub fn writer(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
         self.exported.writers += 1;
-        write_line(
-            self.out,
-            &Line {
-                writer: Some(writer.0),
-                node: Some(node.into()),
-                ..Line::default()
-            },
-        )
+        self.write(&Line {
+            writer: Some(writer.0),
+            node: Some(node.into()),
+            ..Line::default()
+        })
     }
 
     /// The stream's next commit.
@@ -119,7 +119,7 @@ impl<'a> ExportLines<'a> {
     pub fn commit(&mut self, commit: &Commit) -> Result<(), Error> {
         self.exported.commits += 1;
         self.exported.records += commit.record_count() as u64;
-        write_commit(self.out, commit)
+        self.write_commit(commit)
     }
 
     /// Something cannot be read: left out, or the end of the export, as the options say.
@@ -134,38 +134,48 @@ impl<'a> ExportLines<'a> {
         Ok(())
     }
 
-    /// The end: everything is handed to the output.
+    /// The end is written, and everything handed to the output.
     ///
     /// # Errors
     /// The output's.
-    pub fn finish(self) -> Result<Exported, Error> {
+    pub fn finish(mut self) -> Result<Exported, Error> {
+        let Exported {
+            writers,
+            commits,
+            records,
+            ..
+        } = self.exported;
+        self.write(&Line {
+            end: Some(End {
+                writers,
+                commits,
+                records,
+            }),
+            ..Line::default()
+        })?;
         self.out.flush().map_err(Error::io("writing the export"))?;
         Ok(self.exported)
     }
-}
 
-fn write_commit(out: &mut dyn Write, commit: &Commit) -> Result<(), Error> {
-    let stamp = commit.stamp();
-    let line = Line {
-        commit: Some(stamp.number.0),
-        at_micros: Some(stamp.at_micros),
-        ..Line::default()
-    };
-    if commit.record_count() == 0 {
-        return write_line(out, &line);
+    fn write_commit(&mut self, commit: &Commit) -> Result<(), Error> {
+        let stamp = commit.stamp();
+        if commit.record_count() == 0 {
+            return self.write(&Line {
+                commit: Some(stamp.number.0),
+                at_micros: Some(stamp.at_micros),
+                ..Line::default()
+            });
+        }
+        for record in commit.records().flatten() {
+            self.write_record(commit, &record)?;
+        }
+        Ok(())
     }
-    for record in commit.records().flatten() {
-        write_record(out, commit, &record)?;
-    }
-    Ok(())
-}
 
-fn write_record(out: &mut dyn Write, commit: &Commit, record: &Record<'_>) -> Result<(), Error> {
-    let stamp = commit.stamp();
-    let body = json_of(record.body);
-    write_line(
-        out,
-        &Line {
+    fn write_record(&mut self, commit: &Commit, record: &Record<'_>) -> Result<(), Error> {
+        let stamp = commit.stamp();
+        let body = json_of(record.body);
+        self.write(&Line {
             commit: Some(stamp.number.0),
             at_micros: Some(stamp.at_micros),
             record: Some(record.record.word().into()),
@@ -181,8 +191,17 @@ fn write_record(out: &mut dyn Write, commit: &Commit, record: &Record<'_>) -> Re
             },
             body,
             ..Line::default()
-        },
-    )
+        })
+    }
+
+    fn write(&mut self, line: &Line<'_>) -> Result<(), Error> {
+        let writing = || Error::io("writing the export");
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, line).map_err(|error| writing()(error.into()))?;
+        self.sum.seal(&mut self.line);
+        self.line.push(b'\n');
+        self.out.write_all(&self.line).map_err(writing())
+    }
 }
 
 /// The body as JSON, if it is JSON that stands on a line byte by byte as it is.
@@ -193,9 +212,4 @@ fn json_of(body: &[u8]) -> Option<&RawValue> {
     }
     let value: &RawValue = serde_json::from_str(text).ok()?;
     (value.get().len() == text.len() && text != "null").then_some(value)
-}
-
-fn write_line(out: &mut dyn Write, line: &Line<'_>) -> Result<(), Error> {
-    serde_json::to_writer(&mut *out, line).map_err(|error| Error::io("writing the export")(error.into()))?;
-    out.write_all(b"\n").map_err(Error::io("writing the export"))
 }

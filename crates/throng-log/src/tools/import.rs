@@ -1,6 +1,9 @@
 //! Reading an export into an empty directory.
 
-use super::line::{EXPORT_VERSION, Line, kind_of};
+use super::{
+    line::{EXPORT_VERSION, EXPORT_VERSION_UNCHECKED, End, Line, Sum, kind_of},
+    unfinished::Unfinished,
+};
 use crate::{Log, Options};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use std::{fmt, io::BufRead, path::Path};
@@ -38,23 +41,32 @@ impl fmt::Display for Imported {
     }
 }
 
+/// How to import.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImportOptions {
+    /// Take lines without their sums and an end, or with sums that do not fit: of an older program, or changed by intent.
+    /// Default: only what was exported, whole.
+    pub unchecked: bool,
+}
+
 /// Reads what [`export`](super::export) wrote into a directory that holds no log yet: the same writers, commits, times,
 /// entities, sequence numbers and bodies. The store is rebuilt from it at the first start.
 ///
 /// # Errors
-/// The line that cannot be taken and why; the file system's. The directory then holds what came before that line: remove
-/// it before another try.
-pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead) -> Result<Imported, Error> {
-    super::require_no_log(options, dir)?;
-    let log = Log::open(
-        dir,
-        Options {
-            durability: Durability::Os,
-            ..options.clone()
-        },
-    )?;
-    let imported = import_into(&mut &log, input)?;
+/// The line that cannot be taken and why; the file system's. The directory is then refused as a journal, until an import into it
+/// ends.
+pub fn import(options: &Options, dir: &Path, input: &mut dyn BufRead, how: ImportOptions) -> Result<Imported, Error> {
+    let (unfinished, lock) = Unfinished::begin(options, dir)?;
+    let how_log = Options {
+        // It is synced once, at its end.
+        durability: Durability::Os,
+        ..options.clone()
+    };
+    let log = Log::open_unfinished(dir.to_owned(), lock, how_log)?;
+    let imported = import_into(&mut &log, input, how)?;
     log.sync()?;
+    drop(log);
+    unfinished.finish()?;
     Ok(imported)
 }
 
@@ -95,15 +107,22 @@ impl ImportTarget for &Log {
 ///
 /// # Errors
 /// The line that cannot be taken and why; the journal's.
-pub fn import_into(target: &mut dyn ImportTarget, input: &mut dyn BufRead) -> Result<Imported, Error> {
+pub fn import_into(
+    target: &mut dyn ImportTarget,
+    input: &mut dyn BufRead,
+    how: ImportOptions,
+) -> Result<Imported, Error> {
     let mut importer = Importer {
         target,
         open: CommitBuilder::default(),
         pending: None,
         writer: None,
         begun: false,
+        ended: false,
+        unchecked: how.unchecked,
         imported: Imported::default(),
     };
+    let mut sum = Sum::default();
     let (mut text, mut number) = (String::new(), 0u64);
     loop {
         text.clear();
@@ -119,15 +138,18 @@ pub fn import_into(target: &mut dyn ImportTarget, input: &mut dyn BufRead) -> Re
         if text.len() >= LINE_BYTES_MAX {
             return Err(refused(format!("it is longer than {LINE_BYTES_MAX} bytes")));
         }
+        if !how.unchecked {
+            sum.check(&text).map_err(|why| refused(why.into()))?;
+        }
         let line: Line<'_> = serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
         importer.line(&line).map_err(|refusal| match refusal {
             Refusal::Line(why) => refused(why),
             Refusal::Log(error) => error,
         })?;
     }
-    importer.finish_commit().map_err(|refusal| match refusal {
+    importer.finish(number).map_err(|refusal| match refusal {
         Refusal::Line(why) => Error::Backend {
-            doing: "importing the last commit".into(),
+            doing: "importing the end".into(),
             why,
         },
         Refusal::Log(error) => error,
@@ -147,6 +169,9 @@ struct Importer<'a> {
     pending: Option<Stamp>,
     writer: Option<(WriterId, CommitNo)>,
     begun: bool,
+    /// The line that says how much there was has come.
+    ended: bool,
+    unchecked: bool,
     imported: Imported,
 }
 
@@ -156,11 +181,19 @@ impl Importer<'_> {
             self.begun = true;
             return match line.throng_export {
                 Some(EXPORT_VERSION) => Ok(()),
+                Some(EXPORT_VERSION_UNCHECKED) if self.unchecked => Ok(()),
                 Some(other) => Err(Refusal::Line(format!(
                     "the export has version {other}, this program reads {EXPORT_VERSION}"
                 ))),
-                None => Err(Refusal::Line("an export begins with {\"throng_export\":1}".into())),
+                None => Err(Refusal::Line("an export begins with {\"throng_export\":2}".into())),
             };
+        }
+        if self.ended {
+            return Err(Refusal::Line("the export has ended before it".into()));
+        }
+        if let Some(end) = line.end {
+            self.finish_commit()?;
+            return self.end(end);
         }
         if let Some(writer) = line.writer {
             self.finish_commit()?;
@@ -240,6 +273,37 @@ impl Importer<'_> {
             .push_parts(record, shard, (kind, id), seq, (name, version), body);
         self.imported.records += 1;
         Ok(())
+    }
+
+    /// As many as the export says there are.
+    fn end(&mut self, end: End) -> Result<(), Refusal> {
+        self.ended = true;
+        let Imported {
+            writers,
+            commits,
+            records,
+        } = self.imported;
+        let found = End {
+            writers,
+            commits,
+            records,
+        };
+        if end == found || self.unchecked {
+            return Ok(());
+        }
+        Err(Refusal::Line(format!("it says {end:?}, found were {found:?}")))
+    }
+
+    /// Nothing more comes; `lines` is one more than there were.
+    fn finish(&mut self, lines: u64) -> Result<(), Refusal> {
+        self.finish_commit()?;
+        if self.ended || self.unchecked {
+            return Ok(());
+        }
+        let last = lines - 1;
+        Err(Refusal::Line(format!(
+            "the export was cut after line {last}: its last line, which says how much there is, is missing"
+        )))
     }
 
     fn finish_commit(&mut self) -> Result<(), Refusal> {

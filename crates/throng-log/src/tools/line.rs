@@ -1,21 +1,58 @@
 //! One line of an export: JSON, one record a line.
 //!
 //! ```text
-//! {"throng_export":1}
-//! {"writer":1,"node":"local"}
+//! {"throng_export":2,"sum":"…"}
+//! {"writer":1,"node":"local","sum":"…"}
 //! {"commit":1,"at_micros":1700000000000000,"record":"event","shard":3,"kind":"section","id":"C S 142-1","seq":1,
-//!  "name":"Opened","version":1,"body":{"capacity":30}}
-//! {"commit":2,"at_micros":1700000000000001}
+//!  "name":"Opened","version":1,"body":{"capacity":30},"sum":"…"}
+//! {"commit":2,"at_micros":1700000000000001,"sum":"…"}
+//! {"end":{"writers":1,"commits":2,"records":1},"sum":"…"}
 //! ```
 //! (The third line is broken here to fit.) Records of one commit follow one another; a commit without records has a line
-//! of its own. A body that is JSON stands as it is; any other is in `base64`.
+//! of its own. A body that is JSON stands as it is; any other is in `base64`. The sum is the CRC32C, in eight hexadecimal
+//! digits, of all bytes before the comma in front of it, from the export's first byte on, without earlier sums and ends of
+//! lines: so it says of each line that it, and all before it, are what was exported.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use throng_journal::RecordKind;
 
-pub(super) const EXPORT_VERSION: u32 = 1;
+pub(super) const EXPORT_VERSION: u32 = 2;
+/// Without sums and without an end.
+pub(super) const EXPORT_VERSION_UNCHECKED: u32 = 1;
+
+/// What stands before a sum, and behind it.
+const SUM: (&str, &str) = (",\"sum\":\"", "\"}");
+const SUM_DIGITS: usize = 8;
+
+/// The sum of the lines so far.
+#[derive(Debug, Default)]
+pub(super) struct Sum(u32);
+
+impl Sum {
+    /// Gives a line of JSON its sum.
+    pub(super) fn seal(&mut self, line: &mut Vec<u8>) {
+        line.pop();
+        self.0 = crc32c::crc32c_append(self.0, line);
+        line.extend_from_slice(format!("{}{:0SUM_DIGITS$x}{}", SUM.0, self.0, SUM.1).as_bytes());
+    }
+
+    /// Whether a line is the next one of its export.
+    pub(super) fn check(&mut self, line: &str) -> Result<(), &'static str> {
+        let found = line.trim_end().strip_suffix(SUM.1).and_then(|line| {
+            let (rest, digits) = line.split_at_checked(line.len().checked_sub(SUM_DIGITS)?)?;
+            Some((rest.strip_suffix(SUM.0)?, u32::from_str_radix(digits, 16).ok()?))
+        });
+        let (rest, sum) = found.ok_or("it carries no sum")?;
+        self.0 = crc32c::crc32c_append(self.0, rest.as_bytes());
+        if self.0 == sum {
+            Ok(())
+        } else {
+            Err("its sum does not fit: it was altered, or lines before it are missing, doubled or moved")
+        }
+    }
+}
 
 /// Any line: what it is shows in the fields it has.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -52,12 +89,27 @@ pub(super) struct Line<'a> {
     pub body: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base64: Option<Cow<'a, str>>,
+    /// The last line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<End>,
+    /// See [`Sum`]: it is checked before the line is read.
+    #[serde(skip_serializing)]
+    pub sum: Option<Cow<'a, str>>,
+}
+
+/// How many there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct End {
+    pub writers: u64,
+    pub commits: u64,
+    pub records: u64,
 }
 
 /// The record kind a word of [`RecordKind::word`] stands for.
 pub(super) fn kind_of(word: &str) -> Option<RecordKind> {
-    use RecordKind::{Event, Family, Key, Released, Sent, Taken, TimerCleared, TimerSet};
-    [Event, Sent, Taken, Key, TimerSet, TimerCleared, Family, Released]
+    use RecordKind::{Event, Family, Key, Loss, Released, Sent, Taken, TimerCleared, TimerSet};
+    [Event, Sent, Taken, Key, TimerSet, TimerCleared, Family, Released, Loss]
         .into_iter()
         .find(|kind| kind.word() == word)
 }

@@ -12,6 +12,7 @@ mod export;
 mod import;
 mod inspect;
 mod line;
+mod unfinished;
 mod verify;
 mod walk;
 
@@ -19,17 +20,32 @@ pub use backup::{BackedUp, backup, backup_live};
 pub use commits::for_each_commit;
 pub use compact::{Compacted, compact};
 pub use export::{ExportLines, ExportOptions, Exported, export};
-pub use import::{ImportTarget, Imported, import, import_into};
+pub use import::{ImportOptions, ImportTarget, Imported, import, import_into};
 pub use inspect::{Inspection, SegmentLine, inspect};
 pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
 pub use verify::verify;
 
-use crate::recovery;
+pub(crate) use unfinished::refuse_unfinished;
+
+use crate::{
+    log::{self, Lock},
+    recovery,
+};
 use std::path::Path;
 use throng_journal::Error;
 
+/// Takes a directory for as long as the guard lives, so that nobody writes to it.
+///
+/// # Errors
+/// [`Error::InUse`]; there is no log in it; the file system's.
+pub fn hold(options: &crate::Options, dir: &Path) -> Result<Lock, Error> {
+    require_log(options, dir)?;
+    log::lock(options, dir)
+}
+
 /// The directory holds a log; else a sentence that says so.
 fn require_log(options: &crate::Options, dir: &Path) -> Result<Vec<u64>, Error> {
+    refuse_unfinished(&*options.files, dir)?;
     let segments = recovery::list(&*options.files, dir)?;
     if segments.is_empty() {
         return Err(Error::Backend {

@@ -62,6 +62,10 @@ fn verify_store(options: &Options, dir: &Path, damages: &mut Vec<Finding>) -> St
             "sound; it covers nothing yet".into()
         }
         Ok(covers) => format!("sound; it covers everything up to commit {covers}"),
+        Err(error @ Error::Lost { .. }) => {
+            damages.push(error.into());
+            "sound; it covers commits that the log has lost".into()
+        }
         Err(error) => {
             damages.push(Finding {
                 position: "0.0".into(),

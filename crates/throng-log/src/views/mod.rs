@@ -15,7 +15,10 @@ use crate::{
 use redb::{ReadableDatabase as _, ReadableTable as _};
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 use tables::{OFFSETS, decode_offset, encode_offset, rows, rows_name};
@@ -27,6 +30,8 @@ pub(crate) const VIEWS_NAME: &str = "views.redb";
 pub(crate) const SYNC_EVERY: Duration = Duration::from_secs(2);
 /// Or of so many bytes.
 pub(crate) const SYNC_BYTES: usize = 16 << 20;
+/// Between two attempts to open a file that failed.
+const REOPEN_EVERY: Duration = Duration::from_millis(100);
 /// Memory for pages; a scan reads from the file.
 const CACHE_BYTES: usize = 16 << 20;
 
@@ -38,9 +43,14 @@ pub struct EmbeddedViews {
 
 struct Inner {
     /// The directory stays locked as long as the views are used.
-    _log: Arc<Log>,
+    log: Arc<Log>,
     path: PathBuf,
-    database: redb::Database,
+    /// Written by whoever opens it again after it failed; `None` only if that failed too.
+    database: RwLock<Option<redb::Database>>,
+    /// It failed, and answers nothing more until it is opened again.
+    has_failed: AtomicBool,
+    /// When it was last tried to open it again.
+    tried: Mutex<Option<Instant>>,
     /// What was applied and is not synced.
     unsynced: Mutex<Unsynced>,
 }
@@ -66,20 +76,13 @@ impl EmbeddedViews {
     /// The file system's.
     pub fn open(log: Arc<Log>) -> Result<Self, Error> {
         let path = log.dir().join(VIEWS_NAME);
-        let database = match open(&log, &path) {
-            Ok(database) => database,
-            Err(error @ Error::Io { .. }) => return Err(error),
-            Err(why) => {
-                tracing::warn!(file = %path.display(), %why, "the read models cannot be read; they are rebuilt from the journal");
-                let removing = format!("removing {}", path.display());
-                log.options().files.remove(&path).map_err(Error::io(removing))?;
-                open(&log, &path)?
-            }
-        };
+        let database = open_or_begin_anew(&log, &path)?;
         let inner = Arc::new(Inner {
-            _log: log,
+            log,
             path,
-            database,
+            database: RwLock::new(Some(database)),
+            has_failed: AtomicBool::new(false),
+            tried: Mutex::default(),
             unsynced: Mutex::new(Unsynced { bytes: 0, since: None }),
         });
         let worker = Worker::start("throng-views").map_err(Error::io("starting a thread"))?;
@@ -100,7 +103,7 @@ impl EmbeddedViews {
         job: impl FnOnce(&Inner) -> Result<T, Error> + Send + 'static,
     ) -> Later<'static, Result<T, Error>> {
         let inner = Arc::clone(&self.inner);
-        let answer = self.worker.run(move || guarded(doing, || job(&inner)));
+        let answer = self.worker.run(move || job(&inner));
         Box::pin(async move { answer.await.unwrap_or_else(|why| Err(backend_error(doing, why))) })
     }
 }
@@ -118,14 +121,27 @@ fn guarded<T>(doing: &'static str, work: impl FnOnce() -> Result<T, Error>) -> R
     guarded_in("the file of the read models", doing, work)
 }
 
+fn open_or_begin_anew(log: &Log, path: &Path) -> Result<redb::Database, Error> {
+    match open(log, path) {
+        Err(why @ Error::Backend { .. }) => {
+            tracing::warn!(file = %path.display(), %why, "the read models cannot be read; they are rebuilt from the journal");
+            let removing = format!("removing {}", path.display());
+            log.options().files.remove(path).map_err(Error::io(removing))?;
+            open(log, path)
+        }
+        opened => opened,
+    }
+}
+
 fn open(log: &Log, path: &Path) -> Result<redb::Database, Error> {
     let doing = "opening the read models";
+    let reserve = Arc::clone(log.reserve());
     let files = &log.options().files;
     let file = files
         .open(path, true)
         .map_err(Error::io(format!("opening {}", path.display())))?;
     let database = guarded(doing, move || {
-        let database = database::open(file, CACHE_BYTES, doing)?;
+        let database = database::open(file, Some(reserve), CACHE_BYTES, doing)?;
         tables::prepare(&database)?;
         Ok(database)
     })?;
@@ -141,65 +157,103 @@ impl Inner {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Works on the database. It is opened again first if it failed before, so that nobody has to.
+    fn with<T>(&self, doing: &'static str, work: impl FnOnce(&redb::Database) -> Result<T, Error>) -> Result<T, Error> {
+        if self.has_failed.load(Ordering::Acquire) {
+            self.reopen()?;
+        }
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = &*database else {
+            return Err(backend_error(doing, "the file could not be opened again yet"));
+        };
+        let done = guarded(doing, || work(database));
+        if matches!(done, Err(Error::Io { .. })) {
+            self.has_failed.store(true, Ordering::Release);
+        }
+        done
+    }
+
+    /// What was not synced is gone with the database that failed: projections find an earlier offset, and go on from there.
+    fn reopen(&self) -> Result<(), Error> {
+        let mut slot = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_early = tried.is_some_and(|at| at.elapsed() < REOPEN_EVERY);
+        if !self.has_failed.load(Ordering::Acquire) || is_early {
+            return Ok(());
+        }
+        *tried = Some(Instant::now());
+        drop(slot.take());
+        *slot = Some(open_or_begin_anew(&self.log, &self.path)?);
+        *self.unsynced() = Unsynced { bytes: 0, since: None };
+        self.has_failed.store(false, Ordering::Release);
+        tracing::info!(file = %self.path.display(), "the read models' file failed, and is open again");
+        Ok(())
+    }
+
     fn offset(&self, view: &str) -> Result<Option<ViewOffset>, Error> {
         let doing = "reading a read model's offset";
-        let transaction = self.database.begin_read().map_err(failed(doing))?;
-        let offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
-        let offset = offsets.get(view).map_err(failed(doing))?;
-        offset.map(|row| decode_offset(row.value())).transpose()
+        self.with(doing, |database| {
+            let transaction = database.begin_read().map_err(failed(doing))?;
+            let offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
+            let offset = offsets.get(view).map_err(failed(doing))?;
+            offset.map(|row| decode_offset(row.value())).transpose()
+        })
     }
 
     fn apply(&self, view: &str, batch: &ViewBatch) -> Result<Applied, Error> {
         let doing = "writing a read model";
-        let bytes: usize = batch
-            .changes
-            .iter()
-            .map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len))
-            .sum();
-        let is_durable = {
-            let unsynced = self.unsynced();
-            unsynced.bytes + bytes >= SYNC_BYTES || unsynced.since.is_some_and(|since| since.elapsed() >= SYNC_EVERY)
-        };
-        let mut transaction = self.database.begin_write().map_err(failed(doing))?;
-        if is_durable {
-            transaction.set_quick_repair(true);
-        } else {
-            transaction
-                .set_durability(redb::Durability::None)
-                .map_err(failed(doing))?;
-        }
-        {
-            let mut offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
-            let found = match offsets.get(view).map_err(failed(doing))? {
-                Some(row) => Some(decode_offset(row.value())?),
-                None => None,
+        self.with(doing, |database| {
+            let bytes: usize = batch
+                .changes
+                .iter()
+                .map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len))
+                .sum();
+            let is_durable = {
+                let unsynced = self.unsynced();
+                unsynced.bytes + bytes >= SYNC_BYTES
+                    || unsynced.since.is_some_and(|since| since.elapsed() >= SYNC_EVERY)
             };
-            if found != batch.expected {
-                // Dropped without a commit, the transaction leaves nothing.
-                return Ok(Applied::Moved(found));
+            let mut transaction = database.begin_write().map_err(failed(doing))?;
+            if is_durable {
+                transaction.set_quick_repair(true);
+            } else {
+                transaction
+                    .set_durability(redb::Durability::None)
+                    .map_err(failed(doing))?;
             }
-            offsets
-                .insert(view, &encode_offset(batch.offset)[..])
-                .map_err(failed(doing))?;
-            let name = rows_name(view);
-            let mut rows = transaction.open_table(rows(&name)).map_err(failed(doing))?;
-            for (key, value) in &batch.changes {
-                match value {
-                    Some(value) => rows.insert(&**key, &**value).map(drop),
-                    None => rows.remove(&**key).map(drop),
+            {
+                let mut offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
+                let found = match offsets.get(view).map_err(failed(doing))? {
+                    Some(row) => Some(decode_offset(row.value())?),
+                    None => None,
+                };
+                if found != batch.expected {
+                    // Dropped without a commit, the transaction leaves nothing.
+                    return Ok(Applied::Moved(found));
                 }
-                .map_err(failed(doing))?;
+                offsets
+                    .insert(view, &encode_offset(batch.offset)[..])
+                    .map_err(failed(doing))?;
+                let name = rows_name(view);
+                let mut rows = transaction.open_table(rows(&name)).map_err(failed(doing))?;
+                for (key, value) in &batch.changes {
+                    match value {
+                        Some(value) => rows.insert(&**key, &**value).map(drop),
+                        None => rows.remove(&**key).map(drop),
+                    }
+                    .map_err(failed(doing))?;
+                }
             }
-        }
-        transaction.commit().map_err(failed(doing))?;
-        let mut unsynced = self.unsynced();
-        if is_durable {
-            *unsynced = Unsynced { bytes: 0, since: None };
-        } else {
-            unsynced.bytes += bytes;
-            unsynced.since.get_or_insert_with(Instant::now);
-        }
-        Ok(Applied::Done)
+            transaction.commit().map_err(failed(doing))?;
+            let mut unsynced = self.unsynced();
+            if is_durable {
+                *unsynced = Unsynced { bytes: 0, since: None };
+            } else {
+                unsynced.bytes += bytes;
+                unsynced.since.get_or_insert_with(Instant::now);
+            }
+            Ok(Applied::Done)
+        })
     }
 
     fn sync(&self) -> Result<(), Error> {
@@ -207,8 +261,8 @@ impl Inner {
         if self.unsynced().since.is_none() {
             return Ok(());
         }
-        guarded(doing, || {
-            let mut transaction = self.database.begin_write().map_err(failed(doing))?;
+        self.with(doing, |database| {
+            let mut transaction = database.begin_write().map_err(failed(doing))?;
             transaction.set_quick_repair(true);
             transaction.commit().map_err(failed(doing))?;
             *self.unsynced() = Unsynced { bytes: 0, since: None };
@@ -218,73 +272,81 @@ impl Inner {
 
     fn get(&self, view: &str, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let doing = "reading a read model";
-        let transaction = self.database.begin_read().map_err(failed(doing))?;
-        let name = rows_name(view);
-        let rows = match transaction.open_table(rows(&name)) {
-            Ok(rows) => rows,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
-            Err(error) => return Err(failed(doing)(error)),
-        };
-        keys.iter()
-            .map(|key| {
-                let row = rows.get(&**key).map_err(failed(doing))?;
-                Ok(row.map(|row| row.value().to_vec()))
-            })
-            .collect()
+        self.with(doing, |database| {
+            let transaction = database.begin_read().map_err(failed(doing))?;
+            let name = rows_name(view);
+            let rows = match transaction.open_table(rows(&name)) {
+                Ok(rows) => rows,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(vec![None; keys.len()]),
+                Err(error) => return Err(failed(doing)(error)),
+            };
+            keys.iter()
+                .map(|key| {
+                    let row = rows.get(&**key).map_err(failed(doing))?;
+                    Ok(row.map(|row| row.value().to_vec()))
+                })
+                .collect()
+        })
     }
 
     fn scan(&self, view: &str, range: &ViewRange) -> Result<Vec<ViewRow>, Error> {
         let doing = "reading a read model";
-        let transaction = self.database.begin_read().map_err(failed(doing))?;
-        let name = rows_name(view);
-        let rows = match transaction.open_table(rows(&name)) {
-            Ok(rows) => rows,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(failed(doing)(error)),
-        };
-        let mut found = Vec::new();
-        if range.is_empty() {
-            return Ok(found);
-        }
-        let bounds = (
-            range.from.as_ref().map(Vec::as_slice),
-            range.to.as_ref().map(Vec::as_slice),
-        );
-        let mut bytes = 0;
-        for row in rows.range::<&[u8]>(bounds).map_err(failed(doing))?.take(range.rows_max) {
-            let (key, value) = row.map_err(failed(doing))?;
-            bytes += key.value().len() + value.value().len();
-            if bytes > range.bytes_max && !found.is_empty() {
-                break;
+        self.with(doing, |database| {
+            let transaction = database.begin_read().map_err(failed(doing))?;
+            let name = rows_name(view);
+            let rows = match transaction.open_table(rows(&name)) {
+                Ok(rows) => rows,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                Err(error) => return Err(failed(doing)(error)),
+            };
+            let mut found = Vec::new();
+            if range.is_empty() {
+                return Ok(found);
             }
-            found.push((key.value().to_vec(), value.value().to_vec()));
-        }
-        Ok(found)
+            let bounds = (
+                range.from.as_ref().map(Vec::as_slice),
+                range.to.as_ref().map(Vec::as_slice),
+            );
+            let mut bytes = 0;
+            for row in rows.range::<&[u8]>(bounds).map_err(failed(doing))?.take(range.rows_max) {
+                let (key, value) = row.map_err(failed(doing))?;
+                bytes += key.value().len() + value.value().len();
+                if bytes > range.bytes_max && !found.is_empty() {
+                    break;
+                }
+                found.push((key.value().to_vec(), value.value().to_vec()));
+            }
+            Ok(found)
+        })
     }
 
     fn clear(&self, view: &str) -> Result<(), Error> {
         let doing = "clearing a read model";
-        let mut transaction = self.database.begin_write().map_err(failed(doing))?;
-        transaction.set_quick_repair(true);
-        {
-            let mut offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
-            offsets.remove(view).map_err(failed(doing))?;
-        }
-        let name = rows_name(view);
-        transaction.delete_table(rows(&name)).map_err(failed(doing))?;
-        transaction.commit().map_err(failed(doing))
+        self.with(doing, |database| {
+            let mut transaction = database.begin_write().map_err(failed(doing))?;
+            transaction.set_quick_repair(true);
+            {
+                let mut offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
+                offsets.remove(view).map_err(failed(doing))?;
+            }
+            let name = rows_name(view);
+            transaction.delete_table(rows(&name)).map_err(failed(doing))?;
+            transaction.commit().map_err(failed(doing))
+        })
     }
 
     fn names(&self) -> Result<Vec<String>, Error> {
         let doing = "listing the read models";
-        let transaction = self.database.begin_read().map_err(failed(doing))?;
-        let offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
-        let rows = offsets.iter().map_err(failed(doing))?;
-        rows.map(|row| {
-            let (name, _) = row.map_err(failed(doing))?;
-            Ok(name.value().to_owned())
+        self.with(doing, |database| {
+            let transaction = database.begin_read().map_err(failed(doing))?;
+            let offsets = transaction.open_table(OFFSETS).map_err(failed(doing))?;
+            let rows = offsets.iter().map_err(failed(doing))?;
+            rows.map(|row| {
+                let (name, _) = row.map_err(failed(doing))?;
+                Ok(name.value().to_owned())
+            })
+            .collect()
         })
-        .collect()
     }
 }
 
@@ -294,7 +356,7 @@ fn ready<'a, T: Send + 'a>(result: Result<T, Error>) -> Later<'a, Result<T, Erro
 
 impl Views for EmbeddedViews {
     fn offset(&self, view: &str) -> Later<'_, Result<Option<ViewOffset>, Error>> {
-        ready(guarded("reading a read model's offset", || self.inner.offset(view)))
+        ready(self.inner.offset(view))
     }
 
     fn apply(&self, view: &str, batch: ViewBatch) -> Later<'_, Result<Applied, Error>> {
@@ -303,11 +365,11 @@ impl Views for EmbeddedViews {
     }
 
     fn get(&self, view: &str, keys: Vec<Vec<u8>>) -> Later<'_, Result<Vec<Option<Vec<u8>>>, Error>> {
-        ready(guarded("reading a read model", || self.inner.get(view, &keys)))
+        ready(self.inner.get(view, &keys))
     }
 
     fn scan(&self, view: &str, range: ViewRange) -> Later<'_, Result<Vec<ViewRow>, Error>> {
-        ready(guarded("reading a read model", || self.inner.scan(view, &range)))
+        ready(self.inner.scan(view, &range))
     }
 
     fn clear(&self, view: &str) -> Later<'_, Result<(), Error>> {
@@ -316,6 +378,6 @@ impl Views for EmbeddedViews {
     }
 
     fn names(&self) -> Later<'_, Result<Vec<String>, Error>> {
-        ready(guarded("listing the read models", || self.inner.names()))
+        ready(self.inner.names())
     }
 }

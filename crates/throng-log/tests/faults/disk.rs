@@ -81,6 +81,8 @@ struct State {
     faults: Vec<Fault>,
     calls: BTreeMap<Call, u64>,
     room: Option<u64>,
+    /// A reservation that finds no room keeps what it got, as on ext4, and nobody says how much is free.
+    keeps_what_failed: bool,
 }
 
 /// The disk; clones are the same one.
@@ -120,6 +122,10 @@ impl Disk {
     /// Bytes all files together may have; `None`: no limit.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.state().room = bytes;
+    }
+
+    pub fn keep_what_failed(&self) {
+        self.state().keeps_what_failed = true;
     }
 
     pub fn used(&self) -> u64 {
@@ -192,6 +198,13 @@ impl Disk {
         content.durable.clone_from(&bytes);
         content.cached = bytes;
         content.dirty.clear();
+    }
+
+    /// Removes a file for good.
+    pub fn remove(&self, path: &Path) {
+        let mut state = self.state();
+        state.names.remove(path);
+        state.durable_names.remove(path);
     }
 
     pub fn segments(&self) -> Vec<PathBuf> {
@@ -267,7 +280,12 @@ impl State {
     fn grow(&mut self, file: u64, length: usize) -> io::Result<()> {
         let now = self.contents[&file].cached.len();
         if length > now {
-            if self.room.is_some_and(|room| self.used() + (length - now) as u64 > room) {
+            let left = self.room.map_or(u64::MAX, |room| room.saturating_sub(self.used()));
+            if left < (length - now) as u64 {
+                if self.keeps_what_failed {
+                    let content = self.contents.get_mut(&file).unwrap();
+                    content.cached.resize(now + left as usize, 0);
+                }
                 return Err(io::Error::new(ErrorKind::StorageFull, "no space left on device"));
             }
             self.contents.get_mut(&file).unwrap().cached.resize(length, 0);
@@ -372,6 +390,14 @@ impl Files for Process {
             .remove(path)
             .map(drop)
             .ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        let state = self.disk.state();
+        if state.keeps_what_failed {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        Ok(state.room.map_or(u64::MAX, |room| room.saturating_sub(state.used())))
     }
 
     fn sync_dir(&self, _dir: &Path) -> io::Result<()> {

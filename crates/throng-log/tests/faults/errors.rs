@@ -170,7 +170,7 @@ fn a_full_disk_is_told_and_works_again_when_there_is_room() {
         }
         assert!(acknowledged < 1000, "the disk never fills up");
     };
-    assert!(why.contains("no space left on device"), "{why}");
+    assert!(why.contains("No space left on device"), "{why}");
     assert!(acknowledged >= 10, "only {acknowledged} fit");
     assert_eq!(count(&log, writer), acknowledged);
     let told = open_writer(&log).unwrap_err().to_string();

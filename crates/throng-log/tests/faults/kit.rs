@@ -14,6 +14,7 @@ pub fn options(disk: &Disk) -> Options {
     Options {
         files: Arc::new(disk.process()),
         segment_bytes: 16 << 10,
+        reserve_bytes: 0,
         ..Options::default()
     }
 }
@@ -37,8 +38,13 @@ pub fn body(writer: WriterId, number: u64, bytes: usize) -> Vec<u8> {
 }
 
 pub fn commit(writer: WriterId, number: u64, bytes: usize) -> Commit {
+    commit_of("s", writer, number, bytes)
+}
+
+/// A commit with one event of this section.
+pub fn commit_of(section: &str, writer: WriterId, number: u64, bytes: usize) -> Commit {
     let mut open = CommitBuilder::default();
-    let address = Address::new("section", "s");
+    let address = Address::new("section", section);
     let body = body(writer, number, bytes);
     open.push(RecordKind::Event, ShardId(0), &address, number, "Added", 1, &body);
     open.finish(Stamp {
@@ -50,7 +56,11 @@ pub fn commit(writer: WriterId, number: u64, bytes: usize) -> Commit {
 }
 
 pub fn append(log: &Log, writer: WriterId, number: u64, bytes: usize) -> Result<(), AppendError> {
-    match log.append(commit(writer, number, bytes)) {
+    append_commit(log, commit(writer, number, bytes))
+}
+
+pub fn append_commit(log: &Log, commit: Commit) -> Result<(), AppendError> {
+    match log.append(commit) {
         throng_journal::Append::Done(appended) => appended.result,
         throng_journal::Append::Later(later) => block_on(later).result,
     }

@@ -55,6 +55,15 @@ fn a_second_process_on_the_same_directory_is_refused() {
     assert!(told.starts_with("in use: the data directory"), "{told}");
     assert!(told.contains(&dir.path().display().to_string()), "{told}");
     assert!(told.contains(&format!("process {}", std::process::id())), "{told}");
+    // It stays behind after every end, so it looks like something that may go.
+    std::fs::remove_file(dir.path().join("lock")).unwrap();
+    for _ in 0..2 {
+        let told = ask();
+        assert!(
+            told.starts_with("in use: the data directory"),
+            "without the file: {told}"
+        );
+    }
     drop(log);
     assert_eq!(ask(), "it is free");
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     disk::{Call, Chance, Disk, Fault},
-    kit::{DIR, append, open_writer, options},
+    kit::{DIR, append, body, open_writer, options},
 };
 use std::io::ErrorKind;
 use throng_journal::{
@@ -126,4 +126,91 @@ fn after_a_power_loss_the_store_holds_one_checkpoint_whole() {
             "seed {seed}: {found} where {covered} was covered"
         );
     }
+}
+
+#[test]
+fn a_store_that_failed_and_could_not_be_opened_again_is_opened_by_whoever_reads_next() {
+    for call in [Call::Write, Call::Sync, Call::SetLength, Call::Open] {
+        let mut failures = 0;
+        for after in 0..12 {
+            let disk = Disk::new();
+            let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
+            let writer = open_writer(&log).unwrap();
+            for number in 1..=6 {
+                append(&log, writer, number, 200).unwrap();
+            }
+            block_on(store.advance(checkpoint(writer, 3))).unwrap();
+            let broken = |call, after| Fault {
+                call,
+                after,
+                times: u64::MAX,
+                kind: ErrorKind::Other,
+            };
+            disk.fail(broken(call, after));
+            // Opening it again fails as well.
+            disk.fail(broken(Call::Open, 0));
+            let advanced = block_on(store.advance(checkpoint(writer, 6)));
+            disk.heal();
+            failures += u32::from(advanced.is_err());
+            // One that goes on reads what it knows of; one that begins reads what is there.
+            if let Maybe::Ready(Ok(loaded)) = store.load(&Address::new("section", "s"), 1) {
+                let expected = if advanced.is_ok() { 6 } else { 3 };
+                assert_eq!(loaded.state.unwrap().seq, expected, "{call:?} number {after} failed");
+            }
+            let found = whole(&store);
+            assert!(found == 3 || found == 6, "{call:?} number {after} failed");
+            block_on(store.advance(checkpoint(writer, 6))).unwrap();
+            assert_eq!(whole(&store), 6);
+        }
+        assert!(
+            failures > 0 || call != Call::Write,
+            "no {call:?} made a checkpoint fail"
+        );
+    }
+}
+
+/// A disk with a store that covers six commits, its process killed, and a byte of it another one: in the first of these
+/// bytes.
+fn with_damage(of: &[u8]) -> Disk {
+    let disk = Disk::new();
+    let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
+    let writer = open_writer(&log).unwrap();
+    for number in 1..=6 {
+        append(&log, writer, number, 200).unwrap();
+    }
+    block_on(store.advance(checkpoint(writer, 6))).unwrap();
+    disk.kill_process();
+    drop((log, store));
+    let path = std::path::Path::new(DIR).join("store.redb");
+    let mut bytes = disk.bytes(&path);
+    let at = bytes.windows(of.len()).position(|window| window == of).unwrap();
+    bytes[at + of.len() / 2] ^= 0x10;
+    disk.set_bytes(&path, bytes);
+    disk
+}
+
+#[test]
+fn an_entity_whose_stored_state_is_damaged_is_rebuilt_from_its_events() {
+    let disk = with_damage(&[6; 500]);
+    let (_log, store) = open_embedded(DIR, options(&disk)).unwrap();
+    let Maybe::Ready(loaded) = store.load(&Address::new("section", "s"), 1) else {
+        panic!("a load is answered at once")
+    };
+    let loaded = loaded.unwrap();
+    assert_eq!((loaded.state, loaded.events.len()), (None, 6));
+}
+
+#[test]
+fn damage_of_the_index_is_told_as_damage_of_the_store_and_not_of_the_log() {
+    let third = body(WriterId(1), 3, 200);
+    let disk = with_damage(&crc32c::crc32c(&third).to_le_bytes());
+    let (_log, store) = open_embedded(DIR, options(&disk)).unwrap();
+    let Err(error) = block_on(store.history(&Address::new("section", "s"), 0, 1000, 1 << 20)) else {
+        panic!("it is read")
+    };
+    let said = error.to_string();
+    assert!(
+        said.contains("remove the store's file") && !said.contains("restore"),
+        "{said}"
+    );
 }

@@ -4,7 +4,11 @@ use crate::{
     disk::{Call, Chance, Disk, Fault},
     kit::open,
 };
-use std::{io::ErrorKind, sync::Arc};
+use std::{
+    io::ErrorKind,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use throng_journal::{
     Applied, CommitNo, Position, ViewBatch, ViewOffset, ViewRange, Views, WriterId, conformance::block_on,
 };
@@ -79,6 +83,47 @@ fn a_batch_whose_write_or_sync_fails_leaves_the_one_before() {
             if !reached {
                 break;
             }
+        }
+        assert!(failures > 0, "no {call:?} made a batch fail");
+    }
+}
+
+#[test]
+fn read_models_whose_file_failed_go_on_without_a_restart() {
+    for call in [Call::Write, Call::Sync, Call::Open] {
+        let mut failures = 0;
+        for after in 0..10 {
+            let disk = Disk::new();
+            let views = begin(&disk);
+            block_on(views.apply(VIEW, batch(0, 1))).unwrap();
+            views.sync().unwrap();
+            for call in [call, Call::Write] {
+                disk.fail(Fault {
+                    call,
+                    after,
+                    times: u64::MAX,
+                    kind: ErrorKind::StorageFull,
+                });
+            }
+            let (applied, synced) = (block_on(views.apply(VIEW, batch(1, 2))), views.sync());
+            failures += u32::from(applied.is_err() || synced.is_err());
+            disk.heal();
+            // Tried again as a projection does: from the offset that is found.
+            let begun = Instant::now();
+            loop {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it never goes on");
+                let Ok(found) = block_on(views.offset(VIEW)) else {
+                    continue;
+                };
+                let from = found.unwrap().position.commit.0;
+                if let Ok(Applied::Done) = block_on(views.apply(VIEW, batch(from, 3))) {
+                    break;
+                }
+            }
+            assert_eq!(whole(&views), 3);
+            views.sync().unwrap();
+            drop(views);
+            assert_eq!(whole(&begin(&disk)), 3, "and it is durable");
         }
         assert!(failures > 0, "no {call:?} made a batch fail");
     }

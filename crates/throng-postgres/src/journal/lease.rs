@@ -1,38 +1,60 @@
 //! How long a writer's engine may answer reads: another engine that takes over waits until that time is over.
 
-use super::Shared;
+use super::{
+    Shared,
+    process::{self, Process},
+};
+use rustix::time::{ClockId, clock_gettime};
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use throng_journal::{Durability, Error, WriterId};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
 /// Renewed so many times in its length.
 const RENEWALS: u32 = 5;
 /// Between two looks at somebody else's.
 const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks at who has taken over, and how often.
+const SUCCESSOR_LOOK: (Duration, u32) = (Duration::from_millis(500), 60);
+
+/// The leases of a node's engines that are not over, but for those of one engine.
+const UNEXPIRED: &str = "SELECT w.session, l.process FROM leases l JOIN writers w USING (writer) WHERE w.node = $1 AND w.session <> $2 \
+    AND w.sealed_at IS NOT NULL AND l.until > clock_timestamp()";
+const SUCCESSOR: &str = "SELECT w.writer, w.opened_at::text, l.process FROM writers w JOIN writers own ON own.writer = $1 AND own.node = \
+    w.node LEFT JOIN leases l ON l.writer = w.writer WHERE w.writer > $1 AND w.session <> own.session ORDER BY w.writer LIMIT 1";
+const RENEW: &str =
+    "UPDATE leases SET until = clock_timestamp() + $2 * interval '1 microsecond' WHERE writer = $1 AND NOT over";
+
+/// Microseconds since the machine began, also of the time it slept: a lease is over after a sleep.
+pub(super) fn boot_micros() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
+}
 
 /// What this process knows of its own lease.
 pub(super) struct Lease {
     /// Zero: there are none.
     length: Duration,
-    origin: Instant,
     writer: AtomicU64,
-    /// Microseconds after the origin.
+    /// On the clock of [`boot_micros`].
     until: AtomicU64,
+    /// The newest writer that another engine has sealed; 0: none.
+    taken_over: AtomicU64,
 }
 
 impl Lease {
     pub(super) fn new(length: Duration) -> Self {
         Self {
             length,
-            origin: Instant::now(),
             writer: AtomicU64::new(0),
             until: AtomicU64::new(0),
+            taken_over: AtomicU64::new(0),
         }
     }
 
@@ -41,34 +63,30 @@ impl Lease {
         if self.writer.load(Ordering::Acquire) != writer.0 {
             return false;
         }
-        self.length.is_zero() || self.elapsed(Instant::now()) < self.until.load(Ordering::Acquire)
+        self.length.is_zero() || boot_micros() < self.until.load(Ordering::Acquire)
     }
 
-    fn elapsed(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.origin).as_micros() as u64
+    /// Whether another engine is known to have sealed the writer.
+    pub(super) fn is_taken_over(&self, writer: WriterId) -> bool {
+        self.taken_over.load(Ordering::Acquire) == writer.0
     }
 
     /// The server has said at or after this time that the writer is its engine's.
-    fn renew(&self, asked: Instant) {
-        self.until.store(self.elapsed(asked + self.length), Ordering::Release);
+    fn renew(&self, asked_micros: u64) {
+        let until = asked_micros + self.length.as_micros() as u64;
+        self.until.store(until, Ordering::Release);
     }
 
-    fn begin(&self, writer: WriterId, asked: Instant) {
-        self.renew(asked);
+    fn begin(&self, writer: WriterId, asked_micros: u64) {
+        self.renew(asked_micros);
         self.writer.store(writer.0, Ordering::Release);
     }
 
-    pub(super) fn end(&self, writer: WriterId) {
-        // Of an earlier writer: then there is nothing to end.
-        let _ = self
-            .writer
-            .compare_exchange(writer.0, 0, Ordering::AcqRel, Ordering::Acquire);
+    pub(super) fn end(&self, writer: WriterId) -> bool {
+        self.writer
+            .compare_exchange(writer.0, 0, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
-}
-
-/// The key of the advisory lock a session holds for as long as its engine's connection lives.
-fn lock_key(schema: &str, writer: WriterId) -> String {
-    format!("throng {schema} {writer}")
 }
 
 impl Shared {
@@ -76,50 +94,84 @@ impl Shared {
         self.lease.length.as_micros() as i64
     }
 
-    /// The lease begins with the writer's opening, asked for at this time, and is renewed until it is over.
-    pub(super) async fn hold(self: &Arc<Self>, writer: WriterId, asked: Instant) -> Result<(), Error> {
+    /// The lease begins, and is renewed until it is over.
+    pub(super) async fn hold(self: &Arc<Self>, writer: WriterId) -> Result<(), Error> {
         if self.lease.length.is_zero() {
-            self.lease.begin(writer, asked);
+            self.lease.begin(writer, boot_micros());
             return Ok(());
         }
-        let client = self.lease_session(writer).await?;
+        let client = self.lease_session().await?;
+        let asked = boot_micros();
+        if !self.renew(&client, writer).await? {
+            return Err(Error::Sealed(writer));
+        }
         self.lease.begin(writer, asked);
-        self.threads.spawn(renew(Arc::downgrade(self), client, writer));
+        self.threads.spawn(keep(Arc::downgrade(self), client, writer));
         Ok(())
     }
 
-    async fn lease_session(&self, writer: WriterId) -> Result<Client, Error> {
+    /// What it writes is synced: a lease that a server forgets when it crashes would be over too early.
+    async fn lease_session(&self) -> Result<Client, Error> {
         let doing = "holding the lease of a writer";
-        let client = self.database.connect(doing, Durability::Os).await?;
-        let key = lock_key(&self.database.options.schema, writer);
-        client
-            .execute("SELECT pg_advisory_lock(hashtextextended($1, 0))", &[&key])
-            .await
-            .map_err(self.database.failed(doing))?;
-        Ok(client)
+        self.database.connect(doing, Durability::Fsync).await
     }
 
-    /// Waits until a sealed writer's engine answers no reads any more: its lease is over, or its session is gone.
-    pub(super) async fn outlive(&self, client: &Client, writer: WriterId) -> Result<(), Error> {
-        let key = lock_key(&self.database.options.schema, writer);
+    /// `false`: another engine has sealed the writer.
+    async fn renew(&self, client: &Client, writer: WriterId) -> Result<bool, Error> {
+        let length = self.lease_micros() as f64;
+        client
+            .execute(RENEW, &[&writer.0.cast_signed(), &length])
+            .await
+            .map(|rows| rows == 1)
+            .map_err(self.database.failed("renewing the lease"))
+    }
+
+    /// Waits until no other engine of the node whose writer is sealed, by whomever, answers reads any more: its lease is over, or its
+    /// process is known to be gone. The sessions of those.
+    pub(super) async fn outlive(&self, client: &Client, node: &str) -> Result<BTreeSet<String>, Error> {
+        let own = Process::own();
+        let has_ended = |row: &Row| {
+            let process: Option<Process> = row.get::<_, Option<&str>>(1).and_then(|text| text.parse().ok());
+            matches!((&own, process), (Some(own), Some(process)) if process.has_ended(own))
+        };
+        let mut outlived = BTreeSet::new();
         loop {
-            let row = client
-                .query_opt(
-                    "SELECT until <= clock_timestamp() OR pg_try_advisory_xact_lock(hashtextextended($2, 0)) FROM leases \
-                     WHERE writer = $1",
-                    &[&writer.0.cast_signed(), &key],
-                )
+            let rows = client
+                .query(UNEXPIRED, &[&node, &self.database.session])
                 .await
-                .map_err(self.database.failed("waiting for the lease of the writer before"))?;
-            if row.is_none_or(|row| row.get(0)) {
-                return Ok(());
+                .map_err(self.database.failed("waiting for the leases of the engines before"))?;
+            outlived.extend(rows.iter().map(|row| row.get::<_, String>(0)));
+            if rows.iter().all(has_ended) {
+                return Ok(outlived);
             }
             tokio::time::sleep(LOOK).await;
         }
     }
+
+    /// Says who has taken over, once they have begun.
+    async fn tell_successor(&self, writer: WriterId) -> Result<(), Error> {
+        tracing::warn!("writer {writer} was sealed by another engine that takes over; this one answers nothing more");
+        let doing = "looking for the engine that has taken over";
+        for _ in 0..SUCCESSOR_LOOK.1 {
+            let client = self.database.client(doing).await?;
+            let row = client
+                .query_opt(SUCCESSOR, &[&writer.0.cast_signed()])
+                .await
+                .map_err(self.database.failed(doing))?;
+            if let Some(row) = row {
+                let (successor, at): (i64, &str) = (row.get(0), row.get(1));
+                let who = process::told(row.get(2));
+                tracing::warn!("another engine has taken over: {who}, with writer {successor}, at {at}");
+                return Ok(());
+            }
+            drop(client);
+            tokio::time::sleep(SUCCESSOR_LOOK.0).await;
+        }
+        Ok(())
+    }
 }
 
-async fn renew(shared: Weak<Shared>, client: Client, writer: WriterId) {
+async fn keep(shared: Weak<Shared>, client: Client, writer: WriterId) {
     let mut client = Some(client);
     loop {
         let Some(strong) = shared.upgrade() else { return };
@@ -131,7 +183,7 @@ async fn renew(shared: Weak<Shared>, client: Client, writer: WriterId) {
         tokio::time::sleep(every).await;
         let Some(strong) = shared.upgrade() else { return };
         if client.as_ref().is_none_or(Client::is_closed) {
-            client = match strong.lease_session(writer).await {
+            client = match strong.lease_session().await {
                 Ok(client) => Some(client),
                 Err(error) => {
                     tracing::warn!("the lease of writer {writer} is not renewed: {error}");
@@ -140,21 +192,20 @@ async fn renew(shared: Weak<Shared>, client: Client, writer: WriterId) {
             };
         }
         let Some(session) = &client else { continue };
-        let asked = Instant::now();
-        let renewed = session
-            .execute(
-                "UPDATE leases SET until = clock_timestamp() + $2 * interval '1 microsecond' WHERE writer = $1 AND NOT over",
-                &[&writer.0.cast_signed(), &(strong.lease_micros() as f64)],
-            )
-            .await;
-        match renewed {
-            Ok(1) => strong.lease.renew(asked),
-            Ok(_) => {
-                strong.lease.end(writer);
+        let asked = boot_micros();
+        match strong.renew(session, writer).await {
+            Ok(true) => strong.lease.renew(asked),
+            Ok(false) => {
+                // Ended by this engine, it was sealed by this engine.
+                if strong.lease.end(writer) {
+                    strong.lease.taken_over.store(writer.0, Ordering::Release);
+                    if let Err(error) = strong.tell_successor(writer).await {
+                        tracing::warn!("who has taken over is not known: {error}");
+                    }
+                }
                 return;
             }
             Err(error) => {
-                let error = strong.database.failed("renewing the lease")(error);
                 tracing::warn!("the lease of writer {writer} is not renewed: {error}");
                 client = None;
             }

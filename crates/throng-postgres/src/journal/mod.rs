@@ -2,6 +2,8 @@
 
 mod append;
 mod lease;
+mod loss;
+mod process;
 mod read;
 mod writers;
 
@@ -178,5 +180,9 @@ impl Journal for PostgresJournal {
 
     fn holds(&self, writer: WriterId) -> bool {
         self.shared.lease.holds(writer)
+    }
+
+    fn is_taken_over(&self, writer: WriterId) -> bool {
+        self.shared.lease.is_taken_over(writer)
     }
 }

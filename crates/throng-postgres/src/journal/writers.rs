@@ -1,6 +1,6 @@
 //! Writers: opened, sealed, taken.
 
-use super::Shared;
+use super::{Shared, loss::NEXT_WRITER, process::Process};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -14,20 +14,15 @@ const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(1);
 const DEPTH_FAR: usize = 4;
 
-/// A writer that was sealed: the name of its engine's sessions.
-struct Sealed {
-    writer: WriterId,
-    session: String,
-}
-
 impl Shared {
-    /// Seals the node's earlier writers, waits until their engines answer nothing any more, and opens a new one.
+    /// Seals the node's earlier writers, opens a new one, and waits until the engines before answer nothing any more.
     pub(super) async fn open(self: &Arc<Self>, node: &str) -> Result<Opened, Error> {
         let doing = "opening a writer";
         let failed = || self.database.failed(doing);
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
         let mut client = self.database.client(doing).await?;
         self.give_way(&client, node).await?;
+        self.refuse_loss(&mut client).await?;
         let sealed = match self.seal_node(&mut client, node).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 self.end_sessions_of(&client, node).await.map_err(failed())?;
@@ -36,18 +31,21 @@ impl Shared {
             sealed => sealed,
         };
         let sealed = sealed.map_err(failed())?;
-        for before in sealed.iter().filter(|before| before.session != self.database.session) {
-            self.outlive(&client, before.writer).await?;
-        }
-        // What is left of them, such as a checkpoint that was begun, holds locks.
-        for before in sealed.iter().filter(|before| before.session != self.database.session) {
-            end_sessions(&client, &before.session).await.map_err(failed())?;
-        }
-        let asked = Instant::now();
+        // From here on its lease says that somebody is taking over: who was sealed does not take back meanwhile.
         let writer = self.begin(&mut client, node).await.map_err(failed())?;
         self.own.store(writer.0, Ordering::Release);
+        self.hold(writer).await?;
+        // Also those whom others have sealed, and not outlived to the end.
+        let mut before = self.outlive(&client, node).await?;
+        before.extend(sealed);
+        // What is left of them, such as a checkpoint that was begun, holds locks.
+        for session in before.iter().filter(|session| **session != self.database.session) {
+            end_sessions(&client, session).await.map_err(failed())?;
+        }
         self.appender.connect().await?;
-        self.hold(writer, asked).await?;
+        if !self.lease.holds(writer) {
+            return Err(Error::Sealed(writer));
+        }
         if self.database.options.depth.is_none() {
             let depth = if round_trip(&client).await.map_err(failed())? > LONG_ROUND_TRIP {
                 DEPTH_FAR
@@ -86,7 +84,8 @@ impl Shared {
         }
     }
 
-    async fn seal_node(&self, client: &mut Client, node: &str) -> Result<Vec<Sealed>, tokio_postgres::Error> {
+    /// Seals the node's writers; the names of their engines' sessions.
+    async fn seal_node(&self, client: &mut Client, node: &str) -> Result<Vec<String>, tokio_postgres::Error> {
         let transaction = client.transaction().await?;
         transaction.batch_execute(PATIENCE).await?;
         let rows = transaction
@@ -95,17 +94,10 @@ impl Shared {
                 &[&node],
             )
             .await?;
-        let sealed: Vec<Sealed> = rows
-            .iter()
-            .map(|row| Sealed {
-                writer: WriterId(row.get::<_, i64>(0).cast_unsigned()),
-                session: row.get(1),
-            })
-            .collect();
-        let writers: Vec<i64> = sealed.iter().map(|sealed| sealed.writer.0.cast_signed()).collect();
+        let writers: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         close(&transaction, &writers).await?;
         transaction.commit().await?;
-        Ok(sealed)
+        Ok(rows.iter().map(|row| row.get(1)).collect())
     }
 
     /// Ends the sessions of the engines whose writers this node has open: one of them holds a lock and does not go on.
@@ -129,14 +121,13 @@ impl Shared {
             .batch_execute("LOCK TABLE writers IN SHARE ROW EXCLUSIVE MODE")
             .await?;
         // Another engine of this node that began meanwhile is sealed by the next look of this one or that one.
-        let writer: i64 = transaction
-            .query_one(
-                "INSERT INTO writers (writer, node, session) SELECT coalesce(max(writer), 0) + 1, $1, $2 FROM writers \
-                 RETURNING writer",
-                &[&node, &self.database.session],
+        let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await?.get(0);
+        transaction
+            .execute(
+                "INSERT INTO writers (writer, node, session) VALUES ($1, $2, $3)",
+                &[&writer, &node, &self.database.session],
             )
-            .await?
-            .get(0);
+            .await?;
         let rows = transaction
             .query(
                 "UPDATE writers SET sealed_at = now() WHERE node = $1 AND sealed_at IS NULL AND writer < $2 RETURNING writer",
@@ -147,8 +138,12 @@ impl Shared {
         close(&transaction, &between).await?;
         transaction
             .execute(
-                "INSERT INTO leases (writer, until) VALUES ($1, clock_timestamp() + $2 * interval '1 microsecond')",
-                &[&writer, &(self.lease_micros() as f64)],
+                "INSERT INTO leases (writer, until, process) VALUES ($1, clock_timestamp() + $2 * interval '1 microsecond', $3)",
+                &[
+                    &writer,
+                    &(self.lease_micros() as f64),
+                    &Process::own().map(|own| own.to_string()),
+                ],
             )
             .await?;
         transaction.commit().await?;
@@ -224,6 +219,14 @@ impl Shared {
             )
             .await?;
         close(&transaction, &[writer]).await?;
+        // This engine has let its own lease go before: nobody has to wait for it.
+        transaction
+            .execute(
+                "UPDATE leases l SET until = clock_timestamp() FROM writers w WHERE l.writer = $1 AND w.writer = $1 AND w.session = $2 \
+                 AND l.until > clock_timestamp()",
+                &[&writer, &self.database.session],
+            )
+            .await?;
         let row = transaction
             .query_opt("SELECT last FROM writers WHERE writer = $1", &[&writer])
             .await?;

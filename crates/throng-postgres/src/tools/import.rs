@@ -15,6 +15,33 @@ const DOING: &str = "importing into PostgreSQL";
 const COPY: &str = "COPY commits (writer, number, shards, body) FROM STDIN (FORMAT binary)";
 const BATCH_BYTES: usize = 8 << 20;
 
+/// Refuses a journal that a service uses: its end would be missing.
+///
+/// # Errors
+/// [`Error::InUse`]; not reachable, or no journal there.
+pub fn refuse_in_use(options: &PostgresOptions) -> Result<(), Error> {
+    let database = Database::look(options.clone())?;
+    let task = Arc::clone(&database);
+    let look = async move {
+        let doing = "looking for an engine";
+        let client = task.client(doing).await?;
+        client
+            .query_one(
+                "SELECT EXISTS (SELECT FROM writers w JOIN leases l USING (writer) WHERE w.sealed_at IS NULL AND l.until > \
+                 clock_timestamp())",
+                &[],
+            )
+            .await
+            .map(|row| row.get(0))
+            .map_err(task.failed(doing))
+    };
+    if database.threads.block(look, PATIENCE)? {
+        let what = options.place();
+        return Err(Error::InUse { what });
+    }
+    Ok(())
+}
+
 /// An import under way: begun, given writers and their commits in order, and [finished](Self::finish). Dropped before, it
 /// leaves nothing.
 pub struct Import {

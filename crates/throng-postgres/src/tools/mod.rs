@@ -5,7 +5,7 @@ mod inspect;
 mod verify;
 mod walk;
 
-pub use import::Import;
+pub use import::{Import, refuse_in_use};
 pub use inspect::{Inspection, TableLine, inspect};
 pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
 pub use verify::verify;

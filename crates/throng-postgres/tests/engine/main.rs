@@ -5,6 +5,7 @@ mod counter;
 mod events;
 #[path = "../kit/mod.rs"]
 mod kit;
+mod loss;
 mod outages;
 mod refusals;
 mod takeover;

@@ -153,3 +153,85 @@ async fn an_engine_whose_server_is_silent_stops_answering_when_its_lease_is_over
     until("it is up", || engine.health().ready).await;
     engine.stop().await;
 }
+
+/// When a lease is over by the server's clock; the server says how far away that is.
+async fn is_unexpired(writer: WriterId, schema: &str) -> bool {
+    let psql = kit::psql(&kit::SERVER).await;
+    let left = format!("SELECT until > clock_timestamp() FROM {schema}.leases WHERE writer = $1");
+    psql.query_one(&left, &[&writer.0.cast_signed()]).await.unwrap().get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_opens_waits_for_a_lease_also_if_somebody_else_has_sealed_its_writer() {
+    let schema = kit::schema();
+    let one = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
+    let first = one.journal.open("node").await.unwrap().writer;
+    append(&*one.journal, commit(first, 1)).await.unwrap();
+    // As a stand-by that was killed right after it had sealed the writer.
+    let other = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
+    assert_eq!(other.journal.seal(first).await.unwrap(), CommitNo(1));
+    assert!(is_unexpired(first, &schema).await, "its engine may answer");
+    let third = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
+    let opened = third.journal.open("node").await.unwrap().writer;
+    assert!(!is_unexpired(first, &schema).await && !one.journal.holds(first));
+    assert!(third.journal.holds(opened));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_gone_does_not_say_that_its_engine_is() {
+    let schema = kit::schema();
+    let one = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
+    let first = one.journal.open("node").await.unwrap().writer;
+    assert!(one.journal.holds(first));
+    // As an operator, or a server that restarts: the process lives on, and answers from memory for as long as its lease.
+    let psql = kit::psql(&kit::SERVER).await;
+    let pattern = format!("throng {schema} %");
+    psql.query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE $1",
+        &[&pattern],
+    )
+    .await
+    .unwrap();
+    let other = open_postgres(kit::options(&schema, "lease=2s")).unwrap();
+    let second = other.journal.open("node").await.unwrap().writer;
+    assert!(!one.journal.holds(first) && other.journal.holds(second));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_ends_in_order_is_followed_at_once() {
+    let schema = kit::schema();
+    // Waiting for such a lease would be noticed.
+    let one = open_postgres(kit::options(&schema, "lease=3600s")).unwrap();
+    let first = one.journal.open("node").await.unwrap().writer;
+    drop(one);
+    assert!(!is_unexpired(first, &schema).await);
+    let other = open_postgres(kit::options(&schema, "lease=3600s")).unwrap();
+    other.journal.open("node").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_engine_notices_that_it_was_taken_over_and_takes_back_when_the_other_one_ends() {
+    let schema = kit::schema();
+    let first = engine(kit::options(&schema, "lease=1s")).await;
+    first.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    let taken_over = first.taken_over();
+    let second = engine(kit::options(&schema, "lease=1s")).await;
+    assert!(taken_over.await, "without a command");
+    let health = first.health();
+    assert!(health.stands_by && !health.ready, "{health:?}");
+    assert!(health.reason.unwrap().contains("stands by"));
+    let mut text = String::new();
+    first.metrics().encode(&mut text).unwrap();
+    assert!(text.contains("throng_stands_by 1"), "{text}");
+    second.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    second.stop().await;
+    drop(second);
+    until("it takes back", || first.health().ready).await;
+    assert!(!first.health().stands_by);
+    assert_eq!(
+        first.entity::<Counter>("one").read(Hits).await.unwrap(),
+        2,
+        "with what the other did"
+    );
+    first.stop().await;
+}

@@ -18,6 +18,8 @@ const BOOK_SHIFT: u32 = 16;
 const STORE_RETRY: Duration = Duration::from_secs(1);
 /// When to come again while messages between entities fill their room.
 const OUTBOX_RETRY: Duration = Duration::from_millis(200);
+/// When to come again while the journal has no room.
+pub(crate) const ROOM_RETRY: Duration = Duration::from_secs(1);
 
 /// What the shards hold in memory, all together.
 #[derive(Default)]
@@ -69,6 +71,12 @@ impl Door {
             self.context.metrics.unavailable.inc();
             return Err(Error::Unavailable {
                 reason: "the engine is stopping".into(),
+            });
+        }
+        if !self.context.journal.has_room() {
+            self.context.metrics.storage_full.inc();
+            return Err(Error::StorageFull {
+                retry_after: ROOM_RETRY,
             });
         }
         if self.books.pending_bytes.load(Ordering::Relaxed) > self.memory() / 2 {

@@ -1,16 +1,13 @@
 //! Bringing entities and idempotency keys back from the store.
 
 use super::{Door, Target};
-use crate::ledger::{Refusal, recovering};
+use crate::ledger::{Refusal, recovering, unreadable};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
 };
-use throng_core::{
-    model::Error,
-    shard::{LoadOutcome, Recalled, Unloadable, family_row},
-};
+use throng_core::shard::{LoadOutcome, Recalled, Unloadable, family_row};
 use throng_journal::{Address, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
@@ -116,10 +113,7 @@ impl Door {
                     return self.quarantine(target, &address, error.to_string()).await;
                 }
                 Err(Failed::Journal(error)) => {
-                    tracing::error!("{address} cannot be loaded: {error}");
-                    return Err(Error::Unavailable {
-                        reason: format!("{address} cannot be loaded: {error}"),
-                    });
+                    return Err(unreadable(format!("{address} cannot be loaded"), &error));
                 }
                 Err(Failed::Refused(refusal)) => return Err(refusal),
                 Ok(()) => return Ok(()),
@@ -194,9 +188,7 @@ impl Door {
     ) -> Result<(), Refusal> {
         self.tell_quarantine(address, &reason);
         let family = now_or_later(self.context.store.system(&family_row(address))).await;
-        let family = family.map_err(|error| Error::Unavailable {
-            reason: format!("{address} cannot be loaded: {error}"),
-        })?;
+        let family = family.map_err(|error| unreadable(format!("{address} cannot be loaded"), &error))?;
         let (kind, hash, id) = (target.kind, target.hash, target.id.clone().into_owned());
         self.visit(self.shard_of(hash), move |shard| {
             let why = Unloadable {
@@ -218,9 +210,7 @@ impl Door {
         let mut found = None;
         for row in &asked.rows {
             let read = now_or_later(self.context.store.system(row)).await;
-            found = read.map_err(|error| Error::Unavailable {
-                reason: format!("the idempotency keys cannot be read: {error}"),
-            })?;
+            found = read.map_err(|error| unreadable("the idempotency keys cannot be read".into(), &error))?;
             if found.is_some() {
                 break;
             }

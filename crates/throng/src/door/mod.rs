@@ -22,6 +22,7 @@ use crate::{
     ledger::{Ledger, Refusal, Staging, recovering},
 };
 use attempt::Moment;
+pub(crate) use budget::ROOM_RETRY;
 use budget::{Books, Held};
 use load::Loads;
 use std::{

@@ -431,3 +431,11 @@ pub(crate) fn recovering<R>() -> Error<R> {
         reason: "the engine starts again from its journal".into(),
     }
 }
+
+/// Something stored cannot be read. Clients are told what; why, with files and addresses, stands in the log.
+pub(crate) fn unreadable<R>(what: String, why: &throng_journal::Error) -> Error<R> {
+    tracing::error!("{what}: {why}");
+    Error::Unavailable {
+        reason: format!("{what}; the service's log says why"),
+    }
+}

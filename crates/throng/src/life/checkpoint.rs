@@ -6,7 +6,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -35,6 +35,8 @@ pub(super) struct Checkpoints {
     pub(super) lock: tokio::sync::Mutex<()>,
     /// Those who wait for one.
     awaited: AtomicUsize,
+    /// The last one failed.
+    has_failed: AtomicBool,
 }
 
 /// Somebody waits for a checkpoint, also for the one under way, which then does not take its time.
@@ -77,6 +79,7 @@ pub(super) async fn task(lives: Weak<Lives>) {
         if made.is_ok() {
             made = strong.expire_rows(&life, within).await;
         }
+        strong.checkpoints.has_failed.store(made.is_err(), Ordering::Relaxed);
         if let Err(error) = made {
             if matches!(error, Error::Sealed(_)) {
                 life.ledger.fail(AppendError::Sealed);
@@ -122,6 +125,11 @@ impl Lives {
                 || life.ledger.appended_bytes.load(Ordering::Relaxed) >= context.options.checkpoint_bytes
                 || life.door.needs_checkpoint()
         })
+    }
+
+    /// Whether the last checkpoint failed, which is told but stops nobody.
+    pub(crate) fn has_failed_checkpoint(&self) -> bool {
+        self.checkpoints.has_failed.load(Ordering::Relaxed)
     }
 
     /// Makes a checkpoint that somebody waits for.

@@ -12,7 +12,10 @@ use crate::{
     ledger::{Ledger, Refusal},
     mail::{Mail, Within},
 };
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{
+    Arc, PoisonError, RwLock, RwLockReadGuard,
+    atomic::{AtomicBool, Ordering},
+};
 use throng_core::{model::Error, shard::Outcome};
 use throng_journal::Position;
 
@@ -53,25 +56,52 @@ impl Life {
 /// Whether there is somebody to ask.
 pub(crate) enum Status {
     Running(Arc<Life>),
-    Down(String),
+    Down(Down),
 }
 
+/// Why nobody is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Down {
+    /// What clients are told: neither files nor addresses.
+    pub(crate) told: &'static str,
+    /// What operators are told beside it.
+    pub(crate) detail: Option<String>,
+}
+
+impl Down {
+    pub(crate) fn new(told: &'static str) -> Self {
+        Self { told, detail: None }
+    }
+
+    pub(crate) fn with(told: &'static str, detail: impl ToString) -> Self {
+        let detail = Some(detail.to_string());
+        Self { told, detail }
+    }
+}
+
+pub(crate) const JOURNAL_FAILED: &str = "the journal failed; the engine starts again from it";
 /// Why an engine that runs answers nothing.
-pub(crate) const NOT_HELD: &str = "the journal does not answer, or another engine has taken over";
+pub(crate) const NOT_HELD: &str = "the journal does not answer: whether another engine has taken over is not known";
+/// Why one that stands by answers nothing.
+const STANDS_BY: &str =
+    "another engine has taken over this journal; this one stands by, and takes back when that one ends";
 
 /// The engine's lives, one after the other.
 pub(crate) struct Lives {
     pub(crate) context: Arc<Context>,
     status: RwLock<Status>,
     checkpoints: checkpoint::Checkpoints,
+    /// Another engine has taken over, and has not ended yet.
+    stands_by: AtomicBool,
 }
 
 impl Lives {
     pub(crate) fn new(context: Arc<Context>) -> Self {
         Self {
             context,
-            status: RwLock::new(Status::Down("the engine is starting".into())),
+            status: RwLock::new(Status::Down(Down::new("the engine is starting"))),
             checkpoints: checkpoint::Checkpoints::default(),
+            stands_by: AtomicBool::new(false),
         }
     }
 
@@ -103,25 +133,39 @@ impl Lives {
         let reason = match &*self.status() {
             Status::Running(life) => match self.trouble(life) {
                 None => return Ok(life.clone()),
-                Some(reason) => reason,
+                Some(trouble) => trouble.told,
             },
-            Status::Down(reason) => reason.clone(),
+            Status::Down(down) => down.told,
         };
         self.context.metrics.unavailable.inc();
+        let reason = reason.into();
         Err(Error::Unavailable { reason })
     }
 
     /// Why a life that runs answers nothing.
-    pub(crate) fn trouble(&self, life: &Life) -> Option<String> {
+    pub(crate) fn trouble(&self, life: &Life) -> Option<Down> {
         if life.ledger.is_over() {
             let failure = life.ledger.failure();
-            return Some(failure.map_or_else(
-                || "the engine has stopped".into(),
-                |error| format!("the journal failed ({error}); the engine starts again from it"),
-            ));
+            return Some(failure.map_or(Down::new("the engine has stopped"), |error| {
+                Down::with(JOURNAL_FAILED, error)
+            }));
         }
         // What is in memory may be another engine's to change by now.
-        (!self.context.journal.holds(life.ledger.writer)).then(|| NOT_HELD.into())
+        (!self.context.journal.holds(life.ledger.writer)).then(|| Down::new(NOT_HELD))
+    }
+
+    /// Whether another engine has taken over, and this one waits for its end.
+    pub(crate) fn stands_by(&self) -> bool {
+        self.stands_by.load(Ordering::Acquire)
+    }
+
+    fn stand_by(&self, stands_by: bool) {
+        self.stands_by.store(stands_by, Ordering::Release);
+        self.context.metrics.stands_by.set(i64::from(stands_by));
+        if stands_by {
+            self.end(Down::new(STANDS_BY));
+        }
+        self.context.signals.wake_watchers();
     }
 
     /// The engine has been stopped, and nothing is asked of it any more.
@@ -140,7 +184,7 @@ impl Lives {
     }
 
     /// Nobody is asked, for this reason.
-    pub(crate) fn end(&self, reason: String) {
-        *self.status.write().unwrap_or_else(PoisonError::into_inner) = Status::Down(reason);
+    pub(crate) fn end(&self, down: Down) {
+        *self.status.write().unwrap_or_else(PoisonError::into_inner) = Status::Down(down);
     }
 }

@@ -1,7 +1,7 @@
 //! From the journal to a running engine: at the start, and after an append that failed. One path for both.
 
 use super::{
-    Life, Lives,
+    Down, JOURNAL_FAILED, Life, Lives,
     checkpoint::{OUTBOX_ROW, REMOVED_ROWS_MAX},
     tasks::signalled,
 };
@@ -182,9 +182,7 @@ pub(super) async fn task(lives: Weak<Lives>) {
 impl Lives {
     async fn begin_again(&self, life: &Life, failure: &AppendError) {
         let (context, ledger) = (&self.context, &life.ledger);
-        self.end(format!(
-            "the journal failed ({failure}); the engine starts again from it"
-        ));
+        self.end(Down::with(JOURNAL_FAILED, failure));
         let last = loop {
             match context.journal.seal(ledger.writer).await {
                 Ok(last) => break last,
@@ -197,23 +195,34 @@ impl Lives {
         ledger.end(last);
         context.signals.wake_watchers();
         if matches!(failure, AppendError::Sealed) {
-            self.end("another engine has taken over this journal".into());
-            return;
+            self.stand_by(true);
         }
         while !context.is_stopping() {
             match self.recover().await {
                 Ok(next) => {
+                    let was_by = self.stands_by();
+                    if was_by {
+                        self.stand_by(false);
+                    }
                     if self.begin(next) {
-                        tracing::info!("the engine runs again from its journal");
+                        tracing::info!(has_stood_by = was_by, "the engine runs again from its journal");
                     }
                     context.signals.deliver.wake();
                     context.signals.timers.wake();
                     context.signals.wake_watchers();
                     return;
                 }
+                Err(StartError::Journal(Error::Sealed(_))) => {
+                    if !self.stands_by() {
+                        self.stand_by(true);
+                    }
+                    context.host.sleep(STAND_BY_RETRY).await;
+                }
                 Err(error) => {
                     tracing::error!("the engine cannot start from its journal, it tries again: {error}");
-                    self.end(format!("the journal cannot be read: {error}"));
+                    if !self.stands_by() {
+                        self.end(Down::with("the journal cannot be read; it is tried again", error));
+                    }
                     context.host.sleep(RETRY).await;
                 }
             }
@@ -225,11 +234,17 @@ impl Lives {
 const OUTBOX_PART: usize = 8;
 
 const RETRY: Duration = Duration::from_millis(500);
+/// One that stands by looks so often whether the other one has ended.
+const STAND_BY_RETRY: Duration = Duration::from_secs(1);
 
 /// Replays a commit; says whether a message left in it.
 fn replay(layout: &Layout, shards: &mut [Shard], commit: &Commit) -> Result<bool, LayoutError> {
     let mut has_sent = false;
     for record in commit.records().flatten() {
+        // Of the journal, not of an entity.
+        if record.record == RecordKind::Loss {
+            continue;
+        }
         let hash = layout.check_record(&record, commit)?;
         has_sent |= record.record == RecordKind::Sent;
         shards[usize::from(record.shard.0)].replay(hash, &record);

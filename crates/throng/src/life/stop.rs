@@ -1,6 +1,6 @@
 //! A graceful end.
 
-use super::{Life, Lives};
+use super::{Down, Life, Lives};
 use crate::{door::turn, host::Task};
 use std::{future::Future, sync::atomic::Ordering, task::Poll, time::Duration};
 use throng_journal::Pace;
@@ -46,7 +46,7 @@ impl Lives {
             let recovered = self.checkpoints.lock.lock();
             drop(within(context.host.sleep(context.options.drain), recovered).await);
         }
-        self.end("the engine has stopped".into());
+        self.end(Down::new("the engine has stopped"));
         turn::wake_committer(context);
         context.signals.wake_watchers();
     }

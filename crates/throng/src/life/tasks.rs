@@ -3,7 +3,7 @@
 use super::{Life, Lives};
 use crate::{
     context::{Context, Signal},
-    door::watchdog,
+    door::{ROOM_RETRY, watchdog},
     mail::Within,
 };
 use std::{
@@ -12,6 +12,7 @@ use std::{
     task::{self, Poll},
     time::Duration,
 };
+use throng_journal::AppendError;
 use throng_turn::Candidate;
 
 /// How often waiters past their deadline are woken.
@@ -166,10 +167,14 @@ async fn timers(lives: Weak<Lives>) {
         let Some(strong) = lives.upgrade() else { return };
         let mut wait = TIMERS_EVERY;
         if let Some(life) = strong.running() {
-            if life.mail.until_due().is_zero() {
+            let has_room = strong.context.journal.has_room();
+            if has_room && life.mail.until_due().is_zero() {
                 life.mail.fire().await;
             }
-            wait = life.mail.until_due().min(wait);
+            wait = match has_room {
+                true => life.mail.until_due().min(wait),
+                false => ROOM_RETRY,
+            };
         }
         let sleep = strong.context.host.sleep(wait);
         drop(strong);
@@ -177,13 +182,16 @@ async fn timers(lives: Weak<Lives>) {
     }
 }
 
-/// Wakes waiters past their deadline.
+/// Wakes waiters past their deadline, and notices that another engine has taken over, though nothing is committed.
 async fn sweep(lives: Weak<Lives>) {
     // Also while the engine starts again: who waits for the life before it waits no longer than told.
     let mut last = Weak::new();
     loop {
         let Some(strong) = lives.upgrade() else { return };
         if let Some(life) = strong.running() {
+            if strong.context.journal.is_taken_over(life.ledger.writer) {
+                life.ledger.fail(AppendError::Sealed);
+            }
             last = Arc::downgrade(&life.ledger);
         }
         if let Some(ledger) = last.upgrade() {

@@ -3,7 +3,7 @@
 use super::Mail;
 use crate::{
     context::Context,
-    door::{Answer, Asker, Attempt, Outgoing, Parked, Progress, Target, Told, Wait, Work, turn},
+    door::{Answer, Asker, Attempt, Outgoing, Parked, Progress, ROOM_RETRY, Target, Told, Wait, Work, turn},
     ledger::{Origin, Refusal},
 };
 use std::{
@@ -43,7 +43,8 @@ impl Mail {
             for _ in 0..self.context.options.deliveries_per_turn {
                 // A message waits for the next commit, too: it is in the log.
                 let ledger = &self.door.ledger;
-                if ledger.is_over() || ledger.full_commit(Origin::Inside).is_some() {
+                let has_room = self.context.journal.has_room();
+                if ledger.is_over() || !has_room || ledger.full_commit(Origin::Inside).is_some() {
                     break;
                 }
                 if within == Within::Turn && !turn::may_deliver(&self.context) {
@@ -61,8 +62,11 @@ impl Mail {
         }
     }
 
-    /// Resolves once the open commit has room for what messages record.
+    /// Resolves once the journal and the open commit have room for what messages record.
     pub(crate) async fn room(&self) {
+        while !self.context.journal.has_room() && !self.door.ledger.is_over() && !self.context.is_stopping() {
+            self.context.host.sleep(ROOM_RETRY).await;
+        }
         if let Some(number) = self.door.ledger.full_commit(Origin::Inside) {
             turn::wake_committer(&self.context);
             // Lost with its writer, there is nothing to deliver either.

@@ -19,6 +19,9 @@ pub enum State {
     },
 }
 
+/// So long behind, in seconds, is normal: it reads what has gathered at once.
+pub(crate) const BEHIND_SECONDS_NORMAL: f64 = 5.0;
+
 /// How far a projection or sink has come.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
@@ -34,6 +37,23 @@ pub struct Progress {
     pub lag_commits: u64,
     /// Age of the last commit it has read, in seconds; 0 once it has read all.
     pub lag_seconds: f64,
+    /// For so long there was always something it had not read, in seconds; 0 once it has read all.
+    pub behind_seconds: f64,
     /// Events it has taken since the engine started.
     pub events: u64,
+}
+
+impl Progress {
+    /// What is wrong with it, for people who ask the service: it has stopped, or it has been behind for seconds.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        let Self { name, lag_commits, .. } = self;
+        if matches!(self.state, State::Stopped { .. }) {
+            return Some(format!("the projection {name} has stopped"));
+        }
+        (self.behind_seconds > BEHIND_SECONDS_NORMAL).then(|| {
+            let seconds = self.behind_seconds.round();
+            format!("the projection {name} is {lag_commits} commits and {seconds} s behind")
+        })
+    }
 }

@@ -50,6 +50,8 @@ pub(super) struct Report {
     /// How many requests to begin anew it has followed.
     pub(super) rebuilds: u64,
     pub(super) reached: Option<Position>,
+    /// When it had last read all there was, by the host's clock.
+    pub(super) complete_micros: u64,
     /// When the last commit it has read was made.
     pub(super) at_micros: i64,
     pub(super) events: u64,
@@ -138,6 +140,7 @@ impl Projector {
             state: State::Running,
             rebuilds: 0,
             reached: None,
+            complete_micros: 0,
             at_micros: 0,
             events: 0,
             batches: 0,
@@ -164,6 +167,11 @@ impl Projector {
         };
         let age_micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);
         let is_behind = lag_commits > 0 && report.at_micros > 0;
+        let now = inner.context.host.elapsed_micros();
+        let behind_micros = match lag_commits {
+            0 => 0,
+            _ => now.saturating_sub(report.complete_micros),
+        };
         Progress {
             name: self.consumer.name(),
             kind: self.consumer.kind(),
@@ -171,6 +179,7 @@ impl Projector {
             reached: report.reached,
             lag_commits,
             lag_seconds: if is_behind { age_micros as f64 / 1e6 } else { 0.0 },
+            behind_seconds: behind_micros as f64 / 1e6,
             events: report.events,
         }
     }

@@ -191,11 +191,16 @@ impl Runner {
                 return Ok(Next::Continue);
             }
             self.report_reached(durable);
+            self.report_complete(inner);
             return Ok(Next::WaitForCommit(Some(durable)));
         }
         self.is_idle = false;
         let has_more = commits.last().is_some_and(|last| last.position() < durable);
-        self.take(&commits, views, has_more).await
+        let next = self.take(&commits, views, has_more).await;
+        if !has_more && matches!(next, Ok(Next::Pause(_))) {
+            self.report_complete(inner);
+        }
+        next
     }
 
     /// Has a batch taken and stores how far that went.
@@ -347,6 +352,16 @@ impl Runner {
             report.reached = Some(reached);
             report.state = State::Running;
             is_new
+        });
+    }
+
+    /// It has just read all there was.
+    fn report_complete(&self, inner: &Core) {
+        let now = inner.context.host.elapsed_micros();
+        // Nobody waits for this alone.
+        self.projector.report.send_if_modified(|report| {
+            report.complete_micros = now;
+            false
         });
     }
 

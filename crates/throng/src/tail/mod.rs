@@ -26,6 +26,7 @@ use crate::{
     context::Signal,
     feed::{Cursor, Feed, FeedError, FeedEvent},
     host::Host,
+    ledger::unreadable,
 };
 use decode::Decoded;
 use std::{
@@ -160,7 +161,7 @@ impl Tail {
         }));
         let decoded: Vec<Decoded> = match receiver.await {
             Ok(Ok(decoded)) => decoded,
-            Ok(Err(error)) => return Err(unavailable(format!("the log cannot be read: {error}"))),
+            Ok(Err(error)) => return Err(FeedError::Engine(unreadable(UNREADABLE.into(), &error))),
             Err(_) => return Err(unavailable("the engine has stopped".into())),
         };
         let feed = window::page(decoded.iter(), interest, from, limit);
@@ -182,7 +183,8 @@ impl Tail {
         let commits = match stretch.read(&*self.journal, READ_BYTES).await {
             Ok(commits) => commits,
             Err(error) => {
-                self.fail(&format!("the log cannot be read: {error}"));
+                tracing::error!("{UNREADABLE}: {error}");
+                self.fail(UNREADABLE);
                 return Advance::Live;
             }
         };
@@ -223,6 +225,9 @@ impl Tail {
         woken.into_iter().for_each(Waker::wake);
     }
 }
+
+/// What is told when it is not.
+const UNREADABLE: &str = "the log cannot be read";
 
 fn unavailable(reason: String) -> FeedError {
     FeedError::Engine(Error::Unavailable { reason })

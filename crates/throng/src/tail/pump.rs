@@ -24,7 +24,7 @@ enum Due {
     /// Something is durable and not decoded.
     Advance(Arc<Life>),
     /// There is no life to read from.
-    Down(String),
+    Down(&'static str),
 }
 
 /// Reads on while somebody waits.
@@ -46,7 +46,7 @@ pub(crate) async fn task(inner: Weak<Core>) {
                 let now = inner.context.host.elapsed_micros();
                 let since = *down_since.get_or_insert(now);
                 if inner.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
-                    inner.tail.fail(&reason);
+                    inner.tail.fail(reason);
                 }
                 RECOVERY_LOOK
             }
@@ -67,7 +67,7 @@ fn due(inner: &Arc<Core>, context: &Context<'_>, down_since: &mut Option<u64>) -
     inner.context.signals.watch(context.waker());
     let life = match &*inner.lives.status() {
         Status::Running(life) => life.clone(),
-        Status::Down(reason) => return Poll::Ready(Due::Down(reason.clone())),
+        Status::Down(down) => return Poll::Ready(Due::Down(down.told)),
     };
     *down_since = None;
     match Ends::of(&life).after(end) {

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 pub struct Failing {
     journal: MemoryJournal,
     fails: Arc<AtomicBool>,
+    is_full: Arc<AtomicBool>,
     /// A new writer can be opened.
     opens: watch::Sender<bool>,
 }
@@ -24,6 +25,7 @@ impl Failing {
         Self {
             journal: journal.clone(),
             fails: Arc::default(),
+            is_full: Arc::default(),
             opens: watch::Sender::new(true),
         }
     }
@@ -32,6 +34,11 @@ impl Failing {
     pub fn fails(&self) {
         self.opens.send_replace(false);
         self.fails.store(true, SeqCst);
+    }
+
+    /// Its storage is full, or has room again.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, SeqCst);
     }
 
     /// Somebody waits for another writer.
@@ -86,6 +93,10 @@ impl Journal for Failing {
 
     fn depth(&self) -> usize {
         self.journal.depth()
+    }
+
+    fn has_room(&self) -> bool {
+        !self.is_full.load(SeqCst)
     }
 
     fn durability(&self) -> Durability {

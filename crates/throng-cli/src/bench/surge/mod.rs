@@ -21,8 +21,10 @@ use crate::units;
 use load::{Load, Pace, Seen};
 use plot::Series;
 
-/// Before a surge, and after it.
+/// Before an open load's surge, and after it.
 const CALM: Duration = Duration::from_millis(1_500);
+/// A closed population asks for so long before it is measured: its connections come, and the first answers are under way.
+const WARM_UP: Duration = Duration::from_millis(1_000);
 /// Of its capacity, what is asked of a service then.
 const CALM_SHARE: f64 = 0.3;
 /// The population whose goodput is the capacity.
@@ -238,18 +240,18 @@ impl Bench<'_> {
     }
 
     fn load(&self, connections: usize, pace: Pace) -> Load {
-        let calm = match pace {
-            Pace::Closed => Duration::ZERO,
-            Pace::Open { .. } => CALM,
+        let (before, after) = match pace {
+            Pace::Closed => (WARM_UP, Duration::ZERO),
+            Pace::Open { .. } => (CALM, CALM),
         };
         Load {
             address: self.service.address(),
             connections,
             sections: self.arguments.sections,
             pace,
-            before: calm,
+            before,
             lasts: self.arguments.lasts,
-            after: calm,
+            after,
         }
     }
 

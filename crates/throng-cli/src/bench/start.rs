@@ -1,0 +1,227 @@
+//! Starting from a journal with many entities and the idempotency keys of an hour, and the end of that hour.
+
+use clap::Args;
+use registration::section::{Look, Section, SectionCommand};
+use serde::Serialize;
+use std::{
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use throng::{
+    Engine, Options,
+    host::{Host, Task, TokioHost},
+    model::Timestamp,
+};
+
+use super::{
+    Common,
+    fill::{self, Ask},
+    table::Table,
+};
+use crate::units::count;
+
+/// Longer than keys are kept.
+const PAST_MICROS: i64 = 3_700_000_000;
+/// How long each look at the pauses lasts.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How to measure.
+#[derive(Debug, Args)]
+pub(super) struct StartArguments {
+    #[command(flatten)]
+    common: Common,
+    /// Entities in the journal.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    entities: u64,
+    /// Commands under idempotency keys of one hour.
+    #[arg(long, default_value_t = 10_000_000)]
+    keys: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Figures {
+    entities: u64,
+    keys: u64,
+    journal_bytes: u64,
+    open_s: f64,
+    start_s: f64,
+    first_read_ms: f64,
+    before: Pauses,
+    at_expiry: Pauses,
+}
+
+/// What one client sees that asks again as soon as it is answered.
+#[derive(Debug, Serialize)]
+struct Pauses {
+    asked: u64,
+    p99_ms: f64,
+    worst_ms: f64,
+}
+
+/// The real world, with a wall clock that can be moved.
+struct Movable {
+    host: TokioHost,
+    ahead_micros: AtomicI64,
+}
+
+impl Host for Movable {
+    fn now(&self) -> Timestamp {
+        Timestamp {
+            micros: self.host.now().micros + self.ahead_micros.load(Ordering::Relaxed),
+        }
+    }
+
+    fn elapsed_micros(&self) -> u64 {
+        self.host.elapsed_micros()
+    }
+
+    fn thread_cpu_micros(&self) -> Option<u64> {
+        self.host.thread_cpu_micros()
+    }
+
+    fn entropy(&self) -> u128 {
+        self.host.entropy()
+    }
+
+    fn spawn(&self, task: Task) {
+        self.host.spawn(task);
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        self.host.sleep(duration)
+    }
+
+    fn close(&self) {
+        self.host.close();
+    }
+}
+
+/// Measures and prints.
+pub(super) fn run(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
+    let scratch = arguments.common.scratch()?;
+    let data = scratch.0.join("journal");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(fill_journal(&data, arguments))?;
+    let figures = runtime.block_on(measure(&data, arguments))?;
+    arguments.common.print(&serde_json::json!({ "start": figures }), || {
+        let mut table = Table::new([
+            "entities",
+            "keys",
+            "journal MB",
+            "open s",
+            "start s",
+            "first read ms",
+            "p99 ms",
+            "worst ms",
+            "p99 ms at the keys' end",
+            "worst ms",
+        ]);
+        table.row([
+            count(figures.entities),
+            count(figures.keys),
+            format!("{:.0}", figures.journal_bytes as f64 / 1e6),
+            format!("{:.2}", figures.open_s),
+            format!("{:.2}", figures.start_s),
+            format!("{:.2}", figures.first_read_ms),
+            format!("{:.2}", figures.before.p99_ms),
+            format!("{:.1}", figures.before.worst_ms),
+            format!("{:.2}", figures.at_expiry.p99_ms),
+            format!("{:.1}", figures.at_expiry.worst_ms),
+        ]);
+        table.text()
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every section is opened, then asked under keys; the last checkpoint is made at the end.
+async fn fill_journal(data: &Path, arguments: &StartArguments) -> anyhow::Result<()> {
+    let (engine, released) = fill::engine(data, Options::default()).await?;
+    let entities = arguments.entities;
+    fill::ask(&engine, entities as usize, |number| {
+        Ask::new(format!("S{number}"), SectionCommand::Open { capacity: u32::MAX })
+    })
+    .await?;
+    fill::ask(&engine, arguments.keys as usize, move |number| {
+        let number = number as u64;
+        Ask {
+            id: format!("S{}", number % entities),
+            command: SectionCommand::Add {
+                student: (number / entities).to_string(),
+            },
+            key: Some(format!("key-{number}")),
+        }
+    })
+    .await?;
+    engine.stop().await;
+    drop(engine);
+    throng_app::cli::wait_until_released(&released);
+    Ok(())
+}
+
+async fn measure(data: &Path, arguments: &StartArguments) -> anyhow::Result<Figures> {
+    let host = Arc::new(Movable {
+        host: TokioHost::new()?,
+        ahead_micros: AtomicI64::new(0),
+    });
+    let begun = Instant::now();
+    let (log, store) = fill::open(data)?;
+    let open_s = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    let engine = registration::kinds(Engine::builder())
+        .host(host.clone())
+        .start_shared(log, store)
+        .await?;
+    let start_s = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    engine.entity::<Section>("S0").read(Look {}).await?;
+    let first_read_ms = begun.elapsed().as_secs_f64() * 1e3;
+    let journal_bytes = engine.health().journal_bytes.unwrap_or(0);
+    let before = pauses(&engine, arguments.entities, "before").await?;
+    host.ahead_micros.store(PAST_MICROS, Ordering::Relaxed);
+    let at_expiry = pauses(&engine, arguments.entities, "after").await?;
+    engine.stop().await;
+    Ok(Figures {
+        entities: arguments.entities,
+        keys: arguments.keys,
+        journal_bytes,
+        open_s,
+        start_s,
+        first_read_ms,
+        before,
+        at_expiry,
+    })
+}
+
+/// Asks for a while for seats for new students, one after the other, and has a checkpoint made meanwhile.
+async fn pauses(engine: &Engine, entities: u64, student: &str) -> anyhow::Result<Pauses> {
+    let begun = Instant::now();
+    let mut waits = throng_load::measure::latencies();
+    let checkpoint = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.checkpoint().await }
+    });
+    let mut asked = 0_u64;
+    while begun.elapsed() < LOOK {
+        let id = format!("S{}", asked * 7_919 % entities);
+        let sent = Instant::now();
+        engine
+            .entity::<Section>(id.as_str())
+            .ask(SectionCommand::Add {
+                student: format!("{student}-{asked}"),
+            })
+            .await?;
+        waits.saturating_record(u64::try_from(sent.elapsed().as_nanos())?);
+        asked += 1;
+    }
+    checkpoint.await??;
+    Ok(Pauses {
+        asked,
+        p99_ms: crate::units::milliseconds(waits.value_at_quantile(0.99)),
+        worst_ms: crate::units::milliseconds(waits.max()),
+    })
+}

@@ -1,0 +1,79 @@
+//! How far behind a list from a read model is, told with the list.
+
+use axum::response::{IntoResponseParts, ResponseParts};
+use http::{HeaderName, HeaderValue};
+use std::convert::Infallible;
+use throng::projection::{Progress, Projection, ReadModel};
+
+/// For so many seconds the rows have not had everything that was durable.
+const HEADER: HeaderName = HeaderName::from_static("read-model-behind");
+
+/// A part of a response: the header `Read-Model-Behind`, in seconds, where the projection has stopped or has been behind for
+/// longer than is normal. Without it the rows are a moment old.
+///
+/// ```
+/// # use throng::{Engine, projection::Projection};
+/// # use throng_http::Behind;
+/// async fn list<P: Projection>(engine: Engine) -> (Behind, axum::Json<Vec<String>>) {
+///     let rows = engine.read_model::<P>();
+///     // … what the rows say …
+///     (Behind::of(&rows), axum::Json(Vec::new()))
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Behind(Option<f64>);
+
+impl Behind {
+    /// What is to be told of a read model now.
+    #[must_use]
+    pub fn of<P: Projection>(rows: &ReadModel<P>) -> Self {
+        Self(rows.progress().and_then(|progress| told(&progress)))
+    }
+}
+
+fn told(progress: &Progress) -> Option<f64> {
+    progress.trouble().map(|_| progress.behind_seconds)
+}
+
+impl IntoResponseParts for Behind {
+    type Error = Infallible;
+
+    fn into_response_parts(self, mut parts: ResponseParts) -> Result<ResponseParts, Infallible> {
+        if let Some(seconds) = self.0 {
+            let value = HeaderValue::from(seconds.ceil() as u64);
+            parts.headers_mut().insert(HEADER, value);
+        }
+        Ok(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse as _;
+    use throng::projection::State;
+
+    fn shown(behind_seconds: f64, state: State) -> Option<String> {
+        let progress = Progress {
+            name: "rows",
+            kind: "show",
+            state,
+            reached: None,
+            lag_commits: 7,
+            lag_seconds: 0.0,
+            behind_seconds,
+            events: 0,
+        };
+        let response = (Behind(told(&progress)), "rows").into_response();
+        let header = response.headers().get(HEADER)?;
+        Some(header.to_str().ok()?.to_owned())
+    }
+
+    #[test]
+    fn rows_that_are_behind_say_for_how_long_and_others_say_nothing() {
+        assert_eq!(shown(0.3, State::Running), None);
+        assert_eq!(shown(71.2, State::Running).as_deref(), Some("72"));
+        let reason = String::new();
+        assert_eq!(shown(2.0, State::Stopped { reason }).as_deref(), Some("2"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Commits that were durable once and are gone.
+
+use crate::{Address, Commit, CommitBuilder, CommitNo, Position, Record, RecordKind, ShardId, Stamp, WriterId};
+use std::fmt;
+
+/// Commits that were durable once and are gone: what a store covers proves it, because a checkpoint covers only what is
+/// durable.
+///
+/// No journal with a proved loss is opened, unless a person accepts that very loss. It is then recorded in the journal,
+/// so that no check calls the journal sound any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What the store covers.
+    pub covered: Position,
+    /// The newest commit at or before that which the journal holds; `0.0` if there is none.
+    pub held: Position,
+}
+
+/// The node of the writers that record accepted losses.
+pub const ACCEPTED_LOSS_NODE: &str = "accepted-loss";
+
+impl Loss {
+    /// The commit that records the loss as accepted: the only one of a writer of its own.
+    #[must_use]
+    pub fn accepted(&self, writer: WriterId, at_micros: i64) -> Commit {
+        let body = format!(r#"{{"covered":"{}","held":"{}"}}"#, self.covered, self.held);
+        let mut open = CommitBuilder::default();
+        let address = Address::new("journal", "loss");
+        let name = "LossAccepted";
+        open.push(RecordKind::Loss, ShardId(0), &address, 0, name, 1, body.as_bytes());
+        open.finish(Stamp {
+            writer,
+            number: CommitNo(1),
+            synced: CommitNo(0),
+            at_micros,
+        })
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { covered, held } = self;
+        if held == covered {
+            return write!(f, "its commit {covered} is not the one the store was built from");
+        }
+        write!(f, "the store covers commit {covered}, the journal ")?;
+        if *held == Position::default() {
+            return write!(f, "holds nothing before it");
+        }
+        write!(f, "ends at commit {held}")?;
+        match covered.commit.0 - held.commit.0.min(covered.commit.0) {
+            missing if held.writer == covered.writer => write!(f, ": {missing} commits are missing"),
+            _ => write!(f, ": everything between is missing"),
+        }
+    }
+}
+
+/// What a check says of a record that a loss was accepted.
+pub(crate) fn told(record: &Record<'_>) -> String {
+    let body = String::from_utf8_lossy(record.body);
+    format!("durable commits were lost before this one, and that was accepted: {body}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(writer: u64, commit: u64) -> Position {
+        Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        }
+    }
+
+    #[test]
+    fn a_loss_says_what_is_missing() {
+        let said = |covered, held| Loss { covered, held }.to_string();
+        assert_eq!(
+            said(at(1, 21), at(1, 9)),
+            "the store covers commit 1.21, the journal ends at commit 1.9: 12 commits are missing"
+        );
+        assert!(said(at(3, 2), at(1, 9)).ends_with("ends at commit 1.9: everything between is missing"));
+        assert!(said(at(3, 2), Position::default()).ends_with("holds nothing before it"));
+        assert!(said(at(3, 2), at(3, 2)).contains("is not the one"));
+    }
+}

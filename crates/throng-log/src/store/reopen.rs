@@ -1,0 +1,102 @@
+//! A database that failed once answers nothing more until it is opened again: whoever needs it next does that.
+
+use super::{
+    Inner,
+    database::{self, Database, Snapshot, backend_error},
+};
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use throng_journal::Error;
+
+/// Between two attempts, so that a disk that is gone costs readers little.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// Whether the database has to be opened again.
+#[derive(Default)]
+pub(super) struct Reopening {
+    /// What readers see belongs to a database that failed.
+    is_due: AtomicBool,
+    tried: Mutex<Option<Instant>>,
+}
+
+impl Reopening {
+    pub(super) fn set_due(&self, is_due: bool) {
+        self.is_due.store(is_due, Ordering::Release);
+    }
+
+    fn is_due(&self) -> bool {
+        self.is_due.load(Ordering::Acquire)
+    }
+
+    /// Not tried just now.
+    fn may_try(&self) -> bool {
+        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = tried.is_none_or(|at| at.elapsed() >= RETRY);
+        if may {
+            *tried = Some(Instant::now());
+        }
+        may
+    }
+}
+
+impl Inner {
+    /// Reads what the last completed advance left. The database is opened again first if it failed before, and next time if this
+    /// fails.
+    pub(super) fn read<T>(
+        &self,
+        doing: &'static str,
+        look: impl FnOnce(&Snapshot) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.reopening.is_due() && self.reopening.may_try() {
+            self.reopen(false)?;
+        }
+        let snapshot = self.snapshot();
+        let found = database::guarded(doing, || look(&snapshot));
+        if matches!(found, Err(Error::Io { .. })) && Arc::ptr_eq(&snapshot, &self.snapshot()) {
+            self.reopening.set_due(true);
+        }
+        found
+    }
+
+    /// What the database holds, for an engine that begins with it.
+    pub(super) fn newest(&self) -> Result<Arc<Snapshot>, Error> {
+        if self.reopening.is_due() {
+            self.reopen(true)?;
+        }
+        Ok(self.snapshot())
+    }
+
+    /// Opens the database again, unless somebody advances, who does it if need be. A step that landed though it was told to have
+    /// failed is shown only to one that begins: who goes on would count events twice, until the next step tells it.
+    fn reopen(&self, begins: bool) -> Result<(), Error> {
+        let mut slot = match self.database.try_lock() {
+            Ok(slot) => slot,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) if begins => self.database(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        if !self.reopening.is_due() {
+            return Ok(());
+        }
+        drop(slot.take());
+        let database = Database::open(&self.log, &self.path)?;
+        let snapshot = database.snapshot()?;
+        let is_ahead = snapshot.advances > self.snapshot().advances;
+        *slot = Some(database);
+        if is_ahead && !begins {
+            return Err(backend_error(
+                "reading the store",
+                "it is opened again with the next checkpoint",
+            ));
+        }
+        self.reopening.set_due(false);
+        self.show(snapshot);
+        tracing::info!(file = %self.path.display(), "the store failed, and is open again");
+        Ok(())
+    }
+}

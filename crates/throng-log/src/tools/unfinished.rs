@@ -1,0 +1,77 @@
+//! A directory that an import or a backup is filling: no journal before that has ended.
+
+use crate::{
+    files::Files,
+    log::{self, Lock},
+};
+use std::path::{Path, PathBuf};
+use throng_journal::Error;
+
+/// There for as long as the directory holds only a part.
+const UNFINISHED_NAME: &str = "unfinished";
+
+/// A directory being filled. Dropped before it is [finished](Self::finish), the directory stays refused.
+pub(super) struct Unfinished<'a> {
+    files: &'a dyn Files,
+    dir: &'a Path,
+}
+
+impl<'a> Unfinished<'a> {
+    /// Marks a directory that holds no log, or only what an earlier attempt has left: that is removed. The lock is for whoever
+    /// fills it.
+    pub(super) fn begin(options: &'a crate::Options, dir: &'a Path) -> Result<(Self, Lock), Error> {
+        let files = &*options.files;
+        let creating = || Error::io(format!("creating the directory {}", dir.display()));
+        files.create_dir(dir).map_err(creating())?;
+        let (begun, lock) = (Self { files, dir }, log::lock(options, dir)?);
+        match is_unfinished(files, dir) {
+            true => begun.remove_leftovers()?,
+            false => super::require_no_log(options, dir)?,
+        }
+        files.open(&begun.path(), true).map_err(creating())?;
+        files.sync_dir(dir).map_err(creating())?;
+        Ok((begun, lock))
+    }
+
+    /// All is there, and durable.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        let finishing = || Error::io(format!("finishing the directory {}", self.dir.display()));
+        self.files.sync_dir(self.dir).map_err(finishing())?;
+        self.files.remove(&self.path()).map_err(finishing())?;
+        self.files.sync_dir(self.dir).map_err(finishing())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(UNFINISHED_NAME)
+    }
+
+    fn remove_leftovers(&self) -> Result<(), Error> {
+        let names = self.files.list(self.dir).unwrap_or_default();
+        let is_ours = |name: &&String| crate::header::number_of(name).is_some() || **name == crate::store::STORE_NAME;
+        for name in names.iter().filter(is_ours) {
+            let path = self.dir.join(name);
+            self.files
+                .remove(&path)
+                .map_err(Error::io(format!("removing {}", path.display())))?;
+        }
+        Ok(())
+    }
+}
+
+fn is_unfinished(files: &dyn Files, dir: &Path) -> bool {
+    let names = files.list(dir).unwrap_or_default();
+    names.iter().any(|name| name == UNFINISHED_NAME)
+}
+
+/// What an import or a backup that did not end has left is no journal.
+pub(crate) fn refuse_unfinished(files: &dyn Files, dir: &Path) -> Result<(), Error> {
+    if !is_unfinished(files, dir) {
+        return Ok(());
+    }
+    Err(Error::Backend {
+        doing: format!("reading {}", dir.display()),
+        why: "an import or a backup into this directory did not end, so it holds a part at most; run it again, or remove the \
+              directory"
+            .into(),
+    })
+}

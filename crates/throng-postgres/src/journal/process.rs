@@ -1,0 +1,169 @@
+//! Whether the process that holds a lease is gone: only then does nobody have to wait for the lease. That its session is gone proves
+//! nothing, because a server that restarts, and an operator, end the sessions of processes that live on.
+
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
+use std::{fmt, fs, str::FromStr};
+
+/// A process, told from every other one on any machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    id: i32,
+    /// When it began, in the kernel's ticks since the machine did.
+    began: u64,
+    /// The process namespace its id is of.
+    namespace: String,
+    /// This running of the machine.
+    boot: String,
+    /// The machine's name, for people.
+    host: String,
+}
+
+impl Process {
+    /// This one; `None` where the system does not say all of it.
+    pub(super) fn own() -> Option<Self> {
+        let id = i32::try_from(std::process::id()).ok()?;
+        let word = |path: &str| Some(fs::read_to_string(path).ok()?.trim().replace(' ', "_"));
+        Some(Self {
+            id,
+            began: Stat::of(id)?.began,
+            namespace: fs::read_link("/proc/self/ns/pid").ok()?.display().to_string(),
+            boot: word("/proc/sys/kernel/random/boot_id")?,
+            host: word("/proc/sys/kernel/hostname")?,
+        })
+    }
+
+    /// It is known to have ended. One of another machine, or of another container, may always be there.
+    pub(super) fn has_ended(&self, own: &Self) -> bool {
+        if (&self.boot, &self.namespace) != (&own.boot, &own.namespace) {
+            return false;
+        }
+        let Some(pid) = Pid::from_raw(self.id) else {
+            return false;
+        };
+        match test_kill_process(pid) {
+            Err(Errno::SRCH) => true,
+            // Its number may be another one's by now.
+            _ => Stat::of(self.id).is_some_and(|stat| stat.began != self.began || stat.is_over(self.id)),
+        }
+    }
+}
+
+/// What the system says of a process.
+struct Stat {
+    state: String,
+    began: u64,
+}
+
+impl Stat {
+    fn of(id: i32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        // The name before it may hold anything.
+        let (_, fields) = text.rsplit_once(") ")?;
+        let mut fields = fields.split(' ');
+        let state = fields.next()?.to_owned();
+        let began = fields.nth(18)?.parse().ok()?;
+        Some(Self { state, began })
+    }
+
+    /// It runs no more, and only waits to be looked at.
+    fn is_over(&self, id: i32) -> bool {
+        let threads = fs::read_dir(format!("/proc/{id}/task")).map_or(0, Iterator::count);
+        (self.state == "Z" || self.state == "X") && threads <= 1
+    }
+}
+
+/// As a lease keeps it.
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            id,
+            began,
+            namespace,
+            boot,
+            host,
+        } = self;
+        write!(f, "{id} {began} {namespace} {boot} {host}")
+    }
+}
+
+impl FromStr for Process {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let parts: Vec<&str> = text.split(' ').collect();
+        let [id, began, namespace, boot, host] = parts[..] else {
+            return Err(());
+        };
+        Ok(Self {
+            id: id.parse().map_err(drop)?,
+            began: began.parse().map_err(drop)?,
+            namespace: namespace.to_owned(),
+            boot: boot.to_owned(),
+            host: host.to_owned(),
+        })
+    }
+}
+
+/// For people.
+pub(super) fn told(process: Option<&str>) -> String {
+    match process.map(str::parse::<Process>) {
+        Some(Ok(Process { id, host, .. })) => format!("process {id} on {host}"),
+        _ => "a process that did not say its name".into(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_read_as_it_is_written_and_lives() {
+        let own = Process::own().unwrap();
+        assert_eq!(own.to_string().parse(), Ok(own.clone()));
+        assert!(!own.has_ended(&own));
+        assert!(told(Some(&own.to_string())).starts_with(&format!("process {} on ", own.id)));
+    }
+
+    #[test]
+    fn one_that_was_killed_has_ended_before_and_after_it_was_waited_for() {
+        let own = Process::own().unwrap();
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = i32::try_from(child.id()).unwrap();
+        let killed = Process {
+            id,
+            began: Stat::of(id).unwrap().began,
+            ..own.clone()
+        };
+        assert!(!killed.has_ended(&own));
+        child.kill().unwrap();
+        while !killed.has_ended(&own) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(killed.has_ended(&own));
+    }
+
+    #[test]
+    fn a_number_that_is_another_ones_by_now_has_ended_and_another_machines_has_not() {
+        let own = Process::own().unwrap();
+        let earlier = Process {
+            began: own.began - 1,
+            ..own.clone()
+        };
+        assert!(earlier.has_ended(&own));
+        let elsewhere = Process {
+            boot: "another".into(),
+            ..earlier.clone()
+        };
+        let inside = Process {
+            namespace: "pid:[1]".into(),
+            ..earlier
+        };
+        assert!(!elsewhere.has_ended(&own) && !inside.has_ended(&own));
+    }
+}

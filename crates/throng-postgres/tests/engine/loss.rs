@@ -1,0 +1,141 @@
+//! Rows that were there once are gone, and the tables prove it: refused, or accepted and never forgotten.
+
+use crate::{
+    counter::{Command, Counter, Hits, engine},
+    kit,
+};
+use throng::{Engine, StartError};
+use throng_journal::{Error, Loss, Position};
+use throng_postgres::{PostgresOptions, open_postgres, tools};
+
+async fn hit(engine: &Engine, times: u64) {
+    for _ in 0..times {
+        engine.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    }
+}
+
+/// Two lives of three hits each; then the second one's rows are gone, as in a schema that was restored by halves.
+async fn halved(schema: &str) {
+    for _ in 0..2 {
+        let engine = engine(kit::options(schema, "lease=0")).await;
+        hit(&engine, 3).await;
+        engine.stop().await;
+    }
+    let psql = kit::psql(&kit::SERVER).await;
+    let last = format!("(SELECT max(writer) FROM {schema}.writers)");
+    psql.batch_execute(&format!(
+        "SET search_path TO {schema}; DELETE FROM commits WHERE writer = {last}; DELETE FROM leases WHERE writer = {last}; \
+         DELETE FROM writers WHERE writer = {last}"
+    ))
+    .await
+    .unwrap();
+}
+
+async fn start(options: PostgresOptions) -> Result<Engine, StartError> {
+    let opened = open_postgres(options).unwrap();
+    let builder = Engine::builder().with::<Counter>().query::<Counter, Hits>();
+    builder.start_shared(opened.journal, opened.store).await
+}
+
+async fn refused(options: PostgresOptions) -> Loss {
+    match start(options).await {
+        Err(StartError::Journal(Error::Lost { loss, .. })) => loss,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it started"),
+    }
+}
+
+fn accepting(schema: &str, covered: Position) -> PostgresOptions {
+    let mut options = kit::options(schema, "lease=0");
+    options.accept_loss = Some(covered);
+    options
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checkpoint_of_commits_that_are_gone_is_refused_and_nothing_is_changed() {
+    let schema = kit::schema();
+    halved(&schema).await;
+    let loss = refused(kit::options(&schema, "lease=0")).await;
+    assert!(
+        loss.covered.writer > loss.held.writer && loss.covered.commit.0 >= 3,
+        "{loss}"
+    );
+    let other = Position {
+        commit: loss.held.commit,
+        ..loss.covered
+    };
+    for options in [
+        kit::options(&schema, "lease=0"),
+        accepting(
+            &schema,
+            Position {
+                commit: other.commit.next().next(),
+                ..other
+            },
+        ),
+    ] {
+        assert_eq!(refused(options).await, loss, "the proof is kept");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_accepted_loss_is_recorded_and_no_number_is_given_twice() {
+    let schema = kit::schema();
+    halved(&schema).await;
+    let loss = refused(kit::options(&schema, "lease=0")).await;
+    let engine = start(accepting(&schema, loss.covered)).await.unwrap();
+    assert_eq!(
+        engine.entity::<Counter>("one").read(Hits).await.unwrap(),
+        3,
+        "what is left"
+    );
+    hit(&engine, 2).await;
+    engine.stop().await;
+    drop(engine);
+    let psql = kit::psql(&kit::SERVER).await;
+    let row = psql
+        .query_one(
+            &format!(
+                "SELECT min(writer), (SELECT count(*) FROM {schema}.lost_events) FROM {schema}.writers WHERE writer > $1"
+            ),
+            &[&loss.held.writer.0.cast_signed()],
+        )
+        .await
+        .unwrap();
+    assert!(
+        row.get::<_, i64>(0) > loss.covered.writer.0.cast_signed(),
+        "a number was given twice"
+    );
+    assert_eq!(
+        row.get::<_, i64>(1),
+        3,
+        "what the table events still knew of them is kept"
+    );
+    let again = start(kit::options(&schema, "lease=0")).await.unwrap();
+    assert_eq!(again.entity::<Counter>("one").read(Hits).await.unwrap(), 5);
+    again.stop().await;
+    drop(again);
+    let options = kit::options(&schema, "");
+    let found = tokio::task::spawn_blocking(move || tools::verify(&options).unwrap())
+        .await
+        .unwrap();
+    assert!(
+        found.damages.iter().any(|damage| damage.place == "accepted loss"),
+        "{found}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_whose_writer_is_not_known_are_damage() {
+    let schema = kit::schema();
+    let engine = engine(kit::options(&schema, "lease=0")).await;
+    hit(&engine, 1).await;
+    engine.stop().await;
+    drop(engine);
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!("DELETE FROM {schema}.writers"))
+        .await
+        .unwrap();
+    let refused = start(kit::options(&schema, "lease=0")).await.err().unwrap().to_string();
+    assert!(refused.contains("missing from the table writers"), "{refused}");
+}
