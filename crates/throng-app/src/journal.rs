@@ -1,5 +1,6 @@
 //! `throng journal`: look at a journal, check it, copy it, move it.
 
+use crate::place::Place;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -65,12 +66,10 @@ enum Source {
 
 /// Not read by the parser of the arguments: that would show what it cannot read, with the password in it.
 fn source(text: &str) -> anyhow::Result<Source> {
-    if throng_postgres::is_url(text) {
-        return Ok(Source::Postgres(Box::new(text.parse()?)));
-    }
-    match text.strip_prefix("file:").unwrap_or(text) {
-        "" => bail!("write a data directory, file:DIR, or postgres://…"),
-        directory => Ok(Source::Directory(directory.into())),
+    match text.parse::<Place>().map_err(anyhow::Error::msg)? {
+        Place::Directory(directory) => Ok(Source::Directory(directory)),
+        Place::Postgres(options) => Ok(Source::Postgres(options)),
+        Place::Memory => bail!("what is in memory is gone: name a directory or a database"),
     }
 }
 
