@@ -95,7 +95,16 @@ fn the_program_serves_keeps_and_shows_what_it_kept_without_being_told_where() {
     let verified = run(directory.path(), &["journal", "verify"]);
     assert!(verified.status.success(), "{verified:?}");
 
+    let checked = run(directory.path(), &["check"]);
+    assert!(checked.status.success(), "{checked:?}");
+    assert!(
+        text(&checked.stdout).contains("checked 1 events of 1 entities"),
+        "{checked:?}"
+    );
+
     let served = Served::start(directory.path());
+    let beside = run(directory.path(), &["check"]);
+    assert!(beside.status.success(), "{beside:?}");
     let found = served.ask("GET /api/section/S HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
     assert!(found.contains("30"), "{found}");
     served.stop();

@@ -109,6 +109,11 @@ fn a_base_url_that_ends_in_a_slash_is_tolerated() {
     let change = service.send("PATCH", &format!("//shows/{ID}/seats/0"), r#"{"action":"RESERVE"}"#);
     assert_eq!(change, text(202, "RESERVE successful"));
     assert_eq!(service.get(&format!("//shows/{ID}")).0, 200);
+    assert_eq!(service.get(&format!("/shows/{ID}/")).0, 200);
+    assert_eq!(service.get("/shows/?available=true").0, 200);
+    assert_eq!(service.post("/shows/", &create(OTHER, 1)), text(201, "Show created"));
+    let change = service.send("PATCH", &format!("/shows/{OTHER}/seats/0/"), r#"{"action":"RESERVE"}"#);
+    assert_eq!(change, text(202, "RESERVE successful"));
 }
 
 #[test]

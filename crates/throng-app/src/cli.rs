@@ -1,6 +1,7 @@
 //! The commands of a service's program, for one that has others beside them.
 
 pub use crate::{
+    check::CheckArguments,
     exit::exit_code,
     journal::JournalArguments,
     logging::{is_colourless, start as start_logging},
@@ -30,6 +31,8 @@ enum Command {
     Journal(JournalArguments),
     /// Look at the read models, have one rebuilt.
     Projection(ProjectionArguments),
+    /// Read the whole journal with this program and say what it does not understand, before a roll-out; also beside a running service.
+    Check(CheckArguments),
     /// Load the service as a plan says, on a fresh journal, and report what it bears.
     #[cfg(feature = "bench")]
     Bench(crate::bench::BenchArguments),
@@ -73,6 +76,7 @@ pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> Ex
         Command::Serve(arguments) => arguments.run(app),
         Command::Journal(arguments) => arguments.run(),
         Command::Projection(arguments) => arguments.run(Some(name)),
+        Command::Check(arguments) => arguments.run(app),
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => arguments.run(name),
     };

@@ -1,5 +1,6 @@
 //! `throng journal`: look at a journal, check it, copy it, move it.
 
+use crate::place::Place;
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -9,12 +10,10 @@ use std::{
     io::{self, BufRead, BufReader, BufWriter, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::mpsc,
     thread,
     time::Duration,
 };
 use throng::journal::{Address, Commit, Error, Position, WriterId, commit::Buffer};
-use throng_http::StopSignal;
 use throng_log::{
     Options,
     tools::{
@@ -67,12 +66,10 @@ enum Source {
 
 /// Not read by the parser of the arguments: that would show what it cannot read, with the password in it.
 fn source(text: &str) -> anyhow::Result<Source> {
-    if throng_postgres::is_url(text) {
-        return Ok(Source::Postgres(Box::new(text.parse()?)));
-    }
-    match text.strip_prefix("file:").unwrap_or(text) {
-        "" => bail!("write a data directory, file:DIR, or postgres://…"),
-        directory => Ok(Source::Directory(directory.into())),
+    match text.parse::<Place>().map_err(anyhow::Error::msg)? {
+        Place::Directory(directory) => Ok(Source::Directory(directory)),
+        Place::Postgres(options) => Ok(Source::Postgres(options)),
+        Place::Memory => bail!("what is in memory is gone: name a directory or a database"),
     }
 }
 
@@ -234,24 +231,19 @@ fn backup(arguments: &BackupArguments, json: bool) -> anyhow::Result<ExitCode> {
         print(&copy, json)?;
         return Ok(sound(copy.verification.is_sound()));
     }
-    let stop = StopSignal::watch().context("cannot watch for signals")?;
-    let (tell, told) = mpsc::channel();
-    thread::spawn(move || {
-        stop.wait();
-        // Who follows has ended by itself.
-        let _ = tell.send(());
-    });
+    let mut end = throng_http::StopSignal::watch().context("cannot watch for signals")?;
     let mut copy = LiveBackup::begin(&options, &from, &arguments.target)?;
-    print(&copy.catch_up()?, json)?;
+    let mut is_first = true;
     loop {
-        let is_last = told.recv_timeout(FOLLOW_EVERY).is_ok();
+        let is_last = end.has_come();
         let added = copy.catch_up()?;
-        if added.bytes > 0 || is_last {
+        if added.bytes > 0 || std::mem::take(&mut is_first) || is_last {
             print(&added, json)?;
         }
         if is_last {
             return Ok(ExitCode::SUCCESS);
         }
+        end.wait_within(FOLLOW_EVERY);
     }
 }
 

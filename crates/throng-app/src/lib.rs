@@ -40,6 +40,7 @@
 //! | `wallet serve` | the service, until SIGTERM or Ctrl-C: a journal in `data/wallet`, HTTP on `127.0.0.1:8080`, `/docs` |
 //! | `wallet journal inspect`, `verify`, `export`, `import`, `backup`, `compact` | the journal's tools |
 //! | `wallet projection list`, `rebuild` | the read models' tools |
+//! | `wallet check` | whether this program understands all of a journal, before it is rolled out |
 //! | `wallet bench PLAN` | a load plan (`docs/load.md`) against the service on a fresh journal; with the feature `bench` |
 //!
 //! and `--help` on each says what can be set. Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make
@@ -51,6 +52,7 @@
 mod app;
 #[cfg(feature = "bench")]
 mod bench;
+mod check;
 pub mod cli;
 mod exit;
 mod journal;

@@ -36,7 +36,10 @@ impl FromStr for Place {
         match text.split_once(':') {
             Some(("file", directory)) if !directory.is_empty() => Ok(Self::Directory(directory.into())),
             Some(("memory", "")) => Ok(Self::Memory),
-            _ => Err("write file:DIR, postgres://user:password@host:port/database, or memory:".into()),
+            _ if text.is_empty() || text == "file:" || text.contains("://") => {
+                Err("write a directory, file:DIR, postgres://user:password@host:port/database, or memory:".into())
+            }
+            _ => Ok(Self::Directory(text.into())),
         }
     }
 }
@@ -54,7 +57,7 @@ impl fmt::Display for Place {
 /// `--journal`, and its short form `--data`.
 #[derive(Clone, Debug, Args)]
 pub struct PlaceArguments {
-    /// Where the journal stands: file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
+    /// Where the journal stands: a directory, file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
     /// options follow), or memory: for nothing that stays. A password is better given as PGPASSWORD.
     #[arg(long, value_name = "PLACE", conflicts_with = "data")]
     journal: Option<String>,
@@ -205,18 +208,13 @@ mod tests {
     fn a_place_is_written_as_one_word_and_shown_without_a_password() {
         let shown = |text: &str| text.parse::<Place>().map(|place| place.to_string());
         assert_eq!(shown("file:data/x"), Ok("data/x".into()));
+        assert_eq!(shown("data/x"), Ok("data/x".into()), "as the journal's tools take it");
         assert_eq!(shown("memory:"), Ok("memory".into()));
         assert_eq!(
             shown("postgres://ann:secret@h:1/d?schema=box"),
             Ok("postgres://ann@h:1/d, schema box".into())
         );
-        for wrong in [
-            "",
-            "data",
-            "file:",
-            "mysql://h",
-            "postgres://ann:secret@h/d?events=often",
-        ] {
+        for wrong in ["", "file:", "mysql://h", "postgres://ann:secret@h/d?events=often"] {
             let said = shown(wrong).unwrap_err();
             assert!(!said.contains("secret"), "{said}");
         }

@@ -41,6 +41,8 @@ enum Command {
     Load(Box<throng_load::cli::LoadArgs>),
     /// Measure the engine against what the machine can do.
     Bench(bench::BenchArguments),
+    /// Read a whole journal with one of the project's apps and say what it does not understand.
+    Check(serve::CheckAppArguments),
     /// Look at a journal, check it, copy it, move it.
     Journal(cli::JournalArguments),
     /// Look at the read models, have one rebuilt.
@@ -61,6 +63,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Check(arguments) => arguments.run(),
         Command::Journal(arguments) => arguments.run(),
         Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),

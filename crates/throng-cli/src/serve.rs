@@ -1,4 +1,4 @@
-//! `throng serve`: one of the project's apps as a service.
+//! `throng serve` and `throng check`: one of the project's apps as a service, and against a journal.
 
 use clap::Args;
 use std::process::ExitCode;
@@ -18,4 +18,20 @@ pub(crate) struct ServeAppArguments {
 /// Serves until SIGTERM or SIGINT, then finishes what is in flight.
 pub(crate) fn run(arguments: &ServeAppArguments) -> anyhow::Result<ExitCode> {
     arguments.serve.run((arguments.app.app)())
+}
+
+/// What to check, with which app.
+#[derive(Debug, Args)]
+pub(crate) struct CheckAppArguments {
+    #[arg(long, value_name = "NAME", default_value = "registration", value_parser = apps::find, help = format!("The app: {}.", apps::names()))]
+    app: Served,
+    #[command(flatten)]
+    check: cli::CheckArguments,
+}
+
+impl CheckAppArguments {
+    /// Says what the app does not understand.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        self.check.run((self.app.app)())
+    }
 }

@@ -13,11 +13,29 @@ pub(crate) struct Names {
     /// As serde says them.
     pub(crate) commands: Vec<String>,
     pub(crate) queries: Vec<&'static str>,
+    /// How it says no, as far as its schema tells.
+    pub(crate) rejections: Vec<Refusal>,
     /// Its members have commands and nothing else: no events, no queries, no list.
     pub(crate) is_actor: bool,
 }
 
+/// A way in which a kind says no.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// The last part of the problem's `type`.
+    pub(crate) code: String,
+    pub(crate) description: Option<String>,
+}
+
 impl Kinds {
+    /// The first kind that says no by this code, and what that means.
+    pub(crate) fn rejection(&self, code: &str) -> Option<(&'static str, &Refusal)> {
+        self.0.iter().find_map(|names| {
+            let found = names.rejections.iter().find(|rejection| rejection.code == code)?;
+            Some((names.kind, found))
+        })
+    }
+
     /// A kind and its index.
     pub(crate) fn find(&self, kind: &str) -> Option<(usize, &Names)> {
         self.0.iter().enumerate().find(|(_, names)| names.kind == kind)
@@ -80,6 +98,7 @@ mod tests {
             kind: "section",
             commands,
             queries: vec!["view"],
+            rejections: Vec::new(),
             is_actor: false,
         };
         assert_eq!(names.command("open"), Some("open"));

@@ -136,6 +136,10 @@ impl Builder {
         self
     }
 
+    pub(crate) fn into_parts(self) -> (Registry, Vec<Box<dyn projection::Consumer>>) {
+        (self.registry, self.consumers)
+    }
+
     /// Where the projections' rows and offsets live. Without it they are kept in memory, and every start rebuilds them from
     /// the first event.
     #[must_use]

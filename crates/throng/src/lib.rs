@@ -48,6 +48,7 @@
 
 mod actors;
 mod builder;
+mod check;
 mod context;
 mod dead;
 mod door;
@@ -69,6 +70,7 @@ mod tail;
 
 pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
+pub use check::{CheckReport, Checker, Misunderstood};
 pub use dead::{DeadPage, Retried};
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError, FeedEvent};

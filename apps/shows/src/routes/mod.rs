@@ -9,7 +9,9 @@
 //!
 //! and the operator's pages of the original, below `/actuator/`.
 //!
-//! A path may begin with two slashes: clients whose base URL ends in one send it so. What cannot be read (an id that is no
+//! A path may begin with two slashes and end with one: clients whose base URL ends in one send it so, and the original takes both. Where
+//! the original makes something of what is not there (a missing `maxSeats` is none, `"action": 0` is the first one), this service
+//! refuses: a show without seats, or a reservation that nobody asked for, helps nobody. What cannot be read (an id that is no
 //! UUID, a number that is none, another action, broken JSON) is 400, a body that is not JSON 415, as problem details.
 
 #![allow(
@@ -43,11 +45,11 @@ use parse::IsJson;
 /// The routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
     let mut routes = actuator::routes();
-    for slash in ["", "/"] {
+    for (begin, end) in [("", ""), ("/", ""), ("", "/"), ("/", "/")] {
         routes = routes
-            .route(&format!("{slash}/shows"), get(list).post(create))
-            .route(&format!("{slash}/shows/{{show}}"), get(view))
-            .route(&format!("{slash}/shows/{{show}}/seats/{{seat}}"), patch(change));
+            .route(&format!("{begin}/shows{end}"), get(list).post(create))
+            .route(&format!("{begin}/shows/{{show}}{end}"), get(view))
+            .route(&format!("{begin}/shows/{{show}}/seats/{{seat}}{end}"), patch(change));
     }
     routes.with_state(engine)
 }

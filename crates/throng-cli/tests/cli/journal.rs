@@ -100,6 +100,23 @@ fn damage_is_named_and_ends_with_an_exit_code() {
 }
 
 #[test]
+fn a_program_that_does_not_understand_a_journal_says_so_before_it_serves_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().display().to_string();
+    let served = Served::start(directory.path(), &[]);
+    served
+        .client()
+        .post("/sections", None, r#"{"section":"S","capacity":1}"#)
+        .unwrap();
+    let check = |app: &str| run(&["check", "--app", app, "--data", &data]);
+    assert_eq!(check("registration").status.code(), Some(0));
+    let other = check("shows");
+    assert_eq!(other.status.code(), Some(1));
+    let said = String::from_utf8(other.stdout).unwrap();
+    assert!(said.contains("the program was not given this kind"), "{said}");
+}
+
+#[test]
 fn what_is_no_data_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let empty = directory.path().display().to_string();

@@ -6,6 +6,7 @@
 
 mod accept;
 mod call;
+mod check;
 mod checkpoint;
 mod dead;
 mod entities;
@@ -33,6 +34,7 @@ mod timers;
 mod tests;
 
 pub use call::{Call, Cause, Forward, ForwardAgain, Input, Output, QueryCall, Ran, Stage, Staged};
+pub use check::KindCheck;
 pub use checkpoint::{Rows, SystemRow, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
 pub use entities::Entities;

@@ -1,6 +1,6 @@
 //! The kinds an engine knows.
 
-use super::{Table, entities::Entities, messages::RecordedOutcome, outcome::JsonReply};
+use super::{KindCheck, Table, check::EntityCheck, entities::Entities, messages::RecordedOutcome, outcome::JsonReply};
 use crate::{
     limits,
     model::{Entity, Error, Hears, Moment, Query},
@@ -25,6 +25,8 @@ pub struct Kind {
     /// The schema of its rejection.
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
     pub(super) table: fn() -> Box<dyn Table>,
+    /// Holds the kind against what was recorded.
+    pub check: fn() -> Box<dyn KindCheck>,
     /// The kinds it requests something of.
     requests: &'static [&'static str],
     /// From kind to `HearFn` of this kind.
@@ -82,6 +84,7 @@ impl Registry {
             reply_schema: |generator| generator.subschema_for::<E::Reply>(),
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
             table: || Box::new(Entities::<E>::default()),
+            check: || Box::new(EntityCheck::<E>::default()),
             requests: E::REQUESTS,
             hears: Vec::new(),
         });

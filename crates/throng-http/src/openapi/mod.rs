@@ -7,9 +7,9 @@ mod paths;
 
 pub use described::{Described, Route};
 
-use crate::kinds::{Kinds, Names};
+use crate::kinds::{Kinds, Names, Refusal, kebab};
 use bytes::Bytes;
-use schemars::generate::SchemaSettings;
+use schemars::{Schema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use throng::{ActorKind, Registry};
 
@@ -78,6 +78,7 @@ pub(crate) fn describe(registry: &Registry, actors: &[ActorKind], about: &About)
             kind: kind.name,
             commands: commands.into_iter().map(|command| command.name).collect(),
             queries: kind.queries.iter().map(|query| query.name).collect(),
+            rejections: rejections(&schemas.rejection, &definitions),
             is_actor: false,
         });
     }
@@ -88,6 +89,7 @@ pub(crate) fn describe(registry: &Registry, actors: &[ActorKind], about: &About)
             kind: kind.name,
             commands: commands.into_iter().map(|command| command.name).collect(),
             queries: Vec::new(),
+            rejections: rejections(&schemas.rejection, &definitions),
             is_actor: true,
         });
     }
@@ -114,6 +116,26 @@ pub(crate) fn describe(registry: &Registry, actors: &[ActorKind], about: &About)
         kinds,
         document: serde_json::to_vec(&document).unwrap_or_default().into(),
     }
+}
+
+/// The codes of a kind's rejections: its variants, or the type itself, as words joined by hyphens.
+fn rejections(schema: &Schema, definitions: &Map<String, Value>) -> Vec<Refusal> {
+    let mut found: Vec<_> = commands::of(schema, definitions)
+        .into_iter()
+        .map(|variant| Refusal {
+            code: kebab(&variant.name).into_owned(),
+            description: variant.description,
+        })
+        .collect();
+    let of_type = schema.get("$ref").and_then(Value::as_str);
+    if let Some(name) = of_type.and_then(|reference| reference.rsplit('/').next()) {
+        let description = definitions.get(name).and_then(|schema| schema.get("description"));
+        found.push(Refusal {
+            code: kebab(name).into_owned(),
+            description: description.and_then(Value::as_str).map(str::to_owned),
+        });
+    }
+    found
 }
 
 /// Objects are merged, lists joined, all else is replaced.

@@ -15,7 +15,7 @@ pub(super) struct KindSchemas {
     pub(super) command: Schema,
     pub(super) event: Schema,
     reply: Schema,
-    rejection: Schema,
+    pub(super) rejection: Schema,
     /// Fields and answer of each query.
     queries: Vec<(Schema, Schema)>,
 }

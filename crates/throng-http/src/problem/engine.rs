@@ -108,7 +108,7 @@ impl<R: Rejection> From<Error<R>> for Problem {
 }
 
 /// `seat-taken` → `Seat taken`.
-fn title(code: &'static str) -> String {
+pub(crate) fn title(code: &str) -> String {
     capital(&code.replace(['-', '_'], " "))
 }
 

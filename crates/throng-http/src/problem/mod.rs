@@ -5,6 +5,7 @@ mod engine;
 mod parse;
 
 pub(crate) use catalog::{CATALOG, find};
+pub(crate) use engine::title;
 
 use crate::{
     answer::{self, Answer},
@@ -101,7 +102,7 @@ impl Problem {
     pub(crate) fn only_commands(kind: &str) -> Self {
         Self::of(
             &catalog::UNKNOWN_QUERY,
-            format!("A {kind} is an actor: it has commands only, no queries, no events, no list."),
+            format!("The kind {kind} is one of actors: it has commands only, no queries, no events, no list."),
         )
     }
 
@@ -109,7 +110,7 @@ impl Problem {
         let known = listed(known);
         Self::of(
             &catalog::UNKNOWN_COMMAND,
-            format!("A {kind} has no command {found:?}. It has: {known}."),
+            format!("The kind {kind} has no command {found:?}. It has: {known}."),
         )
     }
 
@@ -117,7 +118,7 @@ impl Problem {
         let known = listed(known);
         Self::of(
             &catalog::UNKNOWN_QUERY,
-            format!("A {kind} has no query {found:?}. It has: {known}."),
+            format!("The kind {kind} has no query {found:?}. It has: {known}."),
         )
     }
 

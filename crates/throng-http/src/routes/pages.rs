@@ -53,6 +53,7 @@ pub(super) fn answer(local: &Local, connection: &Connection, parts: &Parts) -> O
         "/openapi.json" => Ok(answer::json(local.shared().openapi.clone())),
         "/docs" => Ok(page(DOCS.into())),
         _ => problem_type(
+            local,
             path.strip_prefix("/problems/").unwrap_or(""),
             headers::wants_page(&parts.headers),
         ),
@@ -142,9 +143,9 @@ fn metrics(local: &Local, is_open: bool) -> Response<Answer> {
     }
 }
 
-fn problem_type(slug: &str, is_page: bool) -> Answered<Response<Answer>> {
+fn problem_type(local: &Local, slug: &str, is_page: bool) -> Answered<Response<Answer>> {
     let Some(entry) = problem::find(slug) else {
-        return Err(Problem::unknown_problem(slug).boxed());
+        return rejection_type(local, slug);
     };
     if is_page {
         let mut response = Response::new(Answer::Whole(None));
@@ -156,6 +157,22 @@ fn problem_type(slug: &str, is_page: bool) -> Answered<Response<Answer>> {
     }
     let kind = format!("/problems/{slug}");
     let shown = json!({ "type": kind, "title": entry.title, "status": entry.status, "meaning": entry.meaning });
+    Ok(answer::bytes(shown.to_string(), JSON))
+}
+
+/// The type of an entity's own "no".
+fn rejection_type(local: &Local, code: &str) -> Answered<Response<Answer>> {
+    let Some((kind, refusal)) = local.shared().kinds.rejection(code) else {
+        return Err(Problem::unknown_problem(code).boxed());
+    };
+    let own = refusal
+        .description
+        .as_deref()
+        .map_or(String::new(), |own| format!(" {own}"));
+    let meaning = format!(
+        "An entity of the kind {kind} said no, and nothing has happened.{own} `rejection` says the rest; /docs has its fields."
+    );
+    let shown = json!({ "type": format!("/problems/{code}"), "title": problem::title(code), "meaning": meaning });
     Ok(answer::bytes(shown.to_string(), JSON))
 }
 

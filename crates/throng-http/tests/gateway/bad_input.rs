@@ -19,14 +19,14 @@ fn what_does_not_exist_is_named_and_what_does_is_listed() {
         .problem(404, "unknown-command");
     let detail = command["detail"].as_str().unwrap();
     assert!(
-        detail.starts_with("A section has no command \"enrol\". It has: "),
+        detail.starts_with("The kind section has no command \"enrol\". It has: "),
         "{detail}"
     );
     assert!(detail.contains("open") && detail.contains("add_student"), "{detail}");
     let query = client.get("/api/section/S1/roster").problem(404, "unknown-query");
     assert_eq!(
         query["detail"],
-        "A section has no query \"roster\". It has: view, enrolled."
+        "The kind section has no query \"roster\". It has: view, enrolled."
     );
     let entity = client.get("/api/section/S1").problem(404, "unknown-entity");
     assert_eq!(entity["detail"], "There is no section \"S1\".");
@@ -303,6 +303,28 @@ fn a_port_that_is_taken_and_an_address_that_is_none_are_told() {
     );
     let error = throng_http::Gateway::builder(engine).loops(0).start().err().unwrap();
     assert_eq!(error.to_string(), "cannot run 0 loops: choose 1 to 64");
+}
+
+#[test]
+fn the_type_of_an_entity_s_own_refusal_leads_to_a_page() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post(OPEN, r#"{"capacity":0}"#);
+    let problem = client.post(ADD, r#"{"student":"7"}"#).problem(409, "full");
+    let page = client.get(problem["type"].as_str().unwrap());
+    assert_eq!(page.status, 200);
+    let page = page.json();
+    assert_eq!(
+        (&page["type"], &page["title"]),
+        (&"/problems/full".into(), &"Full".into())
+    );
+    let meaning = page["meaning"].as_str().unwrap();
+    assert!(
+        meaning.contains("section") && meaning.contains("nothing has happened"),
+        "{meaning}"
+    );
+    client.get("/problems/not-enrolled").json();
+    client.get("/problems/none").problem(404, "unknown-route");
 }
 
 #[test]

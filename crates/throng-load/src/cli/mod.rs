@@ -34,7 +34,7 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Find the highest rate that keeps a promise.
     Capacity(capacity::CapacityArgs),
-    /// Compare two targets in alternating rounds.
+    /// Compare two or more targets in rotating rounds.
     Head2head(head2head::HeadToHeadArgs),
     /// Put two saved runs side by side.
     Compare(compare::CompareArgs),

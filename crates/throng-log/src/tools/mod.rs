@@ -7,6 +7,7 @@
 //! with a history up to some moment.
 
 mod backup;
+mod commits;
 mod compact;
 mod export;
 mod import;
@@ -19,6 +20,7 @@ mod verify;
 mod walk;
 
 pub use backup::{BackedUp, backup, backup_live};
+pub use commits::for_each_commit;
 pub use compact::{Compacted, compact};
 pub use export::{ExportLines, ExportOptions, Exported, export};
 pub use import::{ImportOptions, ImportTarget, Imported, import, import_into};

@@ -16,6 +16,8 @@ pub(crate) trait Consumer: Send + Sync {
     fn name(&self) -> &'static str;
     fn kind(&self) -> &'static str;
     fn version(&self) -> u32;
+    /// It changes rows, and nothing else.
+    fn is_projection(&self) -> bool;
 
     /// Takes a batch, as far as it goes. What it changes of a read model is in `cache` then. An error is worth another attempt.
     fn handle<'a>(
@@ -34,7 +36,7 @@ pub(crate) struct Handled {
     /// Events in them.
     pub(super) events: usize,
     /// Why it stops there, if it does.
-    pub(super) poison: Option<String>,
+    pub(crate) poison: Option<String>,
 }
 
 pub(super) struct ProjectionConsumer<P>(pub(super) P);
@@ -50,6 +52,10 @@ impl<P: Projection> Consumer for ProjectionConsumer<P> {
 
     fn version(&self) -> u32 {
         P::VERSION
+    }
+
+    fn is_projection(&self) -> bool {
+        true
     }
 
     fn handle<'a>(
@@ -109,6 +115,10 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
 
     fn version(&self) -> u32 {
         S::VERSION
+    }
+
+    fn is_projection(&self) -> bool {
+        false
     }
 
     fn handle<'a>(

@@ -91,6 +91,7 @@ pub use table::{RowPage, Table, row_key};
 
 pub(crate) use consumer::Consumer;
 pub(crate) use projector::{Projections, start};
+pub(crate) use rows::RowCache;
 
 use crate::model::{Entity, Timestamp};
 use throng_journal::Position;

@@ -1,0 +1,65 @@
+//! The command `check`: whether this program understands a journal, before it is rolled out.
+
+use anyhow::Context as _;
+use clap::Args;
+use std::process::ExitCode;
+use throng::journal::{Commit, Error};
+use throng_postgres::tools::Seen;
+
+use crate::{
+    App,
+    place::{Place, PlaceArguments},
+};
+
+/// What to check.
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    #[command(flatten)]
+    place: PlaceArguments,
+    /// Print the result as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl CheckArguments {
+    /// Reads the whole journal with this program, changes nothing, and says what it does not understand; also beside a running service.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn run(&self, app: App) -> anyhow::Result<ExitCode> {
+        let defaults = app.read_defaults()?;
+        let place = self.place.place_or(app.name(), defaults.journal.as_deref())?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .context("cannot start a runtime")?;
+        let mut checker = app.into_builder().checker();
+        // It waits for nothing: its read models are in memory.
+        let mut commit = |commit: &Commit| -> Result<(), Error> {
+            runtime.block_on(checker.commit(commit));
+            Ok(())
+        };
+        match &place {
+            Place::Memory => anyhow::bail!("what is in memory is gone: name a directory or a database"),
+            Place::Directory(directory) => {
+                throng_log::tools::for_each_commit(&throng_log::Options::default(), directory, &mut commit)?;
+            }
+            Place::Postgres(options) => throng_postgres::tools::walk(options, &mut |seen| match seen {
+                Seen::Commit(found) => commit(found),
+                Seen::Damage(damage) => Err(damage),
+                Seen::Writer { .. } => Ok(()),
+            })?,
+        }
+        let report = checker.finish();
+        match self.json {
+            true => println!(
+                "{}",
+                serde_json::to_string(&report).context("cannot write the result as JSON")?
+            ),
+            false => println!("{report}"),
+        }
+        Ok(match report.is_sound() {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! Reading all commits of a directory, also beside a service that writes to it.
+
+use super::walk::{Seen, walk};
+use crate::Options;
+use std::path::Path;
+use throng_journal::{Commit, Error};
+
+/// Shows every commit, in the order of history.
+///
+/// # Errors
+/// Damage, the file system's, or the visitor's.
+pub fn for_each_commit(
+    options: &Options,
+    dir: &Path,
+    visit: &mut dyn FnMut(&Commit) -> Result<(), Error>,
+) -> Result<(), Error> {
+    walk(options, dir, &mut |seen| match seen {
+        Seen::Commit { commit } => visit(commit),
+        Seen::Damage { position, place, why } => Err(Error::Damaged { position, place, why }),
+        Seen::Segment { .. } | Seen::Note { .. } => Ok(()),
+    })
+}

@@ -1,0 +1,261 @@
+//! Whether a program understands a history, before it is rolled out: every event taken up and applied, every timer and message read,
+//! every read model rebuilt. Nothing is written, nothing is sent.
+
+use crate::{builder::Builder, projection};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
+use throng_core::shard::{Envelope, KindCheck, Registry};
+use throng_journal::{Address, Commit, MemoryViews, Record, RecordKind};
+
+/// What was found at most, each with how often.
+const FINDINGS_MAX: usize = 1_000;
+
+/// What of a history a program does not understand.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Misunderstood {
+    /// What it is: `event account/received version 1`, `timer of account: pay_interest`.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+    /// How often.
+    pub times: u64,
+    /// Where it was met first: the entity, and the commit.
+    pub first: String,
+}
+
+/// What came of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CheckReport {
+    /// Commits that were read.
+    pub commits: u64,
+    /// Events in them.
+    pub events: u64,
+    /// Entities they happened to.
+    pub entities: u64,
+    /// Timers that are set at the end.
+    pub timers: u64,
+    /// Messages that nobody has taken at the end.
+    pub messages: u64,
+    /// Read models that were rebuilt.
+    pub projections: u64,
+    /// What is not understood, at most 1,000 different things.
+    pub misunderstood: Vec<Misunderstood>,
+}
+
+impl CheckReport {
+    /// Everything is understood.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.misunderstood.is_empty()
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            commits,
+            events,
+            entities,
+            timers,
+            messages,
+            projections,
+            misunderstood,
+        } = self;
+        writeln!(
+            f,
+            "checked {events} events of {entities} entities in {commits} commits, {timers} timers, {messages} messages on their way, {projections} read models"
+        )?;
+        for Misunderstood {
+            what,
+            reason,
+            times,
+            first,
+        } in misunderstood
+        {
+            writeln!(f, "{what}: {reason} ({times} times, first {first})")?;
+        }
+        match misunderstood.len() {
+            0 => write!(f, "this program understands all of it"),
+            found => write!(f, "this program does not understand {found} of what there is"),
+        }
+    }
+}
+
+/// A program that is held against a history, commit by commit.
+pub struct Checker {
+    registry: Registry,
+    kinds: Vec<Box<dyn KindCheck>>,
+    projections: Vec<Replay>,
+    /// By entity and name: the command, its content, and where it was set.
+    timers: HashMap<(Address, String), Waiting>,
+    /// By sending shard, receiver and number.
+    messages: HashMap<(u16, Address, u64), Waiting>,
+    found: BTreeMap<(String, String), (u64, String)>,
+    report: CheckReport,
+}
+
+struct Waiting {
+    command: String,
+    body: Vec<u8>,
+    at: String,
+}
+
+/// A projection, and the rows it has come to; `None` once it has stopped.
+struct Replay {
+    consumer: Box<dyn projection::Consumer>,
+    cache: Option<projection::RowCache>,
+}
+
+/// What a timer's record says of its command.
+#[derive(serde::Deserialize)]
+struct TimerSet {
+    command: String,
+    body: String,
+}
+
+impl Builder {
+    /// Holds this program against a history instead of starting an engine on it.
+    #[must_use]
+    pub fn checker(self) -> Checker {
+        let (registry, consumers) = self.into_parts();
+        let replayed = consumers.into_iter().filter(|consumer| consumer.is_projection());
+        let projections = replayed.map(|consumer| Replay {
+            consumer,
+            cache: Some(projection::RowCache::default()),
+        });
+        Checker {
+            kinds: registry.kinds().iter().map(|kind| (kind.check)()).collect(),
+            registry,
+            projections: projections.collect(),
+            timers: HashMap::new(),
+            messages: HashMap::new(),
+            found: BTreeMap::new(),
+            report: CheckReport::default(),
+        }
+    }
+}
+
+impl Checker {
+    /// The next commit of the history.
+    pub async fn commit(&mut self, commit: &Commit) {
+        self.report.commits += 1;
+        let position = commit.position();
+        for record in commit.records() {
+            match record {
+                Ok(record) => self.record(&record),
+                Err(why) => self.misunderstood("a record".into(), why.to_string(), position.to_string()),
+            }
+        }
+        // Its rows are all in the cache; what is not there is nowhere.
+        let nowhere = MemoryViews::new();
+        let mut stopped = Vec::new();
+        for Replay { consumer, cache } in &mut self.projections {
+            let Some(rows) = cache else { continue };
+            let handled = consumer.handle(std::slice::from_ref(commit), rows, &nowhere).await;
+            let why = match handled {
+                Ok(handled) => handled.poison,
+                Err(why) => Some(why),
+            };
+            if let Some(why) = why {
+                stopped.push((format!("projection {}", consumer.name()), why));
+                *cache = None;
+            }
+        }
+        for (what, why) in stopped {
+            self.misunderstood(what, why, position.to_string());
+        }
+    }
+
+    /// What came of it all.
+    #[must_use]
+    pub fn finish(mut self) -> CheckReport {
+        for ((address, name), timer) in std::mem::take(&mut self.timers) {
+            self.report.timers += 1;
+            self.command(&address, &timer, || {
+                format!("timer {name:?} of {}: {}", address.kind, timer.command)
+            });
+        }
+        for ((_, to, _), message) in std::mem::take(&mut self.messages) {
+            self.report.messages += 1;
+            self.command(&to, &message, || format!("message to {}: {}", to.kind, message.command));
+        }
+        let mut report = self.report;
+        report.entities = self.kinds.iter().map(|kind| kind.entities() as u64).sum();
+        report.projections = self.projections.len() as u64;
+        let found = self.found.into_iter();
+        report.misunderstood = found
+            .map(|((what, reason), (times, first))| Misunderstood {
+                what,
+                reason,
+                times,
+                first,
+            })
+            .collect();
+        report
+    }
+
+    fn record(&mut self, record: &Record<'_>) {
+        let at = || format!("{}/{} at {}", record.kind, record.id, record.place.position);
+        let own = || Address::new(record.kind, record.id);
+        match record.record {
+            RecordKind::Event => {
+                self.report.events += 1;
+                let applied = match self.registry.find(record.kind) {
+                    Some(kind) => self.kinds[kind].event(record),
+                    None => Err("the program was not given this kind".into()),
+                };
+                if let Err(why) = applied {
+                    let what = format!("event {}/{} version {}", record.kind, record.name, record.version);
+                    self.misunderstood(what, why, at());
+                }
+            }
+            RecordKind::TimerSet => {
+                if let Ok(set) = serde_json::from_slice::<TimerSet>(record.body) {
+                    let timer = Waiting {
+                        command: set.command,
+                        body: set.body.into_bytes(),
+                        at: at(),
+                    };
+                    self.timers.insert((own(), record.name.to_owned()), timer);
+                }
+            }
+            RecordKind::TimerCleared => {
+                self.timers.remove(&(own(), record.name.to_owned()));
+            }
+            RecordKind::Sent => {
+                if let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(record.body) {
+                    let to = Address::new(&*envelope.to.0, &*envelope.to.1);
+                    let message = Waiting {
+                        command: record.name.to_owned(),
+                        body: envelope.command.get().as_bytes().to_vec(),
+                        at: at(),
+                    };
+                    self.messages.insert((record.shard.0, to, record.seq), message);
+                }
+            }
+            RecordKind::Taken => {
+                self.messages.remove(&(record.version, own(), record.seq));
+            }
+            _ => {}
+        }
+    }
+
+    fn command(&mut self, to: &Address, waiting: &Waiting, what: impl FnOnce() -> String) {
+        let read = match self.registry.find(&to.kind) {
+            Some(kind) => self.kinds[kind].command(&self.registry.kinds()[kind], &waiting.command, &waiting.body),
+            None => Err("the program was not given this kind".into()),
+        };
+        if let Err(why) = read {
+            self.misunderstood(what(), why, waiting.at.clone());
+        }
+    }
+
+    fn misunderstood(&mut self, what: String, reason: String, first: String) {
+        if self.found.len() >= FINDINGS_MAX && !self.found.contains_key(&(what.clone(), reason.clone())) {
+            return;
+        }
+        self.found.entry((what, reason)).or_insert((0, first)).0 += 1;
+    }
+}

@@ -1,0 +1,161 @@
+//! A program is held against a history before it is rolled out.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use throng::{
+    Builder, CheckReport, Engine,
+    journal::{CommitNo, Journal as _, MemoryJournal, MemoryStore, Position, WriterId},
+    model::*,
+    projection::{Interrupt, Projection, Rows, Seen},
+};
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("never")]
+struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+/// One kind, as two programs know it.
+macro_rules! jar {
+    ($name:ident, $command:ident { $add:ident, $tick:ident }, $event:ident { $added:ident }) => {
+        #[derive(Default, Serialize, Deserialize)]
+        struct $name {
+            sweets: u64,
+        }
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        enum $command {
+            $add,
+            $tick,
+            Remind,
+            Send,
+        }
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        enum $event {
+            $added,
+        }
+        impl Event for $event {}
+        impl Entity for $name {
+            const KIND: &'static str = "jar";
+            type Id = String;
+            type Command = $command;
+            type Event = $event;
+            type Reply = u64;
+            type Rejection = Never;
+            fn creates(command: &$command) -> bool {
+                !matches!(command, $command::$tick)
+            }
+            fn decide(&self, command: $command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+                match command {
+                    $command::$add => turn.emit($event::$added),
+                    $command::$tick => {}
+                    $command::Remind => {
+                        let later = turn.now().after(Duration::from_hours(1));
+                        turn.remind("tick", later, None, $command::$tick);
+                    }
+                    $command::Send => turn.send::<Self>("other", $command::$add),
+                }
+                Ok(Answer::after(|jar: &Self| jar.sweets))
+            }
+            fn evolve(&mut self, _: &$event) {
+                self.sweets += 1;
+            }
+        }
+    };
+}
+
+jar!(Jar, Command { Add, Tick }, Happened { Added });
+jar!(Careless, CarelessCommand { Put, Beat }, CarelessHappened { PutIn });
+
+/// Cannot bear a second sweet.
+struct Picky;
+impl Projection for Picky {
+    const NAME: &'static str = "picky";
+    type Of = Jar;
+    fn apply(&self, seen: &Seen<Jar>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        let before: u64 = rows.json(&seen.id)?.unwrap_or(0);
+        if before > 0 {
+            return Err(Interrupt::poison("a second one"));
+        }
+        rows.put_json(&seen.id, &(before + 1))
+    }
+}
+
+/// Two events, a timer, a message that was taken.
+async fn history() -> MemoryJournal {
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let engine = Engine::builder()
+        .with::<Jar>()
+        .start(journal.clone(), store)
+        .await
+        .unwrap();
+    for command in [Command::Add, Command::Add, Command::Remind, Command::Send] {
+        engine.entity::<Jar>("one").ask(command).await.unwrap();
+    }
+    engine.stop().await;
+    journal
+}
+
+async fn check(program: Builder, journal: &MemoryJournal) -> CheckReport {
+    let mut checker = program.checker();
+    let mut after = Position {
+        writer: WriterId(1),
+        commit: CommitNo(0),
+    };
+    loop {
+        let commits = journal.read(after, 1 << 20).await.unwrap();
+        let Some(last) = commits.last() else {
+            return checker.finish();
+        };
+        after = last.position();
+        for commit in &commits {
+            checker.commit(commit).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_program_that_wrote_it_understands_all_of_it() {
+    let report = check(Engine::builder().with::<Jar>(), &history().await).await;
+    assert!(report.is_sound(), "{report}");
+    assert_eq!(
+        (report.events, report.entities, report.timers, report.messages),
+        (3, 2, 1, 0)
+    );
+    assert!(report.to_string().ends_with("understands all of it"), "{report}");
+}
+
+#[tokio::test]
+async fn events_and_timers_that_are_not_understood_are_named_with_how_often_and_where() {
+    let report = check(Engine::builder().with::<Careless>(), &history().await).await;
+    let found: Vec<_> = report.misunderstood.iter().map(|one| (&*one.what, one.times)).collect();
+    // The second event of an entity is not looked at.
+    assert_eq!(
+        found,
+        [("event jar/Added version 1", 2), ("timer \"tick\" of jar: Tick", 1)]
+    );
+    assert!(report.misunderstood[0].first.starts_with("jar/one at 1."), "{report}");
+    assert!(
+        report.misunderstood[1].reason.contains("unknown variant `Tick`"),
+        "{report}"
+    );
+}
+
+#[tokio::test]
+async fn a_kind_that_is_gone_and_a_read_model_that_cannot_be_rebuilt_are_named() {
+    let journal = history().await;
+    let report = check(Engine::builder(), &journal).await;
+    assert!(!report.is_sound());
+    let gone = |one: &throng::Misunderstood| one.reason == "the program was not given this kind";
+    assert!(report.misunderstood.iter().all(gone), "{report}");
+
+    let report = check(Engine::builder().with::<Jar>().projection(Picky), &journal).await;
+    assert_eq!(report.misunderstood.len(), 1, "{report}");
+    assert_eq!(report.misunderstood[0].what, "projection picky");
+    assert!(report.misunderstood[0].reason.contains("a second one"), "{report}");
+}
