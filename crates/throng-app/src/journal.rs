@@ -11,16 +11,23 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
+    time::Duration,
 };
 use throng::journal::{Address, Commit, Error, Position, WriterId, commit::Buffer};
 use throng_log::{
     Options,
-    tools::{self, ExportLines, ExportOptions, Exported, ImportOptions, ImportTarget, Imported, InspectOptions},
+    tools::{
+        self, ExportLines, ExportOptions, Exported, ImportOptions, ImportTarget, Imported, InspectOptions, LiveBackup,
+        Until,
+    },
 };
 use throng_postgres::{
     PostgresOptions,
     tools::{self as postgres, Import, Seen},
 };
+
+/// Between two looks of a backup that follows.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
 
 /// What to do with a journal.
 #[derive(Debug, Args)]
@@ -42,8 +49,10 @@ enum JournalCommand {
     Export(ExportArguments),
     /// Take a whole history in, from an export or straight from another journal, where there is no journal yet.
     Import(ImportArguments),
-    /// Copy the journal and the store of a directory nobody uses, and check the copy.
+    /// Copy a data directory's journal, also beside a running service, and check the copy; run again, it adds what is new.
     Backup(BackupArguments),
+    /// Begin a data directory with a journal's history, up to a commit or a time.
+    Restore(RestoreArguments),
     /// Give back room the store and the log do not need; no history is dropped.
     Compact(Directory),
 }
@@ -139,9 +148,34 @@ struct ImportArguments {
 struct BackupArguments {
     #[command(flatten)]
     directory: Directory,
-    /// Where the copy goes.
+    /// Where the copy goes; an earlier copy of the same journal gets what is new.
     #[arg(value_name = "TARGET")]
     target: PathBuf,
+    /// Go on copying, once a second, until told to end.
+    #[arg(long)]
+    follow: bool,
+}
+
+#[derive(Debug, Args)]
+struct RestoreArguments {
+    /// The backup, or any data directory.
+    #[command(flatten)]
+    backup: Directory,
+    /// The new data directory.
+    #[arg(value_name = "TARGET")]
+    target: PathBuf,
+    /// The last commit, as `3.1071`, or a time, as 2026-11-22T18:00:00Z: nothing made after it is restored [default: everything].
+    #[arg(long, value_name = "COMMIT|TIME", value_parser = until)]
+    at: Option<Until>,
+}
+
+fn until(text: &str) -> Result<Until, String> {
+    if let Ok(position) = text.parse() {
+        return Ok(Until::Commit(position));
+    }
+    let time: Result<jiff::Timestamp, _> = text.parse();
+    let time = time.map_err(|_| "write a commit as 3.1071, or a time as 2026-11-22T18:00:00Z")?;
+    Ok(Until::Micros(time.as_microsecond()))
 }
 
 fn address(text: &str) -> Result<Address, String> {
@@ -167,11 +201,11 @@ fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
         }
         JournalCommand::Export(arguments) => export(arguments, json),
         JournalCommand::Import(arguments) => import(arguments, json),
-        JournalCommand::Backup(BackupArguments { directory, target }) => {
-            let copy = tools::backup(&options, &directory.path()?, target)?;
-            print(&copy, json)?;
-            Ok(sound(copy.verification.is_sound()))
-        }
+        JournalCommand::Backup(arguments) => backup(arguments, json),
+        JournalCommand::Restore(RestoreArguments { backup, target, at }) => print(
+            &tools::restore(&options, &backup.path()?, target, at.unwrap_or_default())?,
+            json,
+        ),
         JournalCommand::Compact(directory) => print(&tools::compact(&options, &directory.path()?)?, json),
     }
 }
@@ -188,6 +222,29 @@ impl JournalArguments {
 
 fn sound(is_sound: bool) -> ExitCode {
     if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn backup(arguments: &BackupArguments, json: bool) -> anyhow::Result<ExitCode> {
+    let (options, from) = (Options::default(), arguments.directory.path()?);
+    if !arguments.follow {
+        let copy = tools::backup(&options, &from, &arguments.target)?;
+        print(&copy, json)?;
+        return Ok(sound(copy.verification.is_sound()));
+    }
+    let mut end = throng_http::StopSignal::watch().context("cannot watch for signals")?;
+    let mut copy = LiveBackup::begin(&options, &from, &arguments.target)?;
+    let mut is_first = true;
+    loop {
+        let is_last = end.has_come();
+        let added = copy.catch_up()?;
+        if added.bytes > 0 || std::mem::take(&mut is_first) || is_last {
+            print(&added, json)?;
+        }
+        if is_last {
+            return Ok(ExitCode::SUCCESS);
+        }
+        end.wait_within(FOLLOW_EVERY);
+    }
 }
 
 fn inspect(arguments: &InspectArguments, json: bool) -> anyhow::Result<ExitCode> {
@@ -350,6 +407,13 @@ mod tests {
         for text in ["", "3", "3.x", ".1"] {
             assert!(text.parse::<Position>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_moment_is_a_commit_or_a_time() {
+        assert_eq!(until("3.1071"), Ok(Until::Commit("3.1071".parse().unwrap())));
+        assert_eq!(until("1970-01-01T00:00:02Z"), Ok(Until::Micros(2_000_000)));
+        assert!(until("yesterday").is_err() && until("3").is_err());
     }
 
     #[test]

@@ -9,11 +9,18 @@ use std::{
     io,
     sync::{Arc, atomic::AtomicBool},
     thread,
+    time::{Duration, Instant},
 };
 use tokio::sync::oneshot;
 
 /// SIGTERM and SIGINT (Ctrl-C), either of which asks for a graceful stop. The second one ends the process at once, with exit code 130.
-pub struct StopSignal(Signals);
+pub struct StopSignal {
+    signals: Signals,
+    has_come: bool,
+}
+
+/// Between two looks whether a signal has come, where something else is waited for too.
+const LOOK: Duration = Duration::from_millis(20);
 
 impl StopSignal {
     /// From here on the first signal is kept until it is waited for.
@@ -29,13 +36,33 @@ impl StopSignal {
             flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked_before))?;
             flag::register(signal, Arc::clone(&asked_before))?;
         }
-        Ok(Self(signals))
+        Ok(Self {
+            signals,
+            has_come: false,
+        })
     }
 
     /// Blocks until the first signal.
     pub fn wait(mut self) {
-        if let Some(signal) = self.0.forever().next() {
+        if self.has_come {
+            return;
+        }
+        if let Some(signal) = self.signals.forever().next() {
             tracing::info!("signal {signal}: finishing what is in flight; a second signal ends at once");
+        }
+    }
+
+    /// Whether one has come.
+    pub fn has_come(&mut self) -> bool {
+        self.has_come = self.has_come || self.signals.pending().next().is_some();
+        self.has_come
+    }
+
+    /// Blocks until the first signal, at most so long.
+    pub fn wait_within(&mut self, most: Duration) {
+        let begun = Instant::now();
+        while !self.has_come() && begun.elapsed() < most {
+            thread::sleep(LOOK);
         }
     }
 

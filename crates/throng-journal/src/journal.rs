@@ -64,7 +64,8 @@ pub trait Journal: Send + Sync {
     /// Opens a new, unsealed stream for a node, and seals the node's earlier ones: they can commit nothing any more.
     ///
     /// # Errors
-    /// In use, of another version, damaged below a synced position, or not reachable.
+    /// In use, of another version, damaged below a synced position, or not reachable. [`Error::Sealed`] where another engine has taken
+    /// over from the one that has opened a writer here before, and lives: it is tried again.
     fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>>;
 
     /// The sealed streams whose records of these shards belong to `by` from now on, in the order of history.

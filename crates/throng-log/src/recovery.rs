@@ -130,7 +130,12 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
 }
 
 /// A segment without a readable header holds nothing, or has lost it.
-fn refuse_lost_header(files: &dyn Files, dir: &Path, number: u64, fault: &Fault) -> Result<scan::Stray, Error> {
+pub(crate) fn refuse_lost_header(
+    files: &dyn Files,
+    dir: &Path,
+    number: u64,
+    fault: &Fault,
+) -> Result<scan::Stray, Error> {
     let path = segment_path(dir, number);
     let reading = || format!("reading {}", path.display());
     let file = files.open(&path, false).map_err(Error::io(reading()))?;

@@ -14,7 +14,7 @@ use throng_journal::{
 };
 use throng_log::{
     EmbeddedStore, Log, Options, open_embedded,
-    tools::{self, ExportOptions, ImportOptions, Imported, InspectOptions},
+    tools::{self, ExportOptions, ImportOptions, Imported, InspectOptions, LiveBackup, Until},
 };
 
 /// Bodies of every sort: JSON, JSON with room in it, JSON over several lines, text, bytes, nothing.
@@ -484,9 +484,18 @@ fn a_backup_holds_the_log_and_the_store() {
         b"{}",
     );
     append(&log, writer, 2, &mut open);
-    let refused = tools::backup(&options(), dir.path(), &to.path().join("refused"));
-    assert!(matches!(refused, Err(Error::InUse { .. })), "{refused:?}");
+    let used = to.path().join("used");
+    let backed_up = tools::backup(&options(), dir.path(), &used).unwrap();
+    assert!(
+        backed_up.verification.is_sound() && backed_up.verification.commits == 92,
+        "also while it is used: {backed_up}"
+    );
     drop((log, store));
+    assert_eq!(
+        exported(&used).lines().count() + 1,
+        exported(dir.path()).lines().count(),
+        "all but the writer after it"
+    );
     let stopped_copy = to.path().join("stopped");
     let backed_up = tools::backup(&options(), dir.path(), &stopped_copy).unwrap();
     assert_eq!(backed_up.verification.commits, 92);
@@ -600,4 +609,115 @@ fn a_newer_store_beside_an_older_log_is_proof_of_loss() {
     drop(log);
     fs::copy(dir.path().join("store.redb"), older.path().join("store.redb")).unwrap();
     assert_eq!(lost().held, upto, "a commit of that number is, but it is another one");
+}
+
+/// A random number below a bound.
+fn below(seed: &mut u64, bound: u64) -> u64 {
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 33) % bound
+}
+
+/// The lines of an export that are commits, without their sums.
+fn commits_of(dir: &Path) -> Vec<String> {
+    let text = exported(dir);
+    let lines = text.lines().filter(|line| line.starts_with("{\"commit\""));
+    lines
+        .map(|line| line[..line.rfind(",\"sum\"").unwrap()].to_owned())
+        .collect()
+}
+
+#[test]
+fn a_copy_is_brought_up_to_date_while_the_log_is_written_and_each_commit_of_it_can_be_restored() {
+    let mut seed = 7;
+    let (dir, copies) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let copy = copies.path().join("copy");
+    let (mut ends, mut number) = (Vec::new(), 0);
+    for life in 0..4 {
+        let log = Log::open(dir.path(), options()).unwrap();
+        let writer = block_on(log.open("node-a")).unwrap().writer;
+        for commit in 1..=60 {
+            number += 1;
+            let mut open = CommitBuilder::default();
+            let body = format!(
+                "{{\"n\":{number},\"filler\":\"{}\"}}",
+                "x".repeat(below(&mut seed, 900) as usize)
+            );
+            let address = Address::new("section", "S");
+            open.push(
+                RecordKind::Event,
+                ShardId(0),
+                &address,
+                number,
+                "Added",
+                1,
+                body.as_bytes(),
+            );
+            append(&log, writer, commit, &mut open);
+            ends.push(Position {
+                writer,
+                commit: CommitNo(commit),
+            });
+            if below(&mut seed, 15) == 0 {
+                let backed_up = tools::backup(&options(), dir.path(), &copy).unwrap();
+                assert!(backed_up.verification.is_sound(), "{backed_up}");
+                assert_eq!(backed_up.upto, ends.last().unwrap().to_string(), "life {life}");
+            }
+        }
+    }
+    let mut live = LiveBackup::begin(&options(), dir.path(), &copy).unwrap();
+    live.catch_up().unwrap();
+    assert_eq!(live.catch_up().unwrap().bytes, 0, "there is nothing more");
+    drop(live);
+    let all = commits_of(dir.path());
+    assert_eq!(all.len(), 240);
+    assert_eq!(commits_of(&copy), all);
+    for try_number in 0..12 {
+        let last = below(&mut seed, 240) as usize;
+        let to = copies.path().join(format!("restored-{try_number}"));
+        let restored = tools::restore(&options(), &copy, &to, Until::Commit(ends[last])).unwrap();
+        assert_eq!(restored.commits, last as u64 + 1);
+        assert_eq!(commits_of(&to), all[..=last]);
+        assert!(tools::verify(&options(), &to).unwrap().is_sound());
+    }
+    let nowhere = Position {
+        writer: WriterId(2),
+        commit: CommitNo(61),
+    };
+    let to = copies.path().join("nowhere");
+    let refused = tools::restore(&options(), &copy, &to, Until::Commit(nowhere));
+    assert!(
+        matches!(refused, Err(Error::NoCommit(at)) if at == nowhere),
+        "{refused:?}"
+    );
+    assert!(Log::open(&to, options()).is_err(), "it is no journal");
+    let moment = 1_000_000 + 2 * 1000 + 7;
+    let at_that_time = tools::restore(&options(), &copy, &to, Until::Micros(moment)).unwrap();
+    assert_eq!(at_that_time.commits, 67, "seven commits of the second life");
+}
+
+#[test]
+fn a_copy_that_was_used_or_is_of_another_log_gets_nothing_more() {
+    let (dir, other, copies) = (
+        TempDir::new().unwrap(),
+        TempDir::new().unwrap(),
+        TempDir::new().unwrap(),
+    );
+    live(dir.path());
+    live(other.path());
+    let (copy, elsewhere) = (copies.path().join("copy"), copies.path().join("elsewhere"));
+    tools::backup(&options(), dir.path(), &copy).unwrap();
+    tools::backup(&options(), other.path(), &elsewhere).unwrap();
+    let refused = tools::backup(&options(), dir.path(), &elsewhere)
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("it is no copy of"), "{refused}");
+    for used in [&copy, &dir.path().to_owned()] {
+        let log = Log::open(used, options()).unwrap();
+        let writer = block_on(log.open("node-a")).unwrap().writer;
+        append(&log, writer, 1, &mut CommitBuilder::default());
+    }
+    let refused = tools::backup(&options(), dir.path(), &copy).unwrap_err().to_string();
+    assert!(refused.contains("was used since"), "{refused}");
 }

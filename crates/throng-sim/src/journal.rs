@@ -9,7 +9,7 @@ use crate::{
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -35,6 +35,8 @@ pub(crate) struct State {
     /// The process is dead: what still runs of it reaches nothing.
     pub(crate) dead: AtomicBool,
     depth: AtomicUsize,
+    /// The newest writer this process has opened; 0: none.
+    own: AtomicU64,
     /// A checkpoint covers everything up to here: single records are read after it only.
     forgotten: Mutex<Option<Position>>,
 }
@@ -186,8 +188,13 @@ impl Journal for SimJournal {
     fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
         let node = node.to_owned();
         self.slowly(("opening the journal", "open failed"), move |journal| {
+            let own = journal.state.own.load(Ordering::Relaxed);
             let earlier: Vec<WriterId> = {
                 let medium = journal.medium.lock();
+                // A process that was taken over from does not take back.
+                if own != 0 && medium.owner != journal.process {
+                    return Err(Error::Sealed(WriterId(own)));
+                }
                 let same = medium.streams.iter().filter(|(_, stream)| stream.node == node);
                 same.map(|(writer, _)| *writer).collect()
             };
@@ -204,6 +211,7 @@ impl Journal for SimJournal {
                     ..Stream::default()
                 },
             );
+            journal.state.own.store(writer.0, Ordering::Relaxed);
             journal.world.note(format_args!("writer {writer} is opened"));
             journal.world.count("writer opened");
             Ok(Opened { writer })

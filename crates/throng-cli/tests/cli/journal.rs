@@ -1,9 +1,14 @@
 //! `throng journal`, on what a service left behind.
 
-use super::kit::{Served, assert_refused, run};
+use super::kit::{Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::Stdio,
+};
 
 /// A data directory with one section and one student, and nobody using it.
 fn data(directory: &Path) -> String {
@@ -131,4 +136,54 @@ fn what_is_no_data_directory_is_refused() {
     drop(served);
     let wrong = run(&["journal", "inspect", &empty, "--commit", "last"]);
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn a_running_service_is_backed_up_again_and_again_and_restored_to_any_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (data, copy, early, late) = (path("data"), path("copy"), path("early"), path("late"));
+    let served = Served::start(Path::new(&data), &[]);
+    let mut client = served.client();
+    let opened = client
+        .post("/sections", None, r#"{"section":"A","capacity":9}"#)
+        .unwrap();
+    assert_eq!(opened.status, 201);
+    let mut add = |student: &str| {
+        let body = format!(r#"{{"student":"{student}"}}"#);
+        assert_eq!(client.post("/sections/A/add", None, &body).unwrap().status, 200);
+    };
+    add("ann");
+    let first = json(&["journal", "backup", &data, &copy, "--json"]);
+    add("bob");
+    let second = json(&["journal", "backup", &data, &copy, "--json"]);
+    assert_ne!(first["upto"], second["upto"]);
+    // One that follows has everything when it is told to end.
+    let mut follow = throng()
+        .args(["journal", "backup", &data, &copy, "--follow"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(follow.stdout.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("the copy reaches commit"), "{line}");
+    add("cid");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&follow), Signal::TERM).unwrap();
+    let followed = follow.wait_with_output().unwrap();
+    assert!(followed.status.success(), "{followed:?}");
+    served.signal(Signal::KILL);
+    drop(served);
+    let at = first["upto"].as_str().unwrap();
+    json(&["journal", "restore", &copy, &early, "--at", at, "--json"]);
+    json(&["journal", "restore", &copy, &late, "--json"]);
+    for (place, students) in [
+        (&early, vec!["ann"]),
+        (&late, vec!["ann", "bob", "cid"]),
+        (&copy, vec!["ann", "bob", "cid"]),
+    ] {
+        let served = Served::start(Path::new(place), &[]);
+        let roster = served.client().get("/sections/A/roster").unwrap().json();
+        assert_eq!(roster["students"], serde_json::json!(students), "{place}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Copying a log and its store into another directory, and checking the copy.
 
-use super::{Verification, unfinished::Unfinished, verify};
+use super::{LiveBackup, Verification, unfinished::Unfinished, verify};
 use crate::{
     EmbeddedStore, Log, Options,
     files::{File, Files},
@@ -16,9 +16,9 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// What was copied.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct BackedUp {
-    /// Segments copied.
+    /// Segments in the copy.
     pub segments: u64,
-    /// Their bytes.
+    /// Bytes copied now.
     pub bytes: u64,
     /// The last commit in the copy, written `writer.commit`.
     pub upto: String,
@@ -34,24 +34,48 @@ impl fmt::Display for BackedUp {
             upto,
             verification,
         } = self;
-        writeln!(f, "copied {segments} segments, {bytes} bytes, up to commit {upto}")?;
+        writeln!(
+            f,
+            "copied {bytes} bytes; the copy has {segments} segments and reaches commit {upto}"
+        )?;
         write!(f, "{verification}")
     }
 }
 
-/// Copies the log and the store of a directory that no engine is using, and checks the copy.
+/// Copies the log of a directory, and its store where no engine is using it, and checks the copy. A target that holds an earlier
+/// copy of the same log gets what has been written since.
 ///
 /// # Errors
-/// [`Error::InUse`]; the target holds a log; damage that stops the log from being opened; the file system's.
+/// The target holds another history, or is in use; damage of the log; the file system's.
 pub fn backup(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Error> {
     super::require_log(options, dir)?;
-    let log = Arc::new(Log::open(dir, options.clone())?);
+    if super::require_no_log(options, to).is_err() && super::refuse_unfinished(&*options.files, to).is_ok() {
+        return add(options, dir, to);
+    }
+    let log = match Log::open(dir, options.clone()) {
+        Ok(log) => Arc::new(log),
+        Err(Error::InUse { .. }) => return add(options, dir, to),
+        Err(error) => return Err(error),
+    };
     let names = options.files.list(dir).unwrap_or_default();
     let store = match names.iter().any(|name| name == store::STORE_NAME) {
         true => Some(EmbeddedStore::open(Arc::clone(&log))?),
         false => None,
     };
     backup_live(&log, store.as_ref(), to)
+}
+
+fn add(options: &Options, dir: &Path, to: &Path) -> Result<BackedUp, Error> {
+    let mut copy = LiveBackup::begin(options, dir, to)?;
+    let added = copy.catch_up()?;
+    drop(copy);
+    let verification = verify(options, to)?;
+    Ok(BackedUp {
+        segments: verification.segments.unwrap_or_default(),
+        bytes: added.bytes,
+        upto: added.upto.to_string(),
+        verification,
+    })
 }
 
 /// Copies a log that is open, with its store if one is given, while the engine goes on: the copy ends at a commit that

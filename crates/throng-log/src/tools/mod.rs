@@ -3,7 +3,8 @@
 //!
 //! [`inspect`], [`verify`] and [`export`] only read, and also work beside a running engine (they then see what has been
 //! written so far). [`import`] and [`compact`] take the directory's lock. [`backup`] copies a directory nobody uses,
-//! [`backup_live`] a log that is open in this process.
+//! [`backup_live`] a log that is open in this process, [`LiveBackup`] one that another process writes. [`restore`] begins a directory
+//! with a history up to some moment.
 
 mod backup;
 mod commits;
@@ -12,6 +13,8 @@ mod export;
 mod import;
 mod inspect;
 mod line;
+mod live;
+mod restore;
 mod unfinished;
 mod verify;
 mod walk;
@@ -22,6 +25,8 @@ pub use compact::{Compacted, compact};
 pub use export::{ExportLines, ExportOptions, Exported, export};
 pub use import::{ImportOptions, ImportTarget, Imported, import, import_into};
 pub use inspect::{Inspection, SegmentLine, inspect};
+pub use live::{Added, LiveBackup};
+pub use restore::{Until, restore};
 pub use throng_journal::tools::{Contents, Finding, HistoryLine, InspectOptions, Verification, WriterLine};
 pub use verify::verify;
 

@@ -35,10 +35,7 @@ impl<'a> Unfinished<'a> {
 
     /// All is there, and durable.
     pub(super) fn finish(self) -> Result<(), Error> {
-        let finishing = || Error::io(format!("finishing the directory {}", self.dir.display()));
-        self.files.sync_dir(self.dir).map_err(finishing())?;
-        self.files.remove(&self.path()).map_err(finishing())?;
-        self.files.sync_dir(self.dir).map_err(finishing())
+        finish(self.files, self.dir)
     }
 
     fn path(&self) -> PathBuf {
@@ -56,6 +53,14 @@ impl<'a> Unfinished<'a> {
         }
         Ok(())
     }
+}
+
+/// All is there, and durable.
+pub(super) fn finish(files: &dyn Files, dir: &Path) -> Result<(), Error> {
+    let finishing = || Error::io(format!("finishing the directory {}", dir.display()));
+    files.sync_dir(dir).map_err(finishing())?;
+    files.remove(&dir.join(UNFINISHED_NAME)).map_err(finishing())?;
+    files.sync_dir(dir).map_err(finishing())
 }
 
 fn is_unfinished(files: &dyn Files, dir: &Path) -> bool {

@@ -4,8 +4,9 @@ use crate::{
     disk::Disk,
     kit::{append, commits_of, count, open, open_writer, options, segment},
 };
+use std::path::Path;
 use throng_journal::{Durability, Error, WriterId};
-use throng_log::{Log, Options};
+use throng_log::{Log, Options, tools::LiveBackup};
 
 /// Ten commits of which the log calls `synced` so many synced, then the power goes with all of them written.
 fn in_flight(synced: u64) -> (Disk, WriterId) {
@@ -83,5 +84,31 @@ fn what_was_cut_never_comes_back() {
         drop(log);
         // Even if the hole is filled later: the next writer's header has told the end.
         disk.set_bytes(&segment(1), whole.clone());
+    }
+}
+
+#[test]
+fn a_copy_of_a_log_that_lost_its_unfinished_end_follows_it() {
+    for begun_anew in [false, true] {
+        let (disk, writer) = in_flight(3);
+        let mut copy = LiveBackup::begin(&options(&disk), Path::new(crate::kit::DIR), Path::new("copy")).unwrap();
+        assert_eq!(copy.catch_up().unwrap().upto.commit.0, 10, "as far as it can be read");
+        // The power goes, and with it what was not synced.
+        tear(&disk, 4, 0);
+        let log = open(&disk).unwrap();
+        let next = open_writer(&log).unwrap();
+        append(&log, next, 1, 100).unwrap();
+        if begun_anew {
+            drop(copy);
+            copy = LiveBackup::begin(&options(&disk), Path::new(crate::kit::DIR), Path::new("copy")).unwrap();
+        }
+        copy.catch_up().unwrap();
+        drop(copy);
+        let log = Log::open("copy", options(&disk)).unwrap();
+        assert_eq!(
+            (count(&log, writer), count(&log, next)),
+            (3, 1),
+            "begun anew: {begun_anew}"
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::{
     task::{Poll, Waker},
 };
 use throng_core::shard::{LoadOutcome, Recalled, Unloadable, family_row};
-use throng_journal::{Address, Maybe, Place};
+use throng_journal::{Address, Loaded, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
 #[derive(Default)]
@@ -138,12 +138,13 @@ impl Door {
             return Err(Failed::Refused(recovering()));
         }
         let (store, journal) = (&self.context.store, &self.context.journal);
-        let state_version = match from {
-            StartFrom::State => request.state_version,
-            // None is stored under it.
-            StartFrom::FirstEvent => !request.state_version,
+        let stored = match from {
+            StartFrom::State => now_or_later(store.load(address, request.state_version)).await?,
+            StartFrom::FirstEvent => Loaded {
+                state: None,
+                events: store.history(address, 0, usize::MAX, usize::MAX).await?,
+            },
         };
-        let stored = now_or_later(store.load(address, state_version)).await?;
         let last = stored.events.last().map(|event| event.seq);
         let stored_seq = last
             .or(stored.state.as_ref().map(|state| state.seq))
