@@ -256,6 +256,25 @@ fn a_capacity_search_finds_where_a_target_begins_to_refuse() {
 }
 
 #[test]
+fn a_capacity_search_of_a_url_sends_the_request_it_is_given() {
+    let server = Server::start(|_, request| {
+        let is_as_asked = request.line.starts_with("POST ") && request.body == "x";
+        Reply::Answer(if is_as_asked { 200 } else { 500 }, String::new())
+    });
+    let files = Files::new();
+    let (url, out) = (server.url(), files.text("c.json"));
+    let hold = ["--p99", "60s", "--from", "50", "--to", "50", "--for", "100ms", "-q"];
+    let search = |target: &str, more: &[&str]| load(&[&["capacity", target], &hold[..], more].concat());
+    assert_eq!(search(&url, &["-b", "x", "--json", &out]), ExitCode::SUCCESS);
+    assert_eq!(json(Path::new(&out))["capacity"], 50.0);
+    assert_eq!(
+        search("constant", &["-b", "x"]),
+        ExitCode::from(2),
+        "a plan has its own"
+    );
+}
+
+#[test]
 fn head_to_head_and_compare_state_differences_and_spread() {
     let (a, b, files) = (fine(), fine(), Files::new());
     let [out, html] = ["h.json", "h.html"].map(|name| files.text(name));

@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::common::{Common, note, stop_on_signals};
 use super::plan::Planned;
+use super::request::RequestArgs;
 use super::values;
 use crate::capacity::{Promise, Search, Trial, best};
 use crate::report::{html, nanos};
@@ -21,6 +22,8 @@ pub(crate) struct CapacityArgs {
     plan: String,
     #[command(flatten)]
     planned: Planned,
+    #[command(flatten)]
+    request: RequestArgs,
     /// Response time that 99 % must keep.
     #[arg(long, value_parser = values::time)]
     p99: Duration,
@@ -88,6 +91,9 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     };
     let stop = stop_on_signals()?;
     let is_url = args.plan.contains("://");
+    if !is_url && args.request.is_given() {
+        bail!("a plan has requests of its own: -m, -H and -b are for a URL");
+    }
     let (plan, options) = if is_url {
         (None, common.options(common.target(&args.plan)?, &stop)?)
     } else {
@@ -116,6 +122,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             precision: args.precision / 100.0,
         },
     };
+    let request = args.request.build(&options.target, true)?;
     let attempt = |rate: f64| -> anyhow::Result<(Report, Option<f64>)> {
         let before = used(&common.pid)?;
         let begun = Instant::now();
@@ -124,8 +131,13 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
                 let plan = plan.with(&args.variable, rate)?;
                 plan.run(options.clone(), common.connections, common.threads(), |_| {})?
             }
-            None => hold(&options, rate, args.duration, common.threads())?,
+            None => hold(&options, &request, rate, args.duration, common.threads())?,
         };
+        if !common.quiet {
+            for warning in &report.warnings {
+                note(&format!("  ! at {rate:.0}: {warning}"));
+            }
+        }
         let after = used(&common.pid)?;
         let nanos: u64 = after
             .iter()
@@ -163,12 +175,11 @@ fn used(pids: &[u32]) -> anyhow::Result<Vec<Usage>> {
     each.collect()
 }
 
-fn hold(options: &Options, rate: f64, duration: Duration, threads: usize) -> anyhow::Result<Report> {
+fn hold(options: &Options, request: &Request, rate: f64, duration: Duration, threads: usize) -> anyhow::Result<Report> {
     let mut options = options.clone();
-    let request = Request::get(&options.target.authority, &options.target.path);
     options.duration = Some(duration + options.request_timeout);
     let arrivals = Arrivals::constant(rate, duration.as_secs_f64());
-    Ok(crate::run(&options, Open::split(&request, &arrivals, threads))?.report)
+    Ok(crate::run(&options, Open::split(request, &arrivals, threads))?.report)
 }
 
 fn line(trial: &Trial) -> String {

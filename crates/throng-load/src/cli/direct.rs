@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 
 use super::common::{Common, stop_on_signals};
 use super::progress::{Display, Goal};
+use super::request::RequestArgs;
 use super::values;
-use crate::{Arrivals, Closed, Open, Request, Target, run_watched};
+use crate::{Arrivals, Closed, Open, run_watched};
 
 /// `throng load URL`.
 #[derive(Debug, Args)]
@@ -31,15 +32,8 @@ pub(crate) struct DirectArgs {
     /// Closed model: end after so many requests.
     #[arg(long, short = 'n', conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Method; POST where there is a body.
-    #[arg(long, short = 'm')]
-    method: Option<String>,
-    /// A header, `Name: value`; repeatable.
-    #[arg(long, short = 'H', value_parser = values::header)]
-    header: Vec<(String, String)>,
-    /// The request's body; `@FILE` reads it from a file.
-    #[arg(long, short = 'b')]
-    body: Option<String>,
+    #[command(flatten)]
+    request: RequestArgs,
     /// Requests in flight on one connection (HTTP pipelining).
     #[arg(long, default_value_t = 1, conflicts_with = "http2")]
     pipeline: usize,
@@ -56,7 +50,7 @@ pub(crate) fn run(args: &DirectArgs) -> anyhow::Result<ExitCode> {
     };
     let common = &args.common;
     let target = common.target(url)?;
-    let request = request(args, &target)?;
+    let request = args.request.build(&target, !args.no_keep_alive)?;
     let stop = stop_on_signals()?;
     let mut options = common.options(target, &stop)?;
     options.pipeline = args.pipeline;
@@ -104,32 +98,4 @@ pub(crate) fn run(args: &DirectArgs) -> anyhow::Result<ExitCode> {
         run.report.setting("model", "closed")
     };
     common.deliver(&Common::sampled(sampler, report))
-}
-
-fn request(args: &DirectArgs, target: &Target) -> anyhow::Result<Request> {
-    let body = match args.body.as_deref() {
-        Some(body) => match body.strip_prefix('@') {
-            Some(file) => Some(std::fs::read(file).with_context(|| format!("cannot read the body from {file}"))?),
-            None => Some(body.as_bytes().to_vec()),
-        },
-        None => None,
-    };
-    let method = args
-        .method
-        .clone()
-        .unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_string());
-    if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-') {
-        bail!("`{method}` is no HTTP method");
-    }
-    let mut builder = Request::build(&method.to_ascii_uppercase(), &target.authority, &target.path);
-    if args.no_keep_alive {
-        builder = builder.header("Connection", "close");
-    }
-    for (name, value) in &args.header {
-        builder = builder.header(name, value);
-    }
-    if let Some(body) = body {
-        builder = builder.body(body);
-    }
-    Ok(builder.finish())
 }

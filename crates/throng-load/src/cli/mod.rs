@@ -8,6 +8,7 @@ mod head2head;
 mod plan;
 mod progress;
 mod replay;
+mod request;
 pub mod values;
 
 use std::process::ExitCode;
