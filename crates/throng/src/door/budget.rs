@@ -14,6 +14,8 @@ use throng_core::{model::Error, shard::Shard};
 pub(crate) const PENDING_PART: i64 = 8;
 /// A shard books its bytes once they differ by this part of the budget, a power of two: all shards together by a 256th.
 const BOOK_SHIFT: u32 = 16;
+/// So many bytes of entities are passivated after one command, unless it brought more: storing their states takes its loop's time.
+const PASSIVATED_BYTES: usize = 64 << 10;
 /// When to come again while states that wait for the store fill the memory.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 /// When to come again while messages between entities fill their room.
@@ -27,6 +29,12 @@ pub(crate) struct Books {
     pub(crate) entities: AtomicI64,
     pub(crate) bytes: AtomicI64,
     pub(crate) pending_bytes: AtomicI64,
+}
+
+/// How many bytes a shard of so many gives away that has come to hold so many more: no more than its share, the others give theirs
+/// when they are used, and in small parts, but more than it took.
+fn passivated(over: usize, held: usize, more: usize) -> usize {
+    over.min(held / 4).min(PASSIVATED_BYTES.max(more * 2)).max(1)
 }
 
 /// Why an attempt does not execute now.
@@ -125,8 +133,11 @@ impl Door {
         let bytes = add(&self.books.bytes, delta.bytes);
         if bytes + pending > budget && load.entities > 1 {
             let over = usize::try_from(bytes + pending - budget).unwrap_or_default();
-            // No more than this shard's share: the others give theirs when they are used.
-            shard.passivate(over.min(load.bytes / 4).max(1));
+            shard.passivate(passivated(
+                over,
+                load.bytes,
+                usize::try_from(delta.bytes).unwrap_or_default(),
+            ));
             let delta = shard.book(shard.load());
             add(&self.books.entities, delta.entities);
             add(&self.books.bytes, delta.bytes);
@@ -134,5 +145,24 @@ impl Door {
                 self.context.signals.checkpoint.wake();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_pays_for_few_of_those_who_leave_memory() {
+        const MB: usize = 1 << 20;
+        assert_eq!(passivated(100 * MB, 40 * MB, 300), PASSIVATED_BYTES);
+        assert_eq!(
+            passivated(100 * MB, 40 * MB, 5 * MB),
+            10 * MB,
+            "it gives more than it took"
+        );
+        assert_eq!(passivated(100 * MB, 4 * MB, 5 * MB), MB, "and not what it works with");
+        assert_eq!(passivated(1_000, 40 * MB, 300), 1_000);
+        assert_eq!(passivated(0, 0, 0), 1);
     }
 }
