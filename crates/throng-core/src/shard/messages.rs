@@ -69,7 +69,7 @@ pub struct RequestOutcome {
     pub from: (String, String),
     /// What the asker gave along.
     pub note: String,
-    /// A [`RecordedOutcome`].
+    /// A `RecordedOutcome`.
     pub outcome: Box<RawValue>,
 }
 
