@@ -111,8 +111,11 @@ impl<T: Entry> Queue<T> {
         if self.here == 0 {
             self.policy.forget();
         }
-        let first = self.waiting.iter().find(|entry| !entry.is_gone());
-        let waited = first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first.arrived()));
+        while self.waiting.pop_front_if(|first| first.is_gone()).is_some() {}
+        let waited = self
+            .waiting
+            .front()
+            .map_or(Duration::ZERO, |first| now.saturating_duration_since(first.arrived()));
         self.room = self.policy.room(waited);
         self.number += 1;
         self.is_open = true;

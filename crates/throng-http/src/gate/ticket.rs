@@ -31,7 +31,6 @@ pub(crate) struct Place {
 pub(crate) struct Admitted {
     /// When it can have arrived at the earliest.
     pub(crate) arrived: Instant,
-    /// Now.
     pub(crate) now: Instant,
 }
 

@@ -5,7 +5,6 @@ use crate::{gate::Reason, problem::Problem};
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
 
-/// A refusal.
 pub(super) struct Refusal {
     /// What it says of the wait.
     seconds: u64,

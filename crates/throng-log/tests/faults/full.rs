@@ -3,19 +3,18 @@
 
 use crate::{
     disk::Disk,
-    kit::{DIR, append, count, open_writer, options},
+    kit::{DIR, append, checkpoint, count, open_writer, options},
 };
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use throng_journal::{
-    Address, Checkpoint, CommitNo, Journal, Position, ShardId, Store, StoredState, WriterId, conformance::block_on,
-};
+use throng_journal::{CommitNo, Journal, Store, WriterId, conformance::block_on};
 use throng_log::{EmbeddedStore, Log, Options, open_embedded};
 
 const RESERVE_BYTES: u64 = 256 << 10;
 const SEGMENT_BYTES: u64 = 128 << 10;
+const STATE_BYTES: usize = 20_000;
 const COMMIT_BYTES: usize = 1500;
 /// What one takes on the disk, with its record's names and header.
 const COMMIT_BYTES_WHOLE: u64 = 2048;
@@ -59,23 +58,6 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn checkpoint(writer: WriterId, commit: u64) -> Checkpoint {
-    Checkpoint {
-        upto: Position {
-            writer,
-            commit: CommitNo(commit),
-        },
-        states: vec![StoredState {
-            address: Address::new("section", "s"),
-            shard: ShardId(0),
-            seq: commit,
-            version: 1,
-            bytes: vec![7; 20_000],
-        }],
-        ..Checkpoint::default()
-    }
-}
-
 #[test]
 fn a_full_disk_holds_commits_and_not_unused_room() {
     for keeps_what_failed in [false, true] {
@@ -102,7 +84,7 @@ fn what_was_begun_ends_on_a_full_disk_and_the_next_start_begins() {
             commits += 1;
             append(&log, writer, commits, COMMIT_BYTES).unwrap();
         }
-        block_on(store.advance(checkpoint(writer, commits))).unwrap();
+        block_on(store.advance(checkpoint(writer, commits, STATE_BYTES))).unwrap();
         assert_eq!(block_on(log.seal(writer)).unwrap(), CommitNo(commits));
         for _ in 0..4 {
             disk.kill_process();
@@ -128,7 +110,7 @@ fn a_checkpoint_that_finds_the_disk_full_gets_the_reserve() {
     append(&log, writer, 1, COMMIT_BYTES).unwrap();
     disk.set_room(Some(disk.used()));
     for number in 0..100 {
-        let mut more = checkpoint(writer, 1);
+        let mut more = checkpoint(writer, 1, STATE_BYTES);
         more.states[0].address.id = format!("s{number}").into();
         more.states[0].bytes = vec![1; 100_000];
         block_on(store.advance(more)).unwrap();

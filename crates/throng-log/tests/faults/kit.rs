@@ -3,8 +3,8 @@
 use crate::disk::Disk;
 use std::{path::Path, sync::Arc};
 use throng_journal::{
-    Address, AppendError, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind, ShardId, Stamp,
-    WriterId, conformance::block_on,
+    Address, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind, ShardId,
+    Stamp, StoredState, WriterId, conformance::block_on,
 };
 use throng_log::{Log, Options};
 
@@ -63,6 +63,25 @@ pub fn append_commit(log: &Log, commit: Commit) -> Result<(), AppendError> {
     match log.append(commit) {
         throng_journal::Append::Done(appended) => appended.result,
         throng_journal::Append::Later(later) => block_on(later).result,
+    }
+}
+
+/// A checkpoint up to this commit: one state of so many bytes and one row, both told from any other commit's.
+pub fn checkpoint(writer: WriterId, commit: u64, state_bytes: usize) -> Checkpoint {
+    Checkpoint {
+        upto: Position {
+            writer,
+            commit: CommitNo(commit),
+        },
+        states: vec![StoredState {
+            address: Address::new("section", "s"),
+            shard: ShardId(0),
+            seq: commit,
+            version: 1,
+            bytes: vec![commit as u8; state_bytes],
+        }],
+        system: vec![(b"row".to_vec(), Some(commit.to_le_bytes().to_vec()))],
+        ..Checkpoint::default()
     }
 }
 

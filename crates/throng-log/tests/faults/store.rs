@@ -2,29 +2,35 @@
 
 use crate::{
     disk::{Call, Chance, Disk, Fault},
-    kit::{DIR, append, body, open_writer, options},
+    kit::{DIR, append, body, checkpoint, open_writer, options},
 };
-use std::io::ErrorKind;
-use throng_journal::{
-    Address, Checkpoint, CommitNo, Maybe, Position, ShardId, Store, StoredState, WriterId, conformance::block_on,
-};
-use throng_log::{EmbeddedStore, open_embedded};
+use std::{io::ErrorKind, sync::Arc};
+use throng_journal::{Address, Maybe, Store, WriterId, conformance::block_on};
+use throng_log::{EmbeddedStore, Log, open_embedded};
 
-fn checkpoint(writer: WriterId, commit: u64) -> Checkpoint {
-    Checkpoint {
-        upto: Position {
-            writer,
-            commit: CommitNo(commit),
-        },
-        states: vec![StoredState {
-            address: Address::new("section", "s"),
-            shard: ShardId(0),
-            seq: commit,
-            version: 1,
-            bytes: vec![commit as u8; 3000],
-        }],
-        system: vec![(b"row".to_vec(), Some(commit.to_le_bytes().to_vec()))],
-        ..Checkpoint::default()
+const STATE_BYTES: usize = 3000;
+
+struct ThreeOfSix {
+    disk: Disk,
+    _log: Arc<Log>,
+    store: Arc<EmbeddedStore>,
+    writer: WriterId,
+}
+
+/// A journal of six commits, three of them in the store.
+fn three_of_six() -> ThreeOfSix {
+    let disk = Disk::new();
+    let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
+    let writer = open_writer(&log).unwrap();
+    for number in 1..=6 {
+        append(&log, writer, number, 200).unwrap();
+    }
+    block_on(store.advance(checkpoint(writer, 3, STATE_BYTES))).unwrap();
+    ThreeOfSix {
+        disk,
+        _log: log,
+        store,
+        writer,
     }
 }
 
@@ -57,13 +63,12 @@ fn a_checkpoint_whose_write_or_sync_fails_leaves_the_one_before_and_may_be_tried
     for call in [Call::Write, Call::Sync, Call::SetLength, Call::Read] {
         let mut failures = 0;
         for after in 0..60 {
-            let disk = Disk::new();
-            let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
-            let writer = open_writer(&log).unwrap();
-            for number in 1..=6 {
-                append(&log, writer, number, 200).unwrap();
-            }
-            block_on(store.advance(checkpoint(writer, 3))).unwrap();
+            let ThreeOfSix {
+                disk,
+                _log,
+                store,
+                writer,
+            } = three_of_six();
             disk.fail(Fault {
                 call,
                 after,
@@ -71,13 +76,13 @@ fn a_checkpoint_whose_write_or_sync_fails_leaves_the_one_before_and_may_be_tried
                 kind: ErrorKind::Other,
             });
             let before = disk.calls(call);
-            let advanced = block_on(store.advance(checkpoint(writer, 6)));
+            let advanced = block_on(store.advance(checkpoint(writer, 6, STATE_BYTES)));
             let reached = disk.calls(call) - before > after;
             disk.heal();
             if advanced.is_err() {
                 failures += 1;
                 assert_eq!(whole(&store), 3, "{call:?} number {after} failed");
-                block_on(store.advance(checkpoint(writer, 6))).unwrap();
+                block_on(store.advance(checkpoint(writer, 6, STATE_BYTES))).unwrap();
             }
             assert_eq!(whole(&store), 6);
             if !reached {
@@ -102,7 +107,7 @@ fn after_a_power_loss_the_store_holds_one_checkpoint_whole() {
         for number in 1..=8 {
             append(&log, writer, number, 200).unwrap();
             if chance.coin() {
-                block_on(store.advance(checkpoint(writer, number))).unwrap();
+                block_on(store.advance(checkpoint(writer, number, STATE_BYTES))).unwrap();
                 covered = number;
             }
         }
@@ -113,7 +118,7 @@ fn after_a_power_loss_the_store_holds_one_checkpoint_whole() {
             times: 10,
             kind: ErrorKind::Other,
         });
-        let begun = block_on(store.advance(checkpoint(writer, 8)));
+        let begun = block_on(store.advance(checkpoint(writer, 8, STATE_BYTES)));
         if begun.is_ok() {
             covered = 8;
         }
@@ -133,13 +138,12 @@ fn a_store_that_failed_and_could_not_be_opened_again_is_opened_by_whoever_reads_
     for call in [Call::Write, Call::Sync, Call::SetLength, Call::Open] {
         let mut failures = 0;
         for after in 0..12 {
-            let disk = Disk::new();
-            let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
-            let writer = open_writer(&log).unwrap();
-            for number in 1..=6 {
-                append(&log, writer, number, 200).unwrap();
-            }
-            block_on(store.advance(checkpoint(writer, 3))).unwrap();
+            let ThreeOfSix {
+                disk,
+                _log,
+                store,
+                writer,
+            } = three_of_six();
             let broken = |call, after| Fault {
                 call,
                 after,
@@ -149,7 +153,7 @@ fn a_store_that_failed_and_could_not_be_opened_again_is_opened_by_whoever_reads_
             disk.fail(broken(call, after));
             // Opening it again fails as well.
             disk.fail(broken(Call::Open, 0));
-            let advanced = block_on(store.advance(checkpoint(writer, 6)));
+            let advanced = block_on(store.advance(checkpoint(writer, 6, STATE_BYTES)));
             disk.heal();
             failures += u32::from(advanced.is_err());
             // One that goes on reads what it knows of; one that begins reads what is there.
@@ -159,7 +163,7 @@ fn a_store_that_failed_and_could_not_be_opened_again_is_opened_by_whoever_reads_
             }
             let found = whole(&store);
             assert!(found == 3 || found == 6, "{call:?} number {after} failed");
-            block_on(store.advance(checkpoint(writer, 6))).unwrap();
+            block_on(store.advance(checkpoint(writer, 6, STATE_BYTES))).unwrap();
             assert_eq!(whole(&store), 6);
         }
         assert!(
@@ -178,7 +182,7 @@ fn with_damage(of: &[u8]) -> Disk {
     for number in 1..=6 {
         append(&log, writer, number, 200).unwrap();
     }
-    block_on(store.advance(checkpoint(writer, 6))).unwrap();
+    block_on(store.advance(checkpoint(writer, 6, STATE_BYTES))).unwrap();
     disk.kill_process();
     drop((log, store));
     let path = std::path::Path::new(DIR).join("store.redb");
