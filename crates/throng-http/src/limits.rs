@@ -19,6 +19,8 @@ pub struct Limits {
     pub socket_requests_max: usize,
     /// Subscriptions of one WebSocket.
     pub socket_subscriptions_max: usize,
+    /// Messages of a frame a WebSocket's client sends. Above: none of them is executed.
+    pub socket_messages_max: usize,
     /// Bytes of a frame a WebSocket's client sends. Above: closed with 1009.
     pub socket_frame_bytes_max: usize,
     /// A WebSocket whose client was silent for so long is asked whether it is there; after as long again it is closed.
@@ -31,8 +33,17 @@ pub struct Limits {
     pub header_wait: Duration,
     /// A request's body must be complete this long after its head. Otherwise: 408.
     pub body_wait: Duration,
+    /// Bytes a second that a body has to come with, on average, after its [grace](Self::body_grace). Otherwise: 408.
+    pub body_rate_min: u32,
+    /// How long a body may come as slowly as it likes.
+    pub body_grace: Duration,
+    /// Bytes of bodies in flight over all connections: those that came in more than one piece, from the first to the request's
+    /// answer. They count as [memory of the engine](throng::Options::memory_bytes_max). Above: 503.
+    pub bodies_bytes_max: usize,
     /// A client that takes nothing of its answer for this long is cut off.
     pub write_wait: Duration,
+    /// How long what a client still sends after its last answer is passed over, so that the answer is not lost by a reset.
+    pub linger_wait: Duration,
     /// A graceful stop lets requests in flight take this long.
     pub drain: Duration,
     /// A request's deadline when it does not name one.
@@ -58,13 +69,18 @@ impl Default for Limits {
             live_max: 1_000,
             socket_requests_max: 1_024,
             socket_subscriptions_max: 64,
+            socket_messages_max: 10_000,
             socket_frame_bytes_max: 2 << 20,
             socket_ping: Duration::from_secs(20),
             socket_credit_wait: Duration::from_secs(30),
             idle: Duration::from_secs(75),
             header_wait: Duration::from_secs(10),
             body_wait: Duration::from_secs(30),
+            body_rate_min: 1_000,
+            body_grace: Duration::from_secs(5),
+            bodies_bytes_max: 64 << 20,
             write_wait: Duration::from_secs(30),
+            linger_wait: Duration::from_secs(2),
             drain: Duration::from_secs(10),
             deadline: Duration::from_secs(5),
             deadline_max: Duration::from_secs(3_600),

@@ -4,7 +4,7 @@ use crate::{Metrics, Options, host::Host, ledger::Topics};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Waker,
 };
@@ -25,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) topics: Topics,
     pub(crate) signals: Signals,
     pub(crate) stopping: AtomicBool,
+    /// Bytes that others of the process hold of the engine's memory.
+    pub(crate) bytes_outside: Arc<AtomicUsize>,
 }
 
 /// One signal for each background task, and those who wait for durable commits.

@@ -1,10 +1,10 @@
 //! Taking connections, up to their limit.
 
-use super::{Local, connection::Verdict, socket::plain};
+use super::{Local, connection::Verdict, linger::linger, socket::plain};
 use crate::{lane::Wire, problem::Problem};
 use std::{io, net::IpAddr, rc::Rc, time::Duration};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
 };
 
@@ -12,8 +12,6 @@ use tokio::{
 const REFUSALS_MAX: usize = 64;
 /// How long a refused client may take to read why.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
-/// Bytes of a refused client's request that are read so that it gets to read the answer.
-const REFUSAL_BYTES_MAX: u64 = 64 << 10;
 /// How long to wait when the system has no file descriptors left.
 const NO_FILES_WAIT: Duration = Duration::from_millis(50);
 
@@ -80,10 +78,8 @@ fn refuse(local: &Rc<Local>, mut stream: TcpStream) {
                 REFUSAL_WAIT,
             );
             stream.write_all(&plain(&problem)).await?;
-            stream.shutdown().await?;
-            // Closing with unread bytes would reset the connection, and take the answer from the client.
-            let (reader, _) = stream.split();
-            tokio::io::copy(&mut reader.take(REFUSAL_BYTES_MAX), &mut tokio::io::sink()).await
+            linger(&stream, REFUSAL_WAIT).await;
+            Ok::<_, io::Error>(())
         };
         if !matches!(tokio::time::timeout(REFUSAL_WAIT, told).await, Ok(Ok(_))) {
             tracing::debug!("a refused connection ended before it was told why");

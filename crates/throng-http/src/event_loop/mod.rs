@@ -7,23 +7,27 @@
 mod accept;
 mod connection;
 mod date;
+mod linger;
+mod looks;
 mod serve;
 mod socket;
 mod ticks;
+mod waits;
 
-pub(crate) use connection::{Connection, Verdict};
-pub(crate) use serve::serve;
+pub(crate) use connection::{Connection, InFlight, Verdict};
+pub(crate) use serve::{PREFACE, end, serve};
+pub(crate) use waits::{Coming, Going};
 
 use crate::{
     Limits,
     gate::{Gate, Pass},
     lane::{self, Buffers, Door},
-    metrics::Metrics,
+    metrics::{Limit, Metrics},
     problem::Problem,
     shared::{Shared, Taken},
 };
 use date::Date;
-use hyper_util::server::conn::auto;
+use looks::Looks;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -48,6 +52,9 @@ pub(crate) enum Stage {
 /// When a client that found no place for a live stream may come back.
 const LIVE_RETRY: Duration = Duration::from_secs(5);
 
+/// When a client whose body found no room may come back.
+const BODIES_RETRY: Duration = Duration::from_secs(1);
+
 /// What a loop's tasks share.
 pub(crate) struct Local {
     shared: Arc<Shared>,
@@ -60,7 +67,7 @@ pub(crate) struct Local {
     /// To the connections that are direct.
     pub(crate) door: Door,
     connections: Connections,
-    protocol: auto::Builder<serve::Here>,
+    protocols: serve::Protocols,
     refusals: Cell<usize>,
     stage: watch::Receiver<Stage>,
 }
@@ -78,10 +85,6 @@ impl Local {
         &self.shared.metrics
     }
 
-    fn protocol(&self) -> &auto::Builder<serve::Here> {
-        &self.protocol
-    }
-
     /// A place for a live stream or subscription.
     pub(crate) fn live_place(&self) -> Result<Taken, Box<Problem>> {
         let most = self.limits().live_max;
@@ -91,6 +94,27 @@ impl Local {
             );
             Problem::overloaded(detail, LIVE_RETRY).boxed()
         })
+    }
+
+    /// Room for so many bytes of a body among those in flight, with what it has taken of it.
+    pub(crate) fn takes_body(&self, taken: Option<Taken>, bytes: usize) -> Result<Taken, Box<Problem>> {
+        let bodies = &self.shared.bodies;
+        let mut taken = taken.unwrap_or_else(|| bodies.none());
+        if bodies.take_up_to(&mut taken, bytes) {
+            return Ok(taken);
+        }
+        self.metrics().limited(Limit::Bodies);
+        let detail = format!(
+            "The bodies of requests that are on their way may take {} bytes together, and do. Nothing was done; try again later.",
+            bodies.most()
+        );
+        Err(Problem::overloaded(detail, BODIES_RETRY).boxed())
+    }
+
+    /// A body that has not come in time.
+    pub(crate) fn late_body(&self) -> Box<Problem> {
+        self.metrics().limited(Limit::BodyWait);
+        Problem::request_timeout(self.limits()).boxed()
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -126,6 +150,7 @@ impl Drop for Guest {
 /// The connections of a loop.
 struct Connections {
     ticks: Rc<Ticks>,
+    looks: Rc<Looks>,
     open: RefCell<HashMap<u64, Rc<Connection>>>,
     next: Cell<u64>,
     emptied: tokio::sync::Notify,
@@ -135,6 +160,7 @@ impl Connections {
     fn new() -> Self {
         Self {
             ticks: Rc::default(),
+            looks: Rc::default(),
             open: RefCell::default(),
             next: Cell::new(0),
             emptied: tokio::sync::Notify::new(),
@@ -143,7 +169,7 @@ impl Connections {
 
     fn add(&self, local: &Rc<Local>, place: Taken) -> Guest {
         let number = self.next.replace(self.next.get() + 1);
-        let connection = Rc::new(Connection::new(self.ticks.clone()));
+        let connection = Rc::new(Connection::new(self.ticks.clone(), self.looks.clone()));
         self.open.borrow_mut().insert(number, connection.clone());
         Guest {
             number,
@@ -179,7 +205,7 @@ impl Connections {
     }
 
     /// Looks for connections that wait too long for their clients, for ever.
-    async fn sweep(&self, limits: &Limits, date: &Date) {
+    async fn sweep(&self, limits: &Limits, date: &Date, metrics: &Metrics) {
         let bounds = Bounds::new(limits);
         let mut every = tokio::time::interval(limits.sweep_every());
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -187,10 +213,9 @@ impl Connections {
             every.tick().await;
             self.ticks.tick();
             date.look();
-            self.open
-                .borrow()
-                .values()
-                .for_each(|connection| connection.sweep(&bounds));
+            let open = self.open.borrow();
+            let limits = open.values().filter_map(|connection| connection.sweep(&bounds));
+            limits.for_each(|limit| metrics.limited(limit));
         }
     }
 }
@@ -238,7 +263,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         } = start;
         let local = Rc::new(Local {
             gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
-            protocol: serve::protocol(&shared.limits),
+            protocols: serve::Protocols::new(&shared.limits),
             router: router.map(RefCell::new),
             buffers: Buffers::default(),
             door: Door::default(),
@@ -254,7 +279,16 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         ends_the_process(tokio::task::spawn_local(lane::run(local.clone())), "the gateway's loop");
         tokio::task::spawn_local({
             let local = local.clone();
-            async move { local.connections.sweep(local.limits(), &local.date).await }
+            async move {
+                local
+                    .connections
+                    .sweep(local.limits(), &local.date, local.metrics())
+                    .await
+            }
+        });
+        tokio::task::spawn_local({
+            let local = local.clone();
+            async move { local.connections.looks.watch(|| local.gate.looked()).await }
         });
         accept::accept(local.clone(), listener).await;
         local.connections.condemn(Verdict::Finish);

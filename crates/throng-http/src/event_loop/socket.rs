@@ -1,30 +1,37 @@
-//! A connection's socket, which tells the connection when bytes move.
+//! A connection's socket, which tells the connection when bytes move, and gives an HTTP/1 exchange no byte beyond its request.
 
-use super::Connection;
-use crate::problem::Problem;
-use bytes::Bytes;
+use super::{Connection, linger::Linger};
+use crate::{lane::Extent, problem::Problem};
+use bytes::{Buf, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use rustix::net::{RecvFlags, recv};
 use std::{
     io,
-    os::fd::AsFd,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 use tokio::net::TcpStream;
 
 /// The parser's own answers are a status line and three header fields.
 const BARE_BYTES_MAX: usize = 192;
+/// What is read at once.
+const READ_BYTES: usize = 16 << 10;
 
 pub(super) struct Socket {
-    /// What has come before the full lane took over.
+    /// What has come and was not given on.
     came: Bytes,
+    /// What may be given on.
+    extent: Extent,
     io: TokioIo<TcpStream>,
     connection: Rc<Connection>,
     header_bytes_max: usize,
     /// What is written instead of the parser's own bare complaint: from here on it is ours.
     complaint: Option<Complaint>,
+    linger_wait: Duration,
+    linger: Option<Linger>,
 }
 
 struct Complaint {
@@ -35,13 +42,58 @@ struct Complaint {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, came: Bytes, connection: Rc<Connection>, header_bytes_max: usize) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        came: Bytes,
+        extent: Extent,
+        connection: Rc<Connection>,
+        limits: &crate::Limits,
+    ) -> Self {
         Self {
             came,
+            extent,
             io: TokioIo::new(stream),
             connection,
-            header_bytes_max,
+            header_bytes_max: limits.header_bytes_max,
             complaint: None,
+            linger_wait: limits.linger_wait,
+            linger: None,
+        }
+    }
+
+    /// All of the request was given on.
+    pub(super) fn is_over(&self) -> bool {
+        self.extent.is_over()
+    }
+
+    /// The stream, and what has come of it and was not given on.
+    pub(super) fn into_parts(self) -> (TcpStream, Bytes) {
+        (self.io.into_inner(), self.came)
+    }
+
+    /// The request is here, and somebody looks whether its client is gone: only the end of a stream without end is worth it. What
+    /// was asked is answered also when the client has said that it will ask no more.
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.connection.is_streaming() {
+            return Poll::Pending;
+        }
+        let stream = self.io.inner();
+        ready!(stream.poll_read_ready(context))?;
+        let peeked = stream.try_io(tokio::io::Interest::READABLE, || {
+            Ok(recv(stream, &mut [0; 1][..], RecvFlags::PEEK)?.1)
+        });
+        match peeked {
+            Ok(0) => Poll::Ready(Ok(())),
+            // What comes is the next request's. If readiness was outdated, the next byte wakes this again.
+            Ok(_) => Poll::Pending,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let armed = stream.poll_read_ready(context);
+                if armed.is_ready() {
+                    context.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 
@@ -64,19 +116,6 @@ impl Socket {
             written: 0,
             instead_of: bare.len(),
         })
-    }
-}
-
-impl Drop for Socket {
-    /// A WebSocket goes on where HTTP has ended, on the same stream: the protocol implementation does not give it back.
-    fn drop(&mut self) {
-        if !self.connection.is_socket() {
-            return;
-        }
-        match self.io.inner().as_fd().try_clone_to_owned() {
-            Ok(stream) => self.connection.hand_over(stream.into()),
-            Err(error) => tracing::warn!("a WebSocket could not be opened: {error}"),
-        }
     }
 }
 
@@ -104,16 +143,32 @@ impl Read for Socket {
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.came.is_empty() {
-            let fits = self.came.len().min(buffer.remaining());
-            buffer.put_slice(&self.came.split_to(fits));
-            return Poll::Ready(Ok(()));
+        let this = &mut *self;
+        if this.extent.is_over() {
+            return this.poll_gone(context);
         }
-        let read = Pin::new(&mut self.io).poll_read(context, buffer);
-        if read.is_ready() {
-            self.connection.came();
+        if let Extent::All = this.extent
+            && this.came.is_empty()
+        {
+            let read = Pin::new(&mut this.io).poll_read(context, buffer);
+            if read.is_ready() {
+                this.connection.came_in_pieces();
+            }
+            return read;
         }
-        read
+        if this.came.is_empty() {
+            let mut room = [0; READ_BYTES];
+            let mut read = tokio::io::ReadBuf::new(&mut room);
+            let polled = tokio::io::AsyncRead::poll_read(Pin::new(this.io.inner_mut()), context, &mut read);
+            ready!(polled)?;
+            this.connection.came_in_pieces();
+            this.came = Bytes::copy_from_slice(read.filled());
+        }
+        let fits = this.came.len().min(buffer.remaining());
+        let given = this.extent.take(&this.came[..fits]);
+        buffer.put_slice(&this.came[..given]);
+        this.came.advance(given);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -135,11 +190,26 @@ impl Write for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
+        let flushed = Pin::new(&mut self.io).poll_flush(context);
+        if let Poll::Ready(Ok(())) = flushed {
+            self.connection.flushed();
+        }
+        flushed
     }
 
+    /// Also once the other side has been told, it may still have something to say.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
+        let this = &mut *self;
+        if !this.connection.is_owed_its_end() {
+            return Pin::new(&mut this.io).poll_shutdown(context);
+        }
+        if this.linger.is_none() {
+            this.linger = Linger::begin(this.io.inner(), this.linger_wait);
+        }
+        match &mut this.linger {
+            Some(linger) => linger.poll(this.io.inner(), context).map(Ok),
+            None => Poll::Ready(Ok(())),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -8,6 +8,7 @@ pub(crate) use catalog::{CATALOG, find};
 pub(crate) use engine::title;
 
 use crate::{
+    Limits,
     answer::{self, Answer},
     gate::Reason,
     routes::admin::CHALLENGE,
@@ -142,12 +143,13 @@ impl Problem {
         problem
     }
 
-    pub(crate) fn request_timeout(waited: Duration) -> Self {
-        let seconds = waited.as_secs_f64();
-        Self::of(
-            &catalog::REQUEST_TIMEOUT,
-            format!("The body did not arrive within {seconds} s. Nothing was done; send it again."),
-        )
+    pub(crate) fn request_timeout(limits: &Limits) -> Self {
+        let (seconds, grace) = (limits.body_wait.as_secs_f64(), limits.body_grace.as_secs_f64());
+        let rate = limits.body_rate_min;
+        let detail = format!(
+            "The body did not arrive within {seconds} s, or with less than {rate} bytes a second after {grace} s. Nothing was done; send it again."
+        );
+        Self::of(&catalog::REQUEST_TIMEOUT, detail)
     }
 
     pub(crate) fn unsupported_media(found: &str) -> Self {

@@ -69,7 +69,7 @@ pub(super) async fn handle(
     };
     let mut arrived = None;
     let bytes = async {
-        let bytes = body::read(body, &parts.headers, local.limits(), connection).await?;
+        let bytes = body::read(body, &parts.headers, local, connection).await?;
         admit(local, connection, &parts.headers, bytes.len(), &mut arrived).await?;
         Ok(bytes)
     };

@@ -36,7 +36,7 @@ pub(super) async fn stage(
     let id = entity_id(id_part)?;
     headers::json_content(headers)?;
     let key = headers::idempotency_key(headers)?;
-    let body = body::read(body, headers, local.limits(), connection).await?;
+    let body = body::read(body, headers, local, connection).await?;
     let left = admit(local, connection, headers, body.len(), arrived).await?;
     let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
     let span = trace::span(traceparent, names.kind, &id, name);

@@ -27,6 +27,7 @@ use crate::{
     },
     websocket,
 };
+use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
 use std::{
     rc::Rc,
@@ -197,6 +198,13 @@ pub(crate) async fn settle(local: &Local, staged: &mut Staged) -> Answered<Vec<u
 
 async fn other(local: &Rc<Local>, connection: &Rc<Connection>, parts: Parts, body: RequestBody) -> Response<Answer> {
     let mut arrived = None;
+    let is_gateways = parts.uri.path().starts_with("/api/") || is_urgent(parts.uri.path());
+    // A body that nobody reads is not kept while the request waits.
+    let body = if is_gateways {
+        RequestBody::Here(Bytes::new())
+    } else {
+        body
+    };
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let path = parts.uri.path();
     if path.starts_with("/api/") {
