@@ -1,7 +1,10 @@
 //! Checkpoints: what only the engine knows goes to the store, and the store catches up with the log.
 
 use super::{Life, Lives, tasks::signalled_within};
-use crate::door::{Door, Target, turn};
+use crate::{
+    door::{Door, Target, turn},
+    host::yield_now,
+};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -102,13 +105,14 @@ struct Taken<'a> {
 
 impl Taken<'_> {
     /// The checkpoint is done.
-    fn stored(mut self, upto: Position) {
+    async fn stored(mut self, upto: Position) {
         self.door.set_storing(0);
-        for shard in std::mem::take(&mut self.shards) {
+        while let Some(shard) = self.shards.pop() {
             self.door.visit_blocking(shard, |shard| {
                 shard.checkpointed(upto);
                 self.door.balance(shard);
             });
+            yield_now().await;
         }
     }
 }
@@ -180,7 +184,8 @@ impl Lives {
                     to_load => Some(to_load),
                 });
                 let Some(to_load) = looked else {
-                    break taken.shards.push(shard);
+                    taken.shards.push(shard);
+                    break yield_now().await;
                 };
                 for (kind, hash, id) in to_load {
                     let id = id.into_string().into();
@@ -201,7 +206,7 @@ impl Lives {
         };
         door.set_storing(door.pending_bytes());
         if self.store_rows(life, upto, pace, rows).await? {
-            taken.stored(upto.position);
+            taken.stored(upto.position).await;
             // Before the journal forgets: who cannot find a place there any more sees why.
             ledger.set_covers(upto.position);
             context.journal.forget(upto.position);
