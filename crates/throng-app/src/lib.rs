@@ -56,6 +56,7 @@ mod check;
 pub mod cli;
 mod exit;
 mod journal;
+mod limits;
 mod logging;
 mod place;
 mod projection;
@@ -63,6 +64,7 @@ mod serve;
 mod service;
 
 pub use app::{App, Defaults};
+pub use limits::LimitArguments;
 /// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
 /// engine's instructions.
 #[cfg(feature = "mimalloc")]

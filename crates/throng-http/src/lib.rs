@@ -98,6 +98,7 @@
 mod answer;
 mod behind;
 mod checks;
+mod clients;
 mod error;
 mod event_loop;
 mod follow;

@@ -1,6 +1,6 @@
 //! What the gateway bears, with defaults.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 /// Limits of a gateway. Every wait, buffer and count of it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,18 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Open connections, over all loops. Above: 503 and close.
     pub connections_max: usize,
+    /// Open connections of one address (of IPv6: its network of 64 bits), over all loops. Above: 503 and close. Unless said, three
+    /// quarters of [all](Self::connections_max), and this machine's own are not counted: a proxy may speak for all there.
+    pub connections_per_address_max: Option<usize>,
+    /// Connections above these limits that may ask for health, metrics and administration; one that says nothing gives way.
+    pub spare_connections_max: usize,
+    /// Connections of one address a second, with a second's worth at once. Above: 429 and close.
+    pub connection_rate_max: Option<NonZeroU32>,
+    /// Requests of one address a second, with a second's worth at once. Above: 429. Health, metrics and administration are not
+    /// counted, here and below.
+    pub request_rate_max: Option<NonZeroU32>,
+    /// Requests a second of one caller, as [a header that is trusted](crate::Gateway::client_header) names it. Above: 429.
+    pub caller_request_rate_max: Option<NonZeroU32>,
     /// Concurrent streams of one HTTP/2 connection.
     pub streams_max: u32,
     /// Live event streams (`text/event-stream`) and subscriptions of WebSockets, over all loops. Above: 503.
@@ -65,6 +77,11 @@ impl Default for Limits {
             header_bytes_max: 16 << 10,
             body_bytes_max: 1 << 20,
             connections_max: 10_000,
+            connections_per_address_max: None,
+            spare_connections_max: 64,
+            connection_rate_max: None,
+            request_rate_max: None,
+            caller_request_rate_max: None,
             streams_max: 128,
             live_max: 1_000,
             socket_requests_max: 1_024,

@@ -63,13 +63,25 @@ pub(crate) enum Limit {
     BodyWait,
     HeaderWait,
     WriteWait,
+    Connections,
+    ConnectionsPerAddress,
+    ConnectionRate,
+    RequestRate,
+    CallerRequestRate,
+    SocketMessages,
 }
 
-const LIMITS: [(Limit, &str); 4] = [
+const LIMITS: [(Limit, &str); 10] = [
     (Limit::Bodies, "bodies_bytes_max"),
     (Limit::BodyWait, "body_wait"),
     (Limit::HeaderWait, "header_wait"),
     (Limit::WriteWait, "write_wait"),
+    (Limit::Connections, "connections_max"),
+    (Limit::ConnectionsPerAddress, "connections_per_address_max"),
+    (Limit::ConnectionRate, "connection_rate_max"),
+    (Limit::RequestRate, "request_rate_max"),
+    (Limit::CallerRequestRate, "caller_request_rate_max"),
+    (Limit::SocketMessages, "socket_messages_max"),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -1,6 +1,13 @@
 //! What all loops of a gateway share.
 
-use crate::{Limits, checks::Checks, kinds::Kinds, metrics::Metrics, openapi};
+use crate::{
+    Limits,
+    checks::Checks,
+    clients::{Connected, Rate},
+    kinds::Kinds,
+    metrics::Metrics,
+    openapi,
+};
 use bytes::Bytes;
 use http::HeaderName;
 use std::sync::{
@@ -39,6 +46,14 @@ pub(crate) struct Shared {
     pub(crate) checks: Checks,
     /// Of connections.
     pub(crate) places: Places,
+    /// Of those, what each address has.
+    pub(crate) connected: Connected,
+    /// Connections a second of each address.
+    pub(crate) connection_rate: Option<Rate>,
+    /// Requests a second of each address.
+    pub(crate) request_rate: Option<Rate>,
+    /// Requests a second of each caller.
+    pub(crate) caller_rate: Option<Rate>,
     /// Of live streams.
     pub(crate) live: Places,
     /// Bytes of bodies in flight, which the engine leaves out of its own.
@@ -69,6 +84,10 @@ impl Shared {
             metrics,
             checks,
             places,
+            connected: Connected::new(limits.connections_per_address_max, limits.connections_max),
+            connection_rate: Rate::new(limits.connection_rate_max),
+            request_rate: Rate::new(limits.request_rate_max),
+            caller_rate: Rate::new(limits.caller_request_rate_max),
             live,
             bodies,
             limits,

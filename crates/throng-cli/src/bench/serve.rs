@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, Service, Settings, cli};
+use throng_app::{Durability, LimitArguments, Service, Settings, cli};
 
 use crate::{
     apps::{self, Served},
@@ -48,6 +48,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         accept_loss: None,
         loops: Some(arguments.loops),
         admin_token: None,
+        limits: LimitArguments::default(),
         engine: Options {
             projections: !arguments.no_projections,
             ..Options::default()

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, Place, Service, Settings, cli};
+use throng_app::{Durability, LimitArguments, Place, Service, Settings, cli};
 use throng_http::StopSignal;
 use throng_load::report::html;
 
@@ -253,6 +253,7 @@ fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
         accept_loss: None,
         loops: Some(usize::from(arguments.loops)),
         admin_token: None,
+        limits: LimitArguments::default(),
         engine: Options::default(),
     }
 }

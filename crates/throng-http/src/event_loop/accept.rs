@@ -1,15 +1,30 @@
 //! Taking connections, up to their limit.
 
-use super::{Local, connection::Verdict, linger::linger, socket::plain};
-use crate::{lane::Wire, problem::Problem};
-use std::{io, net::IpAddr, rc::Rc, time::Duration};
+use super::{
+    Held, Local,
+    connection::{Verdict, client_at},
+    linger::linger,
+    socket::plain,
+};
+use crate::{gate::Client, lane::Wire, metrics::Limit, problem::Problem, routes};
+use bytes::Bytes;
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    io,
+    net::IpAddr,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 use tokio::{
-    io::AsyncWriteExt,
+    io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    task::AbortHandle,
+    time::timeout,
 };
 
-/// Connections over the limit that are told so at a time; more are closed without a word.
-const REFUSALS_MAX: usize = 64;
+/// So much of what a client over the limits says is looked at.
+const FIRST_BYTES: usize = 2 << 10;
 /// How long a refused client may take to read why.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 /// How long to wait when the system has no file descriptors left.
@@ -49,41 +64,108 @@ fn take(local: &Rc<Local>, stream: TcpStream, address: IpAddr) {
         tracing::debug!("a connection ended at once: {error}");
         return;
     }
-    let Some(place) = local.shared().places.take() else {
-        refuse(local, stream);
-        return;
+    let client = client_at(address);
+    match places(local, client) {
+        Ok(places) => enter(local, stream, client, places, Bytes::new()),
+        Err((limit, problem)) => {
+            local.metrics().limited(limit);
+            refuse(local, stream, client, problem);
+        }
+    }
+}
+
+/// What a connection takes of those there may be.
+fn places(local: &Local, client: Client) -> Result<Held, (Limit, Problem)> {
+    let shared = local.shared();
+    if let Some(rate) = &shared.connection_rate
+        && let Err(later) = rate.take(client, Instant::now())
+    {
+        let problem = Problem::too_often("An address", "connect", rate.a_second(), later);
+        return Err((Limit::ConnectionRate, problem));
+    }
+    let too_many = |whose: &str, most: usize| {
+        let detail = format!("There are {most} connections{whose} already. Nothing was done; try again later.");
+        Problem::overloaded(detail, REFUSAL_WAIT)
     };
-    let guest = local.connections.add(local, place);
+    let Some(counted) = shared.connected.enter(client) else {
+        let problem = too_many(" of this address", shared.connected.most());
+        return Err((Limit::ConnectionsPerAddress, problem));
+    };
+    match shared.places.take() {
+        Some(place) => Ok((Some(place), counted)),
+        None => Err((Limit::Connections, too_many("", shared.places.most()))),
+    }
+}
+
+fn enter(local: &Rc<Local>, stream: TcpStream, client: Client, places: Held, came: Bytes) {
+    let is_spare = places.0.is_none();
+    let guest = local.connections.add(local, places);
     let connection = &guest.connection;
-    connection.came_from(address);
-    if local.is_draining() {
+    connection.came_from(client);
+    // One beyond the limits has one request.
+    if is_spare || local.is_draining() {
         connection.condemn(Verdict::Finish);
     }
-    let wire = Wire::new(stream, local.clone(), connection.clone());
+    let wire = Wire::new(stream, local.clone(), connection.clone()).with(came);
     local.door.enter(guest, wire);
 }
 
-fn refuse(local: &Rc<Local>, mut stream: TcpStream) {
+/// Lets a connection beyond the limits ask for what always has a place, and tells others why there is none.
+fn refuse(local: &Rc<Local>, stream: TcpStream, client: Client, problem: Problem) {
     local.metrics().refused_connections.inc();
-    if local.refusals.get() >= REFUSALS_MAX {
-        return;
-    }
-    local.refusals.set(local.refusals.get() + 1);
-    let local = local.clone();
-    let most = local.limits().connections_max;
-    tokio::task::spawn_local(async move {
-        let told = async {
-            let problem = Problem::overloaded(
-                format!("There are {most} connections already. Nothing was done; try again later."),
-                REFUSAL_WAIT,
-            );
-            stream.write_all(&plain(&problem)).await?;
-            linger(&stream, REFUSAL_WAIT).await;
-            Ok::<_, io::Error>(())
-        };
-        if !matches!(tokio::time::timeout(REFUSAL_WAIT, told).await, Ok(Ok(_))) {
+    let (own, number) = (local.clone(), local.refusals.number());
+    let task = tokio::task::spawn_local(async move {
+        if timeout(REFUSAL_WAIT, told(&own, stream, client, &problem))
+            .await
+            .is_err()
+        {
             tracing::debug!("a refused connection ended before it was told why");
         }
-        local.refusals.set(local.refusals.get() - 1);
+        own.refusals.left(number);
     });
+    local
+        .refusals
+        .push(number, task.abort_handle(), local.limits().spare_connections_max);
+}
+
+async fn told(local: &Rc<Local>, mut stream: TcpStream, client: Client, problem: &Problem) {
+    let mut first = [0; FIRST_BYTES];
+    let Ok(count @ 1..) = stream.read(&mut first).await else {
+        return;
+    };
+    let came = &first[..count];
+    let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
+    if path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent)) {
+        return enter(local, stream, client, (None, None), Bytes::copy_from_slice(came));
+    }
+    if stream.write_all(&plain(problem)).await.is_ok() {
+        linger(&stream, REFUSAL_WAIT).await;
+    }
+}
+
+/// Connections over the limits that are looked at. There are never more than there may be: the oldest gives way.
+#[derive(Default)]
+pub(super) struct Refusals {
+    tasks: RefCell<VecDeque<(u64, AbortHandle)>>,
+    next: Cell<u64>,
+}
+
+impl Refusals {
+    fn number(&self) -> u64 {
+        self.next.replace(self.next.get() + 1)
+    }
+
+    fn push(&self, number: u64, task: AbortHandle, most: usize) {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.push_back((number, task));
+        while tasks.len() > most
+            && let Some((_, oldest)) = tasks.pop_front()
+        {
+            oldest.abort();
+        }
+    }
+
+    fn left(&self, number: u64) {
+        self.tasks.borrow_mut().retain(|(other, _)| *other != number);
+    }
 }

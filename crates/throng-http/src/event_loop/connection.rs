@@ -28,6 +28,15 @@ pub(crate) enum Verdict {
     Drop,
 }
 
+/// Whose an address is: its own, or of IPv6 its network's of 64 bits; this machine's own are one.
+pub(super) fn client_at(address: IpAddr) -> Client {
+    match address.to_canonical() {
+        address if address.is_loopback() => gate::LOCAL,
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+    }
+}
+
 /// One connection. Times are ticks of its loop, so that a request costs no look at the clock.
 pub(crate) struct Connection {
     ticks: Rc<Ticks>,
@@ -106,13 +115,8 @@ impl Connection {
         }
     }
 
-    /// Whose it is: an address, or of IPv6 its network of 64 bits; this machine's own are one.
-    pub(super) fn came_from(&self, address: IpAddr) {
-        self.client.set(match address.to_canonical() {
-            address if address.is_loopback() => gate::LOCAL,
-            IpAddr::V4(address) => address.to_bits().into(),
-            IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
-        });
+    pub(super) fn came_from(&self, client: Client) {
+        self.client.set(client);
     }
 
     /// Whose it is.

@@ -20,6 +20,7 @@ pub(crate) use waits::{Coming, Going};
 
 use crate::{
     Limits,
+    clients::Counted,
     gate::{Gate, Pass},
     lane::{self, Buffers, Door},
     metrics::{Limit, Metrics},
@@ -68,7 +69,7 @@ pub(crate) struct Local {
     pub(crate) door: Door,
     connections: Connections,
     protocols: serve::Protocols,
-    refusals: Cell<usize>,
+    refusals: accept::Refusals,
     stage: watch::Receiver<Stage>,
 }
 
@@ -138,8 +139,11 @@ pub(crate) struct Guest {
     pub(crate) number: u64,
     pub(crate) connection: Rc<Connection>,
     local: Rc<Local>,
-    _place: Taken,
+    _places: Held,
 }
+
+/// What a connection takes of those there may be, and of its address's; nothing of either if it is beyond them.
+type Held = (Option<Taken>, Option<Counted>);
 
 impl Drop for Guest {
     fn drop(&mut self) {
@@ -167,7 +171,7 @@ impl Connections {
         }
     }
 
-    fn add(&self, local: &Rc<Local>, place: Taken) -> Guest {
+    fn add(&self, local: &Rc<Local>, places: Held) -> Guest {
         let number = self.next.replace(self.next.get() + 1);
         let connection = Rc::new(Connection::new(self.ticks.clone(), self.looks.clone()));
         self.open.borrow_mut().insert(number, connection.clone());
@@ -175,7 +179,7 @@ impl Connections {
             number,
             connection,
             local: local.clone(),
-            _place: place,
+            _places: places,
         }
     }
 
@@ -269,7 +273,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             door: Door::default(),
             date: Date::default(),
             connections: Connections::new(),
-            refusals: Cell::new(0),
+            refusals: accept::Refusals::default(),
             stage: stage.clone(),
             shared,
         });

@@ -50,7 +50,7 @@ catalog! {
     HISTORY_LOST = "history-lost", 410, "The history has no such place",
         "The cursor names a place that is not in the service's history: it was restored from an earlier one, or the cursor is another service's. Begin anew, and forget what was built on what came before.";
     TOO_LARGE = "too-large", 413, "Too large",
-        "The body, the id, or what the command would record is larger than its limit. Nothing was done.";
+        "The body, the id, a frame's messages, or what the command would record is more than its limit. Nothing was done.";
     UNSUPPORTED_MEDIA = "unsupported-media-type", 415, "Not JSON",
         "Commands are JSON: send Content-Type: application/json, or none.";
     KEY_REUSED = "key-reused", 422, "The idempotency key was used for another command",
@@ -58,7 +58,7 @@ catalog! {
     UPGRADE_REQUIRED = "upgrade-required", 426, "This route is a WebSocket",
         "Open it with a WebSocket client, version 13, over HTTP/1.1.";
     TOO_MANY_REQUESTS = "too-many-requests", 429, "Too many requests of one client",
-        "The service is loaded, and this client has its fair share of the requests that wait. Nothing was done. Try again after Retry-After seconds; others are served meanwhile.";
+        "This client asks more often than one may, or the service is loaded and it has its fair share of the requests that wait. Nothing was done. Try again after Retry-After seconds; others are served meanwhile.";
     HEADER_TOO_LARGE = "header-too-large", 431, "The request's head is too large",
         "The request line and header fields are larger than their limit. Nothing was done; the connection was closed.";
     CRASHED = "crashed", 500, "The service crashed on this request",

@@ -165,6 +165,11 @@ impl Problem {
         )
     }
 
+    pub(crate) fn too_many_messages(most: usize) -> Self {
+        let detail = format!("A frame may hold {most} messages, and this one holds more. None of them was executed.");
+        Self::of(&catalog::TOO_LARGE, detail)
+    }
+
     pub(crate) fn header_too_large(limit: usize) -> Self {
         let detail = format!(
             "The request line and header fields have more than {limit} bytes or 100 fields. Nothing was done; shorten them."
@@ -183,6 +188,14 @@ impl Problem {
                 problem
             }
         }
+    }
+
+    /// A client has asked as often as it may in a second.
+    pub(crate) fn too_often(who: &str, what: &str, a_second: u32, retry_after: Duration) -> Self {
+        let detail = format!("{who} may {what} {a_second} times a second, and did more often. Nothing was done.");
+        let mut problem = Self::of(&catalog::TOO_MANY_REQUESTS, detail);
+        problem.retry_after = Some(retry_after);
+        problem
     }
 
     pub(crate) fn upgrade_required(detail: &str) -> Self {

@@ -43,7 +43,9 @@ pub(crate) fn handle_now(
     let RequestBody::Here(body) = request.body() else {
         return Err(request);
     };
-    let Some(router) = local.router.as_ref().filter(|_| is_apps) else {
+    // A rate is asked where it can be answered.
+    let is_free = local.shared().request_rate.is_none() && local.shared().caller_rate.is_none();
+    let Some(router) = local.router.as_ref().filter(|_| is_apps && is_free) else {
         return Err(request);
     };
     let Some(admitted) = local.gate.enter_now(&connection.place, body.len()) else {

@@ -97,6 +97,9 @@ pub(super) fn try_now(
     let attempt = driver.command(kind, id, name, body).ok()?;
     let attempt = once(attempt, key).ok()?;
     let Admitted { arrived, now } = local.gate.enter_now(&connection.place, body.len())?;
+    if let Err(problem) = super::spend(local, connection) {
+        return Some((Begun::Failed(problem), arrived));
+    }
     let waited = now.saturating_duration_since(arrived);
     let begun = match local.limits().deadline.checked_sub(waited) {
         None => Begun::Failed(Problem::expired().boxed()),

@@ -93,8 +93,7 @@ pub(super) fn split(frame: &str, most: usize) -> Result<Vec<&RawValue>, Box<Prob
     let mut frame = serde_json::Deserializer::from_str(frame);
     let read = frame.deserialize_seq(&mut messages);
     if messages.are_too_many {
-        let detail = format!("A frame may hold {most} messages, and this one holds more. None of them was executed.");
-        return Err(Problem::malformed(detail).boxed());
+        return Err(Problem::too_many_messages(most).boxed());
     }
     let read = read.and_then(|read| frame.end().map(|()| read));
     read.map_err(|why| unreadable("The frame is not JSON", &why))

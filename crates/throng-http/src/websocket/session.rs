@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     event_loop::{Connection, Local},
-    metrics::Route,
+    metrics::{Limit, Route},
     problem::Problem,
     routes::{self, Answered},
 };
@@ -246,7 +246,14 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
     let text = std::str::from_utf8(&frame).unwrap_or_default();
     let messages = match message::split(text, shared.local.limits().socket_messages_max) {
         Ok(messages) => messages,
-        Err(problem) => return shared.refuse(None, &problem),
+        Err(problem) => {
+            if problem.http_status() == StatusCode::PAYLOAD_TOO_LARGE {
+                shared.local.metrics().limited(Limit::SocketMessages);
+            }
+            // Reading all of it, only to refuse it, takes its part of a turn.
+            let problem = pass(shared).await.err().unwrap_or(problem);
+            return shared.refuse(None, &problem);
+        }
     };
     for raw in messages {
         // A frame may hold more requests than may be in flight.

@@ -7,6 +7,7 @@ mod admin;
 mod app;
 mod bad_input;
 mod bodies;
+mod clients;
 mod closing;
 mod connections;
 mod direct;
