@@ -7,9 +7,8 @@ use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, tim
 use throng_journal::Address;
 
 /// Microseconds since 1970-01-01 UTC.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Timestamp {
     /// Microseconds since 1970-01-01 UTC.
