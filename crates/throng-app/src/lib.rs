@@ -15,6 +15,7 @@
 //! #     impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
 //! #     impl Entity for Account {
 //! #         const KIND: &'static str = "account";
+//! #         const PUBLIC: &'static [&'static str] = &["Deposit"];
 //! #         type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
 //! #         fn decide(&self, Command::Deposit { cents }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
 //! #             turn.emit(Happened::Deposited { cents });

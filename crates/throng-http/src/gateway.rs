@@ -1,7 +1,8 @@
 //! Setting a gateway up.
 
 use crate::{
-    Limits,
+    Limits, Problem,
+    access::Access,
     checks::Checks,
     error::StartError,
     event_loop::{self, Stage, Start},
@@ -108,11 +109,47 @@ impl Gateway {
         self
     }
 
-    /// Lets pages of this origin (`https://app.example`) open a WebSocket, beside this service's own; `*` lets all. Browsers let
-    /// any page open one anywhere, and leave it to the service to say no.
+    /// Lets pages of this origin (`https://app.example`) ask, beside this service's own; `*` lets all. A browser lets a page of any site
+    /// send requests anywhere, and names the page's origin in them; those of others are refused with 403.
     #[must_use]
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
-        self.trust.origins.push(origin.into());
+        self.trust.guard.names.origins.push(origin.into());
+        self
+    }
+
+    /// A name of this service, as clients write it in a URL, without a port; `*` is any. While it is bound to loopback, it is asked under
+    /// `localhost`, an address, and the names given here, and a request for any other host is refused with 421: so a page whose own name was
+    /// made to point to this machine cannot ask it. Bound beyond loopback it has any name until it is told one.
+    #[must_use]
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.trust.guard.names.hosts.push(name.into());
+        self
+    }
+
+    /// Has no generic routes for a kind, and does not document it: only the app's own routes, entities and timers ask it.
+    #[must_use]
+    pub fn without_routes(mut self, kind: impl Into<String>) -> Self {
+        self.trust.hidden.push(kind.into());
+        self
+    }
+
+    /// Asks this about each access by the generic routes and by WebSocket: who asks, for which kind, entity and command. What it
+    /// returns is the answer, [`Problem::unauthorized`] or [`Problem::forbidden`] with a reason. It runs on the gateway's loops for each
+    /// request, and must not block.
+    ///
+    /// ```
+    /// # use throng_http::{Access, Action, Gateway, Problem};
+    /// # fn set(gateway: Gateway) -> Gateway {
+    /// gateway.authorize(|access: &Access<'_>| match access.action {
+    ///     Action::List => Err(Problem::forbidden("Nobody lists all accounts.").into()),
+    ///     _ if access.id == access.caller.map(|caller| caller.name()) => Ok(()),
+    ///     _ => Err(Problem::forbidden("Everybody has their own account, and no other.").into()),
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn authorize(mut self, hook: impl Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync + 'static) -> Self {
+        self.trust.guard.authorize = Some(Box::new(hook));
         self
     }
 
@@ -185,13 +222,14 @@ impl Gateway {
         let address = listeners[0].local_addr().map_err(StartError::Loop)?;
         listen::allow_files(self.limits.connections_max);
         self.trust.is_local = address.ip().is_loopback();
+        self.trust.guard.names.is_reachable = !self.trust.is_local;
         let shared = Arc::new(Shared::new(
             self.engine,
             self.limits,
             &self.about,
             self.trust,
             self.checks,
-        ));
+        )?);
         let (stage, watched) = watch::channel(Stage::Serving);
         let (drained, all_drained) = mpsc::channel(1);
         let routes = self.routes;
@@ -276,7 +314,7 @@ mod tests {
     /// Which thread serves a new connection.
     fn served_by(address: SocketAddr) -> String {
         let mut client = TcpStream::connect(address).unwrap();
-        let request = "GET /thread HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+        let request = "GET /thread HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         client.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();

@@ -1,6 +1,6 @@
 //! What all loops of a gateway share.
 
-use crate::{Limits, checks::Checks, kinds::Kinds, metrics::Metrics, openapi};
+use crate::{Limits, StartError, access::Guard, checks::Checks, kinds::Kinds, metrics::Metrics, openapi};
 use bytes::Bytes;
 use http::HeaderName;
 use std::sync::{
@@ -12,10 +12,12 @@ use throng::{Engine, driver::Driver};
 /// Who is trusted with what.
 #[derive(Default)]
 pub(crate) struct Trust {
-    pub(crate) origins: Vec<String>,
+    pub(crate) guard: Guard,
     pub(crate) client_header: Option<HeaderName>,
     pub(crate) admin_token: Option<String>,
     pub(crate) is_local: bool,
+    /// Kinds without generic routes.
+    pub(crate) hidden: Vec<String>,
 }
 
 pub(crate) struct Shared {
@@ -27,8 +29,8 @@ pub(crate) struct Shared {
     pub(crate) kinds: Kinds,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
-    /// Whose pages may open a WebSocket, beside this service's own.
-    pub(crate) origins: Vec<String>,
+    /// Who is let in.
+    pub(crate) guard: Guard,
     /// A header that says whose a request is, where whoever sets it is trusted.
     pub(crate) client_header: Option<HeaderName>,
     /// Who says it may administrate.
@@ -44,7 +46,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Engine, limits: Limits, about: &openapi::About, trust: Trust, checks: Checks) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        limits: Limits,
+        about: &openapi::About,
+        trust: Trust,
+        checks: Checks,
+    ) -> Result<Self, StartError> {
+        let described = openapi::describe(engine.registry(), engine.actor_kinds(), about, &trust.hidden)?;
         let (places, live) = (Places::new(limits.connections_max), Places::new(limits.live_max));
         let metrics = Metrics::register(&engine, places.clone(), live.clone());
         let mut checks = checks;
@@ -54,11 +63,10 @@ impl Shared {
         engine
             .metrics()
             .register(|registry| registry.register_collector(collector));
-        let described = openapi::describe(engine.registry(), engine.actor_kinds(), about);
-        Self {
+        Ok(Self {
             kinds: described.kinds,
             openapi: described.document,
-            origins: trust.origins,
+            guard: trust.guard,
             client_header: trust.client_header,
             admin_token: trust.admin_token,
             is_local: trust.is_local,
@@ -69,7 +77,7 @@ impl Shared {
             limits,
             driver: engine.driver(),
             engine,
-        }
+        })
     }
 }
 

@@ -36,6 +36,8 @@ const RETRY: Duration = Duration::from_millis(100);
 pub struct ActorKind {
     /// Its name.
     pub name: &'static str,
+    /// The commands that clients may ask, [`Actor::PUBLIC`].
+    pub public: &'static [&'static str],
     /// The schema of its commands.
     pub command_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its reply.
@@ -66,6 +68,7 @@ impl Starting {
             start: |host, stats| {
                 Ok(ActorKind {
                     name: A::KIND,
+                    public: A::PUBLIC,
                     command_schema: |generator| generator.subschema_for::<A::Command>(),
                     reply_schema: |generator| generator.subschema_for::<A::Reply>(),
                     rejection_schema: |generator| generator.subschema_for::<A::Rejection>(),

@@ -126,14 +126,14 @@ impl Client {
     pub(crate) fn send_post(&mut self, path: &str, key: Option<&str>, body: &str) -> std::io::Result<()> {
         let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n{key}content-length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{key}content-length: {}\r\n\r\n",
             body.len()
         );
         self.stream.get_mut().write_all((head + body).as_bytes())
     }
 
     pub(crate) fn get(&mut self, path: &str) -> std::io::Result<Answer> {
-        let head = format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         self.stream.get_mut().write_all(head.as_bytes())?;
         self.answer()
     }

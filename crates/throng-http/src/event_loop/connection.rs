@@ -1,7 +1,10 @@
 //! What a loop knows of one connection: what it is doing, and since when.
 
 use super::ticks::{Bounds, Ticks};
-use crate::gate::{self, Client, Place};
+use crate::{
+    access::Caller,
+    gate::{self, Client, Place},
+};
 use std::{
     cell::{Cell, RefCell},
     net::{IpAddr, TcpStream},
@@ -46,6 +49,8 @@ pub(crate) struct Connection {
     pub(crate) place: Place,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
+    /// Whose WebSocket it is.
+    caller: RefCell<Option<Caller>>,
     /// The stream of a connection that is a WebSocket's.
     stream: RefCell<Option<TcpStream>>,
 }
@@ -78,6 +83,7 @@ impl Connection {
             client: Cell::new(gate::LOCAL),
             place: Place::default(),
             is_socket: Cell::default(),
+            caller: RefCell::default(),
             stream: RefCell::default(),
         }
     }
@@ -97,8 +103,14 @@ impl Connection {
     }
 
     /// The response that is made now makes a WebSocket of it.
-    pub(crate) fn becomes_socket(&self) {
+    pub(crate) fn becomes_socket(&self, caller: Option<Caller>) {
         self.is_socket.set(true);
+        *self.caller.borrow_mut() = caller;
+    }
+
+    /// Who asks over it, for as long as it is a WebSocket.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        self.caller.borrow().clone()
     }
 
     pub(super) fn is_socket(&self) -> bool {

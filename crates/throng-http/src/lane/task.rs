@@ -11,7 +11,7 @@ use crate::{
     answer::Answer,
     event_loop::{Connection, Local},
     request::{body::RequestBody, headers},
-    routes,
+    routes::{self, Asked},
 };
 use bytes::Bytes;
 use http::{Response, Version};
@@ -88,6 +88,7 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 let Command {
                     path,
                     place,
+                    said,
                     headers,
                     body,
                     end,
@@ -95,7 +96,13 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 } = command;
                 let body = RequestBody::Here(Bytes::copy_from_slice(body));
                 // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
-                let stage = Box::pin(routes::stage(local, connection, path, place, &headers, body));
+                let asked = Asked {
+                    path,
+                    place,
+                    headers: &headers,
+                    said,
+                };
+                let stage = Box::pin(routes::stage(local, connection, &asked, body));
                 let (staged, waited) = noting(connection, stage).await;
                 is_direct = !waited && headers::is_plain(&headers) && !staged.is_waited_for();
                 together.push(staged);

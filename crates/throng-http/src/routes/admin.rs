@@ -10,7 +10,6 @@ use crate::{
         headers,
         query::{self, DeadQuery, ReleaseQuery, RetryQuery},
     },
-    websocket,
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
@@ -40,12 +39,13 @@ pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts
 
 /// Whoever has the token; without one, this machine's own programs, while nobody else reaches the service.
 pub(super) fn may(local: &Local, connection: &Connection, headers: &HeaderMap) -> Answered<()> {
-    // A page anywhere can have a browser ask this machine: it is not the person who asks.
-    websocket::origin(headers, &[])?;
     let shared = local.shared();
     match &shared.admin_token {
         Some(token) if headers::bearer(headers).is_some_and(|given| is_same(given, token)) => Ok(()),
-        Some(_) => Err(Problem::unauthorized().boxed()),
+        Some(_) => Err(Problem::unauthorized(
+            "The header Authorization does not hold this service's token for administration.",
+        )
+        .boxed()),
         None if shared.is_local && connection.client() == crate::gate::LOCAL => Ok(()),
         None => Err(Problem::no_administration().boxed()),
     }

@@ -10,10 +10,11 @@ mod pages;
 mod query;
 
 pub(crate) use app::handle_now;
-pub(crate) use command::execute;
+pub(crate) use command::{by, execute};
 pub(crate) use history::Shown;
 
 use crate::{
+    access::{self, Access, Action, Caller, Said},
     answer::Answer,
     event_loop::{Connection, Local},
     gate::{Admitted, Client},
@@ -56,14 +57,28 @@ pub(crate) async fn answer(
     if parts.method == Method::POST
         && let Some(Place::Member(kind, id, name)) = path::place(parts.uri.path())
     {
-        let path = parts.uri.path();
-        let mut staged = stage(local, connection, path, (kind, id, name), &parts.headers, body).await;
+        let asked = Asked {
+            path: parts.uri.path(),
+            place: (kind, id, name),
+            headers: &parts.headers,
+            said: Said::of(&parts),
+        };
+        let mut staged = stage(local, connection, &asked, body).await;
         return match settle(local, &mut staged).await {
             Ok(body) => crate::answer::reply(std::mem::take(&mut parts.headers), body),
             Err(problem) => problem.response(),
         };
     }
     Box::pin(other(local, connection, parts, body)).await
+}
+
+/// A command, as the head of a request asks for it.
+pub(crate) struct Asked<'a> {
+    pub(crate) path: &'a str,
+    /// Kind, id and name, as they stand in the path.
+    pub(crate) place: (&'a str, &'a str, &'a str),
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) said: Said<'a>,
 }
 
 /// A command on its way to its answer.
@@ -134,39 +149,25 @@ impl Staged {
 
 /// Tries the command a path names, if it is plain and has its turn. Otherwise `None`, nothing was done, and [`stage`] says why
 /// or waits.
-pub(crate) fn try_now(
-    local: &Local,
-    connection: &Connection,
-    path: &str,
-    place: (&str, &str, &str),
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Option<Staged> {
-    let (begun, arrived) = command::try_now(local, connection, headers, body, place)?;
+pub(crate) fn try_now(local: &Local, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Staged> {
+    let (begun, arrived) = command::try_now(local, connection, asked, body)?;
     // An answer that is no problem needs none.
     let is_reply = matches!(&begun, Begun::Executed(executed) if !executed.is_refused());
     Some(Staged {
-        path: if is_reply { Box::default() } else { path.into() },
+        path: if is_reply { Box::default() } else { asked.path.into() },
         begun,
         arrived: Some(arrived),
     })
 }
 
 /// Executes the command a path names.
-pub(crate) async fn stage(
-    local: &Local,
-    connection: &Connection,
-    path: &str,
-    place: (&str, &str, &str),
-    headers: &HeaderMap,
-    body: RequestBody,
-) -> Staged {
+pub(crate) async fn stage(local: &Local, connection: &Connection, asked: &Asked<'_>, body: RequestBody) -> Staged {
     let mut arrived = None;
-    let executed = command::stage(local, connection, headers, body, place, &mut arrived).await;
+    let executed = command::stage(local, connection, asked, body, &mut arrived).await;
     Staged {
         begun: Begun::of(executed),
         arrived,
-        path: path.into(),
+        path: asked.path.into(),
     }
 }
 
@@ -195,13 +196,23 @@ pub(crate) async fn settle(local: &Local, staged: &mut Staged) -> Answered<Vec<u
     staged.counted(local, answered, Instant::now())
 }
 
-async fn other(local: &Rc<Local>, connection: &Rc<Connection>, parts: Parts, body: RequestBody) -> Response<Answer> {
+async fn other(
+    local: &Rc<Local>,
+    connection: &Rc<Connection>,
+    mut parts: Parts,
+    body: RequestBody,
+) -> Response<Answer> {
+    match access::enter(local, &Said::of(&parts)) {
+        Ok(None) => {}
+        Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
+        Err(problem) => return finish(local, &parts, Route::Other, None, Err(problem)),
+    }
     let mut arrived = None;
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let path = parts.uri.path();
     if path.starts_with("/api/") {
         let (route, answered) = match path::place(path) {
-            Some(Place::Kind(SOCKET)) if is_read => (Route::Socket, websocket::accept(local, connection, &parts)),
+            Some(Place::Kind(SOCKET)) if is_read => (Route::Socket, websocket::accept(connection, &parts)),
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
             Some(_) if !is_read => (Route::Other, Err(wrong_method(local, &parts))),
             Some(Place::Kind(kind)) => (
@@ -287,6 +298,29 @@ fn allowed(names: &Names, name: &str) -> &'static str {
         (true, false) => "GET, HEAD",
         (false, _) => "POST",
     }
+}
+
+/// Who asks, as far as that is known.
+fn caller(parts: &Parts) -> Option<&Caller> {
+    parts.extensions.get()
+}
+
+/// Whether the service lets this be done.
+pub(crate) fn may(
+    local: &Local,
+    caller: Option<&Caller>,
+    (kind, id): (&str, Option<&str>),
+    action: Action<'_>,
+) -> Answered<()> {
+    access::may(
+        local,
+        &Access {
+            caller,
+            kind,
+            id,
+            action,
+        },
+    )
 }
 
 /// A kind of entity.

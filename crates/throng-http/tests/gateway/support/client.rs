@@ -151,14 +151,17 @@ impl Client {
     }
 }
 
-/// A request's bytes.
+/// A request's bytes; that a command is JSON need not be said.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let is_typed = method != "POST" || headers.iter().any(|(name, _)| *name == "content-type");
+    let json = (!is_typed).then_some(("content-type", "application/json"));
     let headers: String = headers
         .iter()
+        .chain(&json)
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: test\r\n{headers}content-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
     )
 }
