@@ -41,6 +41,9 @@ pub enum StartError {
         /// What the schema of its commands has.
         known: String,
     },
+    /// A file of tokens, keys or certificates cannot be used.
+    #[error("{0}")]
+    File(#[from] crate::access::FileError),
     /// A kind is to have no routes, and there is none of this name.
     #[error("the kind {kind:?} is to have no routes, and the engine has no such kind")]
     NoSuchKind {

@@ -16,16 +16,14 @@ pub(crate) struct Names {
     pub(crate) hosts: Vec<String>,
     /// Pages of other origins; `*` is any.
     pub(crate) origins: Vec<String>,
-    /// Others than the programs of this machine can reach it.
-    pub(crate) is_reachable: bool,
 }
 
 impl Names {
-    /// Whether a request is for this service, and of a page that may ask it.
-    pub(crate) fn check(&self, said: &Said<'_>) -> Result<(), Box<Problem>> {
+    /// Whether a request is for this service, and of a page that may ask it; by a listener that only programs of this machine reach, or by another.
+    pub(crate) fn check(&self, said: &Said<'_>, is_loopback: bool) -> Result<(), Box<Problem>> {
         let authority = said.authority.map(str::as_bytes);
         for asked in [said.host, authority].into_iter().flatten() {
-            if !self.is_own(asked) {
+            if !self.is_own(asked, is_loopback) {
                 return Err(Problem::misdirected(&String::from_utf8_lossy(asked)).boxed());
             }
         }
@@ -37,8 +35,8 @@ impl Names {
     }
 
     /// Whether this is a name of this service. Where others can reach it and it was told no name, it may have any.
-    fn is_own(&self, host: &[u8]) -> bool {
-        if self.is_reachable && self.hosts.is_empty() {
+    fn is_own(&self, host: &[u8], is_loopback: bool) -> bool {
+        if !is_loopback && self.hosts.is_empty() {
             return true;
         }
         let name = without_port(host);
@@ -92,18 +90,17 @@ fn authority_of(origin: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn names(hosts: &[&str], origins: &[&str], is_reachable: bool) -> Names {
+    fn names(hosts: &[&str], origins: &[&str]) -> Names {
         let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Names {
             hosts: own(hosts),
             origins: own(origins),
-            is_reachable,
         }
     }
 
     #[test]
     fn on_loopback_a_service_is_localhost_an_address_or_what_it_was_told() {
-        let names = names(&["shop.test"], &[], false);
+        let names = names(&["shop.test"], &[]);
         for own in [
             "localhost",
             "LOCALHOST:8080",
@@ -113,7 +110,7 @@ mod tests {
             "10.0.0.1",
             "Shop.test:1",
         ] {
-            assert!(names.is_own(own.as_bytes()), "{own}");
+            assert!(names.is_own(own.as_bytes(), true), "{own}");
         }
         for other in [
             "evil.example",
@@ -126,21 +123,21 @@ mod tests {
             "[::1",
             "::1",
         ] {
-            assert!(!names.is_own(other.as_bytes()), "{other}");
+            assert!(!names.is_own(other.as_bytes(), true), "{other}");
         }
     }
 
     #[test]
     fn where_others_reach_it_a_service_has_any_name_until_it_is_told_its_own() {
-        assert!(names(&[], &[], true).is_own(b"any.example"));
-        assert!(!names(&["one.example"], &[], true).is_own(b"any.example"));
-        assert!(names(&["*"], &[], false).is_own(b"any.example"));
+        assert!(names(&[], &[]).is_own(b"any.example", false));
+        assert!(!names(&["one.example"], &[]).is_own(b"any.example", false));
+        assert!(names(&["*"], &[]).is_own(b"any.example", true));
     }
 
     #[test]
     fn a_page_of_this_host_may_and_one_of_another_only_if_it_is_allowed() {
         let may = |origin: &str, allowed: &[&str]| {
-            names(&[], allowed, false).may(origin.as_bytes(), Some(b"localhost:8080".as_slice()))
+            names(&[], allowed).may(origin.as_bytes(), Some(b"localhost:8080".as_slice()))
         };
         assert!(may("http://localhost:8080", &[]) && may("https://LOCALHOST:8080", &[]));
         for other in [
@@ -154,19 +151,19 @@ mod tests {
         }
         assert!(may("https://app.example", &["https://app.example"]) && may("null", &["*"]));
         assert!(!may("https://app.example:8443", &["https://app.example"]));
-        assert!(!names(&[], &[], false).may(b"http://localhost", None));
+        assert!(!names(&[], &[]).may(b"http://localhost", None));
     }
 
     #[test]
     fn both_names_of_a_request_have_to_be_the_services() {
-        let names = names(&[], &[], false);
+        let names = names(&[], &[]);
         let asks = |host: &'static str, authority: Option<&'static str>| {
             let said = Said {
                 host: Some(host.as_bytes()),
                 authority,
                 ..Said::default()
             };
-            names.check(&said).is_ok()
+            names.check(&said, true).is_ok()
         };
         assert!(asks("localhost", None) && asks("localhost", Some("localhost:1")));
         assert!(!asks("evil.example", Some("localhost")) && !asks("localhost", Some("evil.example")));

@@ -488,7 +488,7 @@ impl Direct {
             return false;
         };
         match member.wire.send(bytes) {
-            Ok(count) if count == bytes.len() => {
+            Ok(count) if count == bytes.len() && !member.wire.has_backlog() => {
                 if closes {
                     self.end(key);
                 }

@@ -75,6 +75,10 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
         && let Some(Place::Member(kind, id, name)) = path::place(path)
     {
         let (said, headers) = telling(&head);
+        // A page's: the answer has to tell its browser more.
+        if said.origin.is_some() {
+            return Next::Else(other(&head, body));
+        }
         return Next::Command(Command {
             path,
             place: (kind, id, name),
@@ -85,15 +89,20 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
             closes,
         });
     }
-    Next::Else(request(&head, body).map_or(Else::HandOver, |request| {
+    Next::Else(other(&head, body))
+}
+
+/// A request that is no plain command.
+fn other(head: &Head<'_, '_>, body: &[u8]) -> Else {
+    request(head, body).map_or(Else::HandOver, |request| {
         let says_timeout = head.fields().any(|(name, _)| headers::is_timeout(name));
         Else::Other(Other {
             request,
             says_timeout,
-            end,
-            closes,
+            end: head.body.end,
+            closes: head.closes,
         })
-    }))
+    })
 }
 
 /// Who says it to whom, and the header fields that can tell a command something: all but those every client sends.
@@ -114,6 +123,10 @@ fn telling<'a>(head: &Head<'a, '_>) -> (Said<'a>, HeaderMap) {
             10 => name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("user-agent"),
             12 if value == b"application/json" && name.eq_ignore_ascii_case("content-type") => {
                 said.is_json = true;
+                true
+            }
+            13 if said.authorization.is_none() && name.eq_ignore_ascii_case("authorization") => {
+                said.authorization = Some(value);
                 true
             }
             14 => name.eq_ignore_ascii_case("content-length"),

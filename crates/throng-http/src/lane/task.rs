@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    event_loop::{Connection, Local},
+    event_loop::{Connection, Local, Stream},
     request::{body::RequestBody, headers},
     routes::{self, Asked},
 };
@@ -22,7 +22,6 @@ use std::{
     rc::Rc,
     task::Poll,
 };
-use tokio::net::TcpStream;
 
 /// How a task ends.
 pub(crate) enum End {
@@ -31,7 +30,7 @@ pub(crate) enum End {
     /// Its requests wait for nothing any more.
     Direct(Wire),
     /// The next request is not the lane's: the connection, and what has come of the request.
-    HandOver(TcpStream, Bytes),
+    HandOver(Stream, Bytes),
 }
 
 /// What a connection has begun when it becomes a task.

@@ -30,7 +30,7 @@ catalog! {
     NOT_PUBLIC = "not-public", 403, "The command is not public",
         "Entities, timers and the service itself ask this command; clients cannot. `PUBLIC` of the kind's type names the commands they can ask.";
     NO_ADMINISTRATION = "no-administration", 403, "Administration is not open here",
-        "Without a token, administration answers only programs of the same machine, and only while the service is bound to loopback. Start the service with a token, and send it.";
+        "Without a token, administration answers only programs of the same machine, only by a listener bound to loopback, and not through a proxy (a request with Forwarded, Via or X-Forwarded-… has come through one). Start the service with a token, and send it.";
     FORBIDDEN_ORIGIN = "forbidden-origin", 403, "This page may not ask this",
         "A browser's page of another origin asked. The service lets only its own pages ask, and those of the origins it was told. Nothing was done.";
     UNKNOWN_ROUTE = "unknown-route", 404, "No such route",

@@ -91,6 +91,18 @@ impl Problem {
         )
     }
 
+    pub(crate) fn only_administration() -> Self {
+        let detail =
+            "This listener is for administration: /admin/, /metrics, /health/. The service itself has another.";
+        Self::of(&catalog::UNKNOWN_ROUTE, detail)
+    }
+
+    pub(crate) fn no_administration_here() -> Self {
+        let detail =
+            "Administration and metrics have a listener of their own; the service's log names it at the start.";
+        Self::of(&catalog::UNKNOWN_ROUTE, detail)
+    }
+
     pub(crate) fn unknown_kind(found: &str, known: &[&str]) -> Self {
         let known = listed(known.iter().copied());
         Self::of(
@@ -219,7 +231,7 @@ impl Problem {
     }
 
     pub(crate) fn no_administration() -> Self {
-        let detail = "This service has no token for administration, and so lets only programs of its own machine administrate, while it is bound to loopback.";
+        let detail = "This service has no token for administration, and so lets only programs of its own machine administrate, by a listener bound to loopback, and not through a proxy.";
         Self::of(&catalog::NO_ADMINISTRATION, detail)
     }
 

@@ -47,9 +47,11 @@ pub(crate) fn handle_now(
     let Some(router) = local.router.as_ref().filter(|_| is_apps) else {
         return Err(request);
     };
-    let said = Said::of_request(&request);
-    // Who is not let in is told why on the other way.
-    let Ok(caller) = access::enter(local, &said) else {
+    // A page of another origin, or who is not let in, is told more on the other way.
+    if request.headers().contains_key(header::ORIGIN) {
+        return Err(request);
+    }
+    let Ok(caller) = access::enter(local, connection, &Said::of_request(&request)) else {
         return Err(request);
     };
     let Some(admitted) = local.gate.enter_now(&connection.place, body.len()) else {

@@ -25,7 +25,7 @@ pub(super) async fn stage(
     body: RequestBody,
     arrived: &mut Option<Instant>,
 ) -> Answered<Executed> {
-    let caller = access::enter(local, &asked.said)?;
+    let caller = access::enter(local, connection, &asked.said)?;
     let (headers, (kind_part, id_part, name_part)) = (asked.headers, asked.place);
     let (kind, names) = commanded(local, kind_part)?;
     let given = path::decode(name_part).unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn try_now(
     asked: &Asked<'_>,
     body: &[u8],
 ) -> Option<(Begun, Instant)> {
-    let caller = access::enter(local, &asked.said).ok()?;
+    let caller = access::enter(local, connection, &asked.said).ok()?;
     let (headers, (kind_part, id, name_part)) = (asked.headers, asked.place);
     let (kind, names) = local.shared().kinds.find(kind_part)?;
     if !asked.said.is_json || names.is_actor || id.contains('%') || name_part.contains('%') {

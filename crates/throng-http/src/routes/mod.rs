@@ -14,7 +14,7 @@ pub(crate) use command::{by, execute};
 pub(crate) use history::Shown;
 
 use crate::{
-    access::{self, Access, Action, Caller, Said},
+    access::{self, Access, Action, Caller, Said, cors},
     answer::Answer,
     event_loop::{Connection, Local},
     gate::{Admitted, Client},
@@ -28,7 +28,7 @@ use crate::{
     },
     websocket,
 };
-use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use std::{
     rc::Rc,
     task::Waker,
@@ -49,6 +49,25 @@ pub(crate) fn is_urgent(path: &str) -> bool {
 
 /// Answers a request. Commands take the short way; all else is boxed, so that a connection stays small.
 pub(crate) async fn answer(
+    local: &Rc<Local>,
+    connection: &Rc<Connection>,
+    request: Request<RequestBody>,
+) -> Response<Answer> {
+    let names = &local.shared().guard.names;
+    let origin = request.headers().get(header::ORIGIN);
+    // A page of another origin that is allowed: its browser has to be told so.
+    let Some(origin) = origin.filter(|origin| names.is_allowed(origin.as_bytes())).cloned() else {
+        return answer_same_origin(local, connection, request).await;
+    };
+    if cors::is_preflight(request.method(), request.headers()) {
+        return cors::preflight(request.headers(), origin);
+    }
+    let mut response = Box::pin(answer_same_origin(local, connection, request)).await;
+    cors::allow(&mut response, origin);
+    response
+}
+
+async fn answer_same_origin(
     local: &Rc<Local>,
     connection: &Rc<Connection>,
     request: Request<RequestBody>,
@@ -202,7 +221,7 @@ async fn other(
     mut parts: Parts,
     body: RequestBody,
 ) -> Response<Answer> {
-    match access::enter(local, &Said::of(&parts)) {
+    match let_in(local, connection, &parts) {
         Ok(None) => {}
         Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
         Err(problem) => return finish(local, &parts, Route::Other, None, Err(problem)),
@@ -252,6 +271,22 @@ async fn other(
         return finish(local, &parts, Route::Other, None, answered);
     }
     app::handle(local, connection, parts, body).await
+}
+
+/// Whether a request that is no command is let in, and who asks. Administration asks for itself; what says no more than the service's types, and
+/// whether it lives, is for everybody.
+fn let_in(local: &Local, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
+    let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &local.shared().guard);
+    let said = Said::of(parts);
+    let is_administration = path.starts_with("/admin/") || path == "/metrics" && guard.has_admin_listener;
+    if is_administration && guard.has_admin_listener && !entrance.is_admin {
+        return Err(Problem::no_administration_here().boxed());
+    }
+    if is_administration || pages::is_open(path) {
+        guard.names.check(&said, entrance.is_loopback)?;
+        return Ok(None);
+    }
+    access::enter(local, connection, &said)
 }
 
 fn finish(
@@ -377,7 +412,7 @@ async fn admit(
     let limits = local.limits();
     let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
     let client = || {
-        let header = local.shared().client_header.as_ref();
+        let header = local.shared().client_header(connection);
         header.map_or(connection.client(), |name| headers::client(headers, name))
     };
     enter(local, connection, client, deadline, bytes, arrived).await

@@ -19,4 +19,5 @@ mod routes;
 mod stop;
 mod subscriptions;
 mod support;
+mod tls;
 mod websocket;

@@ -12,8 +12,8 @@ use throng_http::Running;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One connection.
-pub(crate) struct Client {
-    reader: BufReader<TcpStream>,
+pub(crate) struct Client<S = TcpStream> {
+    reader: BufReader<S>,
 }
 
 /// One response.
@@ -75,6 +75,19 @@ impl Client {
 
     pub(crate) fn stream(&self) -> &TcpStream {
         self.reader.get_ref()
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Over anything that bytes go over.
+    pub(crate) fn over(stream: S) -> Self {
+        Self {
+            reader: BufReader::new(stream),
+        }
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.reader.into_inner()
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
