@@ -204,7 +204,7 @@ impl<E: Entity> Entities<E> {
                         json.len(),
                         limits::KEPT_REPLY_BYTES_MAX,
                     )?;
-                    let answer = KeptAnswer::Reply(json);
+                    let answer = KeptAnswer::Reply(json.into());
                     written.key = Some((key.number, write_key(common, call, &own(), key, answer)?));
                 }
                 if let Output::Json(out) = &mut call.output {
@@ -237,7 +237,7 @@ impl<E: Entity> Entities<E> {
                     } else {
                         KeptAnswer::Forward
                     };
-                    let answer = kept(to.kind.into(), to.id.clone(), command.into(), body);
+                    let answer = kept(Box::new((to.kind.into(), to.id.clone(), command.into(), body)));
                     written.key = Some((key.number, write_key(common, call, &own(), key, answer)?));
                 }
                 written.forward = Some((to, taking));
@@ -341,6 +341,7 @@ impl<E: Entity> Entities<E> {
         };
         let mut offset = HEADER_BYTES as u32 + staged.shift;
         let trace = self.trace(at);
+        let before = trace.tail_bytes();
         if trace.tail.is_empty() {
             // Most entities have few events between two checkpoints; a vector's own first step is to four.
             trace.tail.reserve_exact(events.len());
@@ -359,6 +360,7 @@ impl<E: Entity> Entities<E> {
             });
             offset += event.length;
         }
+        common.pending_bytes += trace.tail_bytes() - before;
         if is_new {
             self.know(common, call.hash);
         }

@@ -330,7 +330,7 @@ impl<E: Entity> Entities<E> {
         match kept.answer {
             KeptAnswer::Reply(json) => {
                 match &mut call.output {
-                    Output::Json(reply) => reply.body = json.into_bytes(),
+                    Output::Json(reply) => reply.body = json.into_string().into_bytes(),
                     output => {
                         let reply = serde_json::from_str(&json);
                         put::<E>(
@@ -344,7 +344,8 @@ impl<E: Entity> Entities<E> {
                     outcome: Outcome::Done,
                 }
             }
-            KeptAnswer::Forward(kind, id, name, body) | KeptAnswer::Create(kind, id, name, body) => {
+            KeptAnswer::Forward(forwarded) | KeptAnswer::Create(forwarded) => {
+                let (kind, id, name, body) = *forwarded;
                 let key = key.derived(E::KIND, call.id);
                 Ran::ForwardAgain(Box::new(ForwardAgain {
                     to: Address::new(kind, id),
