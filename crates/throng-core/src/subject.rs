@@ -1,6 +1,6 @@
 //! Testing an entity without an engine: given events, when a command, then look.
 
-use crate::model::{Answer, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn};
+use crate::model::{Answer, Asker, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn};
 
 /// An entity under test.
 ///
@@ -34,6 +34,8 @@ pub struct Subject<E: Entity> {
     pub seq: u64,
     /// The time commands see.
     pub now: Timestamp,
+    /// Who asks: what [`Turn::from`] says. A client that nobody knows, unless set.
+    pub from: Asker<'static>,
     /// What [`Turn::missed_beats`] says.
     pub missed_beats: u64,
 }
@@ -56,6 +58,7 @@ impl<E: Entity> Subject<E> {
             id: id.into(),
             seq: 0,
             now: Timestamp::default(),
+            from: Asker::Client(None),
             missed_beats: 0,
         };
         for event in events {
@@ -85,7 +88,7 @@ impl<E: Entity> Subject<E> {
             id: &self.id,
             seq: self.seq,
             now: self.now,
-            caller: None,
+            from: self.from,
             family: None,
         };
         let answer = self

@@ -45,6 +45,10 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const KIND: &'static str;
     /// Raise it when the state's shape or meaning changes: stored states are then rebuilt from the events.
     const STATE_VERSION: u16 = 1;
+    /// The commands that clients may ask over the network, by their serde names. The others are asked by entities, timers, outcomes and the
+    /// service's own code only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
+    /// these is no command of the kind.
+    const PUBLIC: &'static [&'static str] = &[];
     /// The address within the kind.
     type Id: EntityId;
     /// What it can be asked to do.

@@ -262,7 +262,7 @@ impl<E: Entity> Entities<E> {
     ) {
         let parent = match call.cause {
             Cause::Message(taking) if taking.child => Some(&taking.sender),
-            Cause::Asked { parent, .. } => parent,
+            Cause::Asked { forwarded, .. } => forwarded.filter(|by| by.is_parent).map(|by| &by.address),
             _ => None,
         };
         if children.is_empty() && parent.is_none() {

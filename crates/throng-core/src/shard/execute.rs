@@ -108,16 +108,22 @@ impl<E: Entity> Entities<E> {
         {
             return Ran::LoadKey;
         }
-        let origin = match call.cause {
-            Cause::Asked { .. } => Origin::Outside,
-            Cause::Message(_) | Cause::Timer(_) => Origin::Recorded,
+        let (origin, caller) = match call.cause {
+            Cause::Asked {
+                caller,
+                forwarded: None,
+                ..
+            } => (Origin::Outside, caller),
+            // Its key is derived from the forwarder's, which is the caller's own.
+            Cause::Asked { .. } => (Origin::Outside, None),
+            Cause::Message(_) | Cause::Timer(_) => (Origin::Recorded, None),
         };
         let command = match read_command::<E>(&mut call.input, &registry.kinds()[call.kind], origin) {
             Ok(command) => command,
             Err(error) => return self.refuse(common, registry, call, error, stage),
         };
         if let Some(key) = &mut key {
-            key.fingerprint = match fingerprint::<E>(&command) {
+            key.fingerprint = match fingerprint::<E>(&command, caller) {
                 Ok(fingerprint) => fingerprint,
                 Err(error) => return self.refuse(common, registry, call, error, stage),
             };
@@ -169,17 +175,12 @@ impl<E: Entity> Entities<E> {
         };
         let mut evolving = false;
         let run = || -> Result<Accepted<E>, Error<E::Rejection>> {
-            let caller = if let Cause::Asked { caller, .. } = call.cause {
-                caller
-            } else {
-                None
-            };
             let family = slot.family.as_deref();
             let moment = Moment {
                 id: &resident.id,
                 seq: resident.seq,
                 now: call.now,
-                caller,
+                from: call.asker(),
                 family,
             };
             let answer = resident
@@ -351,7 +352,7 @@ impl<E: Entity> Entities<E> {
                     name,
                     body,
                     key,
-                    parent: is_child.then(|| Address::new(E::KIND, call.id)),
+                    is_child,
                     rests_on,
                 }))
             }

@@ -34,7 +34,7 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, Cause, Forward, ForwardAgain, Input, Output, QueryCall, Ran, Stage, Staged};
+pub use call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged};
 pub use check::KindCheck;
 pub use checkpoint::{Rows, SystemRow, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
