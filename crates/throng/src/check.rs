@@ -239,6 +239,12 @@ impl Checker {
                     self.misunderstood(what, why, at());
                 }
             }
+            RecordKind::Ended => {
+                if let Some(kind) = self.registry.find(record.kind) {
+                    self.kinds[kind].ended(record.id);
+                }
+                self.timers.retain(|(of, _), _| *of != own());
+            }
             RecordKind::TimerSet => {
                 if let Ok(set) = serde_json::from_slice::<TimerSet>(record.body) {
                     let timer = Waiting {

@@ -72,6 +72,12 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
         true
     }
 
+    /// May this command bring an entity that has [ended](Turn::end) into being again? It begins with [`Default`], and its events are
+    /// numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
+    fn creates_anew(_command: &Self::Command) -> bool {
+        false
+    }
+
     /// Looks and decides, changes nothing. What `turn` has gathered is dropped when this returns an error or panics.
     ///
     /// # Errors
@@ -118,6 +124,9 @@ pub enum RequestError<R> {
     /// There is no such entity, and the command is none that creates one.
     #[error("there is no such entity")]
     Unknown,
+    /// The entity has ended, and the command is none that creates it anew.
+    #[error("the entity has ended")]
+    Ended,
     /// The entity cannot be brought back, for this reason.
     #[error("the entity is quarantined: {0}")]
     Quarantined(String),
