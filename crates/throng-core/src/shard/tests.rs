@@ -183,7 +183,7 @@ impl Bench {
             cause: Cause::Asked {
                 key,
                 caller: None,
-                parent: None,
+                forwarded: None,
             },
         };
         (self.shard.execute(&mut call, &mut self.open), output)
@@ -230,7 +230,7 @@ impl Bench {
             cause: Cause::Asked {
                 key: None,
                 caller: None,
-                parent: None,
+                forwarded: None,
             },
         };
         let ran = self.shard.execute(&mut call, &mut self.open);

@@ -1,19 +1,29 @@
 //! Taking connections, up to their limit.
 
 use super::{
-    Held, Local,
+    Guest, Held, Local,
     connection::{Verdict, client_at},
     linger::linger,
     socket::plain,
+    stream::Stream,
 };
-use crate::{gate::Client, lane::Wire, metrics::Limit, problem::Problem, routes};
+use crate::{
+    access::{self, Entrance},
+    gate::Client,
+    lane::Wire,
+    metrics::Limit,
+    problem::Problem,
+    routes,
+};
 use bytes::Bytes;
+use rustls::ServerConfig;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     io,
     net::IpAddr,
     rc::Rc,
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -31,7 +41,7 @@ const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 const NO_FILES_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes connections until the loop drains.
-pub(super) async fn accept(local: Rc<Local>, listener: TcpListener) {
+pub(super) async fn accept(local: Rc<Local>, listener: TcpListener, entrance: Entrance) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -39,7 +49,7 @@ pub(super) async fn accept(local: Rc<Local>, listener: TcpListener) {
             () = local.drains() => return,
         };
         match accepted {
-            Ok((stream, address)) => take(&local, stream, address.ip()),
+            Ok((stream, address)) => take(&local, stream, address.ip(), entrance),
             Err(error) if is_passing(&error) => tracing::debug!("a connection went before it was taken: {error}"),
             Err(error) => {
                 tracing::warn!(
@@ -59,66 +69,116 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-fn take(local: &Rc<Local>, stream: TcpStream, address: IpAddr) {
+fn take(local: &Rc<Local>, stream: TcpStream, address: IpAddr, entrance: Entrance) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection ended at once: {error}");
         return;
     }
-    let client = client_at(address);
-    match places(local, client) {
-        Ok(places) => enter(local, stream, client, places, Bytes::new()),
-        Err((limit, problem)) => {
+    let caller = Came { address, entrance };
+    let tls = local.shared().tls(entrance);
+    match (places(local, client_at(address), entrance), tls) {
+        (Ok(places), None) => enter(local, Stream::plain(stream), caller, places, Bytes::new()),
+        (Ok(places), Some(config)) => {
+            let guest = guest(local, caller, places);
+            drop(tokio::task::spawn_local(shake_hands(
+                local.clone(),
+                guest,
+                stream,
+                config,
+            )));
+        }
+        (Err(refused), tls) => {
+            let (limit, problem) = *refused;
             local.metrics().limited(limit);
-            refuse(local, stream, client, problem);
+            local.metrics().refused_connections.inc();
+            // Telling it why would take a handshake under TLS.
+            if tls.is_none() {
+                refuse(local, stream, caller, problem);
+            }
         }
     }
 }
 
-/// What a connection takes of those there may be.
-fn places(local: &Local, client: Client) -> Result<Held, (Limit, Problem)> {
+/// Whence a connection came.
+#[derive(Clone, Copy)]
+struct Came {
+    address: IpAddr,
+    entrance: Entrance,
+}
+
+/// What a connection takes of those there may be. Administration has its own.
+fn places(local: &Local, client: Client, entrance: Entrance) -> Result<Held, Box<(Limit, Problem)>> {
     let shared = local.shared();
-    if let Some(rate) = &shared.connection_rate
-        && let Err(later) = rate.take(client, Instant::now())
-    {
-        let problem = Problem::too_often("An address", "connect", rate.a_second(), later);
-        return Err((Limit::ConnectionRate, problem));
-    }
     let too_many = |whose: &str, most: usize| {
         let detail = format!("There are {most} connections{whose} already. Nothing was done; try again later.");
         Problem::overloaded(detail, REFUSAL_WAIT)
     };
+    if entrance.is_admin {
+        let place = shared.admin_places.take();
+        return match place {
+            Some(place) => Ok((Some(place), None)),
+            None => {
+                let problem = too_many(" for administration", shared.admin_places.most());
+                Err(Box::new((Limit::Connections, problem)))
+            }
+        };
+    }
+    if let Some(rate) = &shared.connection_rate
+        && let Err(later) = rate.take(client, Instant::now())
+    {
+        let problem = Problem::too_often("An address", "connect", rate.a_second(), later);
+        return Err(Box::new((Limit::ConnectionRate, problem)));
+    }
     let Some(counted) = shared.connected.enter(client) else {
         let problem = too_many(" of this address", shared.connected.most());
-        return Err((Limit::ConnectionsPerAddress, problem));
+        return Err(Box::new((Limit::ConnectionsPerAddress, problem)));
     };
     match shared.places.take() {
         Some(place) => Ok((Some(place), counted)),
-        None => Err((Limit::Connections, too_many("", shared.places.most()))),
+        None => Err(Box::new((Limit::Connections, too_many("", shared.places.most())))),
     }
 }
 
-fn enter(local: &Rc<Local>, stream: TcpStream, client: Client, places: Held, came: Bytes) {
+fn guest(local: &Rc<Local>, came: Came, places: Held) -> Guest {
     let is_spare = places.0.is_none();
     let guest = local.connections.add(local, places);
     let connection = &guest.connection;
-    connection.came_from(client);
+    connection.came_from(came.address, &local.shared().proxies);
+    connection.came_by(came.entrance);
     // One beyond the limits has one request.
     if is_spare || local.is_draining() {
         connection.condemn(Verdict::Finish);
     }
-    let wire = Wire::new(stream, local.clone(), connection.clone()).with(came);
+    guest
+}
+
+fn enter(local: &Rc<Local>, stream: Stream, came: Came, places: Held, first: Bytes) {
+    let guest = guest(local, came, places);
+    let wire = Wire::new(stream, local.clone(), guest.connection.clone()).with(first);
     local.door.enter(guest, wire);
 }
 
+/// Opens the TLS session of a connection, within the time a head may take.
+async fn shake_hands(local: Rc<Local>, guest: Guest, stream: TcpStream, config: Arc<ServerConfig>) {
+    let wait = local.limits().header_wait;
+    match timeout(wait, Stream::accept(stream, config)).await {
+        Ok(Ok(stream)) => {
+            let shown = stream.certificates().and_then(|chain| chain.first());
+            guest.connection.shows(shown.and_then(access::tls::caller));
+            let wire = Wire::new(stream, local.clone(), guest.connection.clone());
+            local.door.enter(guest, wire);
+        }
+        Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
+        Err(_) => tracing::debug!("a TLS handshake was not done within {wait:?}"),
+    }
+}
+
 /// Lets a connection beyond the limits ask for what always has a place, and tells others why there is none.
-fn refuse(local: &Rc<Local>, stream: TcpStream, client: Client, problem: Problem) {
+fn refuse(local: &Rc<Local>, stream: TcpStream, came: Came, problem: Problem) {
     local.metrics().refused_connections.inc();
     let (own, number) = (local.clone(), local.refusals.number());
     let task = tokio::task::spawn_local(async move {
-        if timeout(REFUSAL_WAIT, told(&own, stream, client, &problem))
-            .await
-            .is_err()
-        {
+        if timeout(REFUSAL_WAIT, told(&own, stream, came, &problem)).await.is_err() {
             tracing::debug!("a refused connection ended before it was told why");
         }
         own.refusals.left(number);
@@ -128,7 +188,7 @@ fn refuse(local: &Rc<Local>, stream: TcpStream, client: Client, problem: Problem
         .push(number, task.abort_handle(), local.limits().spare_connections_max);
 }
 
-async fn told(local: &Rc<Local>, mut stream: TcpStream, client: Client, problem: &Problem) {
+async fn told(local: &Rc<Local>, mut stream: TcpStream, whence: Came, problem: &Problem) {
     let mut first = [0; FIRST_BYTES];
     let Ok(count @ 1..) = stream.read(&mut first).await else {
         return;
@@ -136,10 +196,11 @@ async fn told(local: &Rc<Local>, mut stream: TcpStream, client: Client, problem:
     let came = &first[..count];
     let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
     if path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent)) {
-        return enter(local, stream, client, (None, None), Bytes::copy_from_slice(came));
+        let first = Bytes::copy_from_slice(came);
+        return enter(local, Stream::plain(stream), whence, (None, None), first);
     }
     if stream.write_all(&plain(problem)).await.is_ok() {
-        linger(&stream, REFUSAL_WAIT).await;
+        linger(&mut Stream::plain(stream), REFUSAL_WAIT).await;
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     waits::{Coming, Waits},
 };
 use crate::{
+    access::{Caller, Entrance},
     gate::{self, Client, Place},
     metrics::Limit,
 };
@@ -67,6 +68,13 @@ pub(crate) struct Connection {
     exchange: Cell<Exchange>,
     /// It ends with an answer, or in the middle of something.
     is_owed_its_end: Cell<bool>,
+    /// Whose WebSocket it is.
+    caller: RefCell<Option<Caller>>,
+    /// Whose certificate its client has shown.
+    certified: RefCell<Option<Caller>>,
+    entrance: Cell<Entrance>,
+    /// Its word is taken for whose its requests are.
+    is_believed: Cell<bool>,
 }
 
 /// How far the response of an HTTP/1 exchange is.
@@ -112,11 +120,45 @@ impl Connection {
             is_socket: Cell::default(),
             exchange: Cell::default(),
             is_owed_its_end: Cell::default(),
+            caller: RefCell::default(),
+            certified: RefCell::default(),
+            entrance: Cell::new(Entrance {
+                is_admin: false,
+                is_loopback: true,
+            }),
+            is_believed: Cell::new(true),
         }
     }
 
-    pub(super) fn came_from(&self, client: Client) {
-        self.client.set(client);
+    pub(super) fn came_from(&self, address: IpAddr, proxies: &[IpAddr]) {
+        self.is_believed
+            .set(proxies.is_empty() || proxies.contains(&address.to_canonical()));
+        self.client.set(client_at(address));
+    }
+
+    /// It came in there.
+    pub(super) fn came_by(&self, entrance: Entrance) {
+        self.entrance.set(entrance);
+    }
+
+    /// Its word is taken for whose its requests are: it comes from a proxy that is trusted.
+    pub(crate) fn is_believed(&self) -> bool {
+        self.is_believed.get()
+    }
+
+    /// Where it came in.
+    pub(crate) fn entrance(&self) -> Entrance {
+        self.entrance.get()
+    }
+
+    /// Its client has shown the certificate of this caller.
+    pub(super) fn shows(&self, caller: Option<Caller>) {
+        *self.certified.borrow_mut() = caller;
+    }
+
+    /// Whose certificate its client has shown.
+    pub(crate) fn certified(&self) -> Option<Caller> {
+        self.certified.borrow().clone()
     }
 
     /// Whose it is.
@@ -125,8 +167,14 @@ impl Connection {
     }
 
     /// The response that is made now makes a WebSocket of it.
-    pub(crate) fn becomes_socket(&self) {
+    pub(crate) fn becomes_socket(&self, caller: Option<Caller>) {
         self.is_socket.set(true);
+        *self.caller.borrow_mut() = caller;
+    }
+
+    /// Who asks over it, for as long as it is a WebSocket.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        self.caller.borrow().clone()
     }
 
     pub(super) fn is_socket(&self) -> bool {

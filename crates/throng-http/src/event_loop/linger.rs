@@ -1,14 +1,13 @@
 //! The end of a connection whose client may still send: closing it then would reset it, and take from the client the answers that
 //! are on their way.
 
-use socket2::SockRef;
+use super::stream::Stream;
 use std::{
-    net::Shutdown,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::{net::TcpStream, time::Sleep};
+use tokio::time::Sleep;
 
 /// Bytes that are passed over at most.
 const BYTES_MAX: usize = 16 << 20;
@@ -23,8 +22,8 @@ pub(super) struct Linger {
 
 impl Linger {
     /// `None` if there is nobody any more.
-    pub(super) fn begin(stream: &TcpStream, wait: Duration) -> Option<Self> {
-        SockRef::from(stream).shutdown(Shutdown::Write).ok()?;
+    pub(super) fn begin(stream: &mut Stream, wait: Duration) -> Option<Self> {
+        stream.finish().ok()?;
         Some(Self {
             until: Box::pin(tokio::time::sleep(wait)),
             left: BYTES_MAX,
@@ -32,10 +31,10 @@ impl Linger {
     }
 
     /// Ready once the connection may be closed.
-    pub(super) fn poll(&mut self, stream: &TcpStream, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, stream: &Stream, context: &mut Context<'_>) -> Poll<()> {
         let mut passed = [0; READ_BYTES];
         while self.left > 0 && stream.poll_read_ready(context).is_ready() {
-            match stream.try_read(&mut passed) {
+            match stream.pass_over(&mut passed) {
                 Ok(0) => return Poll::Ready(()),
                 Ok(count) => self.left = self.left.saturating_sub(count),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -50,7 +49,7 @@ impl Linger {
 }
 
 /// The same as one wait.
-pub(super) async fn linger(stream: &TcpStream, wait: Duration) {
+pub(super) async fn linger(stream: &mut Stream, wait: Duration) {
     if let Some(mut linger) = Linger::begin(stream, wait) {
         std::future::poll_fn(|context| linger.poll(stream, context)).await;
     }

@@ -5,6 +5,7 @@ use super::{
     connection::Verdict,
     linger::linger,
     socket::{Socket, plain},
+    stream::Stream,
 };
 use crate::{
     answer::Sent,
@@ -22,11 +23,12 @@ use hyper::{
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
+    io,
     pin::{Pin, pin},
     rc::Rc,
     task::Poll,
 };
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tokio::io::AsyncWriteExt;
 
 /// Runs what an HTTP/2 connection does beside, on the same loop.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +50,7 @@ const WINDOW_BYTES: u32 = 256 << 10;
 
 /// How HTTP is spoken.
 pub(super) struct Protocols {
-    http1: http1::Builder,
+    pub(super) http1: http1::Builder,
     http2: http2::Builder<Here>,
 }
 
@@ -81,13 +83,13 @@ pub(crate) async fn serve(guest: Guest, wire: lane::Wire, work: lane::Work) {
 }
 
 /// Ends a connection whose last answer has gone.
-pub(crate) async fn end(guest: Guest, stream: TcpStream) {
+pub(crate) async fn end(guest: Guest, mut stream: Stream) {
     let wait = guest.local.limits().linger_wait;
-    unless_dropped(&guest.connection, pin!(linger(&stream, wait))).await;
+    unless_dropped(&guest.connection, pin!(linger(&mut stream, wait))).await;
 }
 
 /// What the lane does not answer itself.
-async fn full(guest: Guest, stream: TcpStream, came: Bytes) {
+async fn full(guest: Guest, stream: Stream, came: Bytes) {
     let (local, connection) = (guest.local.clone(), guest.connection.clone());
     let extent = match lane::judge(&came, local.limits()) {
         Judged::Http2 => return http2(&local, &connection, stream, came).await,
@@ -96,7 +98,8 @@ async fn full(guest: Guest, stream: TcpStream, came: Bytes) {
         Judged::Wrong(problem) => {
             local.metrics().problem(problem.slug());
             let mut stream = stream;
-            let told = unless_dropped(&connection, pin!(stream.write_all(&plain(&problem)))).await;
+            let bytes = plain(&problem);
+            let told = unless_dropped(&connection, pin!(tell(&mut stream, &bytes))).await;
             if let Some(Ok(())) = told {
                 end(guest, stream).await;
             }
@@ -117,21 +120,26 @@ async fn full(guest: Guest, stream: TcpStream, came: Bytes) {
     }
 }
 
+async fn tell(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
 /// What comes after an HTTP/1 exchange.
 enum After {
     Over,
     /// The client was told that it is over.
-    Linger(TcpStream),
+    Linger(Stream),
     /// The next request, of which this has come.
-    Next(TcpStream, Bytes),
-    Socket(TcpStream, Bytes),
+    Next(Stream, Bytes),
+    Socket(Stream, Bytes),
 }
 
 /// Answers one HTTP/1 request that is not plain.
 async fn exchange(
     local: &Rc<Local>,
     connection: &Rc<Connection>,
-    stream: TcpStream,
+    stream: Stream,
     came: Bytes,
     extent: Extent,
 ) -> After {
@@ -204,7 +212,7 @@ fn service_of(
     service_fn(move |request| Box::pin(answer(local.clone(), connection.clone(), request)))
 }
 
-async fn http2(local: &Rc<Local>, connection: &Rc<Connection>, stream: TcpStream, came: Bytes) {
+async fn http2(local: &Rc<Local>, connection: &Rc<Connection>, stream: Stream, came: Bytes) {
     connection.speaks_http2();
     let socket = Socket::new(stream, came, Extent::All, connection.clone(), local.limits());
     let mut serving = pin!(

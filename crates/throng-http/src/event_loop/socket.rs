@@ -1,11 +1,10 @@
 //! A connection's socket, which tells the connection when bytes move, and gives an HTTP/1 exchange no byte beyond its request.
 
-use super::{Connection, linger::Linger};
+use super::{Connection, linger::Linger, stream::Stream};
 use crate::{lane::Extent, problem::Problem};
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use rustix::net::{RecvFlags, recv};
 use std::{
     io,
     pin::Pin,
@@ -13,7 +12,6 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::net::TcpStream;
 
 /// The parser's own answers are a status line and three header fields.
 const BARE_BYTES_MAX: usize = 192;
@@ -22,10 +20,10 @@ const READ_BYTES: usize = 16 << 10;
 
 pub(super) struct Socket {
     /// What has come and was not given on.
-    came: Bytes,
+    came: BytesMut,
     /// What may be given on.
     extent: Extent,
-    io: TokioIo<TcpStream>,
+    io: TokioIo<Stream>,
     connection: Rc<Connection>,
     header_bytes_max: usize,
     /// What is written instead of the parser's own bare complaint: from here on it is ours.
@@ -43,14 +41,14 @@ struct Complaint {
 
 impl Socket {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Stream,
         came: Bytes,
         extent: Extent,
         connection: Rc<Connection>,
         limits: &crate::Limits,
     ) -> Self {
         Self {
-            came,
+            came: came.into(),
             extent,
             io: TokioIo::new(stream),
             connection,
@@ -67,34 +65,31 @@ impl Socket {
     }
 
     /// The stream, and what has come of it and was not given on.
-    pub(super) fn into_parts(self) -> (TcpStream, Bytes) {
-        (self.io.into_inner(), self.came)
+    pub(super) fn into_parts(self) -> (Stream, Bytes) {
+        (self.io.into_inner(), self.came.freeze())
+    }
+
+    /// Reads what is there behind what has come; whether that was the end.
+    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut room = [0; READ_BYTES];
+        let mut read = tokio::io::ReadBuf::new(&mut room);
+        let polled = tokio::io::AsyncRead::poll_read(Pin::new(self.io.inner_mut()), context, &mut read);
+        ready!(polled)?;
+        self.connection.came_in_pieces();
+        self.came.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().is_empty()))
     }
 
     /// The request is here, and somebody looks whether its client is gone: only the end of a stream without end is worth it. What
     /// was asked is answered also when the client has said that it will ask no more.
-    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.connection.is_streaming() {
-            return Poll::Pending;
-        }
-        let stream = self.io.inner();
-        ready!(stream.poll_read_ready(context))?;
-        let peeked = stream.try_io(tokio::io::Interest::READABLE, || {
-            Ok(recv(stream, &mut [0; 1][..], RecvFlags::PEEK)?.1)
-        });
-        match peeked {
-            Ok(0) => Poll::Ready(Ok(())),
-            // What comes is the next request's. If readiness was outdated, the next byte wakes this again.
-            Ok(_) => Poll::Pending,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let armed = stream.poll_read_ready(context);
-                if armed.is_ready() {
-                    context.waker().wake_by_ref();
-                }
-                Poll::Pending
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What comes is the next request's, and is read again once this one is answered.
+        while self.connection.is_streaming() && self.came.len() < READ_BYTES {
+            if ready!(self.poll_more(context))? {
+                return Poll::Ready(Ok(()));
             }
-            Err(error) => Poll::Ready(Err(error)),
         }
+        Poll::Pending
     }
 
     /// The parser answers what it cannot read with a bare status; the client deserves a sentence.
@@ -157,12 +152,7 @@ impl Read for Socket {
             return read;
         }
         if this.came.is_empty() {
-            let mut room = [0; READ_BYTES];
-            let mut read = tokio::io::ReadBuf::new(&mut room);
-            let polled = tokio::io::AsyncRead::poll_read(Pin::new(this.io.inner_mut()), context, &mut read);
-            ready!(polled)?;
-            this.connection.came_in_pieces();
-            this.came = Bytes::copy_from_slice(read.filled());
+            ready!(this.poll_more(context))?;
         }
         let fits = this.came.len().min(buffer.remaining());
         let given = this.extent.take(&this.came[..fits]);
@@ -204,7 +194,7 @@ impl Write for Socket {
             return Pin::new(&mut this.io).poll_shutdown(context);
         }
         if this.linger.is_none() {
-            this.linger = Linger::begin(this.io.inner(), this.linger_wait);
+            this.linger = Linger::begin(this.io.inner_mut(), this.linger_wait);
         }
         match &mut this.linger {
             Some(linger) => linger.poll(this.io.inner(), context).map(Ok),

@@ -19,6 +19,8 @@ mod buffers;
 mod calls;
 mod chunks;
 mod direct;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod head;
 mod judge;
 mod next;

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    event_loop::{Connection, InFlight, Local},
+    event_loop::{Connection, InFlight, Local, Stream},
     request::{body::RequestBody, headers},
-    routes,
+    routes::{self, Asked},
     shared::Taken,
 };
 use bytes::Bytes;
@@ -23,18 +23,17 @@ use std::{
     rc::Rc,
     task::Poll,
 };
-use tokio::net::TcpStream;
 
 /// How a task ends.
 pub(crate) enum End {
     /// The connection is over.
     Over,
     /// It is over with its last answer, which has gone.
-    Linger(TcpStream),
+    Linger(Stream),
     /// Its requests wait for nothing any more.
     Direct(Wire),
     /// The next request is not the lane's: the connection, and what has come of the request.
-    HandOver(TcpStream, Bytes),
+    HandOver(Stream, Bytes),
 }
 
 /// What a connection has begun when it becomes a task.
@@ -94,6 +93,7 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 let Command {
                     path,
                     place,
+                    said,
                     headers,
                     body,
                     end,
@@ -101,7 +101,13 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 } = command;
                 let body = RequestBody::Here(Bytes::copy_from_slice(body));
                 // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
-                let stage = Box::pin(routes::stage(local, connection, path, place, &headers, body));
+                let asked = Asked {
+                    path,
+                    place,
+                    headers: &headers,
+                    said,
+                };
+                let stage = Box::pin(routes::stage(local, connection, &asked, body));
                 let (staged, waited) = noting(connection, stage).await;
                 is_direct = !waited && headers::is_plain(&headers) && !staged.is_waited_for();
                 together.push(staged);

@@ -9,6 +9,8 @@
 //! - [`subscription`]: what happens, as far as the client has granted credit for it;
 //! - [`wire`]: the socket, which tells its connection when bytes move.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod handshake;
 mod message;
 mod outbox;
@@ -17,7 +19,7 @@ mod session;
 mod subscription;
 mod wire;
 
-pub(crate) use handshake::{accept, origin};
+pub(crate) use handshake::accept;
 pub(crate) use session::run;
 
 /// The subprotocol's name.

@@ -87,7 +87,7 @@ fn all_that_was_asked_before_a_client_said_it_will_ask_no_more_is_answered() {
 fn a_chunked_request_is_answered_after_its_client_said_it_will_ask_no_more() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
-    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\ne\r\n{\"capacity\":1}\r\n0\r\n\r\n");
+    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\ne\r\n{\"capacity\":1}\r\n0\r\n\r\n");
     client.stream().shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.answer().status, 200);
     client.is_closed();

@@ -1,6 +1,6 @@
 //! One request means the same whichever lane looks at it.
 
-use crate::support::{Answer, Client, plain};
+use crate::support::{Answer, Client, plain, start};
 use throng_http::Running;
 
 /// What the lane of plain requests answers, and what the full one does: the same request with a field that only the latter takes.
@@ -25,7 +25,7 @@ fn a_target_with_what_no_target_may_hold_is_malformed() {
         "a#b", "a<b", "a>b", "a^b", "a`b", "a{b", "a}b", "a\"b", "a\\b", "a%b#", "\u{7f}",
     ] {
         let line = format!("POST /api/section/{id}/open HTTP/1.1");
-        let answers = both(&gateway, &line, "host: test\r\n");
+        let answers = both(&gateway, &line, "host: localhost\r\n");
         are(&answers, 400, &line);
         answers
             .iter()
@@ -33,14 +33,14 @@ fn a_target_with_what_no_target_may_hold_is_malformed() {
     }
     for query in ["a#b", "a<b", "a\"b"] {
         let line = format!("GET /openapi.json?{query} HTTP/1.1");
-        are(&both(&gateway, &line, "host: test\r\n"), 400, &line);
+        are(&both(&gateway, &line, "host: localhost\r\n"), 400, &line);
     }
     for path in [
         "/openapi.json?a[b]={c}|d^e`f\\g",
         "/openapi.json?a=b?c/d:e@f,g;h=i&j=%20",
     ] {
         are(
-            &both(&gateway, &format!("GET {path} HTTP/1.1"), "host: test\r\n"),
+            &both(&gateway, &format!("GET {path} HTTP/1.1"), "host: localhost\r\n"),
             200,
             path,
         );
@@ -51,7 +51,7 @@ fn a_target_with_what_no_target_may_hold_is_malformed() {
 fn a_target_is_also_judged_on_a_connection_that_the_full_lane_has_served() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: test\r\nte: trailers\r\n\r\n");
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nte: trailers\r\n\r\n");
     client.send(get("/health/live") + &get("/health/live#x"));
     assert_eq!(client.answer().status, 200);
     client.answer().problem(400, "malformed");
@@ -60,7 +60,7 @@ fn a_target_is_also_judged_on_a_connection_that_the_full_lane_has_served() {
 
 #[test]
 fn a_request_names_one_host_that_can_be_one() {
-    let gateway = plain();
+    let gateway = start(|gateway| gateway.host("*"));
     for host in [
         "test",
         "test:8080",
@@ -109,12 +109,13 @@ fn a_length_that_no_body_has_is_too_large_and_says_so() {
     for length in ["18446744073709551615", "9223372036854775808"] {
         let mut client = Client::new(&gateway);
         client.send(format!(
-            "POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\ncontent-length: {length}\r\n\r\n"
+            "POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         ));
         client.answer().problem(413, "too-large");
     }
     let mut client = Client::new(&gateway);
-    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\ncontent-length: 18446744073709551616\r\n\r\n");
+    client
+        .send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-length: 18446744073709551616\r\n\r\n");
     client.answer().problem(400, "malformed");
 }
 
@@ -124,7 +125,7 @@ fn a_body_is_chunked_or_has_a_length_and_is_coded_in_no_other_way() {
     let of = |fields: &str| {
         let mut client = Client::new(&gateway);
         client.send(format!(
-            "POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\n{fields}\r\ne\r\n{{\"capacity\":1}}\r\n0\r\n\r\n"
+            "POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{fields}\r\ne\r\n{{\"capacity\":1}}\r\n0\r\n\r\n"
         ));
         client.answer()
     };

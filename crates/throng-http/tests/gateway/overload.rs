@@ -233,7 +233,7 @@ fn the_time_that_others_bytes_take_is_not_a_request_s_age() {
         let chunks = "1\r\n \r\n".repeat(1 << 12);
         while !is_over.load(Ordering::Relaxed) {
             let mut stream = Client::new(&gateway).stream().try_clone().unwrap();
-            let head = "POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n";
+            let head = "POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
             let mut sent = std::io::Write::write_all(&mut stream, head.as_bytes());
             // A body that is too large is taken for a while before that is said.
             while sent.is_ok() && !is_over.load(Ordering::Relaxed) {

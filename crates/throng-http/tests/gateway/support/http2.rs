@@ -71,7 +71,7 @@ impl Http2 {
     ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
         let request = Request::builder()
             .method(method)
-            .uri(format!("http://test{path}"))
+            .uri(format!("http://localhost{path}"))
             .header("content-type", "application/json")
             .body(body)
             .unwrap();
