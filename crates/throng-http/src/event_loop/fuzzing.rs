@@ -17,6 +17,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+/// Looks at a request that has to be answered after at most so many.
+const LOOKS_MAX: usize = 16;
+
 /// A request as its handler sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -28,11 +31,14 @@ pub(crate) struct Seen {
     pub(crate) body: Option<Vec<u8>>,
 }
 
-/// Bytes that come, and an end; what goes is nobody's.
+/// Bytes that come, and then nothing, as a connection gives them to an exchange; what goes is nobody's.
 struct Bytes<'a>(&'a [u8]);
 
 impl Read for Bytes<'_> {
     fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, mut buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        if self.0.is_empty() {
+            return Poll::Pending;
+        }
         let (given, left) = self.0.split_at(self.0.len().min(buffer.remaining()));
         buffer.put_slice(given);
         self.0 = left;
@@ -90,8 +96,8 @@ pub(crate) fn request(bytes: &[u8], limits: &Limits) -> Option<Seen> {
     let protocols = Protocols::new(limits);
     let mut serving = pin!(protocols.http1.serve_connection(Bytes(bytes), service));
     let mut context = Context::from_waker(Waker::noop());
-    // All is there at once: a few looks are enough for all requests of some kilobytes.
-    for _ in 0..1_000 {
+    // All is there at once: a few looks are enough.
+    for _ in 0..LOOKS_MAX {
         if seen.borrow().is_some() || serving.as_mut().poll(&mut context).is_ready() {
             break;
         }
