@@ -133,12 +133,25 @@ impl<E: Entity> Entities<E> {
             return self.refuse(common, registry, call, error, stage);
         }
         let refusable = key.as_ref().map(|key| (key.number, key.fingerprint));
+        let kept = match call.cause {
+            Cause::Asked { .. } if E::KEEPS_COMMANDS => {
+                let mut content = Vec::new();
+                match tagged::to_parts(&command, &mut content) {
+                    Ok(name) => Some((name, content)),
+                    Err(why) => {
+                        let error = unwritable("command", why);
+                        return self.refuse(common, registry, call, error, stage);
+                    }
+                }
+            }
+            _ => None,
+        };
         let decided = self.guarded(common, call, at, command, key.as_ref());
         if let (Err(Error::Rejected(_)), Some((number, fingerprint))) = (&decided, refusable) {
             common.refused.insert(number, fingerprint, call.now);
         }
         let accepted = decided.and_then(|accepted| {
-            let accepted = Accepted { key, ..accepted };
+            let accepted = Accepted { key, kept, ..accepted };
             self.accept(common, registry, call, accepted, stage)
         });
         match accepted {
@@ -222,8 +235,13 @@ impl<E: Entity> Entities<E> {
                 Answer::After(read) => Reply::Value(read(&resident.state)),
                 Answer::Forward(to) => Reply::Forward(to),
             };
-            let key = None;
-            Ok(Accepted { at, reply, events, key })
+            Ok(Accepted {
+                at,
+                reply,
+                events,
+                key: None,
+                kept: None,
+            })
         };
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());

@@ -77,9 +77,25 @@ pub enum RecordKind {
     Released = 8,
     /// Commits were lost before this one, and a person accepted that: see [`Loss`](crate::Loss).
     Loss = 9,
+    /// A client's command that was accepted, of a kind that keeps them; it follows what it has done.
+    Command = 10,
 }
 
 impl RecordKind {
+    /// All there are, in the order of their numbers, from 1.
+    pub const ALL: [Self; 10] = [
+        Self::Event,
+        Self::Sent,
+        Self::Taken,
+        Self::Key,
+        Self::TimerSet,
+        Self::TimerCleared,
+        Self::Family,
+        Self::Released,
+        Self::Loss,
+        Self::Command,
+    ];
+
     /// The word people read, in an export and in tools.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -93,22 +109,12 @@ impl RecordKind {
             Self::Family => "family",
             Self::Released => "released",
             Self::Loss => "loss",
+            Self::Command => "command",
         }
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Event,
-            2 => Self::Sent,
-            3 => Self::Taken,
-            4 => Self::Key,
-            5 => Self::TimerSet,
-            6 => Self::TimerCleared,
-            7 => Self::Family,
-            8 => Self::Released,
-            9 => Self::Loss,
-            _ => return None,
-        })
+        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 }
 
