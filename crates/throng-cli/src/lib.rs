@@ -50,6 +50,8 @@ enum Command {
     Journal(cli::JournalArguments),
     /// Look at the read models, have one rebuilt.
     Projection(cli::ProjectionArguments),
+    /// Make a token for a caller of a service.
+    Token(cli::TokenArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
     #[cfg(feature = "bench")]
@@ -72,6 +74,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Journal(arguments) => arguments.run(),
         Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Token(arguments) => arguments.run(),
         #[cfg(feature = "bench")]
         Command::Yardstick(yardstick) => yardstick.run(),
     };

@@ -41,6 +41,8 @@ const RETRY: Duration = Duration::from_millis(100);
 pub struct ActorKind {
     /// Its name.
     pub name: &'static str,
+    /// The commands that clients may ask, [`Actor::PUBLIC`].
+    pub public: &'static [&'static str],
     /// The schema of its commands.
     #[cfg(feature = "schemas")]
     pub command_schema: fn(&mut SchemaGenerator) -> Schema,
@@ -87,6 +89,7 @@ impl Starting {
             start: |host, stats| {
                 Ok(ActorKind {
                     name: A::KIND,
+                    public: A::PUBLIC,
                     #[cfg(feature = "schemas")]
                     command_schema: |generator| generator.subschema_for::<A::Command>(),
                     #[cfg(feature = "schemas")]

@@ -194,10 +194,21 @@ impl Engine {
     /// # Errors
     /// The store or the journal failed.
     pub async fn checkpoint(&self) -> Result<(), throng_journal::Error> {
-        match self.core.lives.running() {
-            Some(life) => self.core.lives.checkpoint_now(&life).await,
-            None => Ok(()),
-        }
+        let Some(life) = self.core.lives.running() else {
+            return Ok(());
+        };
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let lives = Arc::clone(&self.core.lives);
+        // On a thread of the engine's own: it may take long, and the caller's may be a loop.
+        self.core.context.host.spawn(Box::pin(async move {
+            let _ = tell.send(lives.checkpoint_now(&life).await);
+        }));
+        told.await.unwrap_or_else(|_| {
+            Err(throng_journal::Error::Backend {
+                doing: "making a checkpoint".into(),
+                why: "the engine has ended".into(),
+            })
+        })
     }
 }
 

@@ -44,6 +44,7 @@ impl Section {
 
 impl Entity for Section {
     const KIND: &'static str = "section";
+    const PUBLIC: &'static [&'static str] = &["open", "add", "drop"];
     type Id = String;
     type Command = SectionCommand;
     type Event = SectionEvent;
@@ -105,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
     use throng::{
         Subject,
-        model::{Error, Moment, Query, Timestamp},
+        model::{Asker, Error, Moment, Query, Timestamp},
     };
 
     const ID: &str = "C S 142-1";
@@ -131,7 +132,7 @@ mod tests {
             id,
             seq: 1,
             now: Timestamp::default(),
-            caller: None,
+            from: Asker::Client(None),
             family: None,
         }
     }

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, Place, Service, Settings, cli};
+use throng_app::{Durability, Place, SecurityArguments, Service, Settings, cli};
 use throng_http::StopSignal;
 use throng_load::report::html;
 
@@ -254,7 +254,7 @@ fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
         sync_delay: arguments.sync_delay,
         accept_loss: None,
         loops: Some(usize::from(arguments.loops)),
-        admin_token: None,
+        security: SecurityArguments::default(),
         engine: Options::default(),
     }
 }

@@ -1,6 +1,6 @@
 //! `throng serve`: refusals at the start, and a graceful end.
 
-use super::kit::{Served, assert_refused, run, throng, until};
+use super::kit::{Client, Served, assert_refused, run, throng, until};
 use rustix::process::Signal;
 use serde_json::json;
 use std::{fs, net::TcpListener};
@@ -104,9 +104,10 @@ fn on_sigterm_what_is_in_flight_is_answered_and_kept() {
     const CLIENTS: usize = 8;
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path(), &["--sync-delay", "300ms"]);
-    let mut watcher = served.client();
+    let mut watcher = Client::connect(served.admin).unwrap();
     assert_eq!(
-        watcher
+        served
+            .client()
             .post("/sections", None, r#"{"section":"S","capacity":9}"#)
             .unwrap()
             .status,

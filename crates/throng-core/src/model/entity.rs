@@ -45,6 +45,10 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const KIND: &'static str;
     /// Raise it when the state's shape or meaning changes: stored states are then rebuilt from the events.
     const STATE_VERSION: u16 = 1;
+    /// The commands that clients may ask over the network, by their serde names. The others are asked by entities, timers, outcomes and the
+    /// service's own code only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
+    /// these is no command of the kind.
+    const PUBLIC: &'static [&'static str] = &[];
     /// The address within the kind.
     type Id: EntityId;
     /// What it can be asked to do.
@@ -70,6 +74,12 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// `decide`.
     fn creates(_command: &Self::Command) -> bool {
         true
+    }
+
+    /// May this command bring an entity that has [ended](Turn::end) into being again? It begins with [`Default`], and its events are
+    /// numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
+    fn creates_anew(_command: &Self::Command) -> bool {
+        false
     }
 
     /// Looks and decides, changes nothing. What `turn` has gathered is dropped when this returns an error or panics.
@@ -118,6 +128,9 @@ pub enum RequestError<R> {
     /// There is no such entity, and the command is none that creates one.
     #[error("there is no such entity")]
     Unknown,
+    /// The entity has ended, and the command is none that creates it anew.
+    #[error("the entity has ended")]
+    Ended,
     /// The entity cannot be brought back, for this reason.
     #[error("the entity is quarantined: {0}")]
     Quarantined(String),

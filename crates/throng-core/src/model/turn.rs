@@ -1,6 +1,6 @@
 //! One command's view of the world, and what it wants done.
 
-use super::{Entity, Hears};
+use super::{Asker, Entity, Hears};
 use crate::tagged;
 use serde::{Deserialize, Serialize};
 use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
@@ -40,12 +40,12 @@ pub struct Family {
 pub struct Moment<'a, E: Entity> {
     /// The entity's id.
     pub id: &'a E::Id,
-    /// How many events it has had.
+    /// How many events it has had, since it was created anew if it had ended.
     pub seq: u64,
     /// The time; within a shard it never goes back.
     pub now: Timestamp,
-    /// Who asks, where the gateway knows.
-    pub caller: Option<&'a str>,
+    /// Who asks.
+    pub from: Asker<'a>,
     /// Parent and children.
     pub family: Option<&'a Family>,
 }
@@ -66,6 +66,8 @@ pub struct Effects<E: Entity> {
     pub timers: Vec<Timer<E::Command>>,
     /// Live values, in order.
     pub published: Vec<Published>,
+    /// The entity ends with this.
+    pub ends: bool,
     pub(crate) entropy: u128,
     pub(crate) missed_beats: u64,
 }
@@ -77,6 +79,7 @@ impl<E: Entity> Default for Effects<E> {
             sent: Vec::new(),
             timers: Vec::new(),
             published: Vec::new(),
+            ends: false,
             entropy: 0,
             missed_beats: 0,
         }
@@ -87,7 +90,7 @@ impl<E: Entity> Effects<E> {
     /// Nothing durable was asked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.sent.is_empty() && self.timers.is_empty()
+        self.events.is_empty() && self.sent.is_empty() && self.timers.is_empty() && !self.ends
     }
 
     pub(crate) fn clear(&mut self) {
@@ -95,6 +98,7 @@ impl<E: Entity> Effects<E> {
         self.sent.clear();
         self.timers.clear();
         self.published.clear();
+        self.ends = false;
     }
 }
 
@@ -226,6 +230,12 @@ impl<'a, E: Entity> Turn<'a, E> {
         self.moment.now
     }
 
+    /// Who asks: a client, an entity, a timer, or the engine with the outcome of a request.
+    #[must_use]
+    pub fn from(&self) -> Asker<'a> {
+        self.moment.from
+    }
+
     /// Nothing has happened to this entity yet.
     #[must_use]
     pub fn is_new(&self) -> bool {
@@ -261,6 +271,16 @@ impl<'a, E: Entity> Turn<'a, E> {
     /// This has happened.
     pub fn emit(&mut self, event: E::Event) {
         self.out.events.push(event);
+    }
+
+    /// Ends the entity: what this command emits are its last events. Its timers are cancelled, and from then on a command is
+    /// answered [`Ended`](super::Error::Ended), a message to it is refused, and a request for something hears
+    /// [`RequestError::Ended`](super::RequestError::Ended). Its last state can be asked, and its history read, for as long as they
+    /// are kept. Only a command that [creates anew](Entity::creates_anew) brings the id back.
+    ///
+    /// What the same command sends is delivered. An entity to which nothing has ever happened has nothing to end.
+    pub fn end(&mut self) {
+        self.out.ends = true;
     }
 
     /// A message to another entity: durable with this command's events, taken exactly once, in order.

@@ -54,6 +54,8 @@ struct Written<E: Entity> {
     forward: Option<(Sent, Option<Taking>)>,
     /// For a typed asker; a JSON one has it already.
     reply: Option<E::Reply>,
+    /// The number of its last event, if it ends.
+    ended: u64,
 }
 
 /// Room for a small reply, so that it is not moved while it is written.
@@ -79,7 +81,8 @@ impl<E: Entity> Entities<E> {
             key,
             kept,
         } = accepted;
-        let guarded = || self.write(common, registry, call, reply, key.as_ref(), kept);
+        let ended = self.end_of(at, events.len());
+        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), ended, kept);
         let written = catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
             tracing::error!(
@@ -109,12 +112,19 @@ impl<E: Entity> Entities<E> {
                 None => common.timers.clear(&own, &name),
             }
         }
+        if written.ended > 0 {
+            common.timers.clear_all(&Address::new(E::KIND, call.id));
+        }
         self.record_family(common, call, at, !events.is_empty(), &written.children);
         if !matches!(call.cause, Cause::Asked { .. }) {
             close_cause(common, call, &Address::new(E::KIND, call.id), "done", "");
         }
         let published = std::mem::take(&mut self.effects.published);
         self.hand_over(common, call, at, &events, written.deliveries, stage);
+        if written.ended > 0 {
+            self.slot(at).ended = written.ended;
+            self.store_state(common, at);
+        }
         self.shapes = events;
         let rests_on = self.slot(at).rests_on;
         common
@@ -145,13 +155,21 @@ impl<E: Entity> Entities<E> {
         })
     }
 
+    /// The number of the last event of an entity that is to end; 0 if it is not, or nothing has ever happened to it.
+    fn end_of(&self, at: u32, events: usize) -> u64 {
+        match &self.peek(at).body {
+            Body::Resident(resident) if self.effects.ends => resident.seq + events as u64,
+            _ => 0,
+        }
+    }
+
     fn write(
         &mut self,
         common: &mut Common,
         registry: &Registry,
         call: &mut Call<'_>,
-        reply: Reply<E>,
-        key: Option<&CommandKey>,
+        (reply, key): (Reply<E>, Option<&CommandKey>),
+        ended: u64,
         kept: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Written<E>, Error<E::Rejection>> {
         let recorded = !self.effects.is_empty();
@@ -164,6 +182,7 @@ impl<E: Entity> Entities<E> {
             key: None,
             forward: None,
             reply: None,
+            ended,
         };
         for sent in self.effects.sent.drain(..) {
             if sent.child {
@@ -213,7 +232,7 @@ impl<E: Entity> Entities<E> {
                         json.len(),
                         limits::KEPT_REPLY_BYTES_MAX,
                     )?;
-                    let answer = KeptAnswer::Reply(json);
+                    let answer = KeptAnswer::Reply(json.into());
                     written.key = Some((key.number, write_key(common, call, &own(), key, answer)?));
                 }
                 if let Output::Json(out) = &mut call.output {
@@ -246,11 +265,16 @@ impl<E: Entity> Entities<E> {
                     } else {
                         KeptAnswer::Forward
                     };
-                    let answer = kept(to.kind.into(), to.id.clone(), command.into(), body);
+                    let answer = kept(Box::new((to.kind.into(), to.id.clone(), command.into(), body)));
                     written.key = Some((key.number, write_key(common, call, &own(), key, answer)?));
                 }
                 written.forward = Some((to, taking));
             }
+        }
+        if ended > 0 {
+            common
+                .records
+                .push(RecordKind::Ended, common.id, &own(), ended, "", 0, &[]);
         }
         if let Some((name, content)) = kept.filter(|_| !common.records.is_empty()) {
             write_command::<E>(common, call, name, content)?;
@@ -274,7 +298,7 @@ impl<E: Entity> Entities<E> {
     ) {
         let parent = match call.cause {
             Cause::Message(taking) if taking.child => Some(&taking.sender),
-            Cause::Asked { parent, .. } => parent,
+            Cause::Asked { forwarded, .. } => forwarded.filter(|by| by.is_parent).map(|by| &by.address),
             _ => None,
         };
         if children.is_empty() && parent.is_none() {
@@ -353,6 +377,7 @@ impl<E: Entity> Entities<E> {
         };
         let mut offset = HEADER_BYTES as u32 + staged.shift;
         let trace = self.trace(at);
+        let before = trace.tail_bytes();
         if trace.tail.is_empty() {
             // Most entities have few events between two checkpoints; a vector's own first step is to four.
             trace.tail.reserve_exact(events.len());
@@ -371,6 +396,7 @@ impl<E: Entity> Entities<E> {
             });
             offset += event.length;
         }
+        common.pending_bytes += trace.tail_bytes() - before;
         if is_new {
             self.know(common, call.hash);
         }

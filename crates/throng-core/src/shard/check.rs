@@ -27,6 +27,9 @@ pub trait KindCheck: Any + Send {
     /// It cannot be read or applied: why.
     fn event(&mut self, record: &Record<'_>) -> Result<(), String>;
 
+    /// The entity has ended: what happens to it next begins with nothing.
+    fn ended(&mut self, id: &str);
+
     /// A parent, or children, that an entity has got.
     fn family(&mut self, record: &Record<'_>);
 
@@ -59,8 +62,10 @@ pub(super) struct EntityCheck<E: Entity> {
 pub(super) struct Checked<E> {
     /// `None`: an event could not be applied.
     pub(super) state: Option<E>,
-    /// Events so far.
+    /// Events so far, since it was created anew if it had ended.
     pub(super) seq: u64,
+    /// It has ended, and was not created anew; its state is that of a new one.
+    pub(super) has_ended: bool,
     pub(super) family: Option<Box<Family>>,
 }
 
@@ -69,6 +74,7 @@ impl<E: Entity> Default for Checked<E> {
         Self {
             state: Some(E::default()),
             seq: 0,
+            has_ended: false,
             family: None,
         }
     }
@@ -106,12 +112,22 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         let Some(entity) = self.entity(record.id) else {
             return apply(&mut E::default(), &event).map_err(|broken| broken.reason);
         };
-        entity.seq = record.seq;
+        entity.seq += 1;
+        entity.has_ended = false;
         let Some(state) = &mut entity.state else { return Ok(()) };
         apply(state, &event).map_err(|broken| {
             entity.state = None;
             broken.reason
         })
+    }
+
+    fn ended(&mut self, id: &str) {
+        if let Some(entity) = self.entities.get_mut(id) {
+            (entity.has_ended, entity.seq) = (true, 0);
+            if entity.state.is_some() {
+                entity.state = Some(E::default());
+            }
+        }
     }
 
     fn family(&mut self, record: &Record<'_>) {

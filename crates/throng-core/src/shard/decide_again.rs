@@ -5,7 +5,7 @@ use super::{
     slot::panic_text,
 };
 use crate::{
-    model::{Answer, Effects, Entity, Moment, Sent, Timer, Timestamp, Turn},
+    model::{Answer, Asker, Effects, Entity, Moment, Sent, Timer, Timestamp, Turn},
     tagged,
 };
 use serde_json::{Value, json};
@@ -26,9 +26,9 @@ pub struct Again<'a> {
     pub entropy: u128,
     /// What [`Turn::missed_beats`] says.
     pub missed_beats: u64,
-    /// Who asked, where that was recorded.
-    pub caller: Option<&'a str>,
-    /// A client asked, and not an entity or a timer: a forwarded command is then recorded only beside something else.
+    /// Who asked.
+    pub from: Asker<'a>,
+    /// It was no message and no timer: a forwarded command is then recorded only beside something else.
     pub is_asked: bool,
 }
 
@@ -79,6 +79,15 @@ impl Effect {
         }
     }
 
+    /// The end of the entity.
+    #[must_use]
+    pub fn end() -> Self {
+        Self {
+            what: "its end".into(),
+            content: Value::Null,
+        }
+    }
+
     /// A timer that was cancelled.
     #[must_use]
     pub fn timer_cleared(name: &str) -> Self {
@@ -97,6 +106,9 @@ pub(super) fn decide<E: Entity>(
 ) -> Option<(Decision, Option<Answer<E>>)> {
     let state = entity.state.as_ref()?;
     let id: E::Id = again.id.parse().ok()?;
+    if entity.has_ended && !E::creates_anew(&command) {
+        return Some((Decision::Refused("the entity has ended".into()), None));
+    }
     if entity.seq == 0 && !E::creates(&command) {
         return Some((Decision::Refused("there is no such entity".into()), None));
     }
@@ -109,7 +121,7 @@ pub(super) fn decide<E: Entity>(
         id: &id,
         seq: entity.seq,
         now: again.now,
-        caller: again.caller,
+        from: again.from,
         family: entity.family.as_deref(),
     };
     let decided = catch_unwind(AssertUnwindSafe(|| {
@@ -121,7 +133,7 @@ pub(super) fn decide<E: Entity>(
             None,
         ),
         Ok(Err(rejection)) => (Decision::Refused(rejection.to_string()), None),
-        Ok(Ok(answer)) => match written(&effects, &answer, again.is_asked) {
+        Ok(Ok(answer)) => match written(&effects, &answer, again.is_asked, entity.seq) {
             Ok(effects) => (Decision::Done(effects), Some(answer)),
             Err(why) => (Decision::Failed(format!("it cannot be written as JSON: {why}")), None),
         },
@@ -129,7 +141,12 @@ pub(super) fn decide<E: Entity>(
 }
 
 /// The effects in the order in which they are recorded.
-fn written<E: Entity>(effects: &Effects<E>, answer: &Answer<E>, is_asked: bool) -> serde_json::Result<Vec<Effect>> {
+fn written<E: Entity>(
+    effects: &Effects<E>,
+    answer: &Answer<E>,
+    is_asked: bool,
+    seq: u64,
+) -> serde_json::Result<Vec<Effect>> {
     let mut all = Vec::new();
     for event in &effects.events {
         let mut content = Vec::new();
@@ -160,6 +177,10 @@ fn written<E: Entity>(effects: &Effects<E>, answer: &Answer<E>, is_asked: bool) 
         && (!is_asked || to.child || !effects.is_empty())
     {
         all.push(message(to)?);
+    }
+    // Where nothing has ever happened is nothing to end.
+    if effects.ends && (seq > 0 || !effects.events.is_empty()) {
+        all.push(Effect::end());
     }
     Ok(all)
 }

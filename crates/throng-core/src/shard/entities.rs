@@ -2,15 +2,14 @@
 
 use super::{
     Common,
-    checkpoint::{Rows, family_row},
+    checkpoint::{Rows, ended_row, family_row},
     known::Known,
     listing::Listing,
     recency::{Linked, Links, Recency},
-    slot::{Body, Pending, Resident, Slot, Trace, covered, encode_state, family_of},
+    slot::{Body, Pending, Resident, Slot, Trace, covered, encode_state, parts_of},
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
-use std::collections::HashSet;
 use throng_journal::{Address, Position, StoredState};
 
 /// The entities of one kind in one shard.
@@ -23,6 +22,8 @@ pub struct Entities<E: Entity> {
     traced: Vec<u64>,
     pub(super) listing: Listing,
     generation: u64,
+    /// The number of the last state that the checkpoint under way took.
+    given: u64,
     pub(super) effects: Effects<E>,
     /// The events of the command at hand; the buffer is reused.
     pub(super) shapes: Vec<super::accept::EventShape>,
@@ -56,6 +57,7 @@ impl<E: Entity> Default for Entities<E> {
             traced: Vec::new(),
             listing: Listing::default(),
             generation: 0,
+            given: 0,
             effects: Effects::default(),
             shapes: Vec::new(),
         }
@@ -173,6 +175,7 @@ impl<E: Entity> Entities<E> {
             hash,
             text: id.into(),
             rests_on: 0,
+            ended: 0,
             body,
             trace: None,
             family: None,
@@ -241,7 +244,7 @@ impl<E: Entity> Entities<E> {
         let Body::Resident(resident) = &mut slot.body else {
             return;
         };
-        match encode_state(&resident.state, slot.family.as_deref()) {
+        match encode_state(&resident.state, slot.family.as_deref(), slot.ended) {
             Ok(bytes) => {
                 resident.stored_seq = resident.seq;
                 let seq = resident.seq;
@@ -337,10 +340,15 @@ impl<E: Entity> Entities<E> {
             let family = slot.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
             let row = family_row(&Address::new(E::KIND, slot.text.clone()));
             rows.system.extend(family.map(|family| (row, Some(family))));
+            if slot.ended > 0 {
+                let row = ended_row(&Address::new(E::KIND, slot.text.clone()));
+                rows.system.push((row, Some(slot.ended.to_be_bytes().to_vec())));
+            }
         }
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Resident(_))) {
             self.store_state(common, at);
         }
+        self.given = self.generation;
         for hash in &self.traced {
             let slots = &self.slots;
             for at in self
@@ -352,11 +360,16 @@ impl<E: Entity> Entities<E> {
                 let pending = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref());
                 let Some(pending) = pending else { continue };
                 let address = Address::new(E::KIND, slot.text.clone());
-                // States of another version are rebuilt from events, and a family has none: so it has a row of its own.
-                if let Some(family) = family_of(&pending.bytes) {
-                    rows.system.push((family_row(&address), Some(family.to_vec())));
+                // States of another version are rebuilt from events, and neither a family nor an end is one: so they have rows.
+                if let Ok(parts) = parts_of(&pending.bytes) {
+                    if !parts.family.is_empty() {
+                        rows.system.push((family_row(&address), Some(parts.family.to_vec())));
+                    }
+                    if parts.ended > 0 {
+                        let ended = parts.ended.to_be_bytes().to_vec();
+                        rows.system.push((ended_row(&address), Some(ended)));
+                    }
                 }
-                rows.tokens.insert((*hash, pending.generation));
                 rows.states.push(StoredState {
                     address,
                     shard,
@@ -368,7 +381,7 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    pub(super) fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
+    pub(super) fn checkpointed(&mut self, common: &mut Common, upto: Position) {
         common.known_bytes -= self.known.stored();
         self.listing = Listing::default();
         for hash in std::mem::take(&mut self.traced) {
@@ -382,11 +395,13 @@ impl<E: Entity> Entities<E> {
             for at in same {
                 let slot = self.slots.at(at);
                 let Some(trace) = slot.trace.as_mut() else { continue };
+                let before = trace.tail_bytes();
                 trace.tail.retain(|event| !covered(event.place.position, upto));
+                common.pending_bytes -= before - trace.tail_bytes();
                 if trace
                     .pending
                     .as_ref()
-                    .is_some_and(|pending| states.contains(&(hash, pending.generation)))
+                    .is_some_and(|pending| pending.generation <= self.given)
                 {
                     common.pending_bytes -= trace.pending.take().map_or(0, |pending| pending.bytes.len());
                     if let Body::Passivated(newest) = &mut slot.body {

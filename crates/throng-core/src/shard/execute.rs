@@ -103,21 +103,28 @@ impl<E: Entity> Entities<E> {
             return Ran::Load;
         };
         let (seq, mut key) = (resident.seq, key_of(call));
+        let has_ended = seq > 0 && seq == slot.ended;
         if let Some(key) = &key
             && matches!(common.keys.find(key.number, call.now), Found::Look)
         {
             return Ran::LoadKey;
         }
-        let origin = match call.cause {
-            Cause::Asked { .. } => Origin::Outside,
-            Cause::Message(_) | Cause::Timer(_) => Origin::Recorded,
+        let (origin, caller) = match call.cause {
+            Cause::Asked {
+                caller,
+                forwarded: None,
+                ..
+            } => (Origin::Outside, caller),
+            // Its key is derived from the forwarder's, which is the caller's own.
+            Cause::Asked { .. } => (Origin::Outside, None),
+            Cause::Message(_) | Cause::Timer(_) => (Origin::Recorded, None),
         };
         let command = match read_command::<E>(&mut call.input, &registry.kinds()[call.kind], origin) {
             Ok(command) => command,
             Err(error) => return self.refuse(common, registry, call, error, stage),
         };
         if let Some(key) = &mut key {
-            key.fingerprint = match fingerprint::<E>(&command) {
+            key.fingerprint = match fingerprint::<E>(&command, caller) {
                 Ok(fingerprint) => fingerprint,
                 Err(error) => return self.refuse(common, registry, call, error, stage),
             };
@@ -125,7 +132,14 @@ impl<E: Entity> Entities<E> {
                 return self.answer_again(common, call, at, kept, key, stage);
             }
         }
-        if seq == 0 && !E::creates(&command) {
+        if has_ended && !E::creates_anew(&command) {
+            let error = Error::Ended {
+                kind: E::KIND,
+                id: call.id.to_owned(),
+            };
+            return self.refuse(common, registry, call, error, stage);
+        }
+        if (seq == 0 || has_ended) && !E::creates(&command) {
             let error = Error::Unknown {
                 kind: E::KIND,
                 id: call.id.to_owned(),
@@ -146,6 +160,8 @@ impl<E: Entity> Entities<E> {
             }
             _ => None,
         };
+        // One that is created anew begins with nothing of what it was.
+        let last_state = has_ended.then(|| self.replace_state(at, E::default())).flatten();
         let decided = self.guarded(common, call, at, command, key.as_ref());
         if let (Err(Error::Rejected(_)), Some((number, fingerprint))) = (&decided, refusable) {
             common.refused.insert(number, fingerprint, call.now);
@@ -154,9 +170,21 @@ impl<E: Entity> Entities<E> {
             let accepted = Accepted { key, kept, ..accepted };
             self.accept(common, registry, call, accepted, stage)
         });
+        if let Some(last) = last_state
+            && matches!(&self.slot(at).body, Body::Resident(resident) if resident.seq == seq)
+        {
+            self.replace_state(at, last);
+        }
         match accepted {
             Ok(ran) => ran,
             Err(error) => self.refuse(common, registry, call, error, stage),
+        }
+    }
+
+    fn replace_state(&mut self, at: u32, state: E) -> Option<E> {
+        match &mut self.slot(at).body {
+            Body::Resident(resident) => Some(std::mem::replace(&mut resident.state, state)),
+            _ => None,
         }
     }
 
@@ -182,17 +210,12 @@ impl<E: Entity> Entities<E> {
         };
         let mut evolving = false;
         let run = || -> Result<Accepted<E>, Error<E::Rejection>> {
-            let caller = if let Cause::Asked { caller, .. } = call.cause {
-                caller
-            } else {
-                None
-            };
             let family = slot.family.as_deref();
             let moment = Moment {
                 id: &resident.id,
-                seq: resident.seq,
+                seq: resident.seq - slot.ended,
                 now: call.now,
-                caller,
+                from: call.asker(),
                 family,
             };
             let answer = resident
@@ -276,7 +299,8 @@ impl<E: Entity> Entities<E> {
         };
         let told = asks.and_then(|_| told_outcome(&error));
         let outcome = match (&error, &told) {
-            (Error::Rejected(_), _) | (_, Some(_)) => Outcome::Refused,
+            // To an entity that has ended there is nothing more to say: that is no fault anybody could mend.
+            (Error::Rejected(_) | Error::Ended { .. }, _) | (_, Some(_)) => Outcome::Refused,
             _ => Outcome::Failed,
         };
         let at = self.find(call.hash, call.id);
@@ -347,7 +371,7 @@ impl<E: Entity> Entities<E> {
         match kept.answer {
             KeptAnswer::Reply(json) => {
                 match &mut call.output {
-                    Output::Json(reply) => reply.body = json.into_bytes(),
+                    Output::Json(reply) => reply.body = json.into_string().into_bytes(),
                     output => {
                         let reply = serde_json::from_str(&json);
                         put::<E>(
@@ -361,14 +385,15 @@ impl<E: Entity> Entities<E> {
                     outcome: Outcome::Done,
                 }
             }
-            KeptAnswer::Forward(kind, id, name, body) | KeptAnswer::Create(kind, id, name, body) => {
+            KeptAnswer::Forward(forwarded) | KeptAnswer::Create(forwarded) => {
+                let (kind, id, name, body) = *forwarded;
                 let key = key.derived(E::KIND, call.id);
                 Ran::ForwardAgain(Box::new(ForwardAgain {
                     to: Address::new(kind, id),
                     name,
                     body,
                     key,
-                    parent: is_child.then(|| Address::new(E::KIND, call.id)),
+                    is_child,
                     rests_on,
                 }))
             }
@@ -381,6 +406,7 @@ fn told_outcome<R>(error: &Error<R>) -> Option<RecordedOutcome<(), &R>> {
     match error {
         Error::Rejected(rejection) => Some(RecordedOutcome::Err(rejection)),
         Error::Unknown { .. } => Some(RecordedOutcome::Unknown),
+        Error::Ended { .. } => Some(RecordedOutcome::Ended),
         Error::Quarantined { reason, .. } => Some(RecordedOutcome::Quarantined(reason.clone())),
         _ => None,
     }

@@ -7,7 +7,7 @@ use super::{
     registry::Registry,
     slot::{Body, panic_text},
 };
-use crate::model::{Entity, Error, Moment, Timestamp};
+use crate::model::{Asker, Entity, Error, Moment, Timestamp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl<E: Entity> Entities<E> {
@@ -47,9 +47,9 @@ impl<E: Entity> Entities<E> {
                 let family = slot.family.as_deref();
                 let moment = Moment {
                     id: &resident.id,
-                    seq: resident.seq,
+                    seq: resident.seq_since(slot.ended),
                     now: call.now,
-                    caller: call.caller,
+                    from: Asker::Client(call.caller),
                     family,
                 };
                 let guarded = || query(&resident.state, &moment, call.arguments, call.output);
@@ -120,9 +120,9 @@ impl<E: Entity> Entities<E> {
                 let family = slot.family.as_deref();
                 let moment = Moment {
                     id: &resident.id,
-                    seq: resident.seq,
+                    seq: resident.seq_since(slot.ended),
                     now,
-                    caller,
+                    from: Asker::Client(caller),
                     family,
                 };
                 let guarded = || query.take().map(|query| query.answer(&resident.state, &moment));

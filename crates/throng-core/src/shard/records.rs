@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Entity, Error, Rejection, Sent, Timer},
+    model::{Asker, Entity, Error, Rejection, Sent, Timer},
     tagged,
 };
 use serde_json::value::RawValue;
@@ -252,6 +252,9 @@ struct KeptCommand<'a> {
     now: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<&'a str>,
+    /// Kind and id of the entity that has forwarded it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forwarded: Option<(&'a str, &'a str)>,
     command: &'a RawValue,
 }
 
@@ -262,9 +265,10 @@ pub(super) fn write_command<E: Entity>(
     name: &str,
     content: Vec<u8>,
 ) -> Result<(), Error<E::Rejection>> {
-    let caller = match call.cause {
-        Cause::Asked { caller, .. } => caller,
-        Cause::Message(_) | Cause::Timer(_) => None,
+    let (caller, forwarded) = match call.asker() {
+        Asker::Client(caller) => (caller, None),
+        Asker::Entity { kind, id } => (None, Some((kind, id))),
+        Asker::Timer(_) | Asker::Outcome { .. } => (None, None),
     };
     let command = String::from_utf8(content).map_err(|why| unwritable("command", why))?;
     let command = &*RawValue::from_string(command).map_err(|why| unwritable("command", why))?;
@@ -272,6 +276,7 @@ pub(super) fn write_command<E: Entity>(
     let kept = KeptCommand {
         now: call.now.micros,
         caller,
+        forwarded,
         command,
     };
     serde_json::to_writer(&mut common.payload, &kept).map_err(|why| unwritable("command", why))?;

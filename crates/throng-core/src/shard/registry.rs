@@ -13,6 +13,8 @@ use std::any::Any;
 pub struct Kind {
     /// The first part of every address, [`Entity::KIND`].
     pub name: &'static str,
+    /// The commands that clients may ask, [`Entity::PUBLIC`].
+    pub public: &'static [&'static str],
     /// The version of its state.
     pub state_version: u16,
     /// The queries it answers, in the order they were given.
@@ -84,6 +86,7 @@ impl Registry {
         assert!(self.find(E::KIND).is_none(), "the kind {:?} is given twice", E::KIND);
         self.kinds.push(Kind {
             name: E::KIND,
+            public: E::PUBLIC,
             state_version: E::STATE_VERSION,
             queries: Vec::new(),
             #[cfg(feature = "schemas")]

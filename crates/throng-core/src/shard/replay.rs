@@ -23,7 +23,10 @@ impl Shard {
     pub fn replay(&mut self, hash: u64, record: &Record<'_>) {
         let common = &mut self.common;
         match record.record {
-            RecordKind::Event | RecordKind::Family => {
+            RecordKind::Event | RecordKind::Family | RecordKind::Ended => {
+                if record.record == RecordKind::Ended {
+                    common.timers.clear_all(&Address::new(record.kind, record.id));
+                }
                 if let Some(kind) = self.registry.find(record.kind) {
                     self.tables[kind].replay(common, hash, record, intern(record.name));
                 }
@@ -90,7 +93,7 @@ impl Shard {
 
     /// The rows of the store in which an idempotency key may stand.
     #[must_use]
-    pub fn key_rows(&self, hash: u64, id: &str, key: &str, now: Timestamp) -> KeyRows {
+    pub fn key_rows(&mut self, hash: u64, id: &str, key: &str, now: Timestamp) -> KeyRows {
         self.common
             .keys
             .rows_of(self.common.id, keys::id_of(hash, id, key), now)
@@ -98,8 +101,8 @@ impl Shard {
 
     /// What the store has of an idempotency key, in the rows it was asked for. It does not count if the key was accepted
     /// meanwhile: then it is asked for again.
-    pub fn key_looked(&mut self, hash: u64, id: &str, key: &str, asked: &KeyRows, value: Option<&[u8]>) {
-        self.common.keys.looked(keys::id_of(hash, id, key), asked, value);
+    pub fn key_looked(&mut self, asked: &KeyRows, found: Option<&[u8]>) {
+        self.common.keys.looked(asked, found);
     }
 
     /// When the next timer is due.
@@ -235,13 +238,21 @@ impl<E: Entity> Entities<E> {
             }
             return;
         }
+        if record.record == RecordKind::Ended {
+            self.slot(at).ended = record.seq;
+            self.trace(at).family = true;
+            return;
+        }
         let event = TailEvent {
             seq: record.seq,
             place: record.place,
             name,
             version: record.version,
         };
-        self.trace(at).tail.push(event);
+        let trace = self.trace(at);
+        let before = trace.tail_bytes();
+        trace.tail.push(event);
+        common.pending_bytes += trace.tail_bytes() - before;
     }
 
     pub(super) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {

@@ -1,10 +1,7 @@
 //! One virtual call a command: the table of a kind, its type erased.
 
 use super::{Call, Common, Quarantined, QueryCall, Ran, Registry, Rows, Stage, TailEvent, Unloadable};
-use std::{
-    any::Any,
-    collections::{BTreeMap, HashSet},
-};
+use std::{any::Any, collections::BTreeMap};
 use throng_journal::{Loaded, Position, Record};
 
 /// What has to be read to bring an entity back.
@@ -27,6 +24,8 @@ pub struct Recalled {
     pub tail: Vec<(TailEvent, Vec<u8>)>,
     /// The row of its family ([`super::family_row`]); needed only where the store has no state.
     pub family: Option<Vec<u8>>,
+    /// The row that says it has ended ([`super::ended_row`]); needed only where the store has no state.
+    pub ended: Option<Vec<u8>>,
 }
 
 /// What came of bringing an entity back.
@@ -82,7 +81,7 @@ pub trait Table: Any + Send {
     fn families_to_load(&self) -> Vec<(u64, Box<str>)>;
 
     /// A checkpoint up to here is done, with the states of these tokens.
-    fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>);
+    fn checkpointed(&mut self, common: &mut Common, upto: Position);
 
     /// Passivates the entity not used for the longest time; `false` if there is none.
     fn passivate(&mut self, common: &mut Common) -> bool;
@@ -141,8 +140,8 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         Self::families_to_load(self)
     }
 
-    fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
-        Self::checkpointed(self, common, upto, states);
+    fn checkpointed(&mut self, common: &mut Common, upto: Position) {
+        Self::checkpointed(self, common, upto);
     }
 
     fn passivate(&mut self, common: &mut Common) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use throng_journal::Address;
 
 /// A timer that is due.
@@ -46,7 +46,7 @@ type Named = (Address, String);
 /// A shard's timers.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    set: HashMap<Named, Set>,
+    set: BTreeMap<Named, Set>,
     /// By when they are tried: when they are due, or later, once they could not be fired.
     order: BTreeSet<(i64, Named)>,
     /// Until when those wait that could not be fired, and how often that was.
@@ -54,6 +54,8 @@ pub(super) struct Timers {
     bytes: usize,
     /// Changed since the last checkpoint.
     changed: BTreeSet<Named>,
+    /// Changed before, and on the way to the store.
+    given: BTreeSet<Named>,
 }
 
 impl Timers {
@@ -80,6 +82,14 @@ impl Timers {
         if self.remove(&named) {
             self.changed.insert(named);
         }
+    }
+
+    /// Clears all timers of an entity.
+    pub(super) fn clear_all(&mut self, address: &Address) {
+        let first = (address.clone(), String::new());
+        let own = self.set.range(first..).take_while(|((of, _), _)| of == address);
+        let names: Vec<String> = own.map(|((_, name), _)| name.clone()).collect();
+        names.iter().for_each(|name| self.clear(address, name));
     }
 
     fn remove(&mut self, named: &Named) -> bool {
@@ -132,24 +142,28 @@ impl Timers {
 
     /// Rows of what changed, for a checkpoint.
     pub(super) fn rows(&mut self, rows: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) {
-        for (address, name) in std::mem::take(&mut self.changed) {
+        self.given.append(&mut self.changed);
+        for named in &self.given {
+            let (address, name) = named;
             let mut row = vec![b't'];
             row.extend_from_slice(address.kind.as_bytes());
             row.push(0);
             row.extend_from_slice(&(address.id.len() as u16).to_be_bytes());
             row.extend_from_slice(address.id.as_bytes());
             row.extend_from_slice(name.as_bytes());
-            let value = self
-                .set
-                .get(&(address, name))
-                .and_then(|set| serde_json::to_vec(set).ok());
+            let value = self.set.get(named).and_then(|set| serde_json::to_vec(set).ok());
             rows.push((row, value));
         }
     }
 
-    /// The checkpoint with these rows failed: they are changed still.
-    pub(super) fn rows_failed(&mut self, rows: &[(Vec<u8>, Option<Vec<u8>>)]) {
-        self.changed.extend(rows.iter().filter_map(|(row, _)| read_row(row)));
+    /// The checkpoint with the last rows is done.
+    pub(super) fn stored(&mut self) {
+        self.given.clear();
+    }
+
+    /// The checkpoint with the last rows has failed: they are changed still.
+    pub(super) fn failed(&mut self) {
+        self.changed.append(&mut self.given);
     }
 
     /// A row of the store, at recovery.

@@ -2,6 +2,7 @@
 
 use super::{Answered, admit, counted, finish};
 use crate::{
+    access::{self, Said},
     answer::Answer,
     event_loop::{Connection, Local},
     metrics::Route,
@@ -46,10 +47,20 @@ pub(crate) fn handle_now(
     let Some(router) = local.router.as_ref().filter(|_| is_apps) else {
         return Err(request);
     };
+    // A page of another origin, or who is not let in, is told more on the other way.
+    if request.headers().contains_key(header::ORIGIN) {
+        return Err(request);
+    }
+    let Ok(caller) = access::enter(local, connection, &Said::of_request(&request)) else {
+        return Err(request);
+    };
     let Some(admitted) = local.gate.enter_now(&connection.place, body.len()) else {
         return Err(request);
     };
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    if let Some(caller) = caller {
+        parts.extensions.insert(caller);
+    }
     let body = match body {
         RequestBody::Here(body) => body,
         RequestBody::Coming(_) => Bytes::new(),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod access;
 mod actors;
 mod admin;
 mod app;
@@ -18,4 +19,5 @@ mod routes;
 mod stop;
 mod subscriptions;
 mod support;
+mod tls;
 mod websocket;

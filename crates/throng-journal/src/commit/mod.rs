@@ -77,13 +77,16 @@ pub enum RecordKind {
     Released = 8,
     /// Commits were lost before this one, and a person accepted that: see [`Loss`](crate::Loss).
     Loss = 9,
+    /// The entity has ended: its timers are over, and what it was is not what it would be if it were created anew. `seq` is the
+    /// number of its last event.
+    Ended = 10,
     /// A client's command that was accepted, of a kind that keeps them; it follows what it has done.
-    Command = 10,
+    Command = 11,
 }
 
 impl RecordKind {
     /// All there are, in the order of their numbers, from 1.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Event,
         Self::Sent,
         Self::Taken,
@@ -93,6 +96,7 @@ impl RecordKind {
         Self::Family,
         Self::Released,
         Self::Loss,
+        Self::Ended,
         Self::Command,
     ];
 
@@ -109,6 +113,7 @@ impl RecordKind {
             Self::Family => "family",
             Self::Released => "released",
             Self::Loss => "loss",
+            Self::Ended => "ended",
             Self::Command => "command",
         }
     }

@@ -120,6 +120,8 @@ pub struct Checker {
 struct Waiting {
     command: String,
     body: Vec<u8>,
+    /// The entity that has set or sent it.
+    by: Address,
     /// Where it was recorded.
     at: String,
     /// When a timer is due, and after how long again, in microseconds.
@@ -250,7 +252,7 @@ impl Checker {
         let message = |taken: &Record<'_>| {
             let own = Address::new(taken.kind, taken.id);
             let sent = self.messages.get(&(taken.version, own, taken.seq))?;
-            Some((sent.command.clone(), sent.body.clone()))
+            Some((sent.by.clone(), sent.command.clone(), sent.body.clone()))
         };
         segments::segments(records, at, commit_micros, is_kept, timer, message).into()
     }
@@ -325,11 +327,18 @@ impl Checker {
                     self.misunderstood(what, why, at());
                 }
             }
+            RecordKind::Ended => {
+                if let Some(kind) = self.registry.find(record.kind) {
+                    self.kinds[kind].ended(record.id);
+                }
+                self.timers.retain(|(of, _), _| *of != own());
+            }
             RecordKind::TimerSet => {
                 if let Ok(set) = serde_json::from_slice::<TimerSet>(record.body) {
                     let timer = Waiting {
                         command: set.command,
                         body: set.body.into_bytes(),
+                        by: own(),
                         at: at(),
                         due: (set.at, set.every_micros),
                     };
@@ -345,6 +354,7 @@ impl Checker {
                     let message = Waiting {
                         command: record.name.to_owned(),
                         body: envelope.command.get().as_bytes().to_vec(),
+                        by: own(),
                         at: at(),
                         due: (0, None),
                     };

@@ -5,7 +5,10 @@ use super::{
     compare::{Miss, Was},
 };
 use std::collections::HashMap;
-use throng_core::model::Timestamp;
+use throng_core::{
+    model::Timestamp,
+    shard::{OUTCOME_NAME, RequestOutcome},
+};
 use throng_journal::{Address, Record, RecordKind};
 
 /// A command whose records end at a place in its commit.
@@ -24,7 +27,7 @@ pub(super) struct Segment {
     /// Else the time is that of the commit.
     pub(super) is_exact: bool,
     pub(super) missed_beats: u64,
-    pub(super) caller: Option<String>,
+    pub(super) from: From,
     pub(super) is_asked: bool,
     pub(super) was: Was,
     /// The timer that has asked; that it is set again, or over, is no effect.
@@ -39,12 +42,29 @@ pub(super) enum Fit {
     Same(usize),
 }
 
+/// Who has asked, see [`Asker`](throng_core::model::Asker).
+pub(super) enum From {
+    Client(Option<String>),
+    Entity(Address),
+    /// The segment's own.
+    Timer,
+    Outcome(Address),
+}
+
+/// Whom an outcome is of.
+fn asked(body: &[u8]) -> Option<Address> {
+    let outcome: RequestOutcome = serde_json::from_slice(body).ok()?;
+    Some(Address::new(outcome.from.0, outcome.from.1))
+}
+
 /// A kept command's record.
 #[derive(serde::Deserialize)]
 struct Kept {
     now: i64,
     #[serde(default)]
     caller: Option<String>,
+    #[serde(default)]
+    forwarded: Option<(String, String)>,
     command: Box<serde_json::value::RawValue>,
 }
 
@@ -55,7 +75,7 @@ pub(super) fn segments(
     commit_micros: i64,
     is_kept: bool,
     timer: impl Fn(&Address, &str) -> Option<TimerSet>,
-    message: impl Fn(&Record<'_>) -> Option<(String, Vec<u8>)>,
+    message: impl Fn(&Record<'_>) -> Option<(Address, String, Vec<u8>)>,
 ) -> Vec<Segment> {
     let own = Address::new(records[start].kind, records[start].id);
     let run = records[start..].iter().take_while(|record| is_of(record, &own)).count();
@@ -74,7 +94,7 @@ pub(super) fn segments(
             now: Timestamp { micros: commit_micros },
             is_exact: false,
             missed_beats: 0,
-            caller: None,
+            from: From::Client(None),
             is_asked: false,
             was: Was::Done,
             timer: None,
@@ -88,8 +108,14 @@ pub(super) fn segments(
                     _ => Was::Done,
                 };
                 begin = end + 1;
-                let Some((name, body)) = message(record) else { continue };
+                let Some((sender, name, body)) = message(record) else {
+                    continue;
+                };
                 segment.what = format!("message to {}: {name}", own.kind);
+                segment.from = match name == OUTCOME_NAME {
+                    true => From::Outcome(asked(&body).unwrap_or(sender)),
+                    false => From::Entity(sender),
+                };
                 (segment.name, segment.body) = (name, body);
             }
             RecordKind::Command => {
@@ -101,7 +127,11 @@ pub(super) fn segments(
                 segment.name = record.name.to_owned();
                 segment.body = kept.command.get().as_bytes().to_vec();
                 segment.now = Timestamp { micros: kept.now };
-                (segment.is_exact, segment.caller, segment.is_asked) = (true, kept.caller, true);
+                segment.from = match kept.forwarded {
+                    Some((kind, id)) => From::Entity(Address::new(kind, id)),
+                    None => From::Client(kept.caller),
+                };
+                (segment.is_exact, segment.is_asked) = (true, true);
             }
             RecordKind::TimerSet | RecordKind::TimerCleared if ends(records, end, &own) => {
                 let set = set_here.remove(record.name).or_else(|| timer(&own, record.name));
@@ -115,6 +145,7 @@ pub(super) fn segments(
                 segment.what = format!("timer {:?} of {}: {}", record.name, own.kind, set.command);
                 (segment.name, segment.body) = (set.command, set.body.into_bytes());
                 segment.timer = Some(record.name.to_owned());
+                segment.from = From::Timer;
             }
             _ => {
                 set_here.extend(timer_set(record));

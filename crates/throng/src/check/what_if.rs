@@ -8,7 +8,7 @@
 use super::{
     FINDINGS_MAX, TimerSet,
     compare::{Miss, differing, miss},
-    segments::{Fit, Segment},
+    segments::{Fit, From, Segment},
 };
 use serde_json::Value;
 use std::{
@@ -16,10 +16,10 @@ use std::{
     fmt,
 };
 use throng_core::{
-    model::Timestamp,
+    model::{Asker, Timestamp},
     shard::{Again, Decision, Effect, Envelope, KindCheck, OUTCOME_NAME, Registry, RequestOutcome},
 };
-use throng_journal::{Record, RecordKind};
+use throng_journal::{Address, Record, RecordKind};
 
 /// How much earlier a command is decided a second time: what differs then depends on the moment.
 const EARLIER_MICROS: i64 = 1_500_000;
@@ -129,7 +129,7 @@ impl Segment {
             },
             entropy,
             missed_beats: self.missed_beats,
-            caller: self.caller.as_deref(),
+            from: self.asker(),
             is_asked: self.is_asked,
         };
         let twice = [again(0, 1), again(EARLIER_MICROS, 2)];
@@ -144,6 +144,15 @@ impl Segment {
             None => self.fit = Fit::Same(at),
             Some(miss) if at == self.start => self.fit = Fit::None(Some(miss)),
             Some(_) => {}
+        }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        match &self.from {
+            From::Client(caller) => Asker::Client(caller.as_deref()),
+            From::Entity(Address { kind, id }) => Asker::Entity { kind, id },
+            From::Timer => Asker::Timer(self.timer.as_deref().unwrap_or_default()),
+            From::Outcome(Address { kind, id }) => Asker::Outcome { kind, id },
         }
     }
 
@@ -242,6 +251,7 @@ fn recorded(records: &[Record<'_>], timer: Option<&str>, known: &Known<'_>) -> V
             let command = command(record.kind, &set.command, set.body.as_bytes());
             Some(Effect::timer_set(record.name, set.at, set.every_micros, command))
         }
+        RecordKind::Ended => Some(Effect::end()),
         RecordKind::TimerCleared if Some(record.name) != timer => Some(Effect::timer_cleared(record.name)),
         _ => None,
     };

@@ -107,7 +107,7 @@ impl Driver {
             },
             key: None,
             caller: None,
-            parent: None,
+            forwarded: None,
         });
         let target = self.core.target(kind, id.into())?;
         Ok(self.core.attempt(target, work, Answer::Json(JsonReply::default())))
@@ -246,7 +246,7 @@ impl<'a> Attempt<'a> {
         self
     }
 
-    /// Who asks: what [`Moment::caller`](throng_core::model::Moment) says.
+    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
     #[must_use]
     pub fn caller(mut self, by: impl Into<Cow<'a, str>>) -> Self {
         if let Work::Command(Command { caller, .. }) | Work::Query { caller, .. } = &mut self.work {
