@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use clap::Args;
 use std::process::ExitCode;
 use throng::journal::{Commit, Error};
+#[cfg(feature = "postgres")]
 use throng_postgres::tools::Seen;
 
 use crate::{
@@ -43,6 +44,7 @@ impl CheckArguments {
             Place::Directory(directory) => {
                 throng_log::tools::for_each_commit(&throng_log::Options::default(), directory, &mut commit)?;
             }
+            #[cfg(feature = "postgres")]
             Place::Postgres(options) => throng_postgres::tools::walk(options, &mut |seen| match seen {
                 Seen::Commit(found) => commit(found),
                 Seen::Damage(damage) => Err(damage),

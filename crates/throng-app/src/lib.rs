@@ -48,6 +48,14 @@
 //! and `--help` on each says what can be set. Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make
 //! no sense, 130 ended by a second signal.
 //!
+//! # Features
+//!
+//! | feature | |
+//! |---|---|
+//! | `mimalloc` (on) | [`Allocator`], for a program's `#[global_allocator]`; it compiles C |
+//! | `postgres` | journals on PostgreSQL: `--journal postgres://…` |
+//! | `bench` | the command `bench` |
+//!
 //! The engine's own crates are re-exported: [`model`] is what an entity is written with, [`http`] the gateway, [`Subject`] tests an
 //! entity alone. A simulation of the whole service, from `throng-sim`, takes [`App::into_builder`].
 

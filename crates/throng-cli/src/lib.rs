@@ -6,6 +6,7 @@
 //! engine has taken over (`serve --when-taken-over exit`), 130 ended twice by hand.
 
 mod apps;
+#[cfg(feature = "bench")]
 mod bench;
 mod client;
 mod demo;
@@ -15,6 +16,7 @@ mod progress;
 mod serve;
 mod trace;
 mod units;
+#[cfg(feature = "bench")]
 mod yardstick;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +42,7 @@ enum Command {
     /// Load any HTTP service and report what it bears.
     Load(Box<throng_load::cli::LoadArgs>),
     /// Measure the engine against what the machine can do.
+    #[cfg(feature = "bench")]
     Bench(bench::BenchArguments),
     /// Read a whole journal with one of the project's apps and say what it does not understand.
     Check(serve::CheckAppArguments),
@@ -51,6 +54,7 @@ enum Command {
     Token(cli::TokenArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
+    #[cfg(feature = "bench")]
     /// What the benchmarks start as processes of their own.
     #[command(hide = true, subcommand)]
     Yardstick(yardstick::Yardstick),
@@ -64,12 +68,14 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::New(arguments) => new::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
+        #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Check(arguments) => arguments.run(),
         Command::Journal(arguments) => arguments.run(),
         Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Token(arguments) => arguments.run(),
+        #[cfg(feature = "bench")]
         Command::Yardstick(yardstick) => yardstick.run(),
     };
     cli::exit_code("throng", done)

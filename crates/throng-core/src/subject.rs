@@ -30,8 +30,10 @@ pub struct Subject<E: Entity> {
     pub state: E,
     /// The id that commands see.
     pub id: E::Id,
-    /// Events so far.
+    /// Events so far, since it was created anew if it had ended.
     pub seq: u64,
+    /// It has ended.
+    pub has_ended: bool,
     /// The time commands see.
     pub now: Timestamp,
     /// Who asks: what [`Turn::from`] says. A client that nobody knows, unless set.
@@ -57,6 +59,7 @@ impl<E: Entity> Subject<E> {
             state: E::default(),
             id: id.into(),
             seq: 0,
+            has_ended: false,
             now: Timestamp::default(),
             from: Asker::Client(None),
             missed_beats: 0,
@@ -71,9 +74,15 @@ impl<E: Entity> Subject<E> {
     /// Has the entity decide, and applies the events.
     ///
     /// # Errors
-    /// The entity's "no", or `Unknown` when it does not exist and the command is not one that creates.
+    /// The entity's "no", `Unknown` when it does not exist and the command is not one that creates, or `Ended`.
     pub fn when(&mut self, command: E::Command) -> Result<Done<E>, Error<E::Rejection>> {
-        if self.seq == 0 && !E::creates(&command) {
+        if self.has_ended && !E::creates_anew(&command) {
+            return Err(Error::Ended {
+                kind: E::KIND,
+                id: self.id.to_string(),
+            });
+        }
+        if (self.seq == 0 || self.has_ended) && !E::creates(&command) {
             return Err(Error::Unknown {
                 kind: E::KIND,
                 id: self.id.to_string(),
@@ -84,21 +93,29 @@ impl<E: Entity> Subject<E> {
             missed_beats: self.missed_beats,
             ..Effects::default()
         };
+        let nothing = E::default();
+        let (state, seq) = match self.has_ended {
+            true => (&nothing, 0),
+            false => (&self.state, self.seq),
+        };
         let moment = Moment {
             id: &self.id,
-            seq: self.seq,
+            seq,
             now: self.now,
             from: self.from,
             family: None,
         };
-        let answer = self
-            .state
+        let answer = state
             .decide(command, &mut Turn::new(moment, &mut effects))
             .map_err(Error::Rejected)?;
+        if self.has_ended && !effects.events.is_empty() {
+            (self.state, self.seq, self.has_ended) = (nothing, 0, false);
+        }
         for event in &effects.events {
             self.state.evolve(event);
             self.seq += 1;
         }
+        self.has_ended |= effects.ends && self.seq > 0;
         let (reply, forwarded) = match answer {
             Answer::Now(reply) => (Some(reply), None),
             Answer::After(read) => (Some(read(&self.state)), None),

@@ -1,13 +1,17 @@
 //! Whether a program understands a history, before it is rolled out: every event taken up and applied, every timer and message read,
 //! every read model rebuilt. Nothing is written, nothing is sent.
 
-use crate::{builder::Builder, projection};
+use crate::builder::Builder;
+#[cfg(feature = "projections")]
+use crate::projection;
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
 };
 use throng_core::shard::{Envelope, KindCheck, Registry};
-use throng_journal::{Address, Commit, MemoryViews, Record, RecordKind};
+#[cfg(feature = "projections")]
+use throng_journal::MemoryViews;
+use throng_journal::{Address, Commit, Record, RecordKind};
 
 /// What was found at most, each with how often.
 const FINDINGS_MAX: usize = 1_000;
@@ -87,6 +91,7 @@ impl fmt::Display for CheckReport {
 pub struct Checker {
     registry: Registry,
     kinds: Vec<Box<dyn KindCheck>>,
+    #[cfg(feature = "projections")]
     projections: Vec<Replay>,
     /// By entity and name: the command, its content, and where it was set.
     timers: HashMap<(Address, String), Waiting>,
@@ -102,10 +107,24 @@ struct Waiting {
     at: String,
 }
 
+#[cfg(feature = "projections")]
 /// A projection, and the rows it has come to; `None` once it has stopped.
 struct Replay {
     consumer: Box<dyn projection::Consumer>,
     cache: Option<projection::RowCache>,
+}
+
+#[cfg(feature = "projections")]
+impl Replay {
+    /// The projections among these; a sink has no rows that could be rebuilt.
+    fn all(consumers: Vec<Box<dyn projection::Consumer>>) -> Vec<Self> {
+        let projections = consumers.into_iter().filter(|consumer| consumer.is_projection());
+        let replay = |consumer| Self {
+            consumer,
+            cache: Some(projection::RowCache::default()),
+        };
+        projections.map(replay).collect()
+    }
 }
 
 /// What a timer's record says of its command.
@@ -118,17 +137,16 @@ struct TimerSet {
 impl Builder {
     /// Holds this program against a history instead of starting an engine on it.
     #[must_use]
-    pub fn checker(self) -> Checker {
-        let (registry, consumers) = self.into_parts();
-        let replayed = consumers.into_iter().filter(|consumer| consumer.is_projection());
-        let projections = replayed.map(|consumer| Replay {
-            consumer,
-            cache: Some(projection::RowCache::default()),
-        });
+    #[cfg_attr(not(feature = "projections"), expect(unused_mut, reason = "nothing is taken out"))]
+    pub fn checker(mut self) -> Checker {
+        #[cfg(feature = "projections")]
+        let projections = Replay::all(self.take_consumers());
+        let registry = self.into_registry();
         Checker {
             kinds: registry.kinds().iter().map(|kind| (kind.check)()).collect(),
             registry,
-            projections: projections.collect(),
+            #[cfg(feature = "projections")]
+            projections,
             timers: HashMap::new(),
             messages: HashMap::new(),
             found: BTreeMap::new(),
@@ -148,6 +166,13 @@ impl Checker {
                 Err(why) => self.misunderstood("a record".into(), why.to_string(), position.to_string()),
             }
         }
+        #[cfg(feature = "projections")]
+        self.replay(commit).await;
+    }
+
+    /// Has the read models take the next commit.
+    #[cfg(feature = "projections")]
+    async fn replay(&mut self, commit: &Commit) {
         // Its rows are all in the cache; what is not there is nowhere.
         let nowhere = MemoryViews::new();
         let mut stopped = Vec::new();
@@ -164,7 +189,7 @@ impl Checker {
             }
         }
         for (what, why) in stopped {
-            self.misunderstood(what, why, position.to_string());
+            self.misunderstood(what, why, commit.position().to_string());
         }
     }
 
@@ -183,7 +208,10 @@ impl Checker {
         }
         let mut report = self.report;
         report.entities = self.kinds.iter().map(|kind| kind.entities() as u64).sum();
-        report.projections = self.projections.len() as u64;
+        #[cfg(feature = "projections")]
+        {
+            report.projections = self.projections.len() as u64;
+        }
         let found = self.found.into_iter();
         report.misunderstood = found
             .map(|((what, reason), (times, first))| Misunderstood {
@@ -210,6 +238,12 @@ impl Checker {
                     let what = format!("event {}/{} version {}", record.kind, record.name, record.version);
                     self.misunderstood(what, why, at());
                 }
+            }
+            RecordKind::Ended => {
+                if let Some(kind) = self.registry.find(record.kind) {
+                    self.kinds[kind].ended(record.id);
+                }
+                self.timers.retain(|(of, _), _| *of != own());
             }
             RecordKind::TimerSet => {
                 if let Ok(set) = serde_json::from_slice::<TimerSet>(record.body) {

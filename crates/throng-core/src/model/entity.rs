@@ -1,13 +1,21 @@
 //! The entity: a small single-threaded, event-sourced thing with an id.
 
 use super::{Answer, Event, Recorded, Turn, UpcastError};
-use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 
 /// What can be said: a command, an event, a reply. JSON on the outside, its schema documents the routes.
-pub trait Message: Serialize + DeserializeOwned + JsonSchema + Send + 'static {}
-impl<T: Serialize + DeserializeOwned + JsonSchema + Send + 'static> Message for T {}
+#[cfg(feature = "schemas")]
+pub trait Message: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {}
+#[cfg(feature = "schemas")]
+impl<T: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static> Message for T {}
+
+/// What can be said: a command, an event, a reply. JSON on the outside. With the feature `schemas` it has a schema, too
+/// (`schemars::JsonSchema`): a library of entities derives one, so that it also works beside what needs them.
+#[cfg(not(feature = "schemas"))]
+pub trait Message: Serialize + DeserializeOwned + Send + 'static {}
+#[cfg(not(feature = "schemas"))]
+impl<T: Serialize + DeserializeOwned + Send + 'static> Message for T {}
 
 /// `u64`, `String`, a service's own `resort:season:day`. Its text (1 to 256 bytes) is the address, so two different ids
 /// must have different texts.
@@ -64,6 +72,12 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
         true
     }
 
+    /// May this command bring an entity that has [ended](Turn::end) into being again? It begins with [`Default`], and its events are
+    /// numbered on. One that may must be one that [creates](Self::creates). If not, it is answered `Ended` (410) before `decide`.
+    fn creates_anew(_command: &Self::Command) -> bool {
+        false
+    }
+
     /// Looks and decides, changes nothing. What `turn` has gathered is dropped when this returns an error or panics.
     ///
     /// # Errors
@@ -110,6 +124,9 @@ pub enum RequestError<R> {
     /// There is no such entity, and the command is none that creates one.
     #[error("there is no such entity")]
     Unknown,
+    /// The entity has ended, and the command is none that creates it anew.
+    #[error("the entity has ended")]
+    Ended,
     /// The entity cannot be brought back, for this reason.
     #[error("the entity is quarantined: {0}")]
     Quarantined(String),

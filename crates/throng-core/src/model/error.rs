@@ -16,6 +16,14 @@ pub enum Error<R> {
         /// The id asked.
         id: String,
     },
+    /// The entity has [ended](super::Turn::end), and the command is not one that creates it anew: nothing was done.
+    #[error("{kind} {id:?} has ended")]
+    Ended {
+        /// The kind asked.
+        kind: &'static str,
+        /// The id asked.
+        id: String,
+    },
     /// The command, key or id is not one: nothing was done.
     #[error("{0}")]
     Malformed(String),
@@ -83,6 +91,7 @@ impl<R> Error<R> {
         Ok(match self {
             Self::Rejected(rejection) => return Err(rejection),
             Self::Unknown { kind, id } => Error::Unknown { kind, id },
+            Self::Ended { kind, id } => Error::Ended { kind, id },
             Self::Malformed(why) => Error::Malformed(why),
             Self::TooLarge { what, found, limit } => Error::TooLarge { what, found, limit },
             Self::KeyReused(key) => Error::KeyReused(key),

@@ -7,9 +7,8 @@ use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, tim
 use throng_journal::Address;
 
 /// Microseconds since 1970-01-01 UTC.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Timestamp {
     /// Microseconds since 1970-01-01 UTC.
@@ -41,7 +40,7 @@ pub struct Family {
 pub struct Moment<'a, E: Entity> {
     /// The entity's id.
     pub id: &'a E::Id,
-    /// How many events it has had.
+    /// How many events it has had, since it was created anew if it had ended.
     pub seq: u64,
     /// The time; within a shard it never goes back.
     pub now: Timestamp,
@@ -67,6 +66,8 @@ pub struct Effects<E: Entity> {
     pub timers: Vec<Timer<E::Command>>,
     /// Live values, in order.
     pub published: Vec<Published>,
+    /// The entity ends with this.
+    pub ends: bool,
     pub(crate) entropy: u128,
     pub(crate) missed_beats: u64,
 }
@@ -78,6 +79,7 @@ impl<E: Entity> Default for Effects<E> {
             sent: Vec::new(),
             timers: Vec::new(),
             published: Vec::new(),
+            ends: false,
             entropy: 0,
             missed_beats: 0,
         }
@@ -88,7 +90,7 @@ impl<E: Entity> Effects<E> {
     /// Nothing durable was asked for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.sent.is_empty() && self.timers.is_empty()
+        self.events.is_empty() && self.sent.is_empty() && self.timers.is_empty() && !self.ends
     }
 
     pub(crate) fn clear(&mut self) {
@@ -96,6 +98,7 @@ impl<E: Entity> Effects<E> {
         self.sent.clear();
         self.timers.clear();
         self.published.clear();
+        self.ends = false;
     }
 }
 
@@ -268,6 +271,16 @@ impl<'a, E: Entity> Turn<'a, E> {
     /// This has happened.
     pub fn emit(&mut self, event: E::Event) {
         self.out.events.push(event);
+    }
+
+    /// Ends the entity: what this command emits are its last events. Its timers are cancelled, and from then on a command is
+    /// answered [`Ended`](super::Error::Ended), a message to it is refused, and a request for something hears
+    /// [`RequestError::Ended`](super::RequestError::Ended). Its last state can be asked, and its history read, for as long as they
+    /// are kept. Only a command that [creates anew](Entity::creates_anew) brings the id back.
+    ///
+    /// What the same command sends is delivered. An entity to which nothing has ever happened has nothing to end.
+    pub fn end(&mut self) {
+        self.out.ends = true;
     }
 
     /// A message to another entity: durable with this command's events, taken exactly once, in order.

@@ -52,6 +52,8 @@ struct Written<E: Entity> {
     forward: Option<(Sent, Option<Taking>)>,
     /// For a typed asker; a JSON one has it already.
     reply: Option<E::Reply>,
+    /// The number of its last event, if it ends.
+    ended: u64,
 }
 
 /// Room for a small reply, so that it is not moved while it is written.
@@ -71,7 +73,8 @@ impl<E: Entity> Entities<E> {
         stage: &mut dyn Stage,
     ) -> Result<Ran, Error<E::Rejection>> {
         let Accepted { at, reply, events, key } = accepted;
-        let guarded = || self.write(common, registry, call, reply, key.as_ref());
+        let ended = self.end_of(at, events.len());
+        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), ended);
         let written = catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
             tracing::error!(
@@ -101,12 +104,19 @@ impl<E: Entity> Entities<E> {
                 None => common.timers.clear(&own, &name),
             }
         }
+        if written.ended > 0 {
+            common.timers.clear_all(&Address::new(E::KIND, call.id));
+        }
         self.record_family(common, call, at, !events.is_empty(), &written.children);
         if !matches!(call.cause, Cause::Asked { .. }) {
             close_cause(common, call, &Address::new(E::KIND, call.id), "done", "");
         }
         let published = std::mem::take(&mut self.effects.published);
         self.hand_over(common, call, at, &events, written.deliveries, stage);
+        if written.ended > 0 {
+            self.slot(at).ended = written.ended;
+            self.store_state(common, at);
+        }
         self.shapes = events;
         let rests_on = self.slot(at).rests_on;
         common
@@ -137,13 +147,21 @@ impl<E: Entity> Entities<E> {
         })
     }
 
+    /// The number of the last event of an entity that is to end; 0 if it is not, or nothing has ever happened to it.
+    fn end_of(&self, at: u32, events: usize) -> u64 {
+        match &self.peek(at).body {
+            Body::Resident(resident) if self.effects.ends => resident.seq + events as u64,
+            _ => 0,
+        }
+    }
+
     fn write(
         &mut self,
         common: &mut Common,
         registry: &Registry,
         call: &mut Call<'_>,
-        reply: Reply<E>,
-        key: Option<&CommandKey>,
+        (reply, key): (Reply<E>, Option<&CommandKey>),
+        ended: u64,
     ) -> Result<Written<E>, Error<E::Rejection>> {
         let recorded = !self.effects.is_empty();
         // Allocated only where something is recorded under it.
@@ -155,6 +173,7 @@ impl<E: Entity> Entities<E> {
             key: None,
             forward: None,
             reply: None,
+            ended,
         };
         for sent in self.effects.sent.drain(..) {
             if sent.child {
@@ -242,6 +261,11 @@ impl<E: Entity> Entities<E> {
                 }
                 written.forward = Some((to, taking));
             }
+        }
+        if ended > 0 {
+            common
+                .records
+                .push(RecordKind::Ended, common.id, &own(), ended, "", 0, &[]);
         }
         too_many(
             "what one command records",

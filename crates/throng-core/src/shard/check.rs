@@ -22,6 +22,9 @@ pub trait KindCheck: Any + Send {
     /// It cannot be read or applied: why.
     fn event(&mut self, record: &Record<'_>) -> Result<(), String>;
 
+    /// The entity has ended: what happens to it next begins with nothing.
+    fn ended(&mut self, id: &str);
+
     /// A command in a timer or in a message.
     ///
     /// # Errors
@@ -60,6 +63,12 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
             *state = None;
             broken.reason
         })
+    }
+
+    fn ended(&mut self, id: &str) {
+        if let Some(Some(state)) = self.0.get_mut(id) {
+            *state = E::default();
+        }
     }
 
     fn command(&self, kind: &Kind, name: &str, body: &[u8]) -> Result<(), String> {

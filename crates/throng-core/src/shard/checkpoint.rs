@@ -82,6 +82,12 @@ impl Shard {
     }
 }
 
+/// The system row of an entity that has ended: the number of its last event then, eight bytes, most significant first.
+#[must_use]
+pub fn ended_row(address: &Address) -> Vec<u8> {
+    [b"e", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
+}
+
 /// The system row of an entity's family.
 #[must_use]
 pub fn family_row(address: &Address) -> Vec<u8> {

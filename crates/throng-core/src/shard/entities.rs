@@ -2,11 +2,11 @@
 
 use super::{
     Common,
-    checkpoint::{Rows, family_row},
+    checkpoint::{Rows, ended_row, family_row},
     known::Known,
     listing::Listing,
     recency::{Linked, Links, Recency},
-    slot::{Body, Pending, Resident, Slot, Trace, covered, encode_state, family_of},
+    slot::{Body, Pending, Resident, Slot, Trace, covered, encode_state, parts_of},
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
@@ -175,6 +175,7 @@ impl<E: Entity> Entities<E> {
             hash,
             text: id.into(),
             rests_on: 0,
+            ended: 0,
             body,
             trace: None,
             family: None,
@@ -243,7 +244,7 @@ impl<E: Entity> Entities<E> {
         let Body::Resident(resident) = &mut slot.body else {
             return;
         };
-        match encode_state(&resident.state, slot.family.as_deref()) {
+        match encode_state(&resident.state, slot.family.as_deref(), slot.ended) {
             Ok(bytes) => {
                 resident.stored_seq = resident.seq;
                 let seq = resident.seq;
@@ -339,6 +340,10 @@ impl<E: Entity> Entities<E> {
             let family = slot.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
             let row = family_row(&Address::new(E::KIND, slot.text.clone()));
             rows.system.extend(family.map(|family| (row, Some(family))));
+            if slot.ended > 0 {
+                let row = ended_row(&Address::new(E::KIND, slot.text.clone()));
+                rows.system.push((row, Some(slot.ended.to_be_bytes().to_vec())));
+            }
         }
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Resident(_))) {
             self.store_state(common, at);
@@ -355,9 +360,15 @@ impl<E: Entity> Entities<E> {
                 let pending = slot.trace.as_ref().and_then(|trace| trace.pending.as_ref());
                 let Some(pending) = pending else { continue };
                 let address = Address::new(E::KIND, slot.text.clone());
-                // States of another version are rebuilt from events, and a family has none: so it has a row of its own.
-                if let Some(family) = family_of(&pending.bytes) {
-                    rows.system.push((family_row(&address), Some(family.to_vec())));
+                // States of another version are rebuilt from events, and neither a family nor an end is one: so they have rows.
+                if let Ok(parts) = parts_of(&pending.bytes) {
+                    if !parts.family.is_empty() {
+                        rows.system.push((family_row(&address), Some(parts.family.to_vec())));
+                    }
+                    if parts.ended > 0 {
+                        let ended = parts.ended.to_be_bytes().to_vec();
+                        rows.system.push((ended_row(&address), Some(ended)));
+                    }
                 }
                 rows.states.push(StoredState {
                     address,

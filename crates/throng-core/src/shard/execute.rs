@@ -103,6 +103,7 @@ impl<E: Entity> Entities<E> {
             return Ran::Load;
         };
         let (seq, mut key) = (resident.seq, key_of(call));
+        let has_ended = seq > 0 && seq == slot.ended;
         if let Some(key) = &key
             && matches!(common.keys.find(key.number, call.now), Found::Look)
         {
@@ -131,7 +132,14 @@ impl<E: Entity> Entities<E> {
                 return self.answer_again(common, call, at, kept, key, stage);
             }
         }
-        if seq == 0 && !E::creates(&command) {
+        if has_ended && !E::creates_anew(&command) {
+            let error = Error::Ended {
+                kind: E::KIND,
+                id: call.id.to_owned(),
+            };
+            return self.refuse(common, registry, call, error, stage);
+        }
+        if (seq == 0 || has_ended) && !E::creates(&command) {
             let error = Error::Unknown {
                 kind: E::KIND,
                 id: call.id.to_owned(),
@@ -139,6 +147,8 @@ impl<E: Entity> Entities<E> {
             return self.refuse(common, registry, call, error, stage);
         }
         let refusable = key.as_ref().map(|key| (key.number, key.fingerprint));
+        // One that is created anew begins with nothing of what it was.
+        let last_state = has_ended.then(|| self.replace_state(at, E::default())).flatten();
         let decided = self.guarded(common, call, at, command, key.as_ref());
         if let (Err(Error::Rejected(_)), Some((number, fingerprint))) = (&decided, refusable) {
             common.refused.insert(number, fingerprint, call.now);
@@ -147,9 +157,21 @@ impl<E: Entity> Entities<E> {
             let accepted = Accepted { key, ..accepted };
             self.accept(common, registry, call, accepted, stage)
         });
+        if let Some(last) = last_state
+            && matches!(&self.slot(at).body, Body::Resident(resident) if resident.seq == seq)
+        {
+            self.replace_state(at, last);
+        }
         match accepted {
             Ok(ran) => ran,
             Err(error) => self.refuse(common, registry, call, error, stage),
+        }
+    }
+
+    fn replace_state(&mut self, at: u32, state: E) -> Option<E> {
+        match &mut self.slot(at).body {
+            Body::Resident(resident) => Some(std::mem::replace(&mut resident.state, state)),
+            _ => None,
         }
     }
 
@@ -178,7 +200,7 @@ impl<E: Entity> Entities<E> {
             let family = slot.family.as_deref();
             let moment = Moment {
                 id: &resident.id,
-                seq: resident.seq,
+                seq: resident.seq - slot.ended,
                 now: call.now,
                 from: call.asker(),
                 family,
@@ -259,7 +281,8 @@ impl<E: Entity> Entities<E> {
         };
         let told = asks.and_then(|_| told_outcome(&error));
         let outcome = match (&error, &told) {
-            (Error::Rejected(_), _) | (_, Some(_)) => Outcome::Refused,
+            // To an entity that has ended there is nothing more to say: that is no fault anybody could mend.
+            (Error::Rejected(_) | Error::Ended { .. }, _) | (_, Some(_)) => Outcome::Refused,
             _ => Outcome::Failed,
         };
         let at = self.find(call.hash, call.id);
@@ -365,6 +388,7 @@ fn told_outcome<R>(error: &Error<R>) -> Option<RecordedOutcome<(), &R>> {
     match error {
         Error::Rejected(rejection) => Some(RecordedOutcome::Err(rejection)),
         Error::Unknown { .. } => Some(RecordedOutcome::Unknown),
+        Error::Ended { .. } => Some(RecordedOutcome::Ended),
         Error::Quarantined { reason, .. } => Some(RecordedOutcome::Quarantined(reason.clone())),
         _ => None,
     }

@@ -3,7 +3,7 @@
 use super::{
     Common, LoadOutcome, LoadRequest, Recalled, TailEvent,
     entities::Entities,
-    slot::{Body, Broken, Pending, Resident, apply, decode_state, family_of},
+    slot::{Body, Broken, Pending, Resident, apply, parts_of},
 };
 use crate::model::{Entity, Family};
 use throng_journal::{Loaded, StoredState};
@@ -21,9 +21,13 @@ impl<E: Entity> Entities<E> {
         if pending.seq != seq {
             return false;
         }
-        let (Ok((state, family)), Ok(id)) = (decode_state::<E>(&pending.bytes), slot.text.parse()) else {
+        let Ok(parts) = parts_of(&pending.bytes) else {
             return false;
         };
+        let (Ok(state), Ok(family), Ok(id)) = (parts.state(), parts.family(), slot.text.parse()) else {
+            return false;
+        };
+        slot.ended = parts.ended;
         slot.family = family;
         slot.body = Body::Resident(Resident {
             id,
@@ -60,6 +64,7 @@ impl<E: Entity> Entities<E> {
             stored,
             tail,
             family: row,
+            ended: ended_row,
         }: Recalled,
     ) -> LoadOutcome {
         let at = match self.find(hash, text) {
@@ -69,8 +74,12 @@ impl<E: Entity> Entities<E> {
         };
         let pending = self.slot(at).trace.as_ref().and_then(|trace| trace.pending.clone());
         let tail_family = self.slot(at).family.take();
-        let family = family_of_newest(stored.state.as_ref(), pending.as_ref());
-        let rebuilt = rebuild::<E>(text, stored, pending, tail);
+        let (family, kept_end) = kept_with_newest(stored.state.as_ref(), pending.as_ref());
+        let row_end = ended_row
+            .and_then(|row| row.try_into().ok())
+            .map_or(0, u64::from_be_bytes);
+        let ended = self.slot(at).ended.max(kept_end).max(row_end);
+        let rebuilt = rebuild::<E>(text, stored, pending, (tail, ended));
         let slot = self.slot(at);
         let body = match rebuilt {
             Ok(body) => body,
@@ -85,6 +94,7 @@ impl<E: Entity> Entities<E> {
         };
         let row = row.and_then(|row| serde_json::from_slice(&row).ok());
         slot.family = merged(merged(family, row), tail_family);
+        slot.ended = ended;
         slot.body = body;
         self.used(common, at);
         outcome
@@ -99,7 +109,7 @@ fn rebuild<E: Entity>(
     text: &str,
     loaded: Loaded,
     pending: Option<Pending>,
-    tail: Vec<(TailEvent, Vec<u8>)>,
+    (tail, ended): (Vec<(TailEvent, Vec<u8>)>, u64),
 ) -> Result<Body<E>, String> {
     let quarantined = |broken: Broken| {
         Ok(Body::Quarantined {
@@ -125,8 +135,8 @@ fn rebuild<E: Entity>(
     let newest = stored.into_iter().chain(pending).max_by_key(|state| state.seq);
     let (mut state, mut seq) = (E::default(), 0);
     if let Some(newest) = newest {
-        match decode_state::<E>(&newest.bytes) {
-            Ok((decoded, _)) => (state, seq) = (decoded, newest.seq),
+        match parts_of(&newest.bytes).and_then(|parts| parts.state()) {
+            Ok(decoded) => (state, seq) = (decoded, newest.seq),
             Err(why) if is_stored => return Err(why),
             Err(why) => {
                 let reason = format!("its state cannot be read: {why}");
@@ -154,6 +164,10 @@ fn rebuild<E: Entity>(
             let reason = format!("event {} follows event {seq}: one is missing", event.seq);
             return quarantined(Broken { seq: seq + 1, reason });
         }
+        // Created anew: nothing of what it was.
+        if ended > 0 && seq == ended {
+            state = E::default();
+        }
         if let Err(broken) = apply(&mut state, &event) {
             return quarantined(broken);
         }
@@ -167,12 +181,15 @@ fn rebuild<E: Entity>(
     }))
 }
 
-/// The family kept with the newest state.
-fn family_of_newest(stored: Option<&StoredState>, pending: Option<&Pending>) -> Option<Box<Family>> {
+/// The family kept with the newest state, and when its entity ended.
+fn kept_with_newest(stored: Option<&StoredState>, pending: Option<&Pending>) -> (Option<Box<Family>>, u64) {
     let stored = stored.map(|state| (state.seq, &state.bytes));
     let pending = pending.map(|state| (state.seq, &state.bytes));
-    let (_, bytes) = stored.into_iter().chain(pending).max_by_key(|(seq, _)| *seq)?;
-    serde_json::from_slice(family_of(bytes)?).ok()
+    let newest = stored.into_iter().chain(pending).max_by_key(|(seq, _)| *seq);
+    match newest.map(|(_, bytes)| parts_of(bytes)) {
+        Some(Ok(parts)) => (parts.family().unwrap_or_default(), parts.ended),
+        _ => (None, 0),
+    }
 }
 
 /// A family as stored and what the tail adds to it.

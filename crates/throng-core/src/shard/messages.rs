@@ -73,12 +73,13 @@ pub struct RequestOutcome {
     pub outcome: Box<RawValue>,
 }
 
-/// What came of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, or `{"Quarantined":"why"}`.
+/// What came of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, `"Ended"`, or `{"Quarantined":"why"}`.
 #[derive(Serialize, Deserialize)]
 pub(super) enum RecordedOutcome<T, R> {
     Ok(T),
     Err(R),
     Unknown,
+    Ended,
     Quarantined(String),
 }
 
@@ -88,6 +89,7 @@ impl<T, R> From<RecordedOutcome<T, R>> for Result<T, RequestError<R>> {
             RecordedOutcome::Ok(reply) => Ok(reply),
             RecordedOutcome::Err(rejection) => Err(RequestError::Rejected(rejection)),
             RecordedOutcome::Unknown => Err(RequestError::Unknown),
+            RecordedOutcome::Ended => Err(RequestError::Ended),
             RecordedOutcome::Quarantined(why) => Err(RequestError::Quarantined(why)),
         }
     }

@@ -36,7 +36,7 @@ mod tests;
 
 pub use call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged};
 pub use check::KindCheck;
-pub use checkpoint::{Rows, SystemRow, family_row};
+pub use checkpoint::{Rows, SystemRow, ended_row, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
 pub use entities::Entities;
 pub use keys::KeyRows;

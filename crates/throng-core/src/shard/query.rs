@@ -47,7 +47,7 @@ impl<E: Entity> Entities<E> {
                 let family = slot.family.as_deref();
                 let moment = Moment {
                     id: &resident.id,
-                    seq: resident.seq,
+                    seq: resident.seq_since(slot.ended),
                     now: call.now,
                     from: Asker::Client(call.caller),
                     family,
@@ -120,7 +120,7 @@ impl<E: Entity> Entities<E> {
                 let family = slot.family.as_deref();
                 let moment = Moment {
                     id: &resident.id,
-                    seq: resident.seq,
+                    seq: resident.seq_since(slot.ended),
                     now,
                     from: Asker::Client(caller),
                     family,

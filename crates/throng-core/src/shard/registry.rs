@@ -5,6 +5,7 @@ use crate::{
     limits,
     model::{Entity, Error, Hears, Moment, Query},
 };
+#[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
 use std::any::Any;
 
@@ -19,12 +20,16 @@ pub struct Kind {
     /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
     /// The schema of its commands: one of several objects or words, each a command.
+    #[cfg(feature = "schemas")]
     pub command_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its events.
+    #[cfg(feature = "schemas")]
     pub event_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its reply.
+    #[cfg(feature = "schemas")]
     pub reply_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its rejection.
+    #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
     pub(super) table: fn() -> Box<dyn Table>,
     /// Holds the kind against what was recorded.
@@ -40,8 +45,10 @@ pub struct QueryKind {
     /// The name it is asked by, [`Query::NAME`].
     pub name: &'static str,
     /// The schema of its fields.
+    #[cfg(feature = "schemas")]
     pub arguments_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its answer.
+    #[cfg(feature = "schemas")]
     pub answer_schema: fn(&mut SchemaGenerator) -> Schema,
     /// A `QueryFn` of the kind.
     run: Box<dyn Any + Send + Sync>,
@@ -82,9 +89,13 @@ impl Registry {
             public: E::PUBLIC,
             state_version: E::STATE_VERSION,
             queries: Vec::new(),
+            #[cfg(feature = "schemas")]
             command_schema: |generator| generator.subschema_for::<E::Command>(),
+            #[cfg(feature = "schemas")]
             event_schema: |generator| generator.subschema_for::<E::Event>(),
+            #[cfg(feature = "schemas")]
             reply_schema: |generator| generator.subschema_for::<E::Reply>(),
+            #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
             table: || Box::new(Entities::<E>::default()),
             check: || Box::new(EntityCheck::<E>::default()),
@@ -117,7 +128,9 @@ impl Registry {
         );
         kind.queries.push(QueryKind {
             name: Q::NAME,
+            #[cfg(feature = "schemas")]
             arguments_schema: |generator| generator.subschema_for::<Q>(),
+            #[cfg(feature = "schemas")]
             answer_schema: |generator| generator.subschema_for::<Q::Answer>(),
             run: Box::new(run),
         });

@@ -23,7 +23,10 @@ impl Shard {
     pub fn replay(&mut self, hash: u64, record: &Record<'_>) {
         let common = &mut self.common;
         match record.record {
-            RecordKind::Event | RecordKind::Family => {
+            RecordKind::Event | RecordKind::Family | RecordKind::Ended => {
+                if record.record == RecordKind::Ended {
+                    common.timers.clear_all(&Address::new(record.kind, record.id));
+                }
                 if let Some(kind) = self.registry.find(record.kind) {
                     self.tables[kind].replay(common, hash, record, intern(record.name));
                 }
@@ -233,6 +236,11 @@ impl<E: Entity> Entities<E> {
                 family.parent = family.parent.take().or(change.parent);
                 family.children.extend(change.children);
             }
+            return;
+        }
+        if record.record == RecordKind::Ended {
+            self.slot(at).ended = record.seq;
+            self.trace(at).family = true;
             return;
         }
         let event = TailEvent {

@@ -24,7 +24,7 @@ pub(super) struct Trace {
     pub(super) tail: Vec<TailEvent>,
     /// A state on its way to the store.
     pub(super) pending: Option<Pending>,
-    /// Its family has changed since a state was given to the store.
+    /// Its family has changed, or it has ended, since a state was given to the store.
     pub(super) family: bool,
     /// It is in the table's list of traces.
     pub(super) listed: bool,
@@ -61,6 +61,8 @@ pub(super) struct Slot<E: Entity> {
     pub(super) text: Box<str>,
     /// The commit its last record stands in; 0 once nothing open is.
     pub(super) rests_on: u64,
+    /// The number of its last event when it ended last; 0: it never did.
+    pub(super) ended: u64,
     pub(super) body: Body<E>,
     pub(super) trace: Option<Box<Trace>>,
     pub(super) family: Option<Box<Family>>,
@@ -87,6 +89,13 @@ pub(super) struct Resident<E: Entity> {
     pub(super) stored_seq: u64,
 }
 
+impl<E: Entity> Resident<E> {
+    /// How many events it has had since it was created anew, if it ended after this one; of one that has ended, all.
+    pub(super) fn seq_since(&self, ended: u64) -> u64 {
+        if self.seq > ended { self.seq - ended } else { self.seq }
+    }
+}
+
 impl<E: Entity> Slot<E> {
     pub(super) fn trace(&mut self) -> &mut Trace {
         self.trace.get_or_insert_default()
@@ -111,14 +120,21 @@ pub(super) struct Broken {
     pub(super) reason: String,
 }
 
-/// Family and state in one buffer: length of the family as `u32`, the family, the state, both JSON.
-pub(super) fn encode_state<E: Entity>(state: &E, family: Option<&Family>) -> Result<Vec<u8>, String> {
+/// A state and what is kept with it, in one buffer: length of the family as `u32`, the family, the state, both JSON. Of one that has
+/// ended, the highest bit of the length is set, and the number of its last event then stands before the family.
+pub(super) fn encode_state<E: Entity>(state: &E, family: Option<&Family>, ended: u64) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0; 4];
+    let mut flag = 0;
+    if ended > 0 {
+        flag = ENDED;
+        bytes.extend_from_slice(&ended.to_le_bytes());
+    }
+    let family_at = bytes.len();
     if let Some(family) = family {
         serde_json::to_writer(&mut bytes, family).map_err(|why| why.to_string())?;
     }
-    let length = (bytes.len() - 4) as u32;
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    let length = (bytes.len() - family_at) as u32;
+    bytes[..4].copy_from_slice(&(length | flag).to_le_bytes());
     serde_json::to_writer(&mut bytes, state).map_err(|why| why.to_string())?;
     if bytes.len() > crate::limits::STATE_BYTES_MAX {
         return Err(format!(
@@ -130,22 +146,43 @@ pub(super) fn encode_state<E: Entity>(state: &E, family: Option<&Family>) -> Res
     Ok(bytes)
 }
 
-/// The family's part of an encoded state, if it has one.
-pub(super) fn family_of(bytes: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = bytes.split_first_chunk::<4>()?;
-    let family = rest.get(..u32::from_le_bytes(*length) as usize)?;
-    (!family.is_empty()).then_some(family)
+/// In the length of the family: the entity has ended.
+const ENDED: u32 = 1 << 31;
+
+/// The parts of an encoded state.
+pub(super) struct StateParts<'a> {
+    /// The number of the last event when the entity ended last; 0: it never did.
+    pub(super) ended: u64,
+    /// Its family, empty without one.
+    pub(super) family: &'a [u8],
+    state: &'a [u8],
 }
 
-pub(super) fn decode_state<E: Entity>(bytes: &[u8]) -> Result<(E, Option<Box<Family>>), String> {
-    let (length, rest) = bytes.split_first_chunk::<4>().ok_or("it is shorter than its header")?;
-    let length = u32::from_le_bytes(*length) as usize;
+/// Takes an encoded state apart.
+pub(super) fn parts_of(bytes: &[u8]) -> Result<StateParts<'_>, String> {
+    let (length, mut rest) = bytes.split_first_chunk::<4>().ok_or("it is shorter than its header")?;
+    let length = u32::from_le_bytes(*length);
+    let mut ended = 0;
+    if length & ENDED != 0 {
+        let (number, others) = rest.split_first_chunk::<8>().ok_or("it is shorter than its header")?;
+        (ended, rest) = (u64::from_le_bytes(*number), others);
+    }
+    let length = (length & !ENDED) as usize;
     let (family, state) = rest.split_at_checked(length).ok_or("its family is longer than it")?;
-    let family = match family {
-        [] => None,
-        family => Some(serde_json::from_slice(family).map_err(|why| why.to_string())?),
-    };
-    Ok((serde_json::from_slice(state).map_err(|why| why.to_string())?, family))
+    Ok(StateParts { ended, family, state })
+}
+
+impl StateParts<'_> {
+    pub(super) fn family(&self) -> Result<Option<Box<Family>>, String> {
+        match self.family {
+            [] => Ok(None),
+            family => serde_json::from_slice(family).map(Some).map_err(|why| why.to_string()),
+        }
+    }
+
+    pub(super) fn state<E: Entity>(&self) -> Result<E, String> {
+        serde_json::from_slice(self.state).map_err(|why| why.to_string())
+    }
 }
 
 /// A recorded event, taken up to the present version.

@@ -24,6 +24,8 @@ pub struct Recalled {
     pub tail: Vec<(TailEvent, Vec<u8>)>,
     /// The row of its family ([`super::family_row`]); needed only where the store has no state.
     pub family: Option<Vec<u8>>,
+    /// The row that says it has ended ([`super::ended_row`]); needed only where the store has no state.
+    pub ended: Option<Vec<u8>>,
 }
 
 /// What came of bringing an entity back.

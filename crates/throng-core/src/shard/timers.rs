@@ -2,7 +2,7 @@
 
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use throng_journal::Address;
 
 /// A timer that is due.
@@ -46,7 +46,7 @@ type Named = (Address, String);
 /// A shard's timers.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    set: HashMap<Named, Set>,
+    set: BTreeMap<Named, Set>,
     /// By when they are tried: when they are due, or later, once they could not be fired.
     order: BTreeSet<(i64, Named)>,
     /// Until when those wait that could not be fired, and how often that was.
@@ -82,6 +82,14 @@ impl Timers {
         if self.remove(&named) {
             self.changed.insert(named);
         }
+    }
+
+    /// Clears all timers of an entity.
+    pub(super) fn clear_all(&mut self, address: &Address) {
+        let first = (address.clone(), String::new());
+        let own = self.set.range(first..).take_while(|((of, _), _)| of == address);
+        let names: Vec<String> = own.map(|((_, name), _)| name.clone()).collect();
+        names.iter().for_each(|name| self.clear(address, name));
     }
 
     fn remove(&mut self, named: &Named) -> bool {

@@ -53,6 +53,8 @@ catalog! {
         "The same command was refused under this Idempotency-Key within the last minutes, and stays refused, though it would be accepted by now: so a request that comes late takes no effect after its client was told no. Nothing was done. To ask again, use a fresh key.";
     HISTORY_LOST = "history-lost", 410, "The history has no such place",
         "The cursor names a place that is not in the service's history: it was restored from an earlier one, or the cursor is another service's. Begin anew, and forget what was built on what came before.";
+    ENDED = "ended", 410, "The entity has ended",
+        "An entity of this id was there and has ended, and the command asked is not one that creates it anew. Nothing was done. Its last state and its history can be read for as long as the service keeps them.";
     TOO_LARGE = "too-large", 413, "Too large",
         "The body, the id, or what the command would record is larger than its limit. Nothing was done.";
     UNSUPPORTED_MEDIA = "unsupported-media-type", 415, "Not JSON",

@@ -22,6 +22,7 @@ impl Problem {
         match error {
             Error::Rejected(rejection) => Self::of_rejection(rejection),
             Error::Unknown { kind, id } => Self::unknown_entity(kind, &id),
+            Error::Ended { .. } => Self::of(&catalog::ENDED, sentence(&error.to_string())),
             Error::Malformed(why) => Self::of_malformed(&why),
             Error::TooLarge { .. } => Self::of(&catalog::TOO_LARGE, sentence(&error.to_string())),
             Error::KeyReused(_) => {

@@ -77,6 +77,9 @@ pub enum RecordKind {
     Released = 8,
     /// Commits were lost before this one, and a person accepted that: see [`Loss`](crate::Loss).
     Loss = 9,
+    /// The entity has ended: its timers are over, and what it was is not what it would be if it were created anew. `seq` is the
+    /// number of its last event.
+    Ended = 10,
 }
 
 impl RecordKind {
@@ -93,6 +96,7 @@ impl RecordKind {
             Self::Family => "family",
             Self::Released => "released",
             Self::Loss => "loss",
+            Self::Ended => "ended",
         }
     }
 
@@ -107,6 +111,7 @@ impl RecordKind {
             7 => Self::Family,
             8 => Self::Released,
             9 => Self::Loss,
+            10 => Self::Ended,
             _ => return None,
         })
     }

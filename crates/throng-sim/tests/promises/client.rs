@@ -235,6 +235,7 @@ impl Client {
             Ok(view) => ("done", Told::Done(view)),
             Err(Error::Rejected(no)) => ("refused", Told::Refused(no.view)),
             Err(Error::Unknown { .. }) => ("unknown entity", Told::Nothing("unknown")),
+            Err(Error::Ended { .. }) => ("ended", Told::Nothing("ended")),
             Err(Error::KeyRefused(_)) => ("refused before", Told::Nothing("refused before")),
             Err(Error::Overloaded { .. }) => ("overloaded", Told::Nothing("overloaded")),
             Err(Error::StorageFull { .. }) => ("storage full", Told::Nothing("storage full")),

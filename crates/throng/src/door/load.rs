@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
 };
-use throng_core::shard::{LoadOutcome, Recalled, Unloadable, family_row};
+use throng_core::shard::{LoadOutcome, Recalled, Unloadable, ended_row, family_row};
 use throng_journal::{Address, Loaded, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
@@ -157,13 +157,19 @@ impl Door {
             places => now_or_later(journal.read_at(places)).await?,
         };
         let tail = tail.into_iter().zip(payloads).collect();
-        let mut family = None;
+        let (mut family, mut ended) = (None, None);
         if stored.state.is_none() {
             family = now_or_later(store.system(&family_row(address))).await?;
+            ended = now_or_later(store.system(&ended_row(address))).await?;
         }
         self.context.metrics.loads.inc();
         let id = target.id.clone().into_owned();
-        let recalled = Recalled { stored, tail, family };
+        let recalled = Recalled {
+            stored,
+            tail,
+            family,
+            ended,
+        };
         let loaded = self.visit(shard, move |shard| shard.loaded(kind, hash, &id, recalled));
         match loaded.await? {
             LoadOutcome::Resident => Ok(()),

@@ -328,9 +328,13 @@ impl Door {
     fn settle(&self, shard: &mut Shard, has_staged: bool) {
         self.balance(shard);
         let published = shard.take_published();
+        #[cfg(feature = "services")]
         if !published.is_empty() {
             self.ledger.publish(published);
         }
+        // Without services there are no topics, and nobody can listen.
+        #[cfg(not(feature = "services"))]
+        drop(published);
         if let Some(due) = shard.next_due()
             && due.micros < self.next_due.load(Ordering::Relaxed)
         {

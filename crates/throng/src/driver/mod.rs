@@ -137,10 +137,13 @@ impl Driver {
     #[must_use]
     pub fn try_now<'a>(&self, mut attempt: Attempt<'a>) -> Tried<'a> {
         if attempt.target.kind >= self.core.context.registry.kinds().len() {
+            #[cfg(feature = "services")]
             return match self.core.ask_actor(attempt) {
                 Ok(answer) => Tried::Executed(Executed::of_actor(answer)),
                 Err(error) => Tried::Refused(error),
             };
+            #[cfg(not(feature = "services"))]
+            return Tried::Refused(Error::Malformed("the engine has no kind of this number".into()));
         }
         let life = match self.core.lives.current() {
             Ok(life) => life,

@@ -75,6 +75,10 @@ pub enum Command {
         id: String,
     },
     Family,
+    /// The last command.
+    Close,
+    /// Creates it anew after that.
+    Reopen,
     Grow {
         bytes: usize,
     },
@@ -89,6 +93,7 @@ pub enum Happened {
     Withdrawn { amount: i64 },
     Heard { text: String },
     Ticked,
+    Closed,
     Exploded,
 }
 impl Event for Happened {}
@@ -129,7 +134,11 @@ impl Entity for Account {
     const REQUESTS: &'static [&'static str] = &[Self::KIND];
 
     fn creates(command: &Command) -> bool {
-        matches!(command, Command::Open { .. } | Command::Ask { .. })
+        matches!(command, Command::Open { .. } | Command::Ask { .. } | Command::Reopen)
+    }
+
+    fn creates_anew(command: &Command) -> bool {
+        matches!(command, Command::Reopen)
     }
 
     fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Short> {
@@ -174,6 +183,12 @@ impl Entity for Account {
             Command::Grow { bytes } => turn.emit(Happened::Heard {
                 text: "x".repeat(bytes),
             }),
+            Command::Close => {
+                turn.emit(Happened::Closed);
+                turn.end();
+            }
+            Command::Reopen if turn.is_new() => turn.emit(Happened::Opened { balance: 1 }),
+            Command::Reopen => return Err(Short { balance: self.balance }),
             Command::PanicDeciding => panic!("deciding"),
             Command::PanicEvolving => turn.emit(Happened::Exploded),
         }
@@ -187,6 +202,7 @@ impl Entity for Account {
             Happened::Withdrawn { amount } => self.balance -= amount,
             Happened::Heard { text } => self.heard.push(text.clone()),
             Happened::Ticked => self.ticks += 1,
+            Happened::Closed => self.heard.push("closed".into()),
             Happened::Exploded => panic!("evolving"),
         }
     }

@@ -1,0 +1,178 @@
+//! Entities that end.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod kinds;
+
+use kinds::*;
+use throng::{Engine, model};
+
+async fn close(engine: &Engine, id: &str) {
+    open(engine, id, 5).await;
+    ask(engine, id, Command::Deposit { amount: 2 }).await.unwrap();
+    assert_eq!(ask(engine, id, Command::Close).await.unwrap().balance, 7);
+}
+
+fn has_ended<T: std::fmt::Debug>(answer: &Result<T, model::Error<Short>>) -> bool {
+    matches!(answer, Err(model::Error::Ended { kind: "account", .. }))
+}
+
+async fn event_names(engine: &Engine, id: &str) -> Vec<String> {
+    let history = engine.history(0, id, 0, 100).await.unwrap();
+    assert!(history.events.iter().zip(1..).all(|(event, seq)| event.seq == seq));
+    history.events.iter().map(|event| event.name.to_string()).collect()
+}
+
+/// Whatever was stored or forgotten meanwhile.
+async fn in_each_way(check: impl AsyncFn(&Engine)) {
+    for (checkpoint, restart, rebuild) in [
+        (false, false, false),
+        (true, false, false),
+        (false, true, false),
+        (true, true, false),
+        (true, true, true),
+    ] {
+        let mut world = World::new();
+        let mut engine = world.engine().await;
+        close(&engine, "a").await;
+        if checkpoint {
+            engine.checkpoint().await.unwrap();
+        }
+        if restart {
+            engine.stop().await;
+            if rebuild {
+                world.store = throng::journal::MemoryStore::new(world.journal.clone());
+            }
+            engine = world.engine().await;
+        }
+        check(&engine).await;
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_entity_that_has_ended_takes_no_command_and_shows_its_last_state_and_history() {
+    in_each_way(async |engine| {
+        for command in [
+            Command::Deposit { amount: 1 },
+            Command::Open { balance: 1 },
+            Command::Close,
+        ] {
+            let answer = ask(engine, "a", command).await;
+            assert!(has_ended(&answer), "{answer:?}");
+        }
+        assert_eq!(
+            (balance(engine, "a").await, text(engine, "a").await),
+            (7, "closed".into())
+        );
+        assert_eq!(event_names(engine, "a").await, ["Opened", "Deposited", "Closed"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_command_that_creates_anew_begins_with_nothing_of_what_it_was() {
+    in_each_way(async |engine| {
+        let reopened = ask(engine, "a", Command::Reopen).await.unwrap();
+        assert_eq!((reopened.balance, &*reopened.text), (1, ""));
+        assert!(
+            ask(engine, "a", Command::Reopen).await.is_err(),
+            "it is not new any more"
+        );
+        assert_eq!(
+            ask(engine, "a", Command::Deposit { amount: 3 }).await.unwrap().balance,
+            4
+        );
+        let all = ["Opened", "Deposited", "Closed", "Opened", "Deposited"];
+        assert_eq!(event_names(engine, "a").await, all, "numbered on");
+        engine.checkpoint().await.unwrap();
+        assert_eq!(ask(engine, "a", Command::Close).await.unwrap().text, "closed");
+        assert!(has_ended(&ask(engine, "a", Command::Deposit { amount: 1 }).await));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_that_was_created_anew_comes_back_from_its_events_as_what_it_is_now() {
+    for checkpoint in [false, true] {
+        let mut world = World::new();
+        let engine = world.engine().await;
+        close(&engine, "a").await;
+        engine.checkpoint().await.unwrap();
+        ask(&engine, "a", Command::Reopen).await.unwrap();
+        if checkpoint {
+            engine.checkpoint().await.unwrap();
+        }
+        engine.stop().await;
+        let engine = world.engine().await;
+        assert_eq!(
+            (balance(&engine, "a").await, text(&engine, "a").await),
+            (1, String::new())
+        );
+        engine.stop().await;
+        world.store = throng::journal::MemoryStore::new(world.journal.clone());
+        let engine = world.engine().await;
+        assert_eq!(
+            (balance(&engine, "a").await, text(&engine, "a").await),
+            (1, String::new())
+        );
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_late_twin_of_the_last_command_gets_its_answer() {
+    in_each_way(async |engine| {
+        open(engine, "b", 1).await;
+        let close = || engine.entity::<Account>("b").once("k").ask(Command::Close);
+        let first = close().await.unwrap();
+        assert_eq!(close().await.unwrap(), first);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn messages_to_one_that_has_ended_are_refused_and_requests_hear_of_it() {
+    in_each_way(async |engine| {
+        open(engine, "b", 9).await;
+        let pay = Command::Pay {
+            to: "a".into(),
+            amount: 1,
+        };
+        ask(engine, "b", pay).await.unwrap();
+        let collect = Command::Collect {
+            from: "a".into(),
+            amount: 1,
+        };
+        ask(engine, "b", collect).await.unwrap();
+        eventually(async || text(engine, "b").await == "a/a: the entity has ended").await;
+        assert_eq!(balance(engine, "a").await, 7);
+        let dead = engine.dead_messages(None, None, 10).await.unwrap();
+        assert!(dead.messages.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn its_timers_end_with_it() {
+    let world = World::new();
+    let engine = world.engine().await;
+    for id in ["a", "b"] {
+        open(&engine, id, 1).await;
+        let remind = Command::Remind {
+            in_ms: 50,
+            every_ms: Some(50),
+            count: 0,
+        };
+        ask(&engine, id, remind).await.unwrap();
+    }
+    ask(&engine, "a", Command::Close).await.unwrap();
+    engine.stop().await;
+    let engine = world.engine().await;
+    let ticks = async |id: &str| engine.entity::<Account>(id).read(Ticks {}).await.unwrap();
+    let before = ticks("a").await;
+    eventually(async || ticks("b").await >= 3).await;
+    assert_eq!(ticks("a").await, before);
+    let dead = engine.dead_messages(None, None, 10).await.unwrap();
+    assert!(dead.messages.is_empty());
+    engine.stop().await;
+}
