@@ -2,13 +2,13 @@
 
 use crate::{
     Limits, Problem,
-    access::{self, Access, LOOK_EVERY, Refresh, Tls, Tokens, Watched},
+    access::{self, Access, Jwt, LOOK_EVERY, Refresh, Tls, Tokens, Watched, jwt::Verifier},
     checks::Checks,
     error::StartError,
     event_loop::{self, Stage, Start},
     gate::Pass,
     listen,
-    openapi::{About, Described},
+    openapi::{About, Credentials, Described},
     running::Running,
     scale::{self, Sampler, Threads},
     shared::{Shared, Trust},
@@ -26,6 +26,9 @@ use std::{
 use throng::{Engine, services::health::Check};
 use tokio::sync::{mpsc, watch};
 
+/// How long a start waits for what has to be fetched.
+const FETCH_WAIT: Duration = Duration::from_secs(6);
+
 /// Most loops of a gateway.
 pub const LOOPS_MAX: usize = 64;
 
@@ -35,6 +38,7 @@ pub struct Gateway {
     address: Result<SocketAddr, StartError>,
     admin: Option<SocketAddr>,
     tokens: Option<PathBuf>,
+    jwt: Option<Jwt>,
     tls: Option<Tls>,
     /// How many to begin with, and at most.
     loops: (usize, usize),
@@ -55,6 +59,7 @@ impl Gateway {
             address: Ok(([127, 0, 0, 1], 0).into()),
             admin: None,
             tokens: None,
+            jwt: None,
             tls: None,
             loops: (1, cores.map_or(1, |cores| scale::most(cores.get()))),
             limits: Limits::default(),
@@ -137,6 +142,13 @@ impl Gateway {
     #[must_use]
     pub fn tokens(mut self, file: impl Into<PathBuf>) -> Self {
         self.tokens = Some(file.into());
+        self
+    }
+
+    /// Takes JSON web tokens of an issuer, as [`tokens`](Self::tokens) takes its own; both may be given.
+    #[must_use]
+    pub fn jwt(mut self, jwt: Jwt) -> Self {
+        self.jwt = Some(jwt);
         self
     }
 
@@ -288,12 +300,22 @@ impl Gateway {
             watched.push(tokens.clone());
             guard.tokens = Some(tokens);
         }
+        if let Some(jwt) = self.jwt {
+            let verifier = Arc::new(Verifier::new(jwt)?);
+            watched.push(verifier.clone());
+            guard.jwt = Some(verifier);
+        }
         if let Some(tls) = self.tls {
             guard.has_certificates = tls.client_ca.is_some();
             let tls = Arc::new(Watched::new(tls.paths(), access::tls::read)?);
             watched.push(tls.clone());
             guard.tls = Some(tls);
         }
+        self.about.credentials = Credentials {
+            by_token: guard.tokens.is_some() || guard.jwt.is_some(),
+            by_certificate: guard.has_certificates,
+            is_optional: guard.lets_anonymous,
+        };
         let scheme = if guard.tls.is_some() { "https" } else { "http" };
         if !address.ip().is_loopback() && !guard.authenticates() {
             warn_of_everybody(address);
@@ -382,7 +404,10 @@ fn look_after_files(
     watched: Vec<Arc<dyn Refresh>>,
     is_over: std::sync::mpsc::Receiver<()>,
 ) -> Result<(), StartError> {
+    let (first, is_first_done) = std::sync::mpsc::channel();
     let look = move || {
+        // What has to be fetched is there before the first request, or was found not to be there.
+        let _ = first.send(watched.iter().filter(|watched| watched.refresh()).count());
         while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             // All of them are looked at.
             let changed = watched.iter().filter(|watched| watched.refresh()).count();
@@ -392,7 +417,9 @@ fn look_after_files(
         }
     };
     let named = thread::Builder::new().name("throng-http-files".into());
-    named.spawn(look).map(drop).map_err(StartError::Loop)
+    named.spawn(look).map(drop).map_err(StartError::Loop)?;
+    let _ = is_first_done.recv_timeout(FETCH_WAIT);
+    Ok(())
 }
 
 /// Starts a loop's thread; returns once its runtime is there.

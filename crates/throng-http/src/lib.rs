@@ -120,7 +120,7 @@ mod shared;
 mod signal;
 mod websocket;
 
-pub use access::{Access, Action, Caller, FileError, Means, Tls, make_token};
+pub use access::{Access, Action, Caller, FileError, Jwt, Means, Tls, make_token};
 pub use behind::Behind;
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};

@@ -132,7 +132,7 @@ mod tests {
             id,
             seq: 1,
             now: Timestamp::default(),
-            from: Asker::Client(None),
+            from: throng::model::Asker::Client(None),
             family: None,
         }
     }

@@ -7,6 +7,7 @@
 mod caller;
 pub(crate) mod cors;
 mod files;
+pub(crate) mod jwt;
 mod names;
 mod recent;
 pub(crate) mod tls;
@@ -15,6 +16,7 @@ mod tokens;
 pub use caller::{Access, Action, Caller, Means};
 pub use files::FileError;
 pub(crate) use files::{LOOK_EVERY, Refresh, Version, Watched};
+pub use jwt::Jwt;
 pub(crate) use names::Names;
 pub(crate) use recent::Recent;
 pub use tls::Tls;
@@ -42,6 +44,7 @@ pub(crate) struct Guard {
     pub(crate) names: Names,
     pub(crate) authorize: Option<Hook>,
     pub(crate) tokens: Option<Arc<Watched<Tokens>>>,
+    pub(crate) jwt: Option<Arc<jwt::Verifier>>,
     pub(crate) tls: Option<Arc<Watched<Arc<ServerConfig>>>>,
     /// Certificates of clients are asked for.
     pub(crate) has_certificates: bool,
@@ -102,7 +105,7 @@ impl<'a> Said<'a> {
 impl Guard {
     /// Somebody's word is taken for who they are.
     pub(crate) fn authenticates(&self) -> bool {
-        self.tokens.is_some() || self.has_certificates
+        self.tokens.is_some() || self.jwt.is_some() || self.has_certificates
     }
 
     /// Whose credentials these are, and until when they hold.
@@ -114,6 +117,10 @@ impl Guard {
             return Err(Problem::unauthorized("The header Authorization is not Bearer, with a token.").boxed());
         };
         let token = token.trim_ascii();
+        // Of the service's own tokens none has a dot.
+        if let Some(jwt) = self.jwt.as_ref().filter(|_| token.contains(&b'.')) {
+            return jwt.verify(token);
+        }
         let found = self.tokens.as_ref().and_then(|tokens| tokens.get().find(token));
         found.ok_or_else(|| Problem::unauthorized("The token is not one that this service takes.").boxed())
     }

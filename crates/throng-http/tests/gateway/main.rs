@@ -12,6 +12,7 @@ mod direct;
 mod fairness;
 mod history;
 mod http2;
+mod jwt;
 mod live;
 mod overload;
 mod pages;
