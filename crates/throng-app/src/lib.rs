@@ -66,6 +66,7 @@ mod check;
 pub mod cli;
 mod exit;
 mod journal;
+mod limits;
 mod logging;
 mod place;
 mod projection;
@@ -75,6 +76,7 @@ mod service;
 mod token;
 
 pub use app::{App, Defaults};
+pub use limits::LimitArguments;
 /// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
 /// engine's instructions.
 #[cfg(feature = "mimalloc")]

@@ -20,7 +20,9 @@ use throng::{
 use throng_http::StopSignal;
 
 use crate::{
-    App, SecurityArguments, logging,
+    App, SecurityArguments,
+    limits::{self, LimitArguments},
+    logging,
     place::PlaceArguments,
     service::{Durability, Service, Settings},
 };
@@ -77,20 +79,10 @@ pub struct ServeArguments {
     #[command(flatten)]
     security: SecurityArguments,
     /// Added to every sync: a slow disk, for tests.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay, hide = true)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration, hide = true)]
     sync_delay: Duration,
-}
-
-/// `300ms` or `2s`.
-fn delay(text: &str) -> Result<Duration, String> {
-    let read = |number: &str, unit: fn(u64) -> Duration| number.parse().map(unit).ok();
-    let found = match text.strip_suffix("ms") {
-        Some(number) => read(number, Duration::from_millis),
-        None => text
-            .strip_suffix('s')
-            .and_then(|number| read(number, Duration::from_secs)),
-    };
-    found.ok_or_else(|| "write for example 300ms or 2s".into())
+    #[command(flatten)]
+    limits: LimitArguments,
 }
 
 impl ServeArguments {
@@ -127,6 +119,7 @@ impl ServeArguments {
             sync_delay: self.sync_delay,
             accept_loss: self.accept_loss,
             loops: self.loops.map(usize::from),
+            limits: self.limits.clone(),
             security: self.security.clone().with_admin_listener(self.listen),
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,

@@ -12,10 +12,11 @@ use throng::{
     Engine, Options,
     journal::{Journal, Position},
 };
-use throng_http::Running;
+use throng_http::{Limits, Running};
 
 use crate::{
     App, SecurityArguments,
+    limits::LimitArguments,
     place::{Opened, Opening, Place},
 };
 
@@ -45,11 +46,16 @@ pub struct Settings {
     pub accept_loss: Option<Position>,
     /// Threads that serve connections; without it, one and more under load.
     pub loops: Option<usize>,
+    /// The gateway's limits, as far as they are said.
+    pub limits: LimitArguments,
     /// Who may ask it, and where it is administrated.
     pub security: SecurityArguments,
     /// The engine's limits and intervals.
     pub engine: Options,
 }
+
+/// Bodies in flight may take this part of the memory.
+const BODIES_PART: usize = 8;
 
 /// How long a journal may take to be let go after its engine has stopped.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -95,6 +101,13 @@ impl Service {
         let engine = runtime.block_on(builder.start_shared(journal, store))?;
         let recovery = begun.elapsed();
         let mut gateway = app.into_gateway(engine.clone()).bind(settings.listen);
+        gateway = gateway.adjust_limits(|limits| {
+            // Unless the program has a limit of its own.
+            if limits.bodies_bytes_max == Limits::default().bodies_bytes_max {
+                limits.bodies_bytes_max = settings.engine.memory_bytes_max / BODIES_PART;
+            }
+            settings.limits.apply(limits);
+        });
         if let Some(loops) = settings.loops {
             gateway = gateway.loops(loops);
         }

@@ -97,6 +97,13 @@ impl Gateway {
         self
     }
 
+    /// Changes some limits.
+    #[must_use]
+    pub fn adjust_limits(mut self, set: impl FnOnce(&mut Limits)) -> Self {
+        set(&mut self.limits);
+        self
+    }
+
     /// Adds an app's own routes. Its handlers run on the gateway's loops, so that an `ask` in one executes in place; they
     /// must not block. Request bodies are read before the handler runs, up to their limit. Paths below `/api/`, `/admin/`,
     /// `/health/` and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.

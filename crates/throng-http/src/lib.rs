@@ -100,6 +100,7 @@ mod access;
 mod answer;
 mod behind;
 mod checks;
+mod clients;
 mod error;
 mod event_loop;
 mod follow;
@@ -119,6 +120,17 @@ mod scale;
 mod shared;
 mod signal;
 mod websocket;
+
+/// What holds for all bytes that may come, for fuzzers and property tests.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::{
+        lane::fuzzing::{exchange, head},
+        request::path::fuzzed as path,
+        websocket::fuzzing::{frames, messages},
+    };
+}
 
 pub use access::{Access, Action, Caller, FileError, Jwt, Means, Tls, make_token};
 pub use behind::Behind;

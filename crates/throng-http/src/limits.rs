@@ -1,6 +1,6 @@
 //! What the gateway bears, with defaults.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 /// Limits of a gateway. Every wait, buffer and count of it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,18 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Open connections, over all loops. Above: 503 and close.
     pub connections_max: usize,
+    /// Open connections of one address (of IPv6: its network of 64 bits), over all loops. Above: 503 and close. Unless said, three
+    /// quarters of [all](Self::connections_max), and this machine's own are not counted: a proxy may speak for all there.
+    pub connections_per_address_max: Option<usize>,
+    /// Connections above these limits that may ask for health, metrics and administration; one that says nothing gives way.
+    pub spare_connections_max: usize,
+    /// Connections of one address a second, with a second's worth at once. Above: 429 and close.
+    pub connection_rate_max: Option<NonZeroU32>,
+    /// Requests of one address a second, with a second's worth at once. Above: 429. Health, metrics and administration are not
+    /// counted, here and below.
+    pub request_rate_max: Option<NonZeroU32>,
+    /// Requests a second of one caller, as [a header that is trusted](crate::Gateway::client_header) names it. Above: 429.
+    pub caller_request_rate_max: Option<NonZeroU32>,
     /// Concurrent streams of one HTTP/2 connection.
     pub streams_max: u32,
     /// Live event streams (`text/event-stream`) and subscriptions of WebSockets, over all loops. Above: 503.
@@ -19,6 +31,8 @@ pub struct Limits {
     pub socket_requests_max: usize,
     /// Subscriptions of one WebSocket.
     pub socket_subscriptions_max: usize,
+    /// Messages of a frame a WebSocket's client sends. Above: none of them is executed.
+    pub socket_messages_max: usize,
     /// Bytes of a frame a WebSocket's client sends. Above: closed with 1009.
     pub socket_frame_bytes_max: usize,
     /// A WebSocket whose client was silent for so long is asked whether it is there; after as long again it is closed.
@@ -31,8 +45,17 @@ pub struct Limits {
     pub header_wait: Duration,
     /// A request's body must be complete this long after its head. Otherwise: 408.
     pub body_wait: Duration,
+    /// Bytes a second that a body has to come with, on average, after its [grace](Self::body_grace). Otherwise: 408.
+    pub body_rate_min: u32,
+    /// How long a body may come as slowly as it likes.
+    pub body_grace: Duration,
+    /// Bytes of bodies in flight over all connections: those that came in more than one piece, from the first to the request's
+    /// answer. They count as [memory of the engine](throng::Options::memory_bytes_max). Above: 503.
+    pub bodies_bytes_max: usize,
     /// A client that takes nothing of its answer for this long is cut off.
     pub write_wait: Duration,
+    /// How long what a client still sends after its last answer is passed over, so that the answer is not lost by a reset.
+    pub linger_wait: Duration,
     /// A graceful stop lets requests in flight take this long.
     pub drain: Duration,
     /// A request's deadline when it does not name one.
@@ -54,17 +77,27 @@ impl Default for Limits {
             header_bytes_max: 16 << 10,
             body_bytes_max: 1 << 20,
             connections_max: 10_000,
+            connections_per_address_max: None,
+            spare_connections_max: 64,
+            connection_rate_max: None,
+            request_rate_max: None,
+            caller_request_rate_max: None,
             streams_max: 128,
             live_max: 1_000,
             socket_requests_max: 1_024,
             socket_subscriptions_max: 64,
+            socket_messages_max: 10_000,
             socket_frame_bytes_max: 2 << 20,
             socket_ping: Duration::from_secs(20),
             socket_credit_wait: Duration::from_secs(30),
             idle: Duration::from_secs(75),
             header_wait: Duration::from_secs(10),
             body_wait: Duration::from_secs(30),
+            body_rate_min: 1_000,
+            body_grace: Duration::from_secs(5),
+            bodies_bytes_max: 64 << 20,
             write_wait: Duration::from_secs(30),
+            linger_wait: Duration::from_secs(2),
             drain: Duration::from_secs(10),
             deadline: Duration::from_secs(5),
             deadline_max: Duration::from_secs(3_600),

@@ -56,6 +56,39 @@ struct ProblemLabels {
     r#type: String,
 }
 
+/// What was reached, by the name of its setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Bodies,
+    BodyWait,
+    HeaderWait,
+    WriteWait,
+    Connections,
+    ConnectionsPerAddress,
+    ConnectionRate,
+    RequestRate,
+    CallerRequestRate,
+    SocketMessages,
+}
+
+const LIMITS: [(Limit, &str); 10] = [
+    (Limit::Bodies, "bodies_bytes_max"),
+    (Limit::BodyWait, "body_wait"),
+    (Limit::HeaderWait, "header_wait"),
+    (Limit::WriteWait, "write_wait"),
+    (Limit::Connections, "connections_max"),
+    (Limit::ConnectionsPerAddress, "connections_per_address_max"),
+    (Limit::ConnectionRate, "connection_rate_max"),
+    (Limit::RequestRate, "request_rate_max"),
+    (Limit::CallerRequestRate, "caller_request_rate_max"),
+    (Limit::SocketMessages, "socket_messages_max"),
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    limit: &'static str,
+}
+
 /// Counters and histograms; those of every request are looked up once, at the start.
 pub(crate) struct Metrics {
     requests: [[Counter; STATUSES.len()]; ROUTES.len()],
@@ -67,6 +100,7 @@ pub(crate) struct Metrics {
     sockets: Gauge,
     /// Loops that serve.
     pub(crate) loops: Gauge,
+    limited: [Counter; LIMITS.len()],
     /// Connections over the limit.
     pub(crate) refused_connections: Counter,
     /// Requests that wait for their turn.
@@ -74,12 +108,14 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn register(engine: &Engine, connections: Places, live: Places) -> Self {
+    pub(crate) fn register(engine: &Engine, connections: Places, live: Places, bodies: Places) -> Self {
         let requests = Family::<RequestLabels, Counter>::default();
         let seconds = Family::<RouteLabels, Histogram>::new_with_constructor(|| {
             Histogram::new(exponential_buckets(0.000_05, 2.0, 18))
         });
+        let limited = Family::<LimitLabels, Counter>::default();
         let metrics = Self {
+            limited: LIMITS.map(|(_, limit)| limited.get_or_create(&LimitLabels { limit }).clone()),
             requests: ROUTES.map(|(_, route)| {
                 STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone())
             }),
@@ -110,6 +146,11 @@ impl Metrics {
                 "Connections closed because there were too many",
                 metrics.refused_connections.clone(),
             );
+            http.register(
+                "limited",
+                "Requests refused and connections ended because of a limit, by its name",
+                limited,
+            );
             http.register("loops", "Loops that serve connections", metrics.loops.clone());
             http.register("websockets", "Open WebSockets", metrics.sockets.clone());
             http.register(
@@ -127,7 +168,11 @@ impl Metrics {
                 "Requests read that wait for their turn",
                 metrics.waiting.clone(),
             );
-            http.register_collector(Box::new(Levels { connections, live }));
+            http.register_collector(Box::new(Levels {
+                connections,
+                live,
+                bodies,
+            }));
         });
         metrics
     }
@@ -139,6 +184,11 @@ impl Metrics {
         if let Some(took) = took {
             self.seconds[route as usize].observe(took.as_secs_f64());
         }
+    }
+
+    /// A limit was reached.
+    pub(crate) fn limited(&self, limit: Limit) {
+        self.limited[limit as usize].inc();
     }
 
     /// A WebSocket was opened, until this is dropped.
@@ -171,6 +221,7 @@ impl Drop for Level {
 struct Levels {
     connections: Places,
     live: Places,
+    bodies: Places,
 }
 
 impl Collector for Levels {
@@ -178,6 +229,7 @@ impl Collector for Levels {
         let levels = [
             ("connections", "Open connections", &self.connections),
             ("live_streams", "Open live event streams and subscriptions", &self.live),
+            ("body_bytes", "Bytes of bodies in flight", &self.bodies),
         ];
         for (name, help, places) in levels {
             let level = ConstGauge::new(i64::try_from(places.taken()).unwrap_or(i64::MAX));
@@ -192,9 +244,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_stand_at_their_own_place() {
+    fn routes_and_limits_stand_at_their_own_place() {
         for (at, (route, _)) in ROUTES.iter().enumerate() {
             assert_eq!(*route as usize, at);
+        }
+        for (at, (limit, _)) in LIMITS.iter().enumerate() {
+            assert_eq!(*limit as usize, at);
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     Limits, StartError,
     access::{Entrance, Guard},
     checks::Checks,
+    clients::{Connected, Rate},
     event_loop::Connection,
     kinds::Kinds,
     metrics::Metrics,
@@ -54,10 +55,20 @@ pub(crate) struct Shared {
     pub(crate) checks: Checks,
     /// Of connections.
     pub(crate) places: Places,
+    /// Of those, what each address has.
+    pub(crate) connected: Connected,
+    /// Connections a second of each address.
+    pub(crate) connection_rate: Option<Rate>,
+    /// Requests a second of each address.
+    pub(crate) request_rate: Option<Rate>,
+    /// Requests a second of each caller.
+    pub(crate) caller_rate: Option<Rate>,
     /// Of connections for administration: the others cannot take these.
     pub(crate) admin_places: Places,
     /// Of live streams.
     pub(crate) live: Places,
+    /// Bytes of bodies in flight, which the engine leaves out of its own.
+    pub(crate) bodies: Places,
 }
 
 impl Shared {
@@ -70,7 +81,9 @@ impl Shared {
     ) -> Result<Self, StartError> {
         let described = openapi::describe(engine.registry(), engine.actor_kinds(), about, &trust.hidden)?;
         let (places, live) = (Places::new(limits.connections_max), Places::new(limits.live_max));
-        let metrics = Metrics::register(&engine, places.clone(), live.clone());
+        let driver = engine.driver();
+        let bodies = Places::of(driver.bytes_outside(), limits.bodies_bytes_max);
+        let metrics = Metrics::register(&engine, places.clone(), live.clone(), bodies.clone());
         let mut checks = checks;
         let of_services = engine.checks().clone();
         checks.add(move || of_services.checks());
@@ -87,10 +100,15 @@ impl Shared {
             metrics,
             checks,
             places,
+            connected: Connected::new(limits.connections_per_address_max, limits.connections_max),
+            connection_rate: Rate::new(limits.connection_rate_max),
+            request_rate: Rate::new(limits.request_rate_max),
+            caller_rate: Rate::new(limits.caller_request_rate_max),
             admin_places: Places::new(ADMIN_CONNECTIONS_MAX),
             live,
+            bodies,
             limits,
-            driver: engine.driver(),
+            driver,
             engine,
         })
     }
@@ -116,24 +134,50 @@ pub(crate) struct Places {
     most: usize,
 }
 
-/// One of them, until it is dropped.
-pub(crate) struct Taken(Arc<AtomicUsize>);
+/// Some of them, until this is dropped.
+pub(crate) struct Taken {
+    of: Arc<AtomicUsize>,
+    count: usize,
+}
 
 impl Places {
     fn new(most: usize) -> Self {
-        Self {
-            taken: Arc::default(),
-            most,
-        }
+        Self::of(Arc::default(), most)
+    }
+
+    /// With this count of those that are taken.
+    fn of(taken: Arc<AtomicUsize>, most: usize) -> Self {
+        Self { taken, most }
     }
 
     /// Takes one, if one is free.
     pub(crate) fn take(&self) -> Option<Taken> {
-        if self.taken.fetch_add(1, Ordering::Relaxed) < self.most {
-            return Some(Taken(self.taken.clone()));
+        let mut none = self.none();
+        self.take_up_to(&mut none, 1).then_some(none)
+    }
+
+    /// None of them.
+    pub(crate) fn none(&self) -> Taken {
+        Taken {
+            of: self.taken.clone(),
+            count: 0,
         }
-        self.taken.fetch_sub(1, Ordering::Relaxed);
-        None
+    }
+
+    /// Takes as many more as make so many of these, if they are free.
+    pub(crate) fn take_up_to(&self, taken: &mut Taken, count: usize) -> bool {
+        let more = count.saturating_sub(taken.count);
+        if self.taken.fetch_add(more, Ordering::Relaxed).saturating_add(more) > self.most {
+            self.taken.fetch_sub(more, Ordering::Relaxed);
+            return false;
+        }
+        taken.count += more;
+        true
+    }
+
+    /// How many there are.
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// How many are taken.
@@ -144,7 +188,7 @@ impl Places {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.of.fetch_sub(self.count, Ordering::Relaxed);
     }
 }
 
@@ -160,5 +204,18 @@ mod tests {
         assert_eq!(places.taken(), 2);
         drop(first);
         assert!(places.take().is_some());
+    }
+
+    #[test]
+    fn many_places_are_taken_little_by_little_and_given_back_together() {
+        let places = Places::new(10);
+        let mut taken = places.none();
+        assert!(places.take_up_to(&mut taken, 4) && places.take_up_to(&mut taken, 3));
+        assert_eq!(places.taken(), 4, "those it has are enough");
+        assert!(places.take_up_to(&mut taken, 9) && !places.take_up_to(&mut taken, 11));
+        assert!(!places.take_up_to(&mut taken, usize::MAX));
+        assert_eq!(places.taken(), 9);
+        drop(taken);
+        assert_eq!(places.taken(), 0);
     }
 }

@@ -26,6 +26,10 @@ pub enum ErrorKind {
     Garbage,
     /// The answer's head is above 64 KiB.
     TooLarge,
+    /// The answer's length is told in ways that differ.
+    Lengths,
+    /// More bytes came than the answer has, which no request asked for.
+    Surplus,
     /// The target speaks HTTP/1 only, where HTTP/2 was asked for.
     NoHttp2,
     /// The target gave the connection up (GOAWAY) before it took the request (HTTP/2).
@@ -54,7 +58,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Every kind, in the order of its index.
-    pub const ALL: [ErrorKind; 22] = [
+    pub const ALL: [ErrorKind; 24] = [
         ErrorKind::Dns,
         ErrorKind::Refused,
         ErrorKind::Unreachable,
@@ -65,6 +69,8 @@ impl ErrorKind {
         ErrorKind::ClosedMidway,
         ErrorKind::Garbage,
         ErrorKind::TooLarge,
+        ErrorKind::Lengths,
+        ErrorKind::Surplus,
         ErrorKind::NoHttp2,
         ErrorKind::GoAway,
         ErrorKind::RefusedStream,
@@ -92,6 +98,8 @@ impl ErrorKind {
             ErrorKind::ClosedMidway => "closed within the answer",
             ErrorKind::Garbage => "answer is not HTTP",
             ErrorKind::TooLarge => "answer head too large",
+            ErrorKind::Lengths => "answer's lengths differ",
+            ErrorKind::Surplus => "bytes after the answer",
             ErrorKind::NoHttp2 => "target speaks no HTTP/2",
             ErrorKind::GoAway => "given up by GOAWAY",
             ErrorKind::RefusedStream => "stream refused",

@@ -94,6 +94,24 @@ fn a_close_within_the_body_is_told_from_one_before_the_answer() {
 }
 
 #[test]
+fn lengths_that_differ_and_bytes_nobody_asked_for_are_failures() {
+    let twice = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 11\r\n\r\nab and more".to_vec();
+    let server = Server::start(move |_, _| Reply::Raw(twice.clone()));
+    let report = load(&server.options(2), 10);
+    assert_eq!(
+        (report.counters.successes, errors(&report, ErrorKind::Lengths)),
+        (0, 10)
+    );
+    let surplus = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab and more".to_vec();
+    let server = Server::start(move |_, _| Reply::Raw(surplus.clone()));
+    let report = load(&server.options(2), 10);
+    assert_eq!(
+        (report.counters.successes, errors(&report, ErrorKind::Surplus)),
+        (0, 10)
+    );
+}
+
+#[test]
 fn an_answer_that_ends_with_the_connection_is_a_success() {
     let server = Server::start(|_, _| Reply::RawThenClose(b"HTTP/1.1 200 OK\r\n\r\nall of it".to_vec()));
     let report = load(&server.options(2), 10);

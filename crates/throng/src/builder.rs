@@ -238,6 +238,7 @@ impl Builder {
             topics: Topics::default(),
             signals: Signals::default(),
             stopping: AtomicBool::new(false),
+            bytes_outside: Arc::default(),
         });
         let lives = Arc::new(Lives::new(context.clone()));
         lives.begin(lives.recover().await?);

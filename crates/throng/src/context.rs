@@ -6,7 +6,7 @@ use crate::{Metrics, Options, host::Host};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::Waker,
 };
@@ -30,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) topics: Topics,
     pub(crate) signals: Signals,
     pub(crate) stopping: AtomicBool,
+    /// Bytes that others of the process hold of the engine's memory.
+    pub(crate) bytes_outside: Arc<AtomicUsize>,
 }
 
 /// One signal for each background task, and those who wait for durable commits.

@@ -5,7 +5,10 @@ mod kinds;
 
 use kinds::*;
 use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
+    sync::{
+        Arc,
+        atomic::Ordering::{Relaxed, SeqCst},
+    },
     time::Duration,
 };
 use throng::{Engine, Options, model::*};
@@ -415,6 +418,34 @@ async fn memory_stays_within_its_budget_and_nothing_is_forgotten() {
     for n in 0..400 {
         assert_eq!(balance(&engine, &format!("a{n}")).await, n + 2);
     }
+}
+
+#[tokio::test]
+async fn what_a_gateway_holds_of_the_memory_is_not_the_entities() {
+    let options = Options {
+        memory_bytes_max: 256 << 10,
+        ..Options::default()
+    };
+    let world = World::new();
+    let engine = world.engine_with(options).await;
+    let used = async |ids: std::ops::Range<i64>| {
+        for n in ids {
+            let command = Command::Open { balance: n };
+            if matches!(
+                ask(&engine, &format!("a{n}"), command).await,
+                Err(Error::Overloaded { .. })
+            ) {
+                engine.checkpoint().await.unwrap();
+            }
+        }
+        engine.checkpoint().await.unwrap();
+        engine.health().entities
+    };
+    let whole = used(0..5_000).await;
+    engine.driver().bytes_outside().store(usize::MAX, Relaxed);
+    let half = used(5_000..10_000).await;
+    assert!(half * 4 < whole * 3, "{half} of {whole}");
+    assert!(half * 4 > whole, "{half} of {whole}: it leaves them half");
 }
 
 #[tokio::test]

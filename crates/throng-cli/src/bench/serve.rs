@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, SecurityArguments, Service, Settings, cli};
+use throng_app::{Durability, LimitArguments, SecurityArguments, Service, Settings, cli};
 
 use crate::{
     apps::{self, Served},
@@ -47,6 +47,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         sync_delay: arguments.sync_delay,
         accept_loss: None,
         loops: Some(arguments.loops),
+        limits: LimitArguments::default(),
         security: SecurityArguments::default(),
         engine: Options {
             projections: !arguments.no_projections,

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, Place, SecurityArguments, Service, Settings, cli};
+use throng_app::{Durability, LimitArguments, Place, SecurityArguments, Service, Settings, cli};
 use throng_http::StopSignal;
 use throng_load::report::html;
 
@@ -254,6 +254,7 @@ fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
         sync_delay: arguments.sync_delay,
         accept_loss: None,
         loops: Some(usize::from(arguments.loops)),
+        limits: LimitArguments::default(),
         security: SecurityArguments::default(),
         engine: Options::default(),
     }

@@ -1,13 +1,25 @@
 //! Taking connections, up to their limit.
 
-use super::{Guest, Local, connection::Verdict, socket::plain, stream::Stream};
+use super::{
+    Guest, Held, Local,
+    connection::{Verdict, client_at},
+    linger::linger,
+    socket::plain,
+    stream::Stream,
+};
 use crate::{
     access::{self, Entrance},
+    gate::Client,
     lane::Wire,
+    metrics::Limit,
     problem::Problem,
+    routes,
 };
+use bytes::Bytes;
 use rustls::ServerConfig;
 use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
     future::{Future as _, poll_fn},
     io,
     net::IpAddr,
@@ -15,19 +27,19 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    task::AbortHandle,
+    time::timeout,
 };
 
-/// Connections over the limit that are told so at a time; more are closed without a word.
-const REFUSALS_MAX: usize = 64;
+/// So much of what a client over the limits says is looked at.
+const FIRST_BYTES: usize = 2 << 10;
 /// How long a refused client may take to read why.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
-/// Bytes of a refused client's request that are read so that it gets to read the answer.
-const REFUSAL_BYTES_MAX: u64 = 64 << 10;
 /// How long to wait when the system has no file descriptors left.
 const NO_FILES_WAIT: Duration = Duration::from_millis(50);
 
@@ -65,46 +77,94 @@ fn take(local: &Rc<Local>, stream: TcpStream, address: IpAddr, entrance: Entranc
         tracing::debug!("a connection ended at once: {error}");
         return;
     }
-    let places = match entrance.is_admin {
-        true => &local.shared().admin_places,
-        false => &local.shared().places,
-    };
+    let caller = Came { address, entrance };
     let tls = local.shared().tls(entrance);
-    let Some(place) = places.take() else {
-        match tls {
-            None => refuse(local, stream),
-            // Telling it why would take a handshake.
-            Some(_) => drop(local.metrics().refused_connections.inc()),
+    match (places(local, client_at(address), entrance), tls) {
+        (Ok(places), None) => enter(local, Stream::plain(stream), caller, places, Bytes::new()),
+        (Ok(places), Some(config)) => {
+            let guest = guest(local, caller, places);
+            drop(tokio::task::spawn_local(shake_hands(
+                local.clone(),
+                guest,
+                stream,
+                config,
+            )));
         }
-        return;
-    };
-    let guest = local.connections.add(local, place);
-    let connection = &guest.connection;
-    connection.came_from(address, &local.shared().proxies);
-    connection.came_by(entrance);
-    if local.is_draining() {
-        connection.condemn(Verdict::Finish);
-    }
-    match tls {
-        None => enter(local, guest, Stream::plain(stream)),
-        Some(config) => drop(tokio::task::spawn_local(shake_hands(
-            local.clone(),
-            guest,
-            stream,
-            config,
-        ))),
+        (Err(refused), tls) => {
+            let (limit, problem) = *refused;
+            local.metrics().limited(limit);
+            local.metrics().refused_connections.inc();
+            // Telling it why would take a handshake under TLS.
+            if tls.is_none() {
+                refuse(local, stream, caller, problem);
+            }
+        }
     }
 }
 
-fn enter(local: &Rc<Local>, guest: Guest, stream: Stream) {
-    let wire = Wire::new(stream, local.clone(), guest.connection.clone());
+/// Whence a connection came.
+#[derive(Clone, Copy)]
+struct Came {
+    address: IpAddr,
+    entrance: Entrance,
+}
+
+/// What a connection takes of those there may be. Administration has its own.
+fn places(local: &Local, client: Client, entrance: Entrance) -> Result<Held, Box<(Limit, Problem)>> {
+    let shared = local.shared();
+    let too_many = |whose: &str, most: usize| {
+        let detail = format!("There are {most} connections{whose} already. Nothing was done; try again later.");
+        Problem::overloaded(detail, REFUSAL_WAIT)
+    };
+    if entrance.is_admin {
+        let place = shared.admin_places.take();
+        return match place {
+            Some(place) => Ok((Some(place), None)),
+            None => {
+                let problem = too_many(" for administration", shared.admin_places.most());
+                Err(Box::new((Limit::Connections, problem)))
+            }
+        };
+    }
+    if let Some(rate) = &shared.connection_rate
+        && let Err(later) = rate.take(client, Instant::now())
+    {
+        let problem = Problem::too_often("An address", "connect", rate.a_second(), later);
+        return Err(Box::new((Limit::ConnectionRate, problem)));
+    }
+    let Some(counted) = shared.connected.enter(client) else {
+        let problem = too_many(" of this address", shared.connected.most());
+        return Err(Box::new((Limit::ConnectionsPerAddress, problem)));
+    };
+    match shared.places.take() {
+        Some(place) => Ok((Some(place), counted)),
+        None => Err(Box::new((Limit::Connections, too_many("", shared.places.most())))),
+    }
+}
+
+fn guest(local: &Rc<Local>, came: Came, places: Held) -> Guest {
+    let is_spare = places.0.is_none();
+    let guest = local.connections.add(local, places);
+    let connection = &guest.connection;
+    connection.came_from(came.address, &local.shared().proxies);
+    connection.came_by(came.entrance);
+    // One beyond the limits has one request.
+    if is_spare || local.is_draining() {
+        connection.condemn(Verdict::Finish);
+    }
+    guest
+}
+
+fn enter(local: &Rc<Local>, stream: Stream, came: Came, places: Held, first: Bytes) {
+    let guest = guest(local, came, places);
+    let wire = Wire::new(stream, local.clone(), guest.connection.clone()).with(first);
     local.door.enter(guest, wire);
 }
 
 /// Opens the TLS session of a connection, within the time a head may take.
 async fn shake_hands(local: Rc<Local>, guest: Guest, stream: TcpStream, config: Arc<ServerConfig>) {
     let wait = local.limits().header_wait;
-    let mut accepting = pin!(tokio::time::timeout(wait, Stream::accept(stream, config)));
+    let mut accepting = pin!(timeout(wait, Stream::accept(stream, config)));
     let accepted = poll_fn(|context| {
         guest.connection.set_waker(context.waker());
         // Nothing was asked yet.
@@ -118,36 +178,68 @@ async fn shake_hands(local: Rc<Local>, guest: Guest, stream: TcpStream, config: 
         Ok(Ok(stream)) => {
             let shown = stream.certificates().and_then(|chain| chain.first());
             guest.connection.shows(shown.and_then(access::tls::caller));
-            enter(&local, guest, stream);
+            let wire = Wire::new(stream, local.clone(), guest.connection.clone());
+            local.door.enter(guest, wire);
         }
         Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
         Err(_) => tracing::debug!("a TLS handshake was not done within {wait:?}"),
     }
 }
 
-fn refuse(local: &Rc<Local>, mut stream: TcpStream) {
+/// Lets a connection beyond the limits ask for what always has a place, and tells others why there is none.
+fn refuse(local: &Rc<Local>, stream: TcpStream, came: Came, problem: Problem) {
     local.metrics().refused_connections.inc();
-    if local.refusals.get() >= REFUSALS_MAX {
-        return;
-    }
-    local.refusals.set(local.refusals.get() + 1);
-    let local = local.clone();
-    let most = local.limits().connections_max;
-    tokio::task::spawn_local(async move {
-        let told = async {
-            let problem = Problem::overloaded(
-                format!("There are {most} connections already. Nothing was done; try again later."),
-                REFUSAL_WAIT,
-            );
-            stream.write_all(&plain(&problem)).await?;
-            stream.shutdown().await?;
-            // Closing with unread bytes would reset the connection, and take the answer from the client.
-            let (reader, _) = stream.split();
-            tokio::io::copy(&mut reader.take(REFUSAL_BYTES_MAX), &mut tokio::io::sink()).await
-        };
-        if !matches!(tokio::time::timeout(REFUSAL_WAIT, told).await, Ok(Ok(_))) {
+    let (own, number) = (local.clone(), local.refusals.number());
+    let task = tokio::task::spawn_local(async move {
+        if timeout(REFUSAL_WAIT, told(&own, stream, came, &problem)).await.is_err() {
             tracing::debug!("a refused connection ended before it was told why");
         }
-        local.refusals.set(local.refusals.get() - 1);
+        own.refusals.left(number);
     });
+    local
+        .refusals
+        .push(number, task.abort_handle(), local.limits().spare_connections_max);
+}
+
+async fn told(local: &Rc<Local>, mut stream: TcpStream, whence: Came, problem: &Problem) {
+    let mut first = [0; FIRST_BYTES];
+    let Ok(count @ 1..) = stream.read(&mut first).await else {
+        return;
+    };
+    let came = &first[..count];
+    let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
+    if path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent)) {
+        let first = Bytes::copy_from_slice(came);
+        return enter(local, Stream::plain(stream), whence, (None, None), first);
+    }
+    if stream.write_all(&plain(problem)).await.is_ok() {
+        linger(&mut Stream::plain(stream), REFUSAL_WAIT).await;
+    }
+}
+
+/// Connections over the limits that are looked at. There are never more than there may be: the oldest gives way.
+#[derive(Default)]
+pub(super) struct Refusals {
+    tasks: RefCell<VecDeque<(u64, AbortHandle)>>,
+    next: Cell<u64>,
+}
+
+impl Refusals {
+    fn number(&self) -> u64 {
+        self.next.replace(self.next.get() + 1)
+    }
+
+    fn push(&self, number: u64, task: AbortHandle, most: usize) {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.push_back((number, task));
+        while tasks.len() > most
+            && let Some((_, oldest)) = tasks.pop_front()
+        {
+            oldest.abort();
+        }
+    }
+
+    fn left(&self, number: u64) {
+        self.tasks.borrow_mut().retain(|(other, _)| *other != number);
+    }
 }

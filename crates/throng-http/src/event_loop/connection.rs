@@ -1,12 +1,14 @@
 //! What a loop knows of one connection: what it is doing, and since when.
 
 use super::{
-    stream::Stream,
+    looks::Looks,
     ticks::{Bounds, Ticks},
+    waits::{Coming, Waits},
 };
 use crate::{
     access::{Caller, Entrance},
     gate::{self, Client, Place},
+    metrics::Limit,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -27,17 +29,25 @@ pub(crate) enum Verdict {
     Drop,
 }
 
+/// Whose an address is: its own, or of IPv6 its network's of 64 bits; this machine's own are one.
+pub(super) fn client_at(address: IpAddr) -> Client {
+    match address.to_canonical() {
+        address if address.is_loopback() => gate::LOCAL,
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+    }
+}
+
 /// One connection. Times are ticks of its loop, so that a request costs no look at the clock.
 pub(crate) struct Connection {
     ticks: Rc<Ticks>,
+    looks: Rc<Looks>,
     /// The last time bytes came or went.
     moved: Cell<u32>,
     /// The first byte of a head has come, and no request yet.
     head_since: Cell<Option<u32>>,
-    /// A body is waited for.
-    body_since: Cell<Option<u32>>,
-    body_waker: RefCell<Option<Waker>>,
-    body_late: Cell<bool>,
+    /// Bodies and answers that take their clients' time.
+    waits: Waits,
     /// The client takes nothing.
     blocked_since: Cell<Option<u32>>,
     requests: Cell<u32>,
@@ -45,6 +55,8 @@ pub(crate) struct Connection {
     owes: Cell<bool>,
     is_http2: Cell<bool>,
     verdict: Cell<Verdict>,
+    /// It was told to finish.
+    finishes_since: Cell<Option<u32>>,
     waker: RefCell<Option<Waker>>,
     /// Whose it is.
     client: Cell<Client>,
@@ -52,6 +64,10 @@ pub(crate) struct Connection {
     pub(crate) place: Place,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
+    /// How far the response of an HTTP/1 exchange is.
+    exchange: Cell<Exchange>,
+    /// It ends with an answer, or in the middle of something.
+    is_owed_its_end: Cell<bool>,
     /// Whose WebSocket it is.
     caller: RefCell<Option<Caller>>,
     /// Whose certificate its client has shown.
@@ -59,8 +75,19 @@ pub(crate) struct Connection {
     entrance: Cell<Entrance>,
     /// Its word is taken for whose its requests are.
     is_believed: Cell<bool>,
-    /// The stream of a connection that is a WebSocket's.
-    stream: RefCell<Option<Stream>>,
+}
+
+/// How far the response of an HTTP/1 exchange is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Exchange {
+    #[default]
+    Answering,
+    /// Its body comes as it happens.
+    Streaming,
+    /// All of it was given to be written.
+    Given,
+    /// All of it is written.
+    Written,
 }
 
 /// A request in flight.
@@ -73,24 +100,26 @@ impl Drop for InFlight<'_> {
 }
 
 impl Connection {
-    pub(super) fn new(ticks: Rc<Ticks>) -> Self {
+    pub(super) fn new(ticks: Rc<Ticks>, looks: Rc<Looks>) -> Self {
         let now = ticks.now();
         Self {
             ticks,
+            looks,
             moved: Cell::new(now),
             head_since: Cell::default(),
-            body_since: Cell::default(),
-            body_waker: RefCell::default(),
-            body_late: Cell::default(),
+            waits: Waits::default(),
             blocked_since: Cell::default(),
             requests: Cell::default(),
             owes: Cell::default(),
             is_http2: Cell::default(),
             verdict: Cell::default(),
+            finishes_since: Cell::default(),
             waker: RefCell::default(),
             client: Cell::new(gate::LOCAL),
             place: Place::default(),
             is_socket: Cell::default(),
+            exchange: Cell::default(),
+            is_owed_its_end: Cell::default(),
             caller: RefCell::default(),
             certified: RefCell::default(),
             entrance: Cell::new(Entrance {
@@ -98,19 +127,13 @@ impl Connection {
                 is_loopback: true,
             }),
             is_believed: Cell::new(true),
-            stream: RefCell::default(),
         }
     }
 
-    /// Whose it is: an address, or of IPv6 its network of 64 bits; this machine's own are one.
     pub(super) fn came_from(&self, address: IpAddr, proxies: &[IpAddr]) {
-        let own = address.to_canonical();
-        self.is_believed.set(proxies.is_empty() || proxies.contains(&own));
-        self.client.set(match address.to_canonical() {
-            address if address.is_loopback() => gate::LOCAL,
-            IpAddr::V4(address) => address.to_bits().into(),
-            IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
-        });
+        self.is_believed
+            .set(proxies.is_empty() || proxies.contains(&address.to_canonical()));
+        self.client.set(client_at(address));
     }
 
     /// It came in there.
@@ -158,19 +181,47 @@ impl Connection {
         self.is_socket.get()
     }
 
-    /// HTTP is done with the stream.
-    pub(super) fn hand_over(&self, stream: Stream) {
-        *self.stream.borrow_mut() = Some(stream);
+    /// An HTTP/1 exchange begins.
+    pub(super) fn exchanges(&self) {
+        self.exchange.set(Exchange::Answering);
     }
 
-    /// The stream, if it is a WebSocket's now.
-    pub(super) fn handed_over(&self) -> Option<Stream> {
-        self.stream.borrow_mut().take()
+    /// The response's body comes as it happens: its client's going away ends it.
+    pub(super) fn streams(&self) {
+        self.exchange.set(Exchange::Streaming);
+    }
+
+    pub(super) fn is_streaming(&self) -> bool {
+        self.exchange.get() == Exchange::Streaming
+    }
+
+    /// All of the response was given to be written.
+    pub(crate) fn gave(&self) {
+        self.exchange.set(Exchange::Given);
+    }
+
+    /// All that was given is written.
+    pub(super) fn flushed(&self) {
+        if self.exchange.get() == Exchange::Given {
+            self.exchange.set(Exchange::Written);
+        }
+    }
+
+    /// The exchange is over.
+    pub(super) fn is_written(&self) -> bool {
+        self.exchange.get() == Exchange::Written
+    }
+
+    /// It ends with an answer, which its client is to get though it sends on.
+    pub(super) fn is_owed_its_end(&self) -> bool {
+        self.verdict.get() == Verdict::Serve || self.is_owed_its_end.get()
     }
 
     /// A request's head is complete.
     pub(crate) fn begin(&self, version: http::Version) -> InFlight<'_> {
-        self.is_http2.set(version == http::Version::HTTP_2);
+        if version == http::Version::HTTP_2 {
+            self.is_http2.set(true);
+        }
         self.begins();
         InFlight(self)
     }
@@ -185,34 +236,58 @@ impl Connection {
     pub(crate) fn ends(&self) {
         self.requests.set(self.requests.get() - 1);
         self.moved.set(self.ticks.now());
-        self.body_since.set(None);
         self.owes.set(true);
+        if self.is_ending() {
+            self.is_owed_its_end.set(true);
+        }
     }
 
-    /// More of a body has to come; `false` if it has taken too long already.
-    pub(crate) fn waits_for_body(&self, waker: &Waker) -> bool {
-        if self.body_since.get().is_none() {
-            self.body_since.set(Some(self.ticks.now()));
-        }
-        if self.body_late.get() {
-            return false;
-        }
-        // On HTTP/2 several bodies share the place; whoever is woken looks, and the last one is woken.
-        *self.body_waker.borrow_mut() = Some(waker.clone());
-        true
+    /// It greets as HTTP/2 does.
+    pub(super) fn speaks_http2(&self) {
+        self.is_http2.set(true);
+        self.head_since.set(None);
     }
 
-    /// Bytes have come.
-    pub(crate) fn came(&self) {
+    /// A body that comes.
+    pub(crate) fn coming(&self) -> Coming<'_> {
+        Coming::new(&self.waits, &self.ticks)
+    }
+
+    pub(super) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    pub(super) fn now(&self) -> u32 {
+        self.ticks.now()
+    }
+
+    /// All of an answer has gone, or nobody takes it.
+    pub(super) fn is_answered(&self) {
         self.moved.set(self.ticks.now());
-        if self.requests.get() == 0 && self.head_since.get().is_none() && !self.is_http2.get() {
+    }
+
+    /// Bytes have come. On HTTP/2 they may be pings, which ask for nothing.
+    pub(crate) fn came(&self) {
+        if self.is_http2.get() {
+            return;
+        }
+        self.moved.set(self.ticks.now());
+        if self.requests.get() == 0 && self.head_since.get().is_none() {
             self.head_since.set(Some(self.ticks.now()));
         }
     }
 
+    /// Bytes have come that may be no request, or not yet: the time they take is no other request's age.
+    pub(crate) fn came_in_pieces(&self) {
+        self.looks.ask();
+        self.came();
+    }
+
     /// Bytes have gone.
     pub(crate) fn went(&self) {
-        self.moved.set(self.ticks.now());
+        if !self.is_http2.get() {
+            self.moved.set(self.ticks.now());
+        }
         self.blocked_since.set(None);
         self.owes.set(false);
     }
@@ -258,39 +333,61 @@ impl Connection {
         }
     }
 
-    /// Looks whether it has waited too long for its client.
-    pub(super) fn sweep(&self, bounds: &Bounds) {
+    /// Looks whether it has waited too long for its client; the limit by which it ends before it is done.
+    pub(super) fn sweep(&self, bounds: &Bounds) -> Option<Limit> {
         let now = self.ticks.now();
         let longer = |since: Option<u32>, bound: u32| since.is_some_and(|since| now.wrapping_sub(since) > bound);
-        if longer(self.blocked_since.get(), bounds.write) || longer(self.head_since.get(), bounds.header) {
+        let takes_nothing = self.waits.sweep(now, bounds);
+        let limit = if takes_nothing || longer(self.blocked_since.get(), bounds.write) {
+            Some(Limit::WriteWait)
+        } else if longer(self.head_since.get(), bounds.header) {
+            Some(Limit::HeaderWait)
+        } else {
+            None
+        };
+        if limit.is_some() {
+            let is_news = self.verdict.get() != Verdict::Drop;
             self.condemn(Verdict::Drop);
-        } else if self.requests.get() > 0 {
-            if longer(self.body_since.get(), bounds.body)
-                && !self.body_late.replace(true)
-                && let Some(waker) = self.body_waker.borrow_mut().take()
-            {
-                waker.wake();
+            return limit.filter(|_| is_news);
+        }
+        if self.requests.get() == 0 && self.waits.has_no_answers() {
+            self.sweep_idle(now, bounds);
+        }
+        None
+    }
+
+    fn sweep_idle(&self, now: u32, bounds: &Bounds) {
+        if self.verdict.get() != Verdict::Finish {
+            if now.wrapping_sub(self.moved.get()) > bounds.idle {
+                self.condemn(Verdict::Finish);
             }
-        } else if longer(Some(self.moved.get()), bounds.idle) {
-            self.condemn(Verdict::Finish);
+            return;
+        }
+        // What it was told, its client does not hear.
+        let since = self.finishes_since.get().unwrap_or(now);
+        self.finishes_since.set(Some(since));
+        if now.wrapping_sub(since) > bounds.write {
+            self.condemn(Verdict::Drop);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::waits::Going, *};
 
     const BOUNDS: Bounds = Bounds {
         idle: 75,
         header: 10,
         body: 30,
         write: 30,
+        body_grace: 5,
+        body_bytes_a_tick: 1_000,
     };
 
     fn connection() -> (Rc<Ticks>, Connection) {
         let ticks = Rc::new(Ticks::default());
-        (ticks.clone(), Connection::new(ticks))
+        (ticks.clone(), Connection::new(ticks, Rc::default()))
     }
 
     fn after(ticks: &Ticks, connection: &Connection, count: u32) -> Verdict {
@@ -344,9 +441,68 @@ mod tests {
     #[test]
     fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
         let (ticks, connection) = connection();
+        let _in_flight = connection.begin(http::Version::HTTP_2);
+        let (mut late, mut in_time) = (connection.coming(), connection.coming());
+        assert!(late.waits(Waker::noop()));
+        late.came(1 << 20);
+        assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
+        assert!(late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
+        in_time.came(1 << 20);
+        // That another request ends changes nothing.
+        drop(connection.begin(http::Version::HTTP_2));
+        assert_eq!(after(&ticks, &connection, 11), Verdict::Serve);
+        assert!(!late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
+        drop(late);
+        assert!(
+            connection.coming().waits(Waker::noop()),
+            "the next one has its own time"
+        );
+    }
+
+    #[test]
+    fn a_body_that_comes_too_slowly_is_late_after_some_grace() {
+        let (ticks, connection) = connection();
         let _in_flight = connection.begin(http::Version::HTTP_11);
-        assert!(connection.waits_for_body(Waker::noop()));
-        assert_eq!(after(&ticks, &connection, 31), Verdict::Serve);
-        assert!(!connection.waits_for_body(Waker::noop()));
+        let (mut slow, mut quick) = (connection.coming(), connection.coming());
+        assert!(slow.waits(Waker::noop()) && quick.waits(Waker::noop()));
+        assert_eq!(after(&ticks, &connection, 5), Verdict::Serve);
+        assert!(slow.waits(Waker::noop()), "nothing may come for a while");
+        slow.came(5_999);
+        quick.came(6_000);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
+        assert!(!slow.waits(Waker::noop()) && quick.waits(Waker::noop()));
+    }
+
+    #[test]
+    fn an_answer_of_which_nothing_is_taken_ends_the_connection_and_one_that_waits_for_news_does_not() {
+        let (ticks, connection) = connection();
+        let connection = Rc::new(connection);
+        drop(connection.begin(http::Version::HTTP_2));
+        let going = Going::new(connection.clone());
+        assert_eq!(
+            after(&ticks, &connection, 1_000),
+            Verdict::Serve,
+            "it has nothing to give"
+        );
+        going.given();
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
+        going.asked();
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
+        going.given();
+        connection.came();
+        assert_eq!(after(&ticks, &connection, 31), Verdict::Drop);
+    }
+
+    #[test]
+    fn pings_keep_no_connection_and_one_that_does_not_finish_is_dropped() {
+        let (ticks, connection) = connection();
+        connection.speaks_http2();
+        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
+        connection.came();
+        connection.went();
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Finish);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Drop);
     }
 }

@@ -7,26 +7,33 @@
 mod accept;
 mod connection;
 mod date;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod linger;
+mod looks;
 mod serve;
 mod socket;
 mod stream;
 mod ticks;
+mod waits;
 
-pub(crate) use connection::{Connection, Verdict};
-pub(crate) use serve::serve;
+pub(crate) use connection::{Connection, InFlight, Verdict};
+pub(crate) use serve::{PREFACE, end, serve};
 pub(crate) use stream::{Received, Stream, is_passing};
+pub(crate) use waits::{Coming, Going};
 
 use crate::{
     Limits,
     access::{Entrance, Recent},
+    clients::Counted,
     gate::{Gate, Pass},
     lane::{self, Buffers, Door},
-    metrics::Metrics,
+    metrics::{Limit, Metrics},
     problem::Problem,
     shared::{Shared, Taken},
 };
 use date::Date;
-use hyper_util::server::conn::auto;
+use looks::Looks;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
@@ -51,6 +58,9 @@ pub(crate) enum Stage {
 /// When a client that found no place for a live stream may come back.
 const LIVE_RETRY: Duration = Duration::from_secs(5);
 
+/// When a client whose body found no room may come back.
+const BODIES_RETRY: Duration = Duration::from_secs(1);
+
 /// What a loop's tasks share.
 pub(crate) struct Local {
     shared: Arc<Shared>,
@@ -65,8 +75,8 @@ pub(crate) struct Local {
     /// To the connections that are direct.
     pub(crate) door: Door,
     connections: Connections,
-    protocol: auto::Builder<serve::Here>,
-    refusals: Cell<usize>,
+    protocols: serve::Protocols,
+    refusals: accept::Refusals,
     stage: watch::Receiver<Stage>,
 }
 
@@ -83,10 +93,6 @@ impl Local {
         &self.shared.metrics
     }
 
-    fn protocol(&self) -> &auto::Builder<serve::Here> {
-        &self.protocol
-    }
-
     /// A place for a live stream or subscription.
     pub(crate) fn live_place(&self) -> Result<Taken, Box<Problem>> {
         let most = self.limits().live_max;
@@ -96,6 +102,27 @@ impl Local {
             );
             Problem::overloaded(detail, LIVE_RETRY).boxed()
         })
+    }
+
+    /// Room for so many bytes of a body among those in flight, with what it has taken of it.
+    pub(crate) fn takes_body(&self, taken: Option<Taken>, bytes: usize) -> Result<Taken, Box<Problem>> {
+        let bodies = &self.shared.bodies;
+        let mut taken = taken.unwrap_or_else(|| bodies.none());
+        if bodies.take_up_to(&mut taken, bytes) {
+            return Ok(taken);
+        }
+        self.metrics().limited(Limit::Bodies);
+        let detail = format!(
+            "The bodies of requests that are on their way may take {} bytes together, and do. Nothing was done; try again later.",
+            bodies.most()
+        );
+        Err(Problem::overloaded(detail, BODIES_RETRY).boxed())
+    }
+
+    /// A body that has not come in time.
+    pub(crate) fn late_body(&self) -> Box<Problem> {
+        self.metrics().limited(Limit::BodyWait);
+        Problem::request_timeout(self.limits()).boxed()
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -119,8 +146,11 @@ pub(crate) struct Guest {
     pub(crate) number: u64,
     pub(crate) connection: Rc<Connection>,
     local: Rc<Local>,
-    _place: Taken,
+    _places: Held,
 }
+
+/// What a connection takes of those there may be, and of its address's; nothing of either if it is beyond them.
+type Held = (Option<Taken>, Option<Counted>);
 
 impl Drop for Guest {
     fn drop(&mut self) {
@@ -131,6 +161,7 @@ impl Drop for Guest {
 /// The connections of a loop.
 struct Connections {
     ticks: Rc<Ticks>,
+    looks: Rc<Looks>,
     open: RefCell<HashMap<u64, Rc<Connection>>>,
     next: Cell<u64>,
     emptied: tokio::sync::Notify,
@@ -140,21 +171,22 @@ impl Connections {
     fn new() -> Self {
         Self {
             ticks: Rc::default(),
+            looks: Rc::default(),
             open: RefCell::default(),
             next: Cell::new(0),
             emptied: tokio::sync::Notify::new(),
         }
     }
 
-    fn add(&self, local: &Rc<Local>, place: Taken) -> Guest {
+    fn add(&self, local: &Rc<Local>, places: Held) -> Guest {
         let number = self.next.replace(self.next.get() + 1);
-        let connection = Rc::new(Connection::new(self.ticks.clone()));
+        let connection = Rc::new(Connection::new(self.ticks.clone(), self.looks.clone()));
         self.open.borrow_mut().insert(number, connection.clone());
         Guest {
             number,
             connection,
             local: local.clone(),
-            _place: place,
+            _places: places,
         }
     }
 
@@ -184,7 +216,7 @@ impl Connections {
     }
 
     /// Looks for connections that wait too long for their clients, for ever.
-    async fn sweep(&self, limits: &Limits, date: &Date) {
+    async fn sweep(&self, limits: &Limits, date: &Date, metrics: &Metrics) {
         let bounds = Bounds::new(limits);
         let mut every = tokio::time::interval(limits.sweep_every());
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -192,10 +224,9 @@ impl Connections {
             every.tick().await;
             self.ticks.tick();
             date.look();
-            self.open
-                .borrow()
-                .values()
-                .for_each(|connection| connection.sweep(&bounds));
+            let open = self.open.borrow();
+            let limits = open.values().filter_map(|connection| connection.sweep(&bounds));
+            limits.for_each(|limit| metrics.limited(limit));
         }
     }
 }
@@ -253,14 +284,14 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         } = start;
         let local = Rc::new(Local {
             gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
-            protocol: serve::protocol(&shared.limits),
+            protocols: serve::Protocols::new(&shared.limits),
             router: router.map(RefCell::new),
             buffers: Buffers::default(),
             recent: RefCell::default(),
             door: Door::default(),
             date: Date::default(),
             connections: Connections::new(),
-            refusals: Cell::new(0),
+            refusals: accept::Refusals::default(),
             stage: stage.clone(),
             shared,
         });
@@ -270,7 +301,16 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
         ends_the_process(tokio::task::spawn_local(lane::run(local.clone())), "the gateway's loop");
         tokio::task::spawn_local({
             let local = local.clone();
-            async move { local.connections.sweep(local.limits(), &local.date).await }
+            async move {
+                local
+                    .connections
+                    .sweep(local.limits(), &local.date, local.metrics())
+                    .await
+            }
+        });
+        tokio::task::spawn_local({
+            let local = local.clone();
+            async move { local.connections.looks.watch(|| local.gate.looked()).await }
         });
         if let Some(admin) = admin {
             let entrance = entrance(&admin, true)?;

@@ -1,18 +1,34 @@
 //! One connection, from its first byte to its last.
 
-use super::{Connection, Guest, Local, connection::Verdict, socket::Socket, stream::Stream};
-use crate::{lane, request::body::RequestBody, routes, websocket};
+use super::{
+    Connection, Guest, Local,
+    connection::Verdict,
+    linger::linger,
+    socket::{Socket, plain},
+    stream::Stream,
+};
+use crate::{
+    answer::Sent,
+    lane::{self, Extent, Judged},
+    request::body::RequestBody,
+    routes, websocket,
+};
 use bytes::Bytes;
-use http::Request;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::server::conn::auto;
+use http::{Request, Response, Version};
+use hyper::{
+    body::{Body, Incoming},
+    server::conn::{http1, http2},
+    service::{Service, service_fn},
+};
 use std::{
     convert::Infallible,
     future::{Future, poll_fn},
+    io,
     pin::{Pin, pin},
     rc::Rc,
     task::Poll,
 };
+use tokio::io::AsyncWriteExt;
 
 /// Runs what an HTTP/2 connection does beside, on the same loop.
 #[derive(Clone, Copy, Debug)]
@@ -27,37 +43,137 @@ where
     }
 }
 
+/// How an HTTP/2 connection begins (RFC 9113 §3.4).
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Bytes of bodies of an HTTP/2 connection that its client may send before they are read.
+const WINDOW_BYTES: u32 = 256 << 10;
+
 /// How HTTP is spoken.
-pub(super) fn protocol(limits: &crate::Limits) -> auto::Builder<Here> {
-    let mut builder = auto::Builder::new(Here);
-    let head = limits.header_bytes_max.max(crate::limits::HEADER_BYTES_MIN);
-    // Waits are bounded by the sweep, not by timers of the parser: a timer a request costs more than its parsing.
-    builder
-        .http1()
-        .max_buf_size(head)
-        .header_read_timeout(None)
-        .half_close(false);
-    builder
-        .http2()
-        .max_concurrent_streams(limits.streams_max)
-        .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX));
-    builder
+pub(super) struct Protocols {
+    pub(super) http1: http1::Builder,
+    http2: http2::Builder<Here>,
 }
 
-/// Serves a connection until its client or a verdict ends it: in the lane of plain requests, until it is direct again, or in the
-/// full one from the first request on that is none.
+impl Protocols {
+    pub(super) fn new(limits: &crate::Limits) -> Self {
+        let head = limits.header_bytes_max.max(crate::limits::HEADER_BYTES_MIN);
+        let (mut http1, mut http2) = (http1::Builder::new(), http2::Builder::new(Here));
+        // Waits are bounded by the sweep, not by timers of the parser: a timer a request costs more than its parsing.
+        http1.max_buf_size(head).header_read_timeout(None).half_close(false);
+        http2
+            .max_concurrent_streams(limits.streams_max)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX));
+        Self { http1, http2 }
+    }
+}
+
+/// Serves a connection until its client or a verdict ends it: in the lane of plain requests, until it is direct again; the full
+/// implementation answers a request that is none.
 pub(crate) async fn serve(guest: Guest, wire: lane::Wire, work: lane::Work) {
     let (local, connection) = (guest.local.clone(), guest.connection.clone());
     let lane = unless_dropped(&connection, pin!(lane::serve(&local, &connection, wire, work))).await;
     match lane {
         None | Some(lane::End::Over) => {}
+        Some(lane::End::Linger(stream)) => end(guest, stream).await,
         Some(lane::End::Direct(wire)) => local.door.enter(guest, wire),
-        Some(lane::End::HandOver(stream, came)) => {
-            Box::pin(full(local.clone(), connection.clone(), stream, came)).await;
-            if let Some(stream) = connection.handed_over() {
-                Box::pin(socket(local, connection, stream)).await;
+        Some(lane::End::HandOver(stream, came)) => Box::pin(full(guest, stream, came)).await,
+    }
+}
+
+/// Ends a connection whose last answer has gone.
+pub(crate) async fn end(guest: Guest, mut stream: Stream) {
+    let wait = guest.local.limits().linger_wait;
+    unless_dropped(&guest.connection, pin!(linger(&mut stream, wait))).await;
+}
+
+/// What the lane does not answer itself.
+async fn full(guest: Guest, stream: Stream, came: Bytes) {
+    let (local, connection) = (guest.local.clone(), guest.connection.clone());
+    let extent = match lane::judge(&came, local.limits()) {
+        Judged::Http2 => return http2(&local, &connection, stream, came).await,
+        Judged::Unreadable => Extent::All,
+        Judged::Request(extent) => extent,
+        Judged::Wrong(problem) => {
+            local.metrics().problem(problem.slug());
+            let mut stream = stream;
+            let bytes = plain(&problem);
+            let told = unless_dropped(&connection, pin!(tell(&mut stream, &bytes))).await;
+            if let Some(Ok(())) = told {
+                end(guest, stream).await;
             }
+            return;
         }
+    };
+    match exchange(&local, &connection, stream, came, extent).await {
+        After::Over => {}
+        After::Linger(stream) => end(guest, stream).await,
+        After::Next(stream, came) => {
+            let wire = lane::Wire::new(stream, local.clone(), connection).with(came);
+            local.door.enter(guest, wire);
+        }
+        After::Socket(stream, came) => {
+            let socket = websocket::run(local, connection.clone(), stream, came);
+            unless_dropped(&connection, pin!(socket)).await;
+        }
+    }
+}
+
+async fn tell(stream: &mut Stream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
+/// What comes after an HTTP/1 exchange.
+enum After {
+    Over,
+    /// The client was told that it is over.
+    Linger(Stream),
+    /// The next request, of which this has come.
+    Next(Stream, Bytes),
+    Socket(Stream, Bytes),
+}
+
+/// Answers one HTTP/1 request that is not plain.
+async fn exchange(
+    local: &Rc<Local>,
+    connection: &Rc<Connection>,
+    stream: Stream,
+    came: Bytes,
+    extent: Extent,
+) -> After {
+    connection.exchanges();
+    let socket = Socket::new(stream, came, extent, connection.clone(), local.limits());
+    let mut serving = local
+        .protocols
+        .http1
+        .serve_connection(socket, service_of(local, connection));
+    let mut finishing = false;
+    let polling = poll_fn(|context| {
+        if connection.is_ending() && !finishing {
+            finishing = true;
+            Pin::new(&mut serving).graceful_shutdown();
+        }
+        match serving.poll_without_shutdown(context) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if connection.is_written() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    let ended = unless_dropped(connection, pin!(polling)).await;
+    let Some(ended) = ended else { return After::Over };
+    let parts = serving.into_parts();
+    let is_over = parts.io.is_over() && parts.read_buf.is_empty();
+    let (stream, came) = parts.io.into_parts();
+    match ended {
+        Some(Ok(())) if connection.is_socket() => After::Socket(stream, came),
+        None if is_over && !connection.is_ending() => After::Next(stream, came),
+        Some(Err(error)) => {
+            tracing::debug!("a connection ended early: {error}");
+            After::Linger(stream)
+        }
+        _ => After::Linger(stream),
     }
 }
 
@@ -72,38 +188,48 @@ async fn unless_dropped<T>(connection: &Connection, mut serving: Pin<&mut impl F
     .await
 }
 
-/// A WebSocket, on the stream of a connection that became one.
-async fn socket(local: Rc<Local>, connection: Rc<Connection>, stream: Stream) {
-    unless_dropped(&connection, pin!(websocket::run(local, connection.clone(), stream))).await;
+/// What both versions of HTTP do with a request.
+async fn answer(
+    local: Rc<Local>,
+    connection: Rc<Connection>,
+    request: Request<Incoming>,
+) -> Result<Response<Sent>, Infallible> {
+    let version = request.version();
+    let _in_flight = connection.begin(version);
+    let request = request.map(RequestBody::Coming);
+    let response = routes::answer(&local, &connection, request).await;
+    if version != Version::HTTP_2 && response.body().size_hint().exact().is_none() {
+        connection.streams();
+    }
+    Ok(response.map(|body| Sent::new(body, connection.clone(), version == Version::HTTP_2)))
 }
 
-async fn full(local: Rc<Local>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
-    let socket = Socket::new(stream, came, connection.clone(), local.limits().header_bytes_max);
-    let service = service_fn({
-        let (local, connection) = (local.clone(), connection.clone());
-        move |request: Request<Incoming>| {
-            let (local, connection) = (local.clone(), connection.clone());
-            async move {
-                let _in_flight = connection.begin(request.version());
-                let request = request.map(RequestBody::Coming);
-                Ok::<_, Infallible>(routes::answer(&local, &connection, request).await)
-            }
-        }
-    });
-    let mut serving = pin!(local.protocol().serve_connection(socket, service));
+fn service_of(
+    local: &Rc<Local>,
+    connection: &Rc<Connection>,
+) -> impl Service<Request<Incoming>, Response = Response<Sent>, Error = Infallible, Future: Unpin> + Unpin + use<> {
+    let (local, connection) = (local.clone(), connection.clone());
+    service_fn(move |request| Box::pin(answer(local.clone(), connection.clone(), request)))
+}
+
+async fn http2(local: &Rc<Local>, connection: &Rc<Connection>, stream: Stream, came: Bytes) {
+    connection.speaks_http2();
+    let socket = Socket::new(stream, came, Extent::All, connection.clone(), local.limits());
+    let mut serving = pin!(
+        local
+            .protocols
+            .http2
+            .serve_connection(socket, service_of(local, connection))
+    );
     let mut finishing = false;
-    let ended = unless_dropped(
-        &connection,
-        pin!(poll_fn(|context| {
-            if connection.is_ending() && !finishing {
-                finishing = true;
-                serving.as_mut().graceful_shutdown();
-            }
-            serving.as_mut().poll(context)
-        })),
-    )
-    .await;
-    if let Some(Err(error)) = ended {
+    let polling = poll_fn(|context| {
+        if connection.is_ending() && !finishing {
+            finishing = true;
+            serving.as_mut().graceful_shutdown();
+        }
+        serving.as_mut().poll(context)
+    });
+    if let Some(Err(error)) = unless_dropped(connection, pin!(polling)).await {
         tracing::debug!("a connection ended early: {error}");
     }
 }

@@ -1,8 +1,8 @@
-//! A connection's socket, which tells the connection when bytes move.
+//! A connection's socket, which tells the connection when bytes move, and gives an HTTP/1 exchange no byte beyond its request.
 
-use super::{Connection, stream::Stream};
-use crate::problem::Problem;
-use bytes::Bytes;
+use super::{Connection, linger::Linger, stream::Stream};
+use crate::{lane::Extent, problem::Problem};
+use bytes::{Buf, Bytes, BytesMut};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use std::{
@@ -10,20 +10,26 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 /// The parser's own answers are a status line and three header fields.
 const BARE_BYTES_MAX: usize = 192;
+/// What is read at once.
+const READ_BYTES: usize = 16 << 10;
 
 pub(super) struct Socket {
-    /// What has come before the full lane took over.
-    came: Bytes,
-    /// Until a WebSocket takes it.
-    io: Option<TokioIo<Stream>>,
+    /// What has come and was not given on.
+    came: BytesMut,
+    /// What may be given on.
+    extent: Extent,
+    io: TokioIo<Stream>,
     connection: Rc<Connection>,
     header_bytes_max: usize,
     /// What is written instead of the parser's own bare complaint: from here on it is ours.
     complaint: Option<Complaint>,
+    linger_wait: Duration,
+    linger: Option<Linger>,
 }
 
 struct Complaint {
@@ -34,19 +40,56 @@ struct Complaint {
 }
 
 impl Socket {
-    pub(super) fn new(stream: Stream, came: Bytes, connection: Rc<Connection>, header_bytes_max: usize) -> Self {
+    pub(super) fn new(
+        stream: Stream,
+        came: Bytes,
+        extent: Extent,
+        connection: Rc<Connection>,
+        limits: &crate::Limits,
+    ) -> Self {
         Self {
-            came,
-            io: Some(TokioIo::new(stream)),
+            came: came.into(),
+            extent,
+            io: TokioIo::new(stream),
             connection,
-            header_bytes_max,
+            header_bytes_max: limits.header_bytes_max,
             complaint: None,
+            linger_wait: limits.linger_wait,
+            linger: None,
         }
     }
 
-    fn io(&mut self) -> io::Result<Pin<&mut TokioIo<Stream>>> {
-        let io = self.io.as_mut();
-        io.map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    /// All of the request was given on.
+    pub(super) fn is_over(&self) -> bool {
+        self.extent.is_over()
+    }
+
+    /// The stream, and what has come of it and was not given on.
+    pub(super) fn into_parts(self) -> (Stream, Bytes) {
+        (self.io.into_inner(), self.came.freeze())
+    }
+
+    /// Reads what is there behind what has come; whether that was the end.
+    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut room = [0; READ_BYTES];
+        let mut read = tokio::io::ReadBuf::new(&mut room);
+        let polled = tokio::io::AsyncRead::poll_read(Pin::new(self.io.inner_mut()), context, &mut read);
+        ready!(polled)?;
+        self.connection.came_in_pieces();
+        self.came.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().is_empty()))
+    }
+
+    /// The request is here, and somebody looks whether its client is gone: only the end of a stream without end is worth it. What
+    /// was asked is answered also when the client has said that it will ask no more.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // What comes is the next request's, and is read again once this one is answered.
+        while self.connection.is_streaming() && self.came.len() < READ_BYTES {
+            if ready!(self.poll_more(context))? {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        Poll::Pending
     }
 
     /// The parser answers what it cannot read with a bare status; the client deserves a sentence.
@@ -68,23 +111,6 @@ impl Socket {
             written: 0,
             instead_of: bare.len(),
         })
-    }
-}
-
-/// The stream is a WebSocket's.
-fn gone<T>() -> Poll<io::Result<T>> {
-    Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
-}
-
-impl Drop for Socket {
-    /// A WebSocket goes on where HTTP has ended, on the same stream: the protocol implementation does not give it back.
-    fn drop(&mut self) {
-        if !self.connection.is_socket() {
-            return;
-        }
-        if let Some(io) = self.io.take() {
-            self.connection.hand_over(io.into_inner());
-        }
     }
 }
 
@@ -112,16 +138,27 @@ impl Read for Socket {
         context: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.came.is_empty() {
-            let fits = self.came.len().min(buffer.remaining());
-            buffer.put_slice(&self.came.split_to(fits));
-            return Poll::Ready(Ok(()));
+        let this = &mut *self;
+        if this.extent.is_over() {
+            return this.poll_gone(context);
         }
-        let read = self.io()?.poll_read(context, buffer);
-        if read.is_ready() {
-            self.connection.came();
+        if let Extent::All = this.extent
+            && this.came.is_empty()
+        {
+            let read = Pin::new(&mut this.io).poll_read(context, buffer);
+            if read.is_ready() {
+                this.connection.came_in_pieces();
+            }
+            return read;
         }
-        read
+        if this.came.is_empty() {
+            ready!(this.poll_more(context))?;
+        }
+        let fits = this.came.len().min(buffer.remaining());
+        let given = this.extent.take(&this.came[..fits]);
+        buffer.put_slice(&this.came[..given]);
+        this.came.advance(given);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -133,22 +170,36 @@ impl Write for Socket {
         }
         if let Some(complaint) = &mut this.complaint {
             while complaint.written < complaint.bytes.len() {
-                let Some(io) = &mut this.io else { return gone() };
-                let wrote = Pin::new(io).poll_write(context, &complaint.bytes[complaint.written..]);
+                let wrote = Pin::new(&mut this.io).poll_write(context, &complaint.bytes[complaint.written..]);
                 complaint.written += ready!(this.connection.wrote(wrote))?;
             }
             return Poll::Ready(Ok(complaint.instead_of.min(bytes.len())));
         }
-        let wrote = this.io()?.poll_write(context, bytes);
+        let wrote = Pin::new(&mut this.io).poll_write(context, bytes);
         this.connection.wrote(wrote)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io()?.poll_flush(context)
+        let flushed = Pin::new(&mut self.io).poll_flush(context);
+        if let Poll::Ready(Ok(())) = flushed {
+            self.connection.flushed();
+        }
+        flushed
     }
 
+    /// Also once the other side has been told, it may still have something to say.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io()?.poll_shutdown(context)
+        let this = &mut *self;
+        if !this.connection.is_owed_its_end() {
+            return Pin::new(&mut this.io).poll_shutdown(context);
+        }
+        if this.linger.is_none() {
+            this.linger = Linger::begin(this.io.inner_mut(), this.linger_wait);
+        }
+        match &mut this.linger {
+            Some(linger) => linger.poll(this.io.inner(), context).map(Ok),
+            None => Poll::Ready(Ok(())),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

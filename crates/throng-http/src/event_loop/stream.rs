@@ -9,10 +9,12 @@ use rustix::{
     net::{RecvFlags, SendFlags, recv, send},
 };
 use rustls::{ServerConfig, ServerConnection};
+use socket2::SockRef;
 use std::{
     cell::RefCell,
     future::poll_fn,
     io::{self, BufRead as _, IoSlice, Write as _},
+    net::Shutdown,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -226,6 +228,20 @@ impl Stream {
                 sent => return Poll::Ready(sent),
             }
         }
+    }
+
+    /// Says that nothing more comes.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            tls.session.send_close_notify();
+            self.flush_now()?;
+        }
+        SockRef::from(&self.socket).shutdown(Shutdown::Write)
+    }
+
+    /// Reads bytes that nobody looks at, encrypted or not.
+    pub(crate) fn pass_over(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.socket.try_read(bytes)
     }
 
     /// Ready when nothing that was encrypted waits any more.

@@ -3,6 +3,8 @@
 use crate::limits::Limits;
 use std::{cell::Cell, time::Duration};
 
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
 /// Counts sweeps.
 #[derive(Default)]
 pub(super) struct Ticks(Cell<u32>);
@@ -23,6 +25,10 @@ pub(super) struct Bounds {
     pub(super) header: u32,
     pub(super) body: u32,
     pub(super) write: u32,
+    /// A body may come as slowly as it likes for this long.
+    pub(super) body_grace: u32,
+    /// And this fast, on average, from then on.
+    pub(super) body_bytes_a_tick: u64,
 }
 
 impl Bounds {
@@ -34,6 +40,13 @@ impl Bounds {
             header: ticks(limits.header_wait),
             body: ticks(limits.body_wait),
             write: ticks(limits.write_wait),
+            body_grace: ticks(limits.body_grace),
+            body_bytes_a_tick: (u128::from(limits.body_rate_min) * every / NANOS_PER_SECOND) as u64,
         }
+    }
+
+    /// Whether a body of which so much has come in this time is late.
+    pub(super) fn is_late(&self, ticks: u32, bytes: u64) -> bool {
+        ticks > self.body || ticks > self.body_grace && bytes < self.body_bytes_a_tick * u64::from(ticks)
     }
 }

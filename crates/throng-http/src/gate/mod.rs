@@ -208,6 +208,11 @@ impl Gate {
         self.queue.borrow_mut().end()
     }
 
+    /// The loop has looked at its sockets between turns: what is ready later has arrived later.
+    pub(crate) fn looked(&self) {
+        self.ended.set(Instant::now());
+    }
+
     /// Gives a connection that is ready its place in this turn; `false`: it has to [wait](Self::wait_unread).
     pub(crate) fn goes_at_once(&self, place: &Place) -> bool {
         let goes = self.queue.borrow_mut().goes_at_once(&ThreadClock);

@@ -15,7 +15,7 @@ use super::{
     wire::{Came, Wire},
 };
 use crate::{
-    event_loop::{Guest, Local, Verdict, serve},
+    event_loop::{self, Guest, Local, Verdict, serve},
     gate::Ticket,
     request::headers,
     routes::{self, Answered, Asked},
@@ -489,8 +489,9 @@ impl Direct {
         };
         match member.wire.send(bytes) {
             Ok(count) if count == bytes.len() && !member.wire.has_backlog() => {
-                if closes {
-                    self.end(key);
+                if closes && let Some(member) = self.members.try_remove(key) {
+                    self.leaves_queue(&member);
+                    tokio::task::spawn_local(event_loop::end(member.guest, member.wire.into_parts().0));
                 }
                 !closes
             }

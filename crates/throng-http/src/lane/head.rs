@@ -1,5 +1,6 @@
 //! The head of a request, without I/O: is it one of the plain ones the lane answers?
 
+use crate::request::rules;
 use std::{mem::MaybeUninit, ops::Range, str::from_utf8};
 
 /// Header fields of a plain request at most.
@@ -63,7 +64,7 @@ pub(super) fn parse<'a, 'room>(
     let (Some(method), Some(target), Some(1)) = (request.method, request.path, request.version) else {
         return Parsed::Odd;
     };
-    if !target.starts_with('/') || matches!(method, "CONNECT" | "HEAD") {
+    if !target.starts_with('/') || !rules::is_target(target) || matches!(method, "CONNECT" | "HEAD") {
         return Parsed::Odd;
     }
     let mut head = Head {
@@ -83,13 +84,19 @@ pub(super) fn parse<'a, 'room>(
     }
 }
 
-/// The length of the body and whether the connection ends after it; `None` if that is not plainly said.
+/// The length of the body and whether the connection ends after it; `None` if that, or the host, is not plainly said.
 fn framing(head: &Head<'_, '_>, body_bytes_max: usize) -> Option<(usize, bool)> {
-    let (mut length, mut closes) = (None, false);
+    let (mut length, mut closes, mut hosts) = (None, false, 0);
     for (name, value) in head.fields() {
         // By length first: most names need no comparison.
         match name.len() {
             2 if name.eq_ignore_ascii_case("te") => return None,
+            4 if name.eq_ignore_ascii_case("host") => {
+                hosts += 1;
+                if !rules::is_host(value) {
+                    return None;
+                }
+            }
             6 if name.eq_ignore_ascii_case("expect") => return None,
             6 if name.eq_ignore_ascii_case("accept") && is_stream(value) => return None,
             7 if name.eq_ignore_ascii_case("upgrade") => return None,
@@ -111,7 +118,7 @@ fn framing(head: &Head<'_, '_>, body_bytes_max: usize) -> Option<(usize, bool)> 
             _ => {}
         }
     }
-    Some((length.unwrap_or(0), closes))
+    (hosts == 1).then_some((length.unwrap_or(0), closes))
 }
 
 /// A live stream is asked for: its end is noticed by who reads ahead.
@@ -139,7 +146,7 @@ mod tests {
         let request = "POST /api/a/b/c HTTP/1.1\r\nhost: x\r\nContent-Length: 2\r\n\r\n{}";
         let body = request.len() - 2..request.len();
         assert_eq!(plain(request), Some(("POST".into(), "/api/a/b/c".into(), body, false)));
-        let request = "GET /x?y=1 HTTP/1.1\r\nConnection: Close\r\n\r\n";
+        let request = "GET /x?y=1 HTTP/1.1\r\nHost: x\r\nConnection: Close\r\n\r\n";
         assert_eq!(
             plain(request),
             Some(("GET".into(), "/x?y=1".into(), request.len()..request.len(), true))
@@ -148,7 +155,8 @@ mod tests {
 
     #[test]
     fn every_beginning_of_a_head_is_partial_and_the_body_is_known_before_it_is_here() {
-        let request = "PATCH /shows/1/seats/2 HTTP/1.1\r\ncontent-length: 20\r\nconnection: keep-alive\r\n\r\n";
+        let request =
+            "PATCH /shows/1/seats/2 HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\nconnection: keep-alive\r\n\r\n";
         for length in 0..request.len() {
             assert!(
                 matches!(
@@ -183,7 +191,7 @@ mod tests {
             "no colon",
             "bad name: x",
         ] {
-            let request = format!("POST /x HTTP/1.1\r\n{fields}\r\n\r\n");
+            let request = format!("POST /x HTTP/1.1\r\nhost: x\r\n{fields}\r\n\r\n");
             assert!(
                 matches!(
                     parse(request.as_bytes(), &mut Room::new(), HEAD_MAX, BODY_MAX),
@@ -202,7 +210,7 @@ mod tests {
             "\u{1}\u{2}",
             "GET /x",
         ] {
-            let request = format!("{line}\r\n\r\n");
+            let request = format!("{line}\r\nhost: x\r\n\r\n");
             assert!(
                 matches!(
                     parse(request.as_bytes(), &mut Room::new(), HEAD_MAX, BODY_MAX),
@@ -215,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_head_over_the_limit_is_odd_whether_it_is_complete_or_not() {
-        let long = format!("GET /x HTTP/1.1\r\nname: {}", "v".repeat(200));
+        let long = format!("GET /x HTTP/1.1\r\nhost: x\r\nname: {}", "v".repeat(200));
         assert!(matches!(
             parse(long.as_bytes(), &mut Room::new(), 100, BODY_MAX),
             Parsed::Odd
@@ -227,7 +235,7 @@ mod tests {
         let many = "a: b\r\n".repeat(FIELDS_MAX + 1);
         assert!(matches!(
             parse(
-                format!("GET /x HTTP/1.1\r\n{many}\r\n").as_bytes(),
+                format!("GET /x HTTP/1.1\r\nhost: x\r\n{many}\r\n").as_bytes(),
                 &mut Room::new(),
                 HEAD_MAX,
                 BODY_MAX

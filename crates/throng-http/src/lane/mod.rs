@@ -17,8 +17,12 @@
 
 mod buffers;
 mod calls;
+mod chunks;
 mod direct;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod head;
+mod judge;
 mod next;
 mod outgoing;
 mod ready;
@@ -29,6 +33,7 @@ mod wire;
 
 pub(crate) use buffers::Buffers;
 pub(crate) use direct::{Door, run};
+pub(crate) use judge::{Extent, Judged, judge};
 pub(crate) use task::{End, Work, serve};
 pub(crate) use wire::Wire;
 

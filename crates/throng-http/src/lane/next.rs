@@ -3,6 +3,7 @@
 use super::head::{self, Head, Parsed, Room};
 use crate::{
     access::Said,
+    event_loop::PREFACE,
     limits::Limits,
     request::{
         body::RequestBody,
@@ -63,6 +64,8 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
     let mut room = Room::new();
     let head = match head::parse(input, &mut room, limits.header_bytes_max, body_bytes_max) {
         Parsed::Partial => return Next::Else(Else::Read),
+        // Half a greeting says no more than half a head.
+        Parsed::Odd if input.len() < PREFACE.len() && PREFACE.starts_with(input) => return Next::Else(Else::Read),
         Parsed::Odd => return Next::Else(Else::HandOver),
         Parsed::Plain(head) => head,
     };

@@ -9,9 +9,10 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    event_loop::{Connection, Local, Stream},
+    event_loop::{Connection, InFlight, Local, Stream},
     request::{body::RequestBody, headers},
     routes::{self, Asked},
+    shared::Taken,
 };
 use bytes::Bytes;
 use http::{Response, Version};
@@ -27,6 +28,8 @@ use std::{
 pub(crate) enum End {
     /// The connection is over.
     Over,
+    /// It is over with its last answer, which has gone.
+    Linger(Stream),
     /// Its requests wait for nothing any more.
     Direct(Wire),
     /// The next request is not the lane's: the connection, and what has come of the request.
@@ -50,6 +53,7 @@ pub(crate) enum Work {
 /// What is left to do with a connection's requests.
 enum Then {
     Over,
+    Linger,
     Direct,
     HandOver,
 }
@@ -63,6 +67,7 @@ pub(crate) async fn serve(local: &Rc<Local>, connection: &Rc<Connection>, mut wi
         }
         Ok(Then::Direct) => End::Direct(wire),
         Ok(Then::Over) => End::Over,
+        Ok(Then::Linger) => End::Linger(wire.into_parts().0),
         Err(error) => {
             tracing::debug!("a connection ended early: {error}");
             End::Over
@@ -73,17 +78,18 @@ pub(crate) async fn serve(local: &Rc<Local>, connection: &Rc<Connection>, mut wi
 async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, work: Work) -> io::Result<Then> {
     let limits = local.limits();
     if finish(local, connection, wire, work).await? {
-        return Ok(Then::Over);
+        return Ok(Then::Linger);
     }
     let mut together: Vec<routes::Staged> = Vec::new();
-    let mut in_flight = None;
+    // The request, and what its body takes among all bodies in flight.
+    let mut in_flight: Option<(InFlight<'_>, Option<Taken>)> = None;
     // The last request waited for nothing but its commit.
     let mut is_direct = false;
     loop {
         let next = match look(&wire.input, limits) {
             Next::Else(next) => next,
             Next::Command(command) => {
-                in_flight.get_or_insert_with(|| connection.begin(Version::HTTP_11));
+                in_flight.get_or_insert_with(|| (connection.begin(Version::HTTP_11), None));
                 let Command {
                     path,
                     place,
@@ -111,14 +117,14 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                     in_flight = None;
                     wire.flush().await?;
                     if closes || connection.is_ending() {
-                        return Ok(Then::Over);
+                        return Ok(Then::Linger);
                     }
                 }
                 continue;
             }
         };
         settle(local, connection, wire, &mut together, false).await?;
-        in_flight = None;
+        let read = in_flight.take().filter(|_| matches!(next, Else::Other(_)));
         wire.flush().await?;
         match next {
             Else::HandOver => return Ok(Then::HandOver),
@@ -129,12 +135,15 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 }
             }
             Else::ReadTo(end) => {
-                in_flight = Some(connection.begin(Version::HTTP_11));
-                if let Err(problem) = wire.read_to(end, limits).await? {
-                    let outgoing = Outgoing::begin(local, connection, problem.response(), true, wire.output());
-                    respond(wire, outgoing).await?;
-                    wire.flush().await?;
-                    return Ok(Then::Over);
+                let begun = connection.begin(Version::HTTP_11);
+                match wire.read_to(end).await? {
+                    Ok(taken) => in_flight = Some((begun, Some(taken))),
+                    Err(problem) => {
+                        let outgoing = Outgoing::begin(local, connection, problem.response(), true, wire.output());
+                        respond(wire, outgoing).await?;
+                        wire.flush().await?;
+                        return Ok(Then::Linger);
+                    }
                 }
             }
             Else::Other(Other {
@@ -148,10 +157,10 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 let outgoing = Outgoing::begin(local, connection, response, closes, wire.output());
                 let closes = outgoing.closes;
                 respond(wire, outgoing).await?;
-                drop(in_flight);
+                drop((in_flight, read));
                 wire.flush().await?;
                 if closes {
-                    return Ok(Then::Over);
+                    return Ok(Then::Linger);
                 }
             }
         }

@@ -3,8 +3,8 @@
 use super::buffers::{BUFFER_BYTES, Input, KEPT_BYTES};
 use crate::{
     event_loop::{Connection, Local, Received, Stream, is_passing},
-    limits::Limits,
     problem::Problem,
+    shared::Taken,
 };
 use bytes::Bytes;
 use std::{
@@ -51,6 +51,15 @@ impl Wire {
             unwanted: 0,
             output: Vec::new(),
         }
+    }
+
+    /// The same, of which this has come already.
+    pub(crate) fn with(mut self, came: Bytes) -> Self {
+        if !came.is_empty() {
+            let behind = std::mem::replace(&mut self.input.bytes, came.into());
+            self.input.bytes.extend_from_slice(&behind);
+        }
+        self
     }
 
     pub(super) fn into_parts(self) -> (Stream, Bytes) {
@@ -104,27 +113,43 @@ impl Wire {
         .await
     }
 
-    /// Reads until so many bytes are there.
-    pub(super) async fn read_to(&mut self, length: usize, limits: &Limits) -> io::Result<Result<(), Box<Problem>>> {
-        self.input.reserve(length.saturating_sub(self.input.len()));
+    /// Reads until so many bytes are there, which count among those of bodies in flight until what is returned is dropped.
+    pub(super) async fn read_to(&mut self, length: usize) -> io::Result<Result<Taken, Box<Problem>>> {
+        let (local, connection) = (self.local.clone(), self.connection.clone());
+        let mut coming = connection.coming();
+        let mut taken = match local.takes_body(None, self.input.bytes.capacity()) {
+            Ok(taken) => taken,
+            Err(problem) => return Ok(Err(problem)),
+        };
         while self.input.len() < length {
+            let before = self.input.len();
+            self.input.reserve((length - before).min(KEPT_BYTES));
             let came = poll_fn(|context| match self.poll_read(context) {
-                Poll::Ready(came) => Poll::Ready(came.map(Some)),
-                Poll::Pending if self.connection.waits_for_body(context.waker()) => Poll::Pending,
+                Poll::Ready(came) => {
+                    connection.came_in_pieces();
+                    Poll::Ready(came.map(Some))
+                }
+                Poll::Pending if coming.waits(context.waker()) => Poll::Pending,
                 Poll::Pending => Poll::Ready(Ok(None)),
             });
             match came.await? {
-                Some(Came::Bytes) => {}
+                Some(Came::Bytes) => {
+                    coming.came(self.input.len().saturating_sub(before));
+                    taken = match local.takes_body(Some(taken), self.input.bytes.capacity()) {
+                        Ok(taken) => taken,
+                        Err(problem) => return Ok(Err(problem)),
+                    };
+                }
                 Some(Came::End) => {
                     return Ok(Err(Problem::malformed(
                         "The body ended before it was complete. Nothing was done.",
                     )
                     .boxed()));
                 }
-                None => return Ok(Err(Problem::request_timeout(limits.body_wait).boxed())),
+                None => return Ok(Err(local.late_body())),
             }
         }
-        Ok(Ok(()))
+        Ok(Ok(taken))
     }
 
     /// Reads what is there.

@@ -56,7 +56,7 @@ catalog! {
     ENDED = "ended", 410, "The entity has ended",
         "An entity of this id was there and has ended, and the command asked is not one that creates it anew. Nothing was done. Its last state and its history can be read for as long as the service keeps them.";
     TOO_LARGE = "too-large", 413, "Too large",
-        "The body, the id, or what the command would record is larger than its limit. Nothing was done.";
+        "The body, the id, a frame's messages, or what the command would record is more than its limit. Nothing was done.";
     UNSUPPORTED_MEDIA = "unsupported-media-type", 415, "Not JSON",
         "Commands are JSON: send Content-Type: application/json, also where the body is empty. A page of another site could send any other without asking.";
     MISDIRECTED = "misdirected", 421, "The service does not have this name",
@@ -66,7 +66,7 @@ catalog! {
     UPGRADE_REQUIRED = "upgrade-required", 426, "This route is a WebSocket",
         "Open it with a WebSocket client, version 13, over HTTP/1.1.";
     TOO_MANY_REQUESTS = "too-many-requests", 429, "Too many requests of one client",
-        "The service is loaded, and this client has its fair share of the requests that wait. Nothing was done. Try again after Retry-After seconds; others are served meanwhile.";
+        "This client asks more often than one may, or the service is loaded and it has its fair share of the requests that wait. Nothing was done. Try again after Retry-After seconds; others are served meanwhile.";
     HEADER_TOO_LARGE = "header-too-large", 431, "The request's head is too large",
         "The request line and header fields are larger than their limit. Nothing was done; the connection was closed.";
     CRASHED = "crashed", 500, "The service crashed on this request",

@@ -8,6 +8,7 @@ pub(crate) use catalog::{CATALOG, find};
 pub(crate) use engine::title;
 
 use crate::{
+    Limits,
     answer::{self, Answer},
     gate::Reason,
     routes::admin::CHALLENGE,
@@ -182,12 +183,13 @@ impl Problem {
         problem
     }
 
-    pub(crate) fn request_timeout(waited: Duration) -> Self {
-        let seconds = waited.as_secs_f64();
-        Self::of(
-            &catalog::REQUEST_TIMEOUT,
-            format!("The body did not arrive within {seconds} s. Nothing was done; send it again."),
-        )
+    pub(crate) fn request_timeout(limits: &Limits) -> Self {
+        let (seconds, grace) = (limits.body_wait.as_secs_f64(), limits.body_grace.as_secs_f64());
+        let rate = limits.body_rate_min;
+        let detail = format!(
+            "The body did not arrive within {seconds} s, or with less than {rate} bytes a second after {grace} s. Nothing was done; send it again."
+        );
+        Self::of(&catalog::REQUEST_TIMEOUT, detail)
     }
 
     pub(crate) fn unsupported_media(found: &str) -> Self {
@@ -213,6 +215,11 @@ impl Problem {
         )
     }
 
+    pub(crate) fn too_many_messages(most: usize) -> Self {
+        let detail = format!("A frame may hold {most} messages, and this one holds more. None of them was executed.");
+        Self::of(&catalog::TOO_LARGE, detail)
+    }
+
     pub(crate) fn header_too_large(limit: usize) -> Self {
         let detail = format!(
             "The request line and header fields have more than {limit} bytes or 100 fields. Nothing was done; shorten them."
@@ -231,6 +238,14 @@ impl Problem {
                 problem
             }
         }
+    }
+
+    /// A client has asked as often as it may in a second.
+    pub(crate) fn too_often(who: &str, what: &str, a_second: u32, retry_after: Duration) -> Self {
+        let detail = format!("{who} may {what} {a_second} times a second, and did more often. Nothing was done.");
+        let mut problem = Self::of(&catalog::TOO_MANY_REQUESTS, detail);
+        problem.retry_after = Some(retry_after);
+        problem
     }
 
     pub(crate) fn upgrade_required(detail: &str) -> Self {

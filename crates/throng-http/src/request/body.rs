@@ -1,6 +1,11 @@
 //! A request's body, within its limits of size and time.
 
-use crate::{event_loop::Connection, limits::Limits, problem::Problem, request::headers};
+use crate::{
+    event_loop::{Coming, Connection, Local},
+    problem::Problem,
+    request::headers,
+    shared::Taken,
+};
 use bytes::Bytes;
 use http::HeaderMap;
 use hyper::body::{Body, Incoming};
@@ -17,75 +22,106 @@ pub(crate) enum RequestBody {
     Coming(Incoming),
 }
 
-/// Reads the body. The usual one, small and there already, is neither copied nor waited for.
+/// A body that was read, and its bytes' part of what all bodies may take.
+struct Kept<T> {
+    bytes: T,
+    _taken: Taken,
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Kept<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+/// Reads the body. It counts among those in flight until its bytes are dropped.
 pub(crate) async fn read(
     body: RequestBody,
     headers: &HeaderMap,
-    limits: &Limits,
+    local: &Local,
     connection: &Connection,
 ) -> Result<Bytes, Box<Problem>> {
-    let mut body = match body {
+    let body = match body {
         RequestBody::Here(bytes) => return Ok(bytes),
         RequestBody::Coming(body) => body,
     };
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
+    let limits = local.limits();
     let limit = limits.body_bytes_max;
+    let mut reader = Reader {
+        body,
+        coming: connection.coming(),
+        local,
+    };
     if let Some(length) = headers::content_length(headers).filter(|length| *length > limit as u64) {
         if length <= DRAIN_FACTOR * limit as u64 && !headers.contains_key(http::header::EXPECT) {
-            while next(&mut body, limits, connection).await?.is_some() {}
+            while reader.next().await?.is_some() {}
         }
         return Err(Problem::body_too_large(Some(length), limit).boxed());
     }
-    let Some(first) = next(&mut body, limits, connection).await? else {
+    let Some(first) = reader.next().await? else {
         return Ok(Bytes::new());
     };
-    if first.len() <= limit && body.is_end_stream() {
-        return Ok(first);
+    let mut taken = local.takes_body(None, first.len())?;
+    if first.len() <= limit && reader.body.is_end_stream() {
+        return Ok(Bytes::from_owner(Kept {
+            bytes: first,
+            _taken: taken,
+        }));
     }
-    let mut all = Vec::with_capacity(
-        headers::content_length(headers)
-            .map_or(2 * first.len(), |length| length as usize)
-            .min(limit),
-    );
-    let mut seen = first.len() as u64;
-    all.extend_from_slice(&first[..first.len().min(limit)]);
-    while let Some(data) = next(&mut body, limits, connection).await? {
+    let mut bytes = Vec::new();
+    let (mut seen, mut next) = (0, Some(first));
+    while let Some(data) = next {
         seen += data.len() as u64;
         if seen <= limit as u64 {
-            all.extend_from_slice(&data);
+            bytes.extend_from_slice(&data);
+            taken = local.takes_body(Some(taken), bytes.capacity())?;
         } else if seen > DRAIN_FACTOR * limit as u64 {
             break;
         }
+        drop(data);
+        next = reader.next().await?;
     }
     if seen > limit as u64 {
         return Err(Problem::body_too_large(None, limit).boxed());
     }
-    Ok(all.into())
+    Ok(Bytes::from_owner(Kept { bytes, _taken: taken }))
 }
 
-/// The next piece of it; `None` at its end.
-async fn next(body: &mut Incoming, limits: &Limits, connection: &Connection) -> Result<Option<Bytes>, Box<Problem>> {
-    poll_fn(|context| {
-        loop {
-            let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) else {
-                if connection.waits_for_body(context.waker()) {
-                    return Poll::Pending;
-                }
-                return Poll::Ready(Err(Problem::request_timeout(limits.body_wait).boxed()));
-            };
-            return Poll::Ready(match frame {
-                None => Ok(None),
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => Ok(Some(data)),
-                    Err(_trailers) => continue,
-                },
-                Some(Err(_)) => {
-                    Err(Problem::malformed("The body ended before it was complete. Nothing was done.").boxed())
-                }
-            });
-        }
-    })
-    .await
+struct Reader<'a> {
+    body: Incoming,
+    coming: Coming<'a>,
+    local: &'a Local,
+}
+
+impl Reader<'_> {
+    /// The next piece; `None` at its end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Box<Problem>> {
+        poll_fn(|context| {
+            loop {
+                let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+                    if self.coming.waits(context.waker()) {
+                        return Poll::Pending;
+                    }
+                    return Poll::Ready(Err(self.local.late_body()));
+                };
+                return Poll::Ready(match frame {
+                    None => Ok(None),
+                    Some(Ok(frame)) => match frame.into_data() {
+                        Ok(data) => {
+                            self.coming.came(data.len());
+                            Ok(Some(data))
+                        }
+                        Err(_trailers) => continue,
+                    },
+                    Some(Err(_)) => {
+                        Err(Problem::malformed("The body ended before it was complete. Nothing was done.").boxed())
+                    }
+                });
+            }
+        })
+        .await
+    }
 }

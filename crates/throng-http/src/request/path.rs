@@ -46,6 +46,22 @@ pub(crate) fn decode(part: &str) -> Option<Cow<'_, str>> {
     }
 }
 
+/// A path's parts make the path again. Driven by `throng-fuzz`.
+#[cfg(feature = "fuzzing")]
+pub fn fuzzed(path: &str) {
+    let parts = match place(path) {
+        None => return,
+        Some(Place::Kind(kind)) => vec![kind],
+        Some(Place::Entity(kind, id)) => vec![kind, id],
+        Some(Place::Member(kind, id, name)) => vec![kind, id, name],
+    };
+    assert!(parts.iter().all(|part| !part.is_empty() && !part.contains('/')));
+    assert_eq!(format!("/api/{}", parts.join("/")), path);
+    for part in parts {
+        assert!(decode(part).is_none_or(|decoded| decoded.len() <= part.len()));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -47,7 +47,9 @@ pub(crate) fn handle_now(
     let RequestBody::Here(body) = request.body() else {
         return Err(request);
     };
-    let Some(router) = local.router.as_ref().filter(|_| is_apps) else {
+    // A rate is asked where it can be answered.
+    let is_free = local.shared().request_rate.is_none() && local.shared().caller_rate.is_none();
+    let Some(router) = local.router.as_ref().filter(|_| is_apps && is_free) else {
         return Err(request);
     };
     // A page of another origin, or who is not let in, is told more on the other way.
@@ -83,7 +85,7 @@ pub(super) async fn handle(
     };
     let mut arrived = None;
     let bytes = async {
-        let bytes = body::read(body, &parts.headers, local.limits(), connection).await?;
+        let bytes = body::read(body, &parts.headers, local, connection).await?;
         admit(local, connection, &parts.headers, bytes.len(), &mut arrived).await?;
         Ok(bytes)
     };

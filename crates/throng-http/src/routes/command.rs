@@ -41,7 +41,7 @@ pub(super) async fn stage(
         headers::json_content(headers)?;
     }
     let key = headers::idempotency_key(headers)?;
-    let body = body::read(body, headers, local.limits(), connection).await?;
+    let body = body::read(body, headers, local, connection).await?;
     let left = admit(local, connection, headers, body.len(), arrived).await?;
     let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
     let span = trace::span(traceparent, names.kind, &id, name);
@@ -113,6 +113,9 @@ pub(super) fn try_now(
     let attempt = driver.command(kind, id, name, body).ok()?;
     let attempt = by(once(attempt, key).ok()?, caller.as_ref());
     let Admitted { arrived, now } = local.gate.enter_now(&connection.place, body.len())?;
+    if let Err(problem) = super::spend(local, connection) {
+        return Some((Begun::Failed(problem), arrived));
+    }
     let waited = now.saturating_duration_since(arrived);
     let begun = match local.limits().deadline.checked_sub(waited) {
         None => Begun::Failed(Problem::expired().boxed()),

@@ -19,7 +19,7 @@ use crate::{
     event_loop::{Connection, Local},
     gate::{Admitted, Client},
     kinds::Names,
-    metrics::Route,
+    metrics::{Limit, Route},
     problem::Problem,
     request::{
         body::RequestBody,
@@ -28,8 +28,10 @@ use crate::{
     },
     websocket,
 };
+use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use std::{
+    hash::{Hash, Hasher},
     rc::Rc,
     task::Waker,
     time::{Duration, Instant},
@@ -227,6 +229,13 @@ async fn other(
         Err(problem) => return finish(local, &parts, Route::Other, None, Err(problem)),
     }
     let mut arrived = None;
+    let is_gateways = parts.uri.path().starts_with("/api/") || is_urgent(parts.uri.path());
+    // A body that nobody reads is not kept while the request waits.
+    let body = if is_gateways {
+        RequestBody::Here(Bytes::new())
+    } else {
+        body
+    };
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let path = parts.uri.path();
     if path.starts_with("/api/") {
@@ -355,7 +364,15 @@ pub(crate) fn may(
             id,
             action,
         },
-    )
+    )?;
+    match caller {
+        Some(caller) if local.shared().caller_rate.is_some() => {
+            let mut hasher = std::hash::DefaultHasher::new();
+            caller.name().hash(&mut hasher);
+            spend_caller(local, hasher.finish())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A kind of entity.
@@ -411,11 +428,36 @@ async fn admit(
 ) -> Answered<Duration> {
     let limits = local.limits();
     let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
-    let client = || {
-        let header = local.shared().client_header(connection);
-        header.map_or(connection.client(), |name| headers::client(headers, name))
+    let header = local.shared().client_header(connection);
+    let named = header.map(|name| headers::client(headers, name));
+    let client = || named.unwrap_or(connection.client());
+    let left = enter(local, connection, client, deadline, bytes, arrived).await?;
+    if let Some(caller) = named {
+        spend_caller(local, caller)?;
+    }
+    Ok(left)
+}
+
+/// One more request of an address.
+pub(super) fn spend(local: &Local, connection: &Connection) -> Answered<()> {
+    let Some(rate) = &local.shared().request_rate else {
+        return Ok(());
     };
-    enter(local, connection, client, deadline, bytes, arrived).await
+    rate.take(connection.client(), Instant::now()).map_err(|later| {
+        local.metrics().limited(Limit::RequestRate);
+        Problem::too_often("An address", "ask", rate.a_second(), later).boxed()
+    })
+}
+
+/// One more request of a caller, whatever says who it is.
+fn spend_caller(local: &Local, caller: Client) -> Answered<()> {
+    let Some(rate) = &local.shared().caller_rate else {
+        return Ok(());
+    };
+    rate.take(caller, Instant::now()).map_err(|later| {
+        local.metrics().limited(Limit::CallerRequestRate);
+        Problem::too_often("A caller", "ask", rate.a_second(), later).boxed()
+    })
 }
 
 /// The same, for a request without header fields of its own.
@@ -434,6 +476,7 @@ pub(crate) async fn enter(
         .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
     let Admitted { arrived: at, now } = admitted;
     *arrived = Some(at);
+    spend(local, connection)?;
     let left = deadline.saturating_sub(now.saturating_duration_since(at));
     if left.is_zero() {
         Err(Problem::expired().boxed())

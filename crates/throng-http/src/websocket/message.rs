@@ -80,15 +80,48 @@ pub(super) enum After<'a> {
     Cursor(Cow<'a, str>),
 }
 
-/// The messages of a frame: one, or an array of them.
-pub(super) fn split(frame: &str) -> Result<Vec<&RawValue>, Box<Problem>> {
-    let is_array = frame.trim_start().starts_with('[');
-    let messages = if is_array {
-        serde_json::from_str(frame)
-    } else {
-        serde_json::from_str(frame).map(|one| vec![one])
+/// The messages of a frame: one, or an array of them, up to so many.
+pub(super) fn split(frame: &str, most: usize) -> Result<Vec<&RawValue>, Box<Problem>> {
+    if !frame.trim_start().starts_with('[') {
+        let one = serde_json::from_str(frame).map(|one| vec![one]);
+        return one.map_err(|why| unreadable("The frame is not JSON", &why));
+    }
+    let mut messages = Messages {
+        most,
+        are_too_many: false,
     };
-    messages.map_err(|why| unreadable("The frame is not JSON", &why))
+    let mut frame = serde_json::Deserializer::from_str(frame);
+    let read = frame.deserialize_seq(&mut messages);
+    if messages.are_too_many {
+        return Err(Problem::too_many_messages(most).boxed());
+    }
+    let read = read.and_then(|read| frame.end().map(|()| read));
+    read.map_err(|why| unreadable("The frame is not JSON", &why))
+}
+
+struct Messages {
+    most: usize,
+    are_too_many: bool,
+}
+
+impl<'de> de::Visitor<'de> for &mut Messages {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("messages")
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut frame: A) -> Result<Self::Value, A::Error> {
+        let mut messages = Vec::new();
+        while let Some(message) = frame.next_element()? {
+            if messages.len() == self.most {
+                self.are_too_many = true;
+                return Err(de::Error::custom("too many messages"));
+            }
+            messages.push(message);
+        }
+        Ok(messages)
+    }
 }
 
 /// Reads one message. Its id comes also with a problem, where it could be read.
@@ -355,17 +388,22 @@ mod tests {
 
     #[test]
     fn a_frame_is_one_message_or_an_array_of_them() {
-        assert_eq!(split(r#" {"a":1} "#).unwrap().len(), 1);
-        let many: Vec<&str> = split(r#" [{"a":1}, 2,"[" ]"#)
+        assert_eq!(split(r#" {"a":1} "#, 1).unwrap().len(), 1);
+        let many: Vec<&str> = split(r#" [{"a":1}, 2,"[" ]"#, 3)
             .unwrap()
             .iter()
             .map(|raw| raw.get())
             .collect();
         assert_eq!(many, [r#"{"a":1}"#, "2", "\"[\""]);
-        assert!(split("[]").unwrap().is_empty());
+        let detail = split("[1,2,3,", 2).unwrap_err().detail().to_owned();
+        assert!(detail.contains("may hold 2 messages"), "{detail}");
+        assert!(split("[]", 0).unwrap().is_empty());
         for wrong in ["", "{", "[1,", "[1] 2", "{} {}"] {
             assert!(
-                split(wrong).unwrap_err().detail().starts_with("The frame is not JSON"),
+                split(wrong, 1)
+                    .unwrap_err()
+                    .detail()
+                    .starts_with("The frame is not JSON"),
                 "{wrong}"
             );
         }

@@ -9,6 +9,8 @@
 //! - [`subscription`]: what happens, as far as the client has granted credit for it;
 //! - [`wire`]: the socket, which tells its connection when bytes move.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod handshake;
 mod message;
 mod outbox;

@@ -18,6 +18,9 @@ pub(super) async fn stage(
     command: Command<'_>,
     arrived: &mut Option<Instant>,
 ) -> Answered<Executed> {
+    let wanted = within(local, command.timeout);
+    let left = enter(local, connection, &wanted, command.body.len(), arrived).await?;
+    let left = left.min(wanted?);
     let (kind, names) = routes::commanded(local, &command.kind)?;
     let Some(name) = names.command(&command.command) else {
         return Err(names.no_command(&command.command).boxed());
@@ -29,16 +32,6 @@ pub(super) async fn stage(
     if command.body.len() > limit {
         return Err(Problem::body_too_large(Some(command.body.len() as u64), limit).boxed());
     }
-    let wanted = within(local, command.timeout)?;
-    let left = routes::enter(
-        local,
-        connection,
-        || connection.client(),
-        wanted,
-        command.body.len(),
-        arrived,
-    )
-    .await?;
     let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
     let driver = &local.shared().driver;
     let attempt = driver.command(kind, &id, name, command.body.as_bytes());
@@ -57,6 +50,9 @@ pub(super) async fn query(
     query: Query<'_>,
     arrived: &mut Option<Instant>,
 ) -> Answered<Vec<u8>> {
+    let wanted = within(local, query.timeout);
+    let left = enter(local, connection, &wanted, 0, arrived).await?;
+    let left = left.min(wanted?);
     let (kind, names) = routes::kind(local, &query.kind)?;
     let name = query.query.as_deref().unwrap_or(throng::model::View::NAME);
     if !names.has_query(name) {
@@ -65,13 +61,23 @@ pub(super) async fn query(
     let id = entity(&query.entity)?;
     let caller = connection.caller();
     routes::may(local, caller.as_ref(), (names.kind, Some(&id)), Action::Query(name))?;
-    let wanted = within(local, query.timeout)?;
-    let left = routes::enter(local, connection, || connection.client(), wanted, 0, arrived).await?;
     let driver = &local.shared().driver;
     let attempt = driver.query(kind, id, name, query.arguments);
     let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref());
     let answer = driver.answer(attempt.within(left));
     answer.await.map_err(routes::engine_problem)
+}
+
+/// Waits for its turn: before anything else, so that what is refused takes its part of it, too.
+async fn enter(
+    local: &Local,
+    connection: &Connection,
+    wanted: &Answered<Duration>,
+    bytes: usize,
+    arrived: &mut Option<Instant>,
+) -> Answered<Duration> {
+    let deadline = *wanted.as_ref().unwrap_or(&local.limits().deadline);
+    routes::enter(local, connection, || connection.client(), deadline, bytes, arrived).await
 }
 
 /// An entity's id, which is a field of that name here.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     event_loop::{Connection, Local, Stream},
-    metrics::Route,
+    metrics::{Limit, Route},
     problem::Problem,
     routes::{self, Answered},
 };
@@ -82,7 +82,7 @@ enum End {
 type Socket = RefCell<WebSocketStream<Wire>>;
 
 /// Serves a socket to its end.
-pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: Stream) {
+pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
     // A socket is one long request to its connection: it may be silent for long.
     let _in_flight = connection.begin(http::Version::HTTP_11);
     let limits = local.limits();
@@ -93,7 +93,8 @@ pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: St
         .max_frame_size(Some(limits.socket_frame_bytes_max));
     let _level = local.metrics().socket_opened();
     let wire = Wire::new(stream, connection.clone());
-    let socket = RefCell::new(WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await);
+    let opening = WebSocketStream::from_partially_read(wire, came.into(), Role::Server, Some(config));
+    let socket = RefCell::new(opening.await);
     let shared = Rc::new(Shared {
         connection: connection.clone(),
         out: RefCell::default(),
@@ -186,10 +187,18 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
 
 /// Reads frames and has their messages executed.
 async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blocked: &Cell<bool>) -> End {
+    // A pong waits to be sent: the next frame is read once it is, so that there is never more than one.
+    let mut has_pong = false;
     loop {
         let came = poll_fn(|context| {
             if connection.is_ending() {
                 return Poll::Ready(Err(End::Stopping));
+            }
+            if has_pong {
+                if ready!(socket.borrow_mut().poll_flush_unpin(context)).is_err() {
+                    return Poll::Ready(Err(End::Gone));
+                }
+                has_pong = false;
             }
             if !shared.has_room() {
                 blocked.set(true);
@@ -211,7 +220,8 @@ async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blo
             }
             Frame::Binary(_) => return End::Close(Close::Binary),
             Frame::Close(_) => return End::Client,
-            Frame::Ping(_) | Frame::Pong(_) | Frame::Frame(_) => {}
+            Frame::Ping(_) => has_pong = true,
+            Frame::Pong(_) | Frame::Frame(_) => {}
         }
     }
 }
@@ -234,9 +244,16 @@ fn end_of(error: &tungstenite::Error) -> End {
 async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
     // It was text when it came.
     let text = std::str::from_utf8(&frame).unwrap_or_default();
-    let messages = match message::split(text) {
+    let messages = match message::split(text, shared.local.limits().socket_messages_max) {
         Ok(messages) => messages,
-        Err(problem) => return shared.refuse(None, &problem),
+        Err(problem) => {
+            if problem.http_status() == StatusCode::PAYLOAD_TOO_LARGE {
+                shared.local.metrics().limited(Limit::SocketMessages);
+            }
+            // Reading all of it, only to refuse it, takes its part of a turn.
+            let problem = pass(shared).await.err().unwrap_or(problem);
+            return shared.refuse(None, &problem);
+        }
     };
     for raw in messages {
         // A frame may hold more requests than may be in flight.
@@ -252,6 +269,8 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
         let (id, message) = match (id, message) {
             (Some(id), Ok(message)) => (id, message),
             (id, Err(problem)) => {
+                // What is refused takes its part of a turn, too.
+                let problem = pass(shared).await.err().unwrap_or(problem);
                 shared.refuse(id.as_ref(), &problem);
                 continue;
             }
@@ -274,9 +293,17 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
                 ask(shared, id, query).await;
                 continue;
             }
-            Message::Subscribe(asked) => subscription::subscribe(shared, id.clone(), asked),
-            Message::Credit(events) => subscription::grant(shared, &id, events),
+            Message::Subscribe(asked) => match pass(shared).await {
+                Ok(()) => subscription::subscribe(shared, id.clone(), asked),
+                Err(refused) => Err(refused),
+            },
+            // These make less work, and are taken though there is too much of it.
+            Message::Credit(events) => {
+                pass(shared).await.ok();
+                subscription::grant(shared, &id, events)
+            }
             Message::Unsubscribe => {
+                pass(shared).await.ok();
                 let ended = subscription::unsubscribe(shared, &id);
                 ended.map(|()| shared.tell(|out| out.unsubscribed(&id)))
             }
@@ -285,6 +312,21 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
             shared.refuse(Some(&id), &problem);
         }
     }
+}
+
+/// Waits for its turn with what is neither a command nor a query.
+async fn pass(shared: &Shared) -> Answered<()> {
+    let (connection, mut arrived) = (&shared.connection, None);
+    let deadline = shared.local.limits().deadline;
+    let passed = routes::enter(
+        &shared.local,
+        connection,
+        || connection.client(),
+        deadline,
+        0,
+        &mut arrived,
+    );
+    passed.await.map(drop)
 }
 
 /// Asks now, so that the answer shows the commands before it and none after; it may have to wait for them to be durable.

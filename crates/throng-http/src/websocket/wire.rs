@@ -28,7 +28,7 @@ impl AsyncRead for Wire {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if read.is_ready() {
-            self.connection.came();
+            self.connection.came_in_pieces();
         }
         read
     }

@@ -1,59 +1,140 @@
 //! HTTP/2 without TLS, by prior knowledge.
 
-use crate::support::{plain, wait};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::{Request, client::conn::http2::SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use crate::support::{
+    client::PATIENCE,
+    http2::{Http2, patiently, read},
+    plain, start, wait,
+};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+use throng_http::{Limits, Running};
 
-async fn connect(address: std::net::SocketAddr) -> SendRequest<Full<Bytes>> {
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .unwrap();
-    tokio::spawn(connection);
-    sender
-}
+/// The first bytes of every connection, and empty settings.
+const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-async fn ask(mut sender: SendRequest<Full<Bytes>>, method: &str, path: &str, body: &str) -> (u16, String) {
-    let request = Request::builder()
-        .method(method)
-        .header("content-type", "application/json")
-        .uri(format!("http://localhost{path}"))
-        .body(Full::from(body.to_owned()))
-        .unwrap();
-    let response = sender.send_request(request).await.unwrap();
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, String::from_utf8(body.to_vec()).unwrap())
+fn limited(set: impl FnOnce(&mut Limits)) -> Running {
+    let mut limits = Limits::default();
+    set(&mut limits);
+    start(|gateway| gateway.limits(limits))
 }
 
 #[test]
 fn many_commands_share_one_connection() {
     let gateway = plain();
     wait(async {
-        let sender = connect(gateway.address()).await;
-        let (status, body) = ask(sender.clone(), "POST", "/api/section/S1/open", r#"{"capacity":100}"#).await;
+        let (client, _) = Http2::new(gateway.address(), |_| {}).await;
+        let (status, body) = client.ask("POST", "/api/section/S1/open", r#"{"capacity":100}"#).await;
         assert_eq!((status, body.as_str()), (200, r#"{"capacity":100,"students":[]}"#));
         let mut asks = tokio::task::JoinSet::new();
         for student in 0..100 {
-            let sender = sender.clone();
+            let client = client.clone();
             asks.spawn(async move {
-                ask(
-                    sender,
-                    "POST",
-                    "/api/section/S1/add-student",
-                    &format!(r#"{{"student":"{student}"}}"#),
-                )
-                .await
-                .0
+                let body = format!(r#"{{"student":"{student}"}}"#);
+                client.ask("POST", "/api/section/S1/add-student", &body).await.0
             });
         }
         assert!(asks.join_all().await.into_iter().all(|status| status == 200));
-        let (_, body) = ask(sender.clone(), "GET", "/api/section/S1", "").await;
+        let (_, body) = client.ask("GET", "/api/section/S1", "").await;
         let view: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(view["students"].as_array().unwrap().len(), 100);
-        assert_eq!(ask(sender, "GET", "/api/section/S2", "").await.0, 404);
+        assert_eq!(client.ask("GET", "/api/section/S2", "").await.0, 404);
         gateway.stop().await;
     });
+}
+
+#[test]
+fn a_body_that_is_late_is_told_so_though_others_on_its_connection_finish() {
+    let gateway = limited(|limits| limits.body_wait = Duration::from_millis(60));
+    wait(async {
+        let (client, _) = Http2::new(gateway.address(), |_| {}).await;
+        let (pieces, answer) = client.upload("/api/section/S1/open");
+        pieces.send("{\"capa").unwrap();
+        for _ in 0..3 {
+            assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
+        }
+        let answer = patiently(answer).await.unwrap().unwrap();
+        let (status, body) = read(answer).await;
+        assert!(status == 408 && body.contains("request-timeout"), "{status} {body}");
+    });
+}
+
+#[test]
+fn uploads_after_a_late_one_are_taken() {
+    let gateway = limited(|limits| limits.body_wait = Duration::from_millis(60));
+    wait(async {
+        let (client, _) = Http2::new(gateway.address(), |_| {}).await;
+        let (late, answer) = client.upload("/api/section/S1/open");
+        late.send("{\"capa").unwrap();
+        assert_eq!(patiently(answer).await.unwrap().unwrap().status(), 408);
+        // One that is in time may be late by accident, on a machine that is busy with others.
+        for _ in 0..100 {
+            let (pieces, answer) = client.upload("/api/section/S2/open");
+            pieces.send("{\"capacity\":").unwrap();
+            // So that its first piece is there, and the second one is waited for.
+            assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
+            pieces.send("7}").unwrap();
+            drop(pieces);
+            if patiently(answer).await.unwrap().unwrap().status() == 200 {
+                return;
+            }
+        }
+        panic!("all later uploads were late, too");
+    });
+}
+
+#[test]
+fn a_client_that_takes_nothing_of_an_answer_is_cut_off_though_it_sends_pings() {
+    let gateway = limited(|limits| limits.write_wait = Duration::from_millis(60));
+    wait(async {
+        for path in ["/openapi.json", "/api/section/none"] {
+            let (client, ended) = Http2::lively(gateway.address(), 0).await;
+            let _unread = client.begin("GET", path, "").await;
+            patiently(ended).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_asks_nothing_is_told_to_go_away_whatever_it_pings() {
+    let gateway = limited(|limits| {
+        limits.header_wait = Duration::from_millis(30);
+        limits.idle = Duration::from_millis(90);
+    });
+    wait(async {
+        let (client, ended) = Http2::lively(gateway.address(), 1 << 16).await;
+        patiently(ended).await.unwrap();
+        drop(client);
+    });
+    let mut stream = TcpStream::connect(gateway.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(HELLO).unwrap();
+    let mut frames = Vec::new();
+    loop {
+        let mut head = [0; 9];
+        stream
+            .read_exact(&mut head)
+            .unwrap_or_else(|why| panic!("{why} after frames of the types {frames:?}"));
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        stream.read_exact(&mut payload).unwrap();
+        frames.push(head[3]);
+        if head[3] == 7 {
+            assert_eq!(payload[4..8], [0; 4], "it goes away without a complaint");
+            return;
+        }
+    }
+}
+
+#[test]
+fn half_a_greeting_ends_like_half_a_head() {
+    let gateway = limited(|limits| limits.header_wait = Duration::from_millis(30));
+    for length in [10, 18, 20] {
+        let mut stream = TcpStream::connect(gateway.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&HELLO[..length]).unwrap();
+        let ended = stream.read_to_end(&mut Vec::new());
+        assert!(ended.is_ok() || ended.is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionReset));
+    }
 }

@@ -217,3 +217,41 @@ fn one_long_request_has_nobody_refused() {
         assert_eq!(long.answer().status, 200);
     }
 }
+
+#[test]
+fn the_time_that_others_bytes_take_is_not_a_request_s_age() {
+    let deadline = Duration::from_secs(2);
+    let gateway = start(|gateway| {
+        gateway.limits(Limits {
+            deadline,
+            ..Limits::default()
+        })
+    });
+    Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":1}"#);
+    let is_over = AtomicBool::new(false);
+    let pump = || {
+        let chunks = "1\r\n \r\n".repeat(1 << 12);
+        while !is_over.load(Ordering::Relaxed) {
+            let mut stream = Client::new(&gateway).stream().try_clone().unwrap();
+            let head = "POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+            let mut sent = std::io::Write::write_all(&mut stream, head.as_bytes());
+            // A body that is too large is taken for a while before that is said.
+            while sent.is_ok() && !is_over.load(Ordering::Relaxed) {
+                sent = std::io::Write::write_all(&mut stream, chunks.as_bytes());
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (0..3).for_each(|_| drop(scope.spawn(pump)));
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < deadline * 3 / 2 {
+            thread::yield_now();
+        }
+        let mut statuses = Vec::new();
+        for _ in 0..3 {
+            statuses.push(Client::new(&gateway).get("/api/section/S1").status);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(statuses, [200; 3]);
+    });
+}

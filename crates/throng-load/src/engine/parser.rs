@@ -254,8 +254,11 @@ fn parse_head(data: &[u8], no_body: bool) -> Result<Option<Head>, ErrorKind> {
         // Names told apart by their length first: nearly every header is passed over by that alone.
         match header.name.len() {
             14 if header.name.eq_ignore_ascii_case("content-length") => {
-                let text = std::str::from_utf8(header.value).map_err(|_| ErrorKind::Garbage)?;
-                length = Some(text.trim().parse::<u64>().map_err(|_| ErrorKind::Garbage)?);
+                let found = length_of(header.value)?;
+                if length.is_some_and(|length| length != found) {
+                    return Err(ErrorKind::Lengths);
+                }
+                length = Some(found);
             }
             17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
                 chunked = header.value.to_ascii_lowercase().ends_with(b"chunked");
@@ -269,6 +272,9 @@ fn parse_head(data: &[u8], no_body: bool) -> Result<Option<Head>, ErrorKind> {
             }
             _ => {}
         }
+    }
+    if chunked && length.is_some() {
+        return Err(ErrorKind::Lengths);
     }
     let stage = if no_body || status < 200 || status == 204 || status == 304 {
         Stage::Fixed { left: 0 }
@@ -286,6 +292,23 @@ fn parse_head(data: &[u8], no_body: bool) -> Result<Option<Head>, ErrorKind> {
         keep_alive,
         stage,
     }))
+}
+
+/// What `Content-Length` says: a number, or the same number in a list.
+fn length_of(value: &[u8]) -> Result<u64, ErrorKind> {
+    let mut length = None;
+    for part in value.split(|byte| *byte == b',') {
+        let text = std::str::from_utf8(part.trim_ascii()).map_err(|_| ErrorKind::Garbage)?;
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(ErrorKind::Garbage);
+        }
+        let found = text.parse::<u64>().map_err(|_| ErrorKind::Garbage)?;
+        if length.is_some_and(|length| length != found) {
+            return Err(ErrorKind::Lengths);
+        }
+        length = Some(found);
+    }
+    length.ok_or(ErrorKind::Garbage)
 }
 
 #[cfg(test)]
@@ -342,6 +365,22 @@ mod tests {
     }
 
     #[test]
+    fn lengths_that_differ_are_no_length() {
+        for fields in [
+            "Content-Length: 2\r\nContent-Length: 3",
+            "Content-Length: 2, 3",
+            "Content-Length: 2\r\nTransfer-Encoding: chunked",
+        ] {
+            let data = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\nabc");
+            assert_eq!(all(data.as_bytes(), data.len()), Err(ErrorKind::Lengths), "{fields}");
+        }
+        let data = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2, 2\r\n\r\nab";
+        assert_eq!(all(data, data.len()), Ok(vec![(200, "ab".to_string())]));
+        let data = b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nab";
+        assert_eq!(all(data, data.len()), Err(ErrorKind::Garbage));
+    }
+
+    #[test]
     fn an_endless_head_is_given_up() {
         let mut data = b"HTTP/1.1 200 OK\r\nA: ".to_vec();
         data.resize(HEAD_BYTES_MAX + 100, b'a');
@@ -374,7 +413,7 @@ mod tests {
         use rand::{RngExt as _, SeedableRng as _};
         let mut random = SmallRng::seed_from_u64(11);
         let good =
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 7\r\n\r\n3;x\r\nabc\r\nfffffff\r\n";
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Something--: 7\r\n\r\n3;x\r\nabc\r\nfffffff\r\n";
         for _ in 0..20_000 {
             let mut data = good.to_vec();
             for _ in 0..random.random_range(1..6) {

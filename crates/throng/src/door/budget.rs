@@ -105,6 +105,13 @@ impl Door {
         Error::Overloaded { retry_after }
     }
 
+    /// What entities may take: what others of the process hold is left out, down to half.
+    fn memory_left(&self) -> i64 {
+        let outside = self.context.bytes_outside.load(Ordering::Relaxed);
+        let memory = self.context.options.memory_bytes_max;
+        i64::try_from(memory - outside.min(memory / 2)).unwrap_or(i64::MAX)
+    }
+
     fn memory(&self) -> i64 {
         i64::try_from(self.context.options.memory_bytes_max).unwrap_or(i64::MAX)
     }
@@ -127,7 +134,7 @@ impl Door {
     pub(crate) fn balance(&self, shard: &mut Shard) {
         let load = shard.load();
         // Small changes are booked together: the books are every thread's.
-        let budget = self.memory();
+        let budget = self.memory_left();
         let booked = self.books.bytes.load(Ordering::Relaxed) + self.books.pending_bytes.load(Ordering::Relaxed);
         if booked <= budget && !shard.differs(load, self.context.options.memory_bytes_max >> BOOK_SHIFT) {
             return;

@@ -32,7 +32,7 @@ use crate::{
 use std::{
     borrow::Cow,
     future::Future,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
     task::{Context, Poll},
 };
 use throng_core::{
@@ -196,6 +196,13 @@ impl Driver {
             }
             if end.early { seat.poll() } else { seat.lead(context) }
         })
+    }
+
+    /// Where a gateway counts the bytes it holds of requests: of [the engine's memory](crate::Options::memory_bytes_max), entities
+    /// take as much less.
+    #[must_use]
+    pub fn bytes_outside(&self) -> Arc<AtomicUsize> {
+        self.core.context.bytes_outside.clone()
     }
 
     /// The newest durable commit; `None` while no writer is open. Another writer is another position: a recovery is a change even

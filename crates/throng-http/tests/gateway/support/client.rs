@@ -65,12 +65,21 @@ impl Client {
         Self::of(gateway.address())
     }
 
+    /// One whose system holds next to nothing that it has not read.
+    pub(crate) fn with_small_buffer(gateway: &Running) -> Self {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_recv_buffer_size(4 << 10).unwrap();
+        socket.connect(&gateway.address().into()).unwrap();
+        Self::patient(socket.into())
+    }
+
     pub(crate) fn of(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::patient(TcpStream::connect(address).unwrap())
+    }
+
+    fn patient(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Self {
-            reader: BufReader::new(stream),
-        }
+        Self::over(stream)
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {

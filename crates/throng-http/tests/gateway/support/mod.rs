@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod held;
+pub(crate) mod http2;
 pub(crate) mod lanes;
 pub(crate) mod section;
 pub(crate) mod socket;

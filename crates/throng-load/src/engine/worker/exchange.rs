@@ -197,11 +197,18 @@ impl<S: Source> Worker<S> {
                     keep_alive,
                 } => {
                     let bytes_in = std::mem::take(&mut connection.bytes_in) + used as u64;
+                    // What no request asked for would be taken for the next one's answer.
+                    let is_surplus = used < data.len() && connection.in_flight.len() == 1;
                     let now = self.now();
-                    self.end_first(index, Ok(answer), now, bytes_in);
+                    let result = if is_surplus {
+                        Err(ErrorKind::Surplus)
+                    } else {
+                        Ok(answer)
+                    };
+                    self.end_first(index, result, now, bytes_in);
                     parser.reset();
                     self.connections[index].parser = parser;
-                    if !keep_alive || !self.orders.keep_alive {
+                    if is_surplus || !keep_alive || !self.orders.keep_alive {
                         self.close(index);
                         self.fail_in_flight(index, ErrorKind::Closed, now);
                     }

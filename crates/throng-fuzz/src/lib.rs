@@ -1,0 +1,239 @@
+//! What holds for all bytes that may come from outside: each function takes any bytes, and panics where something does not hold.
+//!
+//! The same functions are driven twice: by property tests, in `./test`, and by libFuzzer, for as long as one likes:
+//!
+//! ```text
+//! cargo install cargo-fuzz
+//! cargo +nightly fuzz run http_head -- -max_total_time=600     # cargo +nightly fuzz list names the others
+//! ```
+
+use std::io::BufRead;
+use throng_journal::{Commit, Error, HEADER_BYTES, WriterId, commit::Buffer};
+use throng_log::tools::{ImportOptions, ImportTarget, import_into};
+
+/// The magic at the beginning of a commit, and where its checksum stands.
+const MAGIC: &[u8; 4] = b"THC1";
+const CRC_AT: usize = 52;
+const SEED: &[u8] = b"seed";
+
+/// The head of an HTTP/1 request, and how far the request goes.
+pub fn http_head(bytes: &[u8]) {
+    throng_http::fuzzing::head(bytes);
+}
+
+/// A whole HTTP/1 request, as the lane of plain requests and as the full implementation take it.
+pub fn http_lanes(bytes: &[u8]) {
+    throng_http::fuzzing::exchange(bytes);
+}
+
+/// The path of a generic route.
+pub fn http_path(bytes: &[u8]) {
+    if let Ok(path) = std::str::from_utf8(bytes) {
+        throng_http::fuzzing::path(path);
+    }
+}
+
+/// Frames of a WebSocket, and the messages in them.
+pub fn websocket_frames(bytes: &[u8]) {
+    throng_http::fuzzing::frames(bytes);
+}
+
+/// The messages of a frame.
+pub fn websocket_messages(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        throng_http::fuzzing::messages(text);
+    }
+}
+
+/// A commit's bytes: as they are, and with a header and a checksum that fit, so that what is behind them is looked at.
+pub fn commit(bytes: &[u8]) {
+    check(bytes.to_vec());
+    if bytes.len() < HEADER_BYTES {
+        return;
+    }
+    let mut bytes = bytes.to_vec();
+    bytes[..4].copy_from_slice(MAGIC);
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    bytes[4..8].copy_from_slice(&length.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(SEED), &bytes[..CRC_AT]);
+    let crc = crc32c::crc32c_append(crc, &bytes[HEADER_BYTES..]);
+    bytes[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    check(bytes);
+}
+
+fn check(bytes: Vec<u8>) {
+    let Ok(commit) = Commit::parse(bytes.clone(), SEED) else {
+        return;
+    };
+    let records = commit.records().filter(Result::is_ok).count();
+    assert_eq!(records, commit.record_count(), "a commit that is taken can be read");
+    assert_eq!(commit.into_bytes(), bytes);
+}
+
+/// The lines of an export, as they are imported.
+pub fn import_lines(bytes: &[u8]) {
+    for unchecked in [false, true] {
+        let mut taken = Taken::default();
+        let mut lines: &mut dyn BufRead = &mut &bytes[..];
+        let imported = import_into(&mut taken, &mut lines, ImportOptions { unchecked });
+        if let Ok(imported) = imported {
+            assert_eq!((imported.writers, imported.commits), (taken.writers, taken.commits));
+        }
+    }
+}
+
+/// Counts what it takes in.
+#[derive(Default)]
+struct Taken {
+    writers: u64,
+    commits: u64,
+}
+
+impl ImportTarget for Taken {
+    fn begin(&mut self, _: WriterId, _: &str) -> Result<(), Error> {
+        self.writers += 1;
+        Ok(())
+    }
+
+    fn append(&mut self, commit: Commit) -> Result<Buffer, Error> {
+        self.commits += 1;
+        assert_eq!(commit.records().filter(Result::is_ok).count(), commit.record_count());
+        Ok(commit.into_buffer())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{collection::vec, prelude::*};
+
+    /// Bytes made of pieces that mean something, and of some that do not.
+    fn of(pieces: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![
+            20 => (0..pieces.len()).prop_map(|at| pieces[at].as_bytes().to_vec()),
+            1 => vec(any::<u8>(), 0..4),
+        ];
+        vec(piece, 0..24).prop_map(|pieces| pieces.concat())
+    }
+
+    const HTTP: &[&str] = &[
+        "POST ",
+        "GET ",
+        "HEAD ",
+        "/",
+        "/api/a/b/c",
+        "?x=[y]",
+        "#",
+        "%2f",
+        "^",
+        "http://a/",
+        "*",
+        " HTTP/1.1\r\n",
+        " HTTP/1.0\r\n",
+        "\r\n",
+        "\n",
+        "Host: a\r\n",
+        "host: a:80\r\n",
+        "host: a b\r\n",
+        "content-length: 5\r\n",
+        "Content-Length: 0\r\n",
+        "content-length: +5\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "connection: close\r\n",
+        "connection: keep-alive\r\n",
+        "te: trailers\r\n",
+        "expect: 100-continue\r\n",
+        "upgrade: h2c\r\n",
+        "accept: text/event-stream\r\n",
+        " folded\r\n",
+        "5\r\nhello\r\n",
+        "0\r\n\r\n",
+        "hello",
+        ";x=y",
+    ];
+    const JSON: &[&str] = &[
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        ":",
+        "\"",
+        "\\u00e9",
+        "\"id\":",
+        "1",
+        "\"type\":\"command\"",
+        "\"type\":\"credit\"",
+        "\"kind\":\"a\"",
+        "\"entity\":\"b\"",
+        "\"body\":{}",
+        "\"credit\":5",
+        "null",
+        " ",
+        "-1e400",
+    ];
+    const LINES: &[&str] = &[
+        "{\"throng_export\":2",
+        "{\"throng_export\":1}\n",
+        "{\"writer\":1,\"node\":\"a\"}\n",
+        "{\"commit\":1",
+        "}\n",
+        ",\"at_micros\":1",
+        ",\"record\":\"event\",\"shard\":3,\"kind\":\"k\",\"id\":\"i\",\"seq\":1",
+        ",\"name\":\"n\",\"version\":1,\"body\":{}",
+        ",\"base64\":\"AA==\"",
+        ",\"sum\":\"00000000\"",
+        "{\"end\":{\"writers\":1,\"commits\":1,\"records\":1}}\n",
+        "\n",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn heads_are_read_in_one_way(bytes in of(HTTP)) {
+            http_head(&bytes);
+            http_lanes(&bytes);
+        }
+
+        #[test]
+        fn whole_requests_are_the_same_to_both_lanes(
+            fields in vec(0..HTTP.len(), 0..4),
+            chunks in any::<bool>(),
+            behind in of(HTTP),
+        ) {
+            let fields: String = fields.into_iter().map(|at| HTTP[at]).filter(|piece| piece.contains(": ")).collect();
+            let (length, body) = match chunks {
+                true => ("transfer-encoding: chunked", "5;x=y\r\nhello\r\n0\r\n\r\n"),
+                false => ("content-length: 5", "hello"),
+            };
+            let head = format!("POST /api/a/b/c?d HTTP/1.1\r\nhost: a\r\n{fields}{length}\r\n\r\n{body}");
+            let bytes = [head.as_bytes(), &behind].concat();
+            http_head(&bytes);
+            http_lanes(&bytes);
+        }
+
+        #[test]
+        fn paths_are_their_parts(path in "(/api)?(/[a-z%/0-9é]{0,6}){0,5}") {
+            http_path(path.as_bytes());
+        }
+
+        #[test]
+        fn frames_and_messages_stay_within_their_limits(bytes in of(JSON), raw in vec(any::<u8>(), 0..64)) {
+            websocket_messages(&bytes);
+            websocket_frames(&raw);
+            let frame = [&[0x81, 0x80 | bytes.len().min(125) as u8, 0, 0, 0, 0], &bytes[..bytes.len().min(125)]].concat();
+            websocket_frames(&frame);
+        }
+
+        #[test]
+        fn commits_that_are_taken_can_be_read(bytes in vec(prop_oneof![Just(0), 0..8u8, any::<u8>()], 0..256)) {
+            commit(&bytes);
+        }
+
+        #[test]
+        fn what_is_imported_can_be_read(bytes in of(LINES)) {
+            import_lines(&bytes);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a request's target and host may be: one rule for everybody who reads heads.
+
+/// In a path as clients send it: what RFC 3986 allows there, and the brackets and bars that browsers leave as they are.
+const PATH: u8 = 1;
+/// In a query: browsers leave more as it is.
+const QUERY: u8 = 2;
+/// In a host's name or address.
+const HOST: u8 = 4;
+
+/// What each byte may stand in.
+static ALLOWED: [u8; 256] = allowed();
+
+const fn allowed() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        let one = byte as u8;
+        let unreserved = one.is_ascii_alphanumeric() || matches!(one, b'-' | b'.' | b'_' | b'~');
+        let delimiter = matches!(
+            one,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' | b'/' | b'%'
+        );
+        let left_in_paths = matches!(one, b'[' | b']' | b'|');
+        let left_in_queries = matches!(one, b'?' | b'{' | b'}' | b'^' | b'`' | b'\\');
+        if unreserved {
+            table[byte] |= HOST;
+        }
+        if unreserved || delimiter || left_in_paths {
+            table[byte] |= PATH | QUERY;
+        }
+        if left_in_queries {
+            table[byte] |= QUERY;
+        }
+        byte += 1;
+    }
+    table
+}
+
+/// All of these bytes may stand there. Without a branch a byte: this is done for every request.
+fn all(bytes: &[u8], place: u8) -> bool {
+    bytes
+        .iter()
+        .fold(place, |so_far, byte| so_far & ALLOWED[usize::from(*byte)])
+        == place
+}
+
+/// Whether a request may have this target: path and query, or an absolute URL; no fragment, and nothing that has to be
+/// percent-encoded.
+pub(crate) fn is_target(target: &str) -> bool {
+    let bytes = target.as_bytes();
+    match bytes.iter().position(|byte| *byte == b'?') {
+        None => all(bytes, PATH),
+        Some(end) => all(&bytes[..end], PATH) && all(&bytes[end + 1..], QUERY),
+    }
+}
+
+/// Whether this can be the value of `Host`: a name or an IP address, with or without a port, or nothing.
+pub(crate) fn is_host(host: &[u8]) -> bool {
+    let (name, port) = match host.iter().rposition(|byte| *byte == b':') {
+        Some(colon) if host.last() != Some(&b']') => (&host[..colon], &host[colon + 1..]),
+        _ => (host, &[][..]),
+    };
+    let is_port = port.len() <= 5
+        && port.iter().all(u8::is_ascii_digit)
+        && port
+            .iter()
+            .fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
+            <= u32::from(u16::MAX);
+    let is_name = match name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")) {
+        None => all(name, HOST),
+        Some(address) => std::str::from_utf8(address).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok()),
+    };
+    is_port && is_name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_path_may_not_hold_a_query_may_and_neither_may_hold_a_fragment() {
+        for target in [
+            "/",
+            "/a/b%20c",
+            "/a[1]|b",
+            "/?a=[b]&c={d}|e^f`g\\h?i",
+            "*",
+            "http://a:1/b?c",
+            "/a%zz",
+        ] {
+            assert!(is_target(target), "{target}");
+        }
+        for target in [
+            "/a#b", "/?a#b", "/a<b", "/a\"", "/a^", "/a`", "/{a}", "/a\\b", "/é", "/?é", "/a b", "/?<",
+        ] {
+            assert!(!is_target(target), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+        for host in [
+            "",
+            "a",
+            "a.example:80",
+            "127.0.0.1:65535",
+            "[::1]",
+            "[2001:db8::1]:8080",
+            "a:",
+            "a_b-c~",
+        ] {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+        for host in [
+            "a b", "a,b", "a/b", "a:b", "a:65536", "a:000080", "[::1", "::1", "[a]", "a@b", "é", "a:1:2",
+        ] {
+            assert!(!is_host(host.as_bytes()), "{host}");
+        }
+    }
+}

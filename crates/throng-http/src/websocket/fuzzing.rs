@@ -1,0 +1,64 @@
+//! What holds for all bytes that may come of a WebSocket. Driven by `throng-fuzz`.
+
+use super::message;
+use serde_json::value::RawValue;
+use std::io;
+use tokio_tungstenite::tungstenite::{
+    Message, WebSocket,
+    protocol::{Role, WebSocketConfig},
+};
+
+/// Messages of a frame.
+const MESSAGES_MAX: usize = 16;
+/// Bytes of a frame.
+const FRAME_BYTES_MAX: usize = 4 << 10;
+
+/// A frame's text is so many messages at most, the same that a parser of all of them finds, or none.
+pub fn messages(text: &str) {
+    let Ok(messages) = message::split(text, MESSAGES_MAX) else {
+        return;
+    };
+    assert!(messages.len() <= MESSAGES_MAX);
+    if text.trim_start().starts_with('[') {
+        let all: Vec<&RawValue> = serde_json::from_str(text).unwrap_or_default();
+        let texts = |messages: &[&RawValue]| messages.iter().map(|one| one.get().to_owned()).collect::<Vec<_>>();
+        assert_eq!(texts(&messages), texts(&all));
+    }
+    for one in messages {
+        let (id, read) = message::read(one);
+        assert!(id.is_some() || read.is_err(), "what was read can be answered");
+    }
+}
+
+/// Frames are within their limits, whatever comes.
+pub fn frames(bytes: &[u8]) {
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(FRAME_BYTES_MAX))
+        .max_frame_size(Some(FRAME_BYTES_MAX));
+    let mut socket = WebSocket::from_partially_read(Nothing, bytes.to_vec(), Role::Server, Some(config));
+    while let Ok(frame) = socket.read() {
+        assert!(frame.len() <= FRAME_BYTES_MAX);
+        if let Message::Text(text) = frame {
+            messages(&text);
+        }
+    }
+}
+
+/// Nothing comes any more, and what goes is nobody's.
+struct Nothing;
+
+impl io::Read for Nothing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Ok(0)
+    }
+}
+
+impl io::Write for Nothing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

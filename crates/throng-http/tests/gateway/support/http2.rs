@@ -1,0 +1,104 @@
+//! HTTP/2 without TLS, by prior knowledge.
+
+use super::client::PATIENCE;
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::{BodyExt, StreamBody, combinators::BoxBody};
+use hyper::{
+    Request, Response,
+    body::{Frame, Incoming},
+    client::conn::http2::{Builder, SendRequest},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
+use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
+
+/// What a request may be sent with.
+type Body = BoxBody<Bytes, Infallible>;
+
+/// One connection.
+#[derive(Clone)]
+pub(crate) struct Http2 {
+    sender: SendRequest<Body>,
+}
+
+impl Http2 {
+    /// Opens one; the task ends with it.
+    pub(crate) async fn new(
+        address: SocketAddr,
+        set: impl FnOnce(&mut Builder<TokioExecutor>),
+    ) -> (Self, JoinHandle<()>) {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new());
+        set(&mut builder);
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        (Self { sender }, tokio::spawn(async { drop(connection.await) }))
+    }
+
+    /// One that a client keeps alive by pings, whatever happens.
+    pub(crate) async fn lively(address: SocketAddr, window: u32) -> (Self, JoinHandle<()>) {
+        let every = Duration::from_millis(5);
+        let set = |builder: &mut Builder<TokioExecutor>| {
+            builder.initial_stream_window_size(window);
+            builder.keep_alive_interval(every).keep_alive_while_idle(true);
+        };
+        Self::new(address, set).await
+    }
+
+    /// Sends a request with a body that comes in pieces, until their sender is dropped.
+    pub(crate) fn upload(
+        &self,
+        path: &str,
+    ) -> (
+        mpsc::UnboundedSender<&'static str>,
+        JoinHandle<hyper::Result<Response<Incoming>>>,
+    ) {
+        let (pieces, coming) = mpsc::unbounded_channel::<&'static str>();
+        let body = stream::unfold(coming, |mut coming| async {
+            let piece = coming.recv().await?;
+            Some((Ok(Frame::data(Bytes::from_static(piece.as_bytes()))), coming))
+        });
+        let request = self.request("POST", path, StreamBody::new(body).boxed());
+        (pieces, tokio::spawn(request))
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Body,
+    ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://localhost{path}"))
+            .header("content-type", "application/json")
+            .body(body)
+            .unwrap();
+        let mut sender = self.sender.clone();
+        async move { sender.send_request(request).await }
+    }
+
+    /// A request's head of an answer.
+    pub(crate) async fn begin(&self, method: &str, path: &str, body: &str) -> Response<Incoming> {
+        let body = http_body_util::Full::from(body.to_owned()).boxed();
+        patiently(self.request(method, path, body)).await.unwrap()
+    }
+
+    /// A request's answer.
+    pub(crate) async fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        read(self.begin(method, path, body).await).await
+    }
+}
+
+/// All of an answer.
+pub(crate) async fn read(response: Response<Incoming>) -> (u16, String) {
+    let status = response.status().as_u16();
+    let body = patiently(response.into_body().collect()).await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// A wait that a test has failed by, if it is longer.
+pub(crate) async fn patiently<T>(wait: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, wait).await.expect("it came to an end in time")
+}
