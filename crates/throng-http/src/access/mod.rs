@@ -15,22 +15,25 @@ mod tokens;
 
 pub use caller::{Access, Action, Caller, Means};
 pub use files::FileError;
-pub(crate) use files::{LOOK_EVERY, Refresh, Version, Watched};
+pub(crate) use files::{LOOK_EVERY, Refresh};
+use files::{Version, Watched};
 pub use jwt::Jwt;
 pub(crate) use names::Names;
 pub(crate) use recent::Recent;
 pub use tls::Tls;
-pub(crate) use tokens::Tokens;
+use tokens::Tokens;
 pub use tokens::make_token;
 
 use crate::{
     event_loop::{Connection, Local},
+    openapi::Credentials,
     problem::Problem,
     routes::Answered,
 };
 use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Authority};
 use rustls::ServerConfig;
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -102,7 +105,47 @@ impl<'a> Said<'a> {
     }
 }
 
+/// Where it stands who is let in.
+#[derive(Default)]
+pub(crate) struct Sources {
+    pub(crate) tokens: Option<PathBuf>,
+    pub(crate) jwt: Option<Jwt>,
+    pub(crate) tls: Option<Tls>,
+}
+
 impl Guard {
+    /// Reads the sources, and gives what has to be read again when it changes.
+    pub(crate) fn read(&mut self, sources: Sources) -> Result<Vec<Arc<dyn Refresh>>, FileError> {
+        let mut watched: Vec<Arc<dyn Refresh>> = Vec::new();
+        if let Some(file) = sources.tokens {
+            let read = |files: &[Vec<u8>]| Tokens::parse(&String::from_utf8_lossy(&files.concat()));
+            let tokens = Arc::new(Watched::new(vec![file], read)?);
+            watched.push(tokens.clone());
+            self.tokens = Some(tokens);
+        }
+        if let Some(jwt) = sources.jwt {
+            let verifier = Arc::new(jwt::Verifier::new(jwt)?);
+            watched.push(verifier.clone());
+            self.jwt = Some(verifier);
+        }
+        if let Some(tls) = sources.tls {
+            self.has_certificates = tls.client_ca.is_some();
+            let tls = Arc::new(Watched::new(tls.paths(), tls::read)?);
+            watched.push(tls.clone());
+            self.tls = Some(tls);
+        }
+        Ok(watched)
+    }
+
+    /// How a caller is known.
+    pub(crate) fn credentials(&self) -> Credentials {
+        Credentials {
+            by_token: self.tokens.is_some() || self.jwt.is_some(),
+            by_certificate: self.has_certificates,
+            is_optional: self.lets_anonymous,
+        }
+    }
+
     /// Somebody's word is taken for who they are.
     pub(crate) fn authenticates(&self) -> bool {
         self.tokens.is_some() || self.jwt.is_some() || self.has_certificates

@@ -7,6 +7,7 @@ mod actors;
 mod admin;
 mod app;
 mod bad_input;
+mod browsers;
 mod connections;
 mod direct;
 mod fairness;
