@@ -50,7 +50,7 @@ pub struct SecurityArguments {
     /// A name of the service, as clients write it in a URL, beside localhost and addresses; * is any. May be given several times.
     #[arg(long, value_name = "NAME", env = "THRONG_HOSTS", value_delimiter = ',')]
     pub host: Vec<String>,
-    /// An origin whose pages may ask (CORS), such as https://app.example; * is any. May be given several times.
+    /// An origin whose pages may ask (CORS), such as `https://app.example`; * is any. May be given several times.
     #[arg(long, value_name = "ORIGIN", env = "THRONG_ORIGINS", value_delimiter = ',')]
     pub origin: Vec<String>,
     /// Tell clients apart by the last element of this header, which a proxy sets, such as X-Forwarded-For.

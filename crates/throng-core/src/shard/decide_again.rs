@@ -26,7 +26,7 @@ pub struct Again<'a> {
     pub entropy: u128,
     /// What [`Turn::missed_beats`] says.
     pub missed_beats: u64,
-    /// Who asked.
+    /// Who asked then; of a client only the name that was recorded.
     pub from: Asker<'a>,
     /// It was no message and no timer: a forwarded command is then recorded only beside something else.
     pub is_asked: bool,
@@ -48,12 +48,12 @@ pub enum Decision {
 pub struct Effect {
     /// What it is, without ids and values: `event Deposited`, `message to account: Deposit`, `timer "tick"`.
     pub what: String,
-    /// Its content.
+    /// Ids and values: an event's fields, a message's receiver and command, when a timer is due.
     pub content: Value,
 }
 
 impl Effect {
-    /// An event.
+    /// An event of this name, with its fields as today's program writes them.
     #[must_use]
     pub fn event(name: &str, content: Value) -> Self {
         let what = format!("event {name}");

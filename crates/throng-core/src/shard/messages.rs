@@ -69,7 +69,7 @@ pub struct RequestOutcome {
     pub from: (String, String),
     /// What the asker gave along.
     pub note: String,
-    /// A `RecordedOutcome`.
+    /// What came of it, as JSON: `{"Ok":reply}`, `{"Err":rejection}`, or why nobody took it.
     pub outcome: Box<RawValue>,
 }
 

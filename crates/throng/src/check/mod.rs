@@ -29,9 +29,9 @@ const FINDINGS_MAX: usize = 1_000;
 pub struct Misunderstood {
     /// What it is: `event account/received version 1`, `timer of account: pay_interest`.
     pub what: String,
-    /// Why.
+    /// What the program says of it.
     pub reason: String,
-    /// How often.
+    /// How often it was met in the history.
     pub times: u64,
     /// Where it was met first: the entity, and the commit.
     pub first: String,

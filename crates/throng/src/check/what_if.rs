@@ -49,7 +49,7 @@ pub struct Changed {
     pub was: String,
     /// What would come of it now.
     pub would_be: String,
-    /// How often.
+    /// How many recorded commands come to this.
     pub times: u64,
     /// Where it was met first: the entity, the commit, and the values that differ.
     pub first: String,
