@@ -101,7 +101,7 @@
 //! # Limits
 //!
 //! See [`Limits`]: header 16 KiB, body 1 MiB, 10,000 connections, 128 HTTP/2 streams, 75 s idle, and others. JSON may be
-//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command are refused, unless its entity says otherwise
+//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command or query are refused, unless its entity says otherwise
 //! (`Entity::IGNORES_UNKNOWN_FIELDS`), and so are repeated ones.
 
 mod access;
