@@ -57,7 +57,7 @@
 //!
 //! | route | |
 //! |---|---|
-//! | `POST /api/{kind}/{id}/{command}` | the command's content as JSON in, the reply out, once it is durable |
+//! | `POST /api/{kind}/{id}/{command}` | a public command's content as JSON in, the reply out, once it is durable |
 //! | `GET /api/{kind}/{id}`, `GET /api/{kind}/{id}/{query}?fields` | a query; `view` answers the short path |
 //! | `GET /api/{kind}/{id}/events?after=&limit=` | what has happened; with `Accept: text/event-stream` also what happens |
 //! | `GET /api/{kind}?after=&limit=` | the entities of a kind |
@@ -75,6 +75,14 @@
 //! Header fields honoured: `Idempotency-Key` (at most 255 characters: a command takes effect once under a key),
 //! `Request-Timeout` or `X-Request-Timeout` (seconds, or `500ms`; the deadline, 5 s unless said), `Last-Event-ID` on a live
 //! stream, `traceparent` (W3C trace context: a command runs in a span of that trace). Errors are [`Problem`] details (RFC 9457).
+//!
+//! # Who asks
+//!
+//! A command is a route if its kind names it in [`Entity::PUBLIC`](throng::model::Entity::PUBLIC); a kind may have no routes
+//! ([`Gateway::without_routes`]), and a hook decides about each access ([`Gateway::authorize`]). Callers are known by tokens
+//! ([`Gateway::tokens`]), JSON web tokens ([`Gateway::jwt`]) or certificates ([`Gateway::tls`]); administration may have a listener of its own
+//! ([`Gateway::admin`]). Every request is held against the names of the service and the origins of pages that may ask ([`Gateway::host`],
+//! [`Gateway::origin`]). `docs/security.md` has all of it.
 //!
 //! # A turn
 //!

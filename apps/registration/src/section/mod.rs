@@ -132,7 +132,7 @@ mod tests {
             id,
             seq: 1,
             now: Timestamp::default(),
-            from: throng::model::Asker::Client(None),
+            from: Asker::Client(None),
             family: None,
         }
     }
