@@ -121,6 +121,13 @@ fn help_names_the_program_and_all_that_can_be_set() {
         "--durability",
         "--listen",
         "THRONG_ADMIN_TOKEN",
+        "THRONG_ADMIN_LISTEN",
+        "THRONG_TOKENS",
+        "THRONG_JWT_KEYS",
+        "THRONG_TLS_CERT",
+        "THRONG_TLS_CLIENT_CA",
+        "THRONG_HOSTS",
+        "THRONG_ORIGINS",
         "RUST_LOG",
     ] {
         assert!(help.contains(part), "{part}: {help}");

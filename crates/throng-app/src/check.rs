@@ -17,6 +17,10 @@ use crate::{
 pub struct CheckArguments {
     #[command(flatten)]
     place: PlaceArguments,
+    /// Decide again what is recorded of commands (messages, timers, and what clients asked of kinds that keep it), each against its entity as
+    /// it was then, and say whose outcome changes.
+    #[arg(long)]
+    what_if: bool,
     /// Print the result as one JSON object.
     #[arg(long)]
     json: bool,
@@ -34,6 +38,9 @@ impl CheckArguments {
             .build()
             .context("cannot start a runtime")?;
         let mut checker = app.into_builder().checker();
+        if self.what_if {
+            checker = checker.what_if();
+        }
         // It waits for nothing: its read models are in memory.
         let mut commit = |commit: &Commit| -> Result<(), Error> {
             runtime.block_on(checker.commit(commit));

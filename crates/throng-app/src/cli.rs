@@ -27,7 +27,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the service, until it is told to end.
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     /// Look at a journal, check it, copy it, move it.
     Journal(JournalArguments),
     /// Look at the read models, have one rebuilt.

@@ -23,7 +23,7 @@ pub enum Place {
     /// A schema of a database.
     #[cfg(feature = "postgres")]
     Postgres(Box<PostgresOptions>),
-    /// Nowhere.
+    /// The process's memory: everything is lost with it.
     Memory,
 }
 

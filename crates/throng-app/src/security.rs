@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
 };
-use throng_http::{Gateway, Tls};
+use throng_http::{Gateway, Jwt, Tls};
 
 /// The listener for administration has the service's port, and so much.
 const ADMIN_PORT_OFFSET: u16 = 1_000;
@@ -26,6 +26,15 @@ pub struct SecurityArguments {
     /// Ask callers for a token of this file, of lines that the command `token` makes; read again when it changes.
     #[arg(long, value_name = "FILE", env = "THRONG_TOKENS")]
     pub tokens: Option<PathBuf>,
+    /// Take JSON web tokens that are signed with these keys, a set of JSON web keys: a file, or a URL, which is fetched every five minutes.
+    #[arg(long, value_name = "FILE|URL", env = "THRONG_JWT_KEYS")]
+    pub jwt_keys: Option<String>,
+    /// Of this issuer only (iss).
+    #[arg(long, value_name = "ISSUER", env = "THRONG_JWT_ISSUER", requires = "jwt_keys")]
+    pub jwt_issuer: Option<String>,
+    /// For this audience only (aud); unless it is said, a token for any audience is refused.
+    #[arg(long, value_name = "AUDIENCE", env = "THRONG_JWT_AUDIENCE", requires = "jwt_keys")]
+    pub jwt_audience: Option<String>,
     /// Let those in who show no token and no certificate, as nobody: the service itself decides what they may.
     #[arg(long, env = "THRONG_ANONYMOUS")]
     pub anonymous: bool,
@@ -41,7 +50,7 @@ pub struct SecurityArguments {
     /// A name of the service, as clients write it in a URL, beside localhost and addresses; * is any. May be given several times.
     #[arg(long, value_name = "NAME", env = "THRONG_HOSTS", value_delimiter = ',')]
     pub host: Vec<String>,
-    /// An origin whose pages may ask (CORS), such as https://app.example; * is any. May be given several times.
+    /// An origin whose pages may ask (CORS), such as `https://app.example`; * is any. May be given several times.
     #[arg(long, value_name = "ORIGIN", env = "THRONG_ORIGINS", value_delimiter = ',')]
     pub origin: Vec<String>,
     /// Tell clients apart by the last element of this header, which a proxy sets, such as X-Forwarded-For.
@@ -81,6 +90,10 @@ impl SecurityArguments {
         gateway = self.admin_caller.iter().fold(gateway, Gateway::administrator);
         if let Some(file) = &self.tokens {
             gateway = gateway.tokens(file);
+        }
+        if let Some(keys) = self.jwt_keys.clone() {
+            let (issuer, audience) = (self.jwt_issuer.clone(), self.jwt_audience.clone());
+            gateway = gateway.jwt(Jwt { keys, issuer, audience });
         }
         if self.anonymous {
             gateway = gateway.anonymous();

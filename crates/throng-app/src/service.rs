@@ -62,7 +62,7 @@ const RELEASE: Duration = Duration::from_secs(10);
 
 /// A service that runs.
 pub struct Service {
-    /// Its engine.
+    /// The engine behind the gateway, to be asked from Rust.
     pub engine: Engine,
     /// Where it listens.
     pub address: SocketAddr,

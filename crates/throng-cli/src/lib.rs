@@ -38,7 +38,7 @@ enum Command {
     /// Begin a service of your own: a project with an entity, its tests, a simulation and a load plan.
     New(new::NewArguments),
     /// Run one of the project's apps as a service, until it is told to end.
-    Serve(serve::ServeAppArguments),
+    Serve(Box<serve::ServeAppArguments>),
     /// Load any HTTP service and report what it bears.
     Load(Box<throng_load::cli::LoadArgs>),
     /// Measure the engine against what the machine can do.

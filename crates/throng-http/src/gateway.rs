@@ -2,7 +2,7 @@
 
 use crate::{
     Limits, Problem,
-    access::{self, Access, LOOK_EVERY, Refresh, Tls, Tokens, Watched},
+    access::{Access, Jwt, LOOK_EVERY, Refresh, Sources, Tls},
     checks::Checks,
     error::StartError,
     event_loop::{self, Stage, Start},
@@ -19,12 +19,15 @@ use std::{
     cell::RefCell,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, PoisonError, mpsc::RecvTimeoutError},
+    sync::{Arc, PoisonError, Weak, mpsc::RecvTimeoutError},
     thread,
     time::Duration,
 };
 use throng::{Engine, services::health::Check};
 use tokio::sync::{mpsc, watch};
+
+/// How long a start waits for what has to be fetched.
+const FETCH_WAIT: Duration = Duration::from_secs(6);
 
 /// Most loops of a gateway.
 pub const LOOPS_MAX: usize = 64;
@@ -34,8 +37,7 @@ pub struct Gateway {
     engine: Engine,
     address: Result<SocketAddr, StartError>,
     admin: Option<SocketAddr>,
-    tokens: Option<PathBuf>,
-    tls: Option<Tls>,
+    sources: Sources,
     /// How many to begin with, and at most.
     loops: (usize, usize),
     limits: Limits,
@@ -54,8 +56,7 @@ impl Gateway {
             engine,
             address: Ok(([127, 0, 0, 1], 0).into()),
             admin: None,
-            tokens: None,
-            tls: None,
+            sources: Sources::default(),
             loops: (1, cores.map_or(1, |cores| scale::most(cores.get()))),
             limits: Limits::default(),
             routes: None,
@@ -143,7 +144,14 @@ impl Gateway {
     /// when it changes. Whoever sends none, or one that is not taken, is refused with 401; health, `/docs` and `/openapi.json` are for everybody.
     #[must_use]
     pub fn tokens(mut self, file: impl Into<PathBuf>) -> Self {
-        self.tokens = Some(file.into());
+        self.sources.tokens = Some(file.into());
+        self
+    }
+
+    /// Takes JSON web tokens of an issuer, as [`tokens`](Self::tokens) takes its own; both may be given.
+    #[must_use]
+    pub fn jwt(mut self, jwt: Jwt) -> Self {
+        self.sources.jwt = Some(jwt);
         self
     }
 
@@ -151,7 +159,7 @@ impl Gateway {
     /// client CA, a client's certificate says who asks.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
-        self.tls = Some(tls);
+        self.sources.tls = Some(tls);
         self
     }
 
@@ -288,19 +296,8 @@ impl Gateway {
         let admin_address = admin.as_ref().and_then(|admin| admin.local_addr().ok());
         let guard = &mut self.trust.guard;
         guard.has_admin_listener = admin.is_some();
-        let mut watched: Vec<Arc<dyn Refresh>> = Vec::new();
-        if let Some(file) = self.tokens {
-            let read = |files: &[Vec<u8>]| Tokens::parse(&String::from_utf8_lossy(&files.concat()));
-            let tokens = Arc::new(Watched::new(vec![file], read)?);
-            watched.push(tokens.clone());
-            guard.tokens = Some(tokens);
-        }
-        if let Some(tls) = self.tls {
-            guard.has_certificates = tls.client_ca.is_some();
-            let tls = Arc::new(Watched::new(tls.paths(), access::tls::read)?);
-            watched.push(tls.clone());
-            guard.tls = Some(tls);
-        }
+        let watched = guard.read(self.sources)?;
+        self.about.credentials = guard.credentials();
         let scheme = if guard.tls.is_some() { "https" } else { "http" };
         if !address.ip().is_loopback() && !guard.authenticates() {
             warn_of_everybody(address);
@@ -358,7 +355,7 @@ impl Gateway {
         }
         let (files_over, is_files_over) = std::sync::mpsc::channel();
         if !watched.is_empty() {
-            look_after_files(shared.clone(), watched, is_files_over)?;
+            look_after_files(Arc::downgrade(&shared), watched, is_files_over)?;
         }
         tracing::info!("listening on {scheme}://{address}");
         if let Some(admin) = admin_address {
@@ -385,21 +382,28 @@ fn warn_of_everybody(address: SocketAddr) {
 
 /// Reads files again when they change, until the gateway is over.
 fn look_after_files(
-    shared: Arc<Shared>,
+    shared: Weak<Shared>,
     watched: Vec<Arc<dyn Refresh>>,
     is_over: std::sync::mpsc::Receiver<()>,
 ) -> Result<(), StartError> {
+    let (first, is_first_done) = std::sync::mpsc::channel();
     let look = move || {
+        // What has to be fetched is there before the first request, or was found not to be there.
+        let _ = first.send(watched.iter().filter(|watched| watched.refresh()).count());
         while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
             // All of them are looked at.
             let changed = watched.iter().filter(|watched| watched.refresh()).count();
-            if changed > 0 {
+            if changed > 0
+                && let Some(shared) = shared.upgrade()
+            {
                 shared.guard.version.next();
             }
         }
     };
     let named = thread::Builder::new().name("throng-http-files".into());
-    named.spawn(look).map(drop).map_err(StartError::Loop)
+    named.spawn(look).map(drop).map_err(StartError::Loop)?;
+    let _ = is_first_done.recv_timeout(FETCH_WAIT);
+    Ok(())
 }
 
 /// Starts a loop's thread; returns once its runtime is there.

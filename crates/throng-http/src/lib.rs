@@ -57,7 +57,7 @@
 //!
 //! | route | |
 //! |---|---|
-//! | `POST /api/{kind}/{id}/{command}` | the command's content as JSON in, the reply out, once it is durable |
+//! | `POST /api/{kind}/{id}/{command}` | a public command's content as JSON in, the reply out, once it is durable |
 //! | `GET /api/{kind}/{id}`, `GET /api/{kind}/{id}/{query}?fields` | a query; `view` answers the short path |
 //! | `GET /api/{kind}/{id}/events?after=&limit=` | what has happened; with `Accept: text/event-stream` also what happens |
 //! | `GET /api/{kind}?after=&limit=` | the entities of a kind |
@@ -76,6 +76,14 @@
 //! `Request-Timeout` or `X-Request-Timeout` (seconds, or `500ms`; the deadline, 5 s unless said), `Last-Event-ID` on a live
 //! stream, `traceparent` (W3C trace context: a command runs in a span of that trace). Errors are [`Problem`] details (RFC 9457).
 //!
+//! # Who asks
+//!
+//! A command is a route if its kind names it in [`Entity::PUBLIC`](throng::model::Entity::PUBLIC); a kind may have no routes
+//! ([`Gateway::without_routes`]), and a hook decides about each access ([`Gateway::authorize`]). Callers are known by tokens
+//! ([`Gateway::tokens`]), JSON web tokens ([`Gateway::jwt`]) or certificates ([`Gateway::tls`]); administration may have a listener of its own
+//! ([`Gateway::admin`]). Every request is held against the names of the service and the origins of pages that may ask ([`Gateway::host`],
+//! [`Gateway::origin`]). `docs/security.md` has all of it.
+//!
 //! # A turn
 //!
 //! A loop is one thread with all of its connections. It reads every socket that is ready, executes the commands in place,
@@ -93,7 +101,7 @@
 //! # Limits
 //!
 //! See [`Limits`]: header 16 KiB, body 1 MiB, 10,000 connections, 128 HTTP/2 streams, 75 s idle, and others. JSON may be
-//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command are refused, unless its entity says otherwise
+//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command or query are refused, unless its entity says otherwise
 //! (`Entity::IGNORES_UNKNOWN_FIELDS`), and so are repeated ones.
 
 mod access;
@@ -132,7 +140,7 @@ pub mod fuzzing {
     };
 }
 
-pub use access::{Access, Action, Caller, FileError, Means, Tls, make_token};
+pub use access::{Access, Action, Caller, FileError, Jwt, Means, Tls, make_token};
 pub use behind::Behind;
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};

@@ -40,7 +40,7 @@ pub enum Error {
         loss.covered
     )]
     Lost {
-        /// The journal.
+        /// Where the journal stands, as operators name it.
         place: String,
         /// What is missing.
         loss: Loss,
@@ -54,7 +54,7 @@ pub enum Error {
     /// A stored row cannot be read.
     #[error("the stored data of {address} cannot be read: {why}")]
     Row {
-        /// Whose row.
+        /// The entity whose row cannot be read.
         address: Address,
         /// What was found.
         why: String,

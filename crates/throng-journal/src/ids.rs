@@ -25,7 +25,7 @@ pub struct ShardId(pub u16);
 /// A place in a node's history: everything up to and including this commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Whose stream.
+    /// The writer in whose stream the commit stands.
     pub writer: WriterId,
     /// How far in it.
     pub commit: CommitNo,

@@ -36,7 +36,7 @@ pub struct Opened {
 /// A sealed stream that now belongs to the taker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Whose stream.
+    /// The writer whose stream this says something of.
     pub writer: WriterId,
     /// Its last commit: nothing after it will ever land. 0 if it never committed.
     pub last: CommitNo,

@@ -5,7 +5,7 @@ use crate::Position;
 /// Where one record's body stands: enough to read it alone, with [`Journal::read_at`](crate::Journal::read_at).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The commit.
+    /// The commit the bytes stand in.
     pub position: Position,
     /// Bytes from the commit's first byte to the body's first.
     pub offset: u32,

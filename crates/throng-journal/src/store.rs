@@ -6,9 +6,9 @@ use std::ops::Bound;
 /// An entity's state as the engine encoded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredState {
-    /// Whose.
+    /// The entity whose state this is.
     pub address: Address,
-    /// Its shard.
+    /// The shard of that entity, fixed by its address and the number of shards.
     pub shard: ShardId,
     /// The sequence number of the last event in it.
     pub seq: u64,

@@ -32,7 +32,7 @@ impl Default for InspectOptions {
 /// One writer's stream.
 #[derive(Clone, Debug, Serialize)]
 pub struct WriterLine {
-    /// Its id.
+    /// The writer's number, from 1; each life of an engine has its own.
     pub writer: u64,
     /// The node it was a life of.
     pub node: String,
@@ -41,7 +41,7 @@ pub struct WriterLine {
     pub sealed: Option<bool>,
     /// Its whole commits.
     pub commits: u64,
-    /// Their bytes.
+    /// What these take in the journal, with their headers.
     pub bytes: u64,
     /// When the first was made, microseconds since 1970-01-01 UTC; 0 without one.
     pub first_at_micros: i64,
@@ -58,11 +58,11 @@ pub struct HistoryLine {
     pub at_micros: i64,
     /// What it says: `event`, `sent`, …
     pub record: &'static str,
-    /// The entity.
+    /// The entity it belongs to, as `kind/id`.
     pub entity: String,
     /// Its sequence number.
     pub seq: u64,
-    /// Its name.
+    /// The event's or command's name, the timer's, or the idempotency key; for a message that was taken, what came of it.
     pub name: String,
     /// The body, where it is text; else how long it is.
     pub body: String,

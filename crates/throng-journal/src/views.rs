@@ -43,7 +43,7 @@ pub struct ViewRange {
     pub from: Bound<Vec<u8>>,
     /// Where it ends.
     pub to: Bound<Vec<u8>>,
-    /// Most rows.
+    /// How many rows a page has at most.
     pub rows_max: usize,
     /// Most bytes of keys and values; the first row comes whatever its size.
     pub bytes_max: usize,

@@ -21,7 +21,7 @@ pub struct Trial {
     pub rate: f64,
     /// Successes a second.
     pub throughput: f64,
-    /// Response times.
+    /// Response times at this rate.
     pub response: Summary,
     /// Share of failed requests.
     pub failure_share: f64,

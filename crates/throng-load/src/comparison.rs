@@ -25,7 +25,7 @@ pub struct Repetition {
 /// The difference of one figure between A and B.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// Which figure.
+    /// The figure that is compared, as reports name it.
     pub name: String,
     /// Geometric mean over A's repetitions.
     pub a: f64,

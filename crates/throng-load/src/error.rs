@@ -141,7 +141,7 @@ pub enum Error {
     /// The URL cannot be used.
     #[error("cannot use the URL `{url}`: {reason}")]
     Url {
-        /// As given.
+        /// The URL, as it was given.
         url: String,
         /// What is wrong with it.
         reason: String,
@@ -159,7 +159,7 @@ pub enum Error {
         "`{host}` ({address}) is neither loopback nor a private address: loading it may be an attack; pass --i-own-this-target if it is yours"
     )]
     NotOurs {
-        /// As given.
+        /// The host's name, as it was given.
         host: String,
         /// The public address found.
         address: std::net::IpAddr,
@@ -182,7 +182,7 @@ pub enum Error {
     /// A plan or trace cannot be read.
     #[error("{file}: {reason}")]
     Plan {
-        /// Its name.
+        /// The file's path, as it was given.
         file: String,
         /// What was found, where, and what was expected.
         reason: String,

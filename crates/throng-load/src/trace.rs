@@ -44,7 +44,7 @@ enum Expect {
 /// A trace, with what is expected of each answer.
 #[derive(Debug, Default)]
 pub struct Recording {
-    /// The requests.
+    /// The requests that were read.
     pub trace: Trace,
     /// Allowed statuses of each; empty: 2xx or 304.
     pub expected: Vec<Vec<u16>>,

@@ -119,7 +119,7 @@ use throng_journal::Error;
 /// What stands in one schema of a database.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// The truth.
+    /// The commits; store and views can be rebuilt from them.
     pub journal: Arc<PostgresJournal>,
     /// What is built from it.
     pub store: Arc<PostgresStore>,

@@ -45,7 +45,7 @@ pub const BACKLOG_DEFAULT: usize = 1_024;
 /// What a subscriber hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard<T> {
-    /// An event.
+    /// What was published.
     Event(T),
     /// So many events were lost here, because too many waited.
     Lost(u64),

@@ -25,7 +25,7 @@ use std::{
 /// How something is; later ones are worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
-    /// It works.
+    /// It works as it should.
     Pass,
     /// It works, but somebody should look.
     Warn,
@@ -90,11 +90,11 @@ impl From<&str> for Reason {
 /// A check, as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Whose.
+    /// The name the part was registered under, unlike any other's.
     pub name: String,
     /// How it is.
     pub status: Status,
-    /// Why.
+    /// Why it is so, for operators.
     pub reason: Reason,
 }
 
@@ -233,7 +233,7 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// It works.
+    /// Checks in: it works as it should.
     pub fn pass(&self) {
         self.check_in(Status::Pass, Reason::None);
     }

@@ -21,7 +21,7 @@ pub struct SentMessage {
     pub from: Address,
     /// Its number from the sender's shard to the receiver's.
     pub number: u64,
-    /// The receiver.
+    /// The entity it was sent to.
     pub to: Address,
     /// The command's name.
     pub name: String,

@@ -46,7 +46,7 @@ pub enum Hang {
     /// So many polls: something runs in circles.
     #[error("still not done after {steps} polls, at {elapsed_micros} µs: something runs in circles")]
     Steps {
-        /// The limit.
+        /// The polls after which it was taken to run in circles.
         steps: u64,
         /// When, in virtual microseconds.
         elapsed_micros: u64,

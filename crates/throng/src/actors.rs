@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// A kind of actor.
 pub struct ActorKind {
-    /// Its name.
+    /// Its `KIND`: the first part of its actors' addresses and routes.
     pub name: &'static str,
     /// The commands that clients may ask, [`Actor::PUBLIC`].
     pub public: &'static [&'static str],

@@ -17,7 +17,7 @@ use throng_journal::{Address, ShardId};
 /// Dead messages, at most so many, in the order of their receivers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeadPage {
-    /// The messages.
+    /// At most as many as were asked for, in the order of their numbers.
     pub messages: Vec<DeadMessage>,
     /// Where the next page begins, if this one is full: what to give as `after`.
     pub next: Option<String>,

@@ -108,7 +108,7 @@ impl Engine {
     /// The place after all that is durable now, or before all that has ever happened.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine is not ready.
     pub fn place(&self, at_start: bool) -> Result<Cursor, Error<JsonRejection>> {
         let life = self.core.lives.current()?;
         let ends = Ends::of(&life);

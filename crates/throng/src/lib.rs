@@ -83,7 +83,7 @@ mod tail;
 #[cfg(feature = "services")]
 pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
-pub use check::{CheckReport, Checker, Misunderstood};
+pub use check::{Changed, CheckReport, Checker, Misunderstood, WhatIf};
 pub use dead::{DeadPage, Retried};
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError, FeedEvent};

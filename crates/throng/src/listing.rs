@@ -9,7 +9,7 @@ impl Engine {
     /// The entities of a kind in the order of their ids, after an id, at most `limit`.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine is not ready, or its store cannot be read.
     pub async fn entities(
         &self,
         kind: usize,

@@ -11,7 +11,7 @@ use throng_journal::Address;
 /// and hold up no other entity's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckEntity {
-    /// The entity.
+    /// The entity that cannot be brought back.
     pub address: Address,
     /// Why it could not be loaded the last time.
     pub reason: String,
@@ -32,7 +32,7 @@ impl Engine {
     /// program, or what is stored of them cannot be read.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine is not ready.
     pub async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, Error<JsonRejection>> {
         let life = self.core.lives.current()?;
         let kinds = self.core.context.registry.kinds().len();
@@ -53,7 +53,7 @@ impl Engine {
     /// dead are [tried again](Self::retry_dead) on their own.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine is not ready, or has no such kind.
     pub async fn release(&self, kind: &str, id: &str) -> Result<bool, Error<JsonRejection>> {
         let core = &self.core;
         let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;

@@ -136,6 +136,13 @@ impl Client {
         })
     }
 
+    /// The same as [`get`](Self::get), with a token.
+    pub(crate) fn get_as(&mut self, token: &str, path: &str) -> std::io::Result<Answer> {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
+        self.stream.get_mut().write_all(head.as_bytes())?;
+        self.answer()
+    }
+
     pub(crate) fn post(&mut self, path: &str, key: Option<&str>, body: &str) -> std::io::Result<Answer> {
         self.send_post(path, key, body)?;
         self.answer()

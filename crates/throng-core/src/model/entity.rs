@@ -62,9 +62,13 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// The kinds it [requests](Turn::request) something of, and hears from ([`Hears`]). A request to another kind does not compile, and
     /// an engine that was not given `hears` for one of these does not start.
     const REQUESTS: &'static [&'static str] = &[];
-    /// Takes a client's command that has fields its variant does not have, instead of refusing it with the field's name (400): a client
+    /// Takes a client's command or query that has fields it does not know, instead of refusing it with the field's name (400): a client
     /// that was meant for a later program, or a misspelt optional field, is then not noticed. What was recorded is always taken so.
     const IGNORES_UNKNOWN_FIELDS: bool = false;
+    /// Keeps each command of a client that is accepted and records something, beside its events: `check --what-if` can then decide it again
+    /// with a later program. It costs its JSON and some 60 bytes in the journal, and writing that, a command; programs that do not know such
+    /// records cannot read the journal.
+    const KEEPS_COMMANDS: bool = false;
 
     /// May this command bring the entity into being? If not, an id without events is answered `Unknown` (404) before
     /// `decide`.

@@ -23,7 +23,7 @@ pub struct TextId(String);
 pub struct InvalidTextId(usize);
 
 impl TextId {
-    /// The text.
+    /// The id as it stands in addresses and routes.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

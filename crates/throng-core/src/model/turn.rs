@@ -44,7 +44,7 @@ pub struct Moment<'a, E: Entity> {
     pub seq: u64,
     /// The time; within a shard it never goes back.
     pub now: Timestamp,
-    /// Who asks.
+    /// Who asks: a client with its name where that is known, an entity, a timer, or an outcome.
     pub from: Asker<'a>,
     /// Parent and children.
     pub family: Option<&'a Family>,

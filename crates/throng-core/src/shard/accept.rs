@@ -7,7 +7,7 @@ use super::{
     messages::Parcel,
     outcome::put,
     read::{CommandKey, crashed, too_many, unwritable},
-    records::{close_cause, known_kind, write_key, write_message, write_outcome, write_timer},
+    records::{close_cause, known_kind, write_command, write_key, write_message, write_outcome, write_timer},
     registry::Registry,
     slot::{Body, TailEvent, panic_text},
     timers::Set,
@@ -28,6 +28,8 @@ pub(super) struct Accepted<E: Entity> {
     pub(super) events: Vec<EventShape>,
     /// The idempotency key it takes effect under.
     pub(super) key: Option<CommandKey>,
+    /// The command's name and content, of a kind that keeps them.
+    pub(super) kept: Option<(&'static str, Vec<u8>)>,
 }
 
 /// An event as it stands in the records.
@@ -72,9 +74,15 @@ impl<E: Entity> Entities<E> {
         accepted: Accepted<E>,
         stage: &mut dyn Stage,
     ) -> Result<Ran, Error<E::Rejection>> {
-        let Accepted { at, reply, events, key } = accepted;
+        let Accepted {
+            at,
+            reply,
+            events,
+            key,
+            kept,
+        } = accepted;
         let ended = self.end_of(at, events.len());
-        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), ended);
+        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), ended, kept);
         let written = catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
             tracing::error!(
@@ -162,6 +170,7 @@ impl<E: Entity> Entities<E> {
         call: &mut Call<'_>,
         (reply, key): (Reply<E>, Option<&CommandKey>),
         ended: u64,
+        kept: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Written<E>, Error<E::Rejection>> {
         let recorded = !self.effects.is_empty();
         // Allocated only where something is recorded under it.
@@ -266,6 +275,9 @@ impl<E: Entity> Entities<E> {
             common
                 .records
                 .push(RecordKind::Ended, common.id, &own(), ended, "", 0, &[]);
+        }
+        if let Some((name, content)) = kept.filter(|_| !common.records.is_empty()) {
+            write_command::<E>(common, call, name, content)?;
         }
         too_many(
             "what one command records",

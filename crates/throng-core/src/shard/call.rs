@@ -66,7 +66,7 @@ pub enum Cause<'a> {
 /// The entity that has forwarded a client's command without recording anything, or does so again.
 #[derive(Clone, Debug)]
 pub struct Forwarder {
-    /// Its address.
+    /// The entity that was asked first.
     pub address: throng_journal::Address,
     /// It becomes the parent, if the command creates: it was forwarded with [`Answer::create`](crate::model::Answer::create).
     pub is_parent: bool,

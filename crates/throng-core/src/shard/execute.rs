@@ -147,6 +147,19 @@ impl<E: Entity> Entities<E> {
             return self.refuse(common, registry, call, error, stage);
         }
         let refusable = key.as_ref().map(|key| (key.number, key.fingerprint));
+        let kept = match call.cause {
+            Cause::Asked { .. } if E::KEEPS_COMMANDS => {
+                let mut content = Vec::new();
+                match tagged::to_parts(&command, &mut content) {
+                    Ok(name) => Some((name, content)),
+                    Err(why) => {
+                        let error = unwritable("command", why);
+                        return self.refuse(common, registry, call, error, stage);
+                    }
+                }
+            }
+            _ => None,
+        };
         // One that is created anew begins with nothing of what it was.
         let last_state = has_ended.then(|| self.replace_state(at, E::default())).flatten();
         let decided = self.guarded(common, call, at, command, key.as_ref());
@@ -154,7 +167,7 @@ impl<E: Entity> Entities<E> {
             common.refused.insert(number, fingerprint, call.now);
         }
         let accepted = decided.and_then(|accepted| {
-            let accepted = Accepted { key, ..accepted };
+            let accepted = Accepted { key, kept, ..accepted };
             self.accept(common, registry, call, accepted, stage)
         });
         if let Some(last) = last_state
@@ -245,8 +258,13 @@ impl<E: Entity> Entities<E> {
                 Answer::After(read) => Reply::Value(read(&resident.state)),
                 Answer::Forward(to) => Reply::Forward(to),
             };
-            let key = None;
-            Ok(Accepted { at, reply, events, key })
+            Ok(Accepted {
+                at,
+                reply,
+                events,
+                key: None,
+                kept: None,
+            })
         };
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());

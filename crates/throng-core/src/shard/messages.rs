@@ -69,7 +69,7 @@ pub struct RequestOutcome {
     pub from: (String, String),
     /// What the asker gave along.
     pub note: String,
-    /// A `RecordedOutcome`.
+    /// What came of it, as JSON: `{"Ok":reply}`, `{"Err":rejection}`, or why nobody took it.
     pub outcome: Box<RawValue>,
 }
 
@@ -116,7 +116,7 @@ pub struct Envelope<'a> {
 }
 
 /// The name under which the outcome of a request is recorded as a message.
-pub(super) const OUTCOME_NAME: &str = "~heard";
+pub const OUTCOME_NAME: &str = "~heard";
 
 /// Who has sent and taken how many.
 #[derive(Debug, Default)]

@@ -57,6 +57,19 @@ pub struct QueryKind {
 pub(super) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
 pub(super) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
 
+/// A query of a client: a field it does not have is refused, as a command's is.
+fn read_query<E: Entity, Q: Query<E>>(arguments: &str) -> Result<Q, String> {
+    let fields = serde_urlencoded::Deserializer::new(form_urlencoded::parse(arguments.as_bytes()));
+    let mut unknown = None;
+    let read = serde_ignored::deserialize(fields, |path| {
+        unknown.get_or_insert_with(|| path.to_string());
+    });
+    match (read, unknown) {
+        (Ok(_), Some(field)) if !E::IGNORES_UNKNOWN_FIELDS => Err(format!("unknown field `{field}`")),
+        (read, _) => read.map_err(|why: serde_urlencoded::de::Error| why.to_string()),
+    }
+}
+
 /// The kinds an engine knows, in the order they were given.
 pub struct Registry {
     kinds: Vec<Kind>,
@@ -109,7 +122,7 @@ impl Registry {
     /// # Panics
     /// When the kind was not given before, or has a query of this name.
     pub fn add_query<E: Entity, Q: Query<E>>(&mut self) {
-        let run: QueryFn<E> = |entity, moment, arguments, reply| match serde_urlencoded::from_str::<Q>(arguments) {
+        let run: QueryFn<E> = |entity, moment, arguments, reply| match read_query::<E, Q>(arguments) {
             Err(why) => {
                 let why = format!("the query {:?} cannot be read: {why}", Q::NAME);
                 reply.error = Some(Box::new(Error::Malformed(why)));

@@ -58,7 +58,7 @@ impl Shard {
                 }
             }
             RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),
-            RecordKind::Released | RecordKind::Loss => {}
+            RecordKind::Released | RecordKind::Loss | RecordKind::Command => {}
         }
     }
 

@@ -35,12 +35,21 @@ struct Stamp {
     inode: u64,
 }
 
-/// Why files cannot be used.
+/// Why a file of tokens, keys or certificates, or a URL of keys, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {why}")]
 pub struct FileError {
     path: String,
     why: String,
+}
+
+impl FileError {
+    pub(crate) fn new(path: &str, why: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
 }
 
 impl<T> Watched<T> {
@@ -112,10 +121,7 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 fn read_all<T>(paths: &[PathBuf], read: impl Fn(&[Vec<u8>]) -> Result<T, String>) -> Result<T, FileError> {
-    let named = |path: &Path, why: String| FileError {
-        path: path.display().to_string(),
-        why,
-    };
+    let named = |path: &Path, why: String| FileError::new(&path.display().to_string(), why);
     let mut contents = Vec::new();
     for path in paths {
         contents.push(read_file(path).map_err(|why| named(path, why.to_string()))?);

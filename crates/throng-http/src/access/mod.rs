@@ -7,6 +7,7 @@
 mod caller;
 pub(crate) mod cors;
 mod files;
+pub(crate) mod jwt;
 mod names;
 mod recent;
 pub(crate) mod tls;
@@ -14,21 +15,25 @@ mod tokens;
 
 pub use caller::{Access, Action, Caller, Means};
 pub use files::FileError;
-pub(crate) use files::{LOOK_EVERY, Refresh, Version, Watched};
+pub(crate) use files::{LOOK_EVERY, Refresh};
+use files::{Version, Watched};
+pub use jwt::Jwt;
 pub(crate) use names::Names;
 pub(crate) use recent::Recent;
 pub use tls::Tls;
-pub(crate) use tokens::Tokens;
+use tokens::Tokens;
 pub use tokens::make_token;
 
 use crate::{
     event_loop::{Connection, Local},
+    openapi::Credentials,
     problem::Problem,
     routes::Answered,
 };
 use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Authority};
 use rustls::ServerConfig;
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -42,6 +47,7 @@ pub(crate) struct Guard {
     pub(crate) names: Names,
     pub(crate) authorize: Option<Hook>,
     pub(crate) tokens: Option<Arc<Watched<Tokens>>>,
+    pub(crate) jwt: Option<Arc<jwt::Verifier>>,
     pub(crate) tls: Option<Arc<Watched<Arc<ServerConfig>>>>,
     /// Certificates of clients are asked for.
     pub(crate) has_certificates: bool,
@@ -99,10 +105,50 @@ impl<'a> Said<'a> {
     }
 }
 
+/// Where it stands who is let in.
+#[derive(Default)]
+pub(crate) struct Sources {
+    pub(crate) tokens: Option<PathBuf>,
+    pub(crate) jwt: Option<Jwt>,
+    pub(crate) tls: Option<Tls>,
+}
+
 impl Guard {
+    /// Reads the sources, and gives what has to be read again when it changes.
+    pub(crate) fn read(&mut self, sources: Sources) -> Result<Vec<Arc<dyn Refresh>>, FileError> {
+        let mut watched: Vec<Arc<dyn Refresh>> = Vec::new();
+        if let Some(file) = sources.tokens {
+            let read = |files: &[Vec<u8>]| Tokens::parse(&String::from_utf8_lossy(&files.concat()));
+            let tokens = Arc::new(Watched::new(vec![file], read)?);
+            watched.push(tokens.clone());
+            self.tokens = Some(tokens);
+        }
+        if let Some(jwt) = sources.jwt {
+            let verifier = Arc::new(jwt::Verifier::new(jwt)?);
+            watched.push(verifier.clone());
+            self.jwt = Some(verifier);
+        }
+        if let Some(tls) = sources.tls {
+            self.has_certificates = tls.client_ca.is_some();
+            let tls = Arc::new(Watched::new(tls.paths(), tls::read)?);
+            watched.push(tls.clone());
+            self.tls = Some(tls);
+        }
+        Ok(watched)
+    }
+
+    /// How a caller is known.
+    pub(crate) fn credentials(&self) -> Credentials {
+        Credentials {
+            by_token: self.tokens.is_some() || self.jwt.is_some(),
+            by_certificate: self.has_certificates,
+            is_optional: self.lets_anonymous,
+        }
+    }
+
     /// Somebody's word is taken for who they are.
     pub(crate) fn authenticates(&self) -> bool {
-        self.tokens.is_some() || self.has_certificates
+        self.tokens.is_some() || self.jwt.is_some() || self.has_certificates
     }
 
     /// Whose credentials these are, and until when they hold.
@@ -114,6 +160,10 @@ impl Guard {
             return Err(Problem::unauthorized("The header Authorization is not Bearer, with a token.").boxed());
         };
         let token = token.trim_ascii();
+        // Of the service's own tokens none has a dot.
+        if let Some(jwt) = self.jwt.as_ref().filter(|_| token.contains(&b'.')) {
+            return jwt.verify(token);
+        }
         let found = self.tokens.as_ref().and_then(|tokens| tokens.get().find(token));
         found.ok_or_else(|| Problem::unauthorized("The token is not one that this service takes.").boxed())
     }

@@ -20,10 +20,13 @@ use rustls::ServerConfig;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    future::{Future as _, poll_fn},
     io,
     net::IpAddr,
+    pin::pin,
     rc::Rc,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 use tokio::{
@@ -161,7 +164,17 @@ fn enter(local: &Rc<Local>, stream: Stream, came: Came, places: Held, first: Byt
 /// Opens the TLS session of a connection, within the time a head may take.
 async fn shake_hands(local: Rc<Local>, guest: Guest, stream: TcpStream, config: Arc<ServerConfig>) {
     let wait = local.limits().header_wait;
-    match timeout(wait, Stream::accept(stream, config)).await {
+    let mut accepting = pin!(timeout(wait, Stream::accept(stream, config)));
+    let accepted = poll_fn(|context| {
+        guest.connection.set_waker(context.waker());
+        // Nothing was asked yet.
+        if guest.connection.is_ending() {
+            return Poll::Ready(None);
+        }
+        accepting.as_mut().poll(context).map(Some)
+    });
+    let Some(accepted) = accepted.await else { return };
+    match accepted {
         Ok(Ok(stream)) => {
             let shown = stream.certificates().and_then(|chain| chain.first());
             guest.connection.shows(shown.and_then(access::tls::caller));

@@ -397,6 +397,19 @@ mod tests {
     }
 
     #[test]
+    fn of_trusted_proxies_alone_a_header_says_whose_a_request_is_if_there_are_any() {
+        let (_, connection) = connection();
+        let believed = |address: &str, proxies: &[&str]| {
+            let proxies: Vec<IpAddr> = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
+            connection.came_from(address.parse().unwrap(), &proxies);
+            connection.is_believed()
+        };
+        assert!(believed("203.0.113.9", &[]));
+        assert!(believed("10.0.0.1", &["10.0.0.2", "10.0.0.1"]) && believed("::ffff:10.0.0.1", &["10.0.0.1"]));
+        assert!(!believed("10.0.0.3", &["10.0.0.2", "10.0.0.1"]) && !believed("::1", &["10.0.0.1"]));
+    }
+
+    #[test]
     fn an_idle_connection_finishes_after_its_bound() {
         let (ticks, connection) = connection();
         assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);

@@ -5,9 +5,6 @@
 //! estimate. A busy neighbour that takes half the CPU halves the rate, since all wait twice as long; a pause of the process
 //! or one request that takes long is an event and no rate, and counts for no more than a few turns.
 //!
-//! Two rates are kept, of the last turns and of many. A stretch of dear turns (large states are stored, connections come) is
-//! not yet a slow loop: the lower of the two counts only once somebody has really waited for half of `wait_max`.
-//!
 //! The rate is known only while requests wait. Nobody is refused before a few full turns were seen, since what a request
 //! takes a loop that idles (a commit of its own, say) is no measure of what it takes a loop that is saturated.
 
@@ -15,10 +12,8 @@ use std::time::Duration;
 
 /// Full turns seen before anybody is refused, and their time, in turns.
 const WARM_UP: (u32, u32) = (4, 8);
-/// Turns that a rate rests on: the last ones, and many.
-const WINDOWS_TURNS: [f64; 2] = [32.0, 256.0];
-/// So much of the aim somebody has to have waited until the lower rate counts.
-const PROOF_SHARE: f64 = 0.5;
+/// Of what is known, the part a new turn replaces.
+const WINDOW_TURNS: f64 = 32.0;
 /// A turn counts as this many of the others at most.
 const LONGER_MAX: f64 = 4.0;
 /// Turns between the estimated end of a wait and the answer: its own turn, and the commit behind it.
@@ -29,40 +24,13 @@ pub(super) struct Policy {
     turn_nanos: f64,
     /// The wait that is aimed at.
     target_nanos: f64,
-    /// What full turns came to since requests began to wait: the last ones, and many.
-    rates: [Rate; 2],
-    /// All of those turns.
-    seen: u32,
-    seen_nanos: f64,
-}
-
-/// Sums over full turns, the older the less.
-#[derive(Clone, Copy, Default)]
-struct Rate {
+    /// Sums over the full turns since requests began to wait, the older the less.
     turns: f64,
     nanos: f64,
     admitted: f64,
-}
-
-impl Rate {
-    fn observe(&mut self, window_turns: f64, nanos: f64, admitted: u32) {
-        let keep = 1.0 - 1.0 / window_turns;
-        self.turns = self.turns * keep + 1.0;
-        self.nanos = self.nanos * keep + nanos;
-        self.admitted = self.admitted * keep + f64::from(admitted);
-    }
-
-    /// All of it counts as one turn.
-    fn shrink(&mut self) {
-        if self.turns > 1.0 {
-            (self.nanos, self.admitted) = (self.nanos / self.turns, self.admitted / self.turns);
-            self.turns = 1.0;
-        }
-    }
-
-    fn per_nano(&self) -> f64 {
-        self.admitted / self.nanos
-    }
+    /// All of them.
+    seen: u32,
+    seen_nanos: f64,
 }
 
 impl Policy {
@@ -71,7 +39,9 @@ impl Policy {
         Self {
             turn_nanos: turn.as_nanos() as f64,
             target_nanos: target.as_nanos() as f64,
-            rates: Default::default(),
+            turns: 0.0,
+            nanos: 0.0,
+            admitted: 0.0,
             seen: 0,
             seen_nanos: 0.0,
         }
@@ -79,45 +49,42 @@ impl Policy {
 
     /// A turn that was full took so long, refusals left out, and admitted so many connections and tasks.
     pub(super) fn observe(&mut self, took: Duration, admitted: u32) {
-        let last = &self.rates[0];
-        let usual = if last.turns > 0.0 {
-            last.nanos / last.turns
+        let usual = if self.turns > 0.0 {
+            self.nanos / self.turns
         } else {
             self.turn_nanos
         };
         let nanos = (took.as_nanos() as f64).min(LONGER_MAX * usual.max(self.turn_nanos));
-        for (rate, window_turns) in self.rates.iter_mut().zip(WINDOWS_TURNS) {
-            rate.observe(window_turns, nanos, admitted);
-        }
+        let keep = 1.0 - 1.0 / WINDOW_TURNS;
+        self.turns = self.turns * keep + 1.0;
+        self.nanos = self.nanos * keep + nanos;
+        self.admitted = self.admitted * keep + f64::from(admitted);
         self.seen = self.seen.saturating_add(1);
         self.seen_nanos += nanos;
     }
 
     /// Nothing waits any more: how many may wait is measured anew when something does. What is known counts as one turn.
     pub(super) fn forget(&mut self) {
-        self.rates.iter_mut().for_each(Rate::shrink);
+        if self.turns > 1.0 {
+            (self.nanos, self.admitted) = (self.nanos / self.turns, self.admitted / self.turns);
+            self.turns = 1.0;
+        }
         (self.seen, self.seen_nanos) = (0, 0.0);
     }
 
-    /// How many may wait while the first of them has waited so long.
-    pub(super) fn room(&self, waited: Duration) -> usize {
+    /// How many may wait.
+    pub(super) fn room(&self) -> usize {
         let is_known = self.seen >= WARM_UP.0 && self.seen_nanos >= f64::from(WARM_UP.1) * self.turn_nanos;
-        if !is_known || self.rates[0].nanos <= 0.0 {
+        if !is_known || self.nanos <= 0.0 {
             return usize::MAX;
         }
-        let [last, many] = self.rates.map(|rate| rate.per_nano());
-        let per_nano = if (waited.as_nanos() as f64) < self.target_nanos * PROOF_SHARE {
-            last.max(many)
-        } else {
-            last
-        };
-        ((self.target_nanos * per_nano).round() as usize).max(1)
+        ((self.target_nanos * self.admitted / self.nanos).round() as usize).max(1)
     }
 
     /// How long so many wait, once that is known.
     pub(super) fn wait(&self, waiting: usize) -> Option<Duration> {
-        let last = &self.rates[0];
-        (last.admitted > 0.0).then(|| Duration::from_nanos((waiting as f64 / last.per_nano()).round() as u64))
+        (self.admitted > 0.0)
+            .then(|| Duration::from_nanos((waiting as f64 * self.nanos / self.admitted).round() as u64))
     }
 }
 
@@ -139,17 +106,17 @@ mod tests {
     #[test]
     fn as_many_may_wait_as_are_answered_in_time() {
         let mut policy = after(100);
-        assert_eq!(policy.room(WAIT_MAX), TARGET_MS * 2);
+        assert_eq!(policy.room(), TARGET_MS * 2);
         assert_eq!(policy.wait(20), Some(TURN * 2));
         (0..1_000).for_each(|_| policy.observe(TURN, 1));
-        assert_eq!(policy.room(WAIT_MAX), TARGET_MS / 5);
+        assert_eq!(policy.room(), TARGET_MS / 5);
     }
 
     #[test]
     fn a_neighbour_that_takes_half_the_cpu_halves_the_room() {
         let mut policy = after(100);
         (0..1_000).for_each(|_| policy.observe(TURN * 2, 10));
-        assert_eq!(policy.room(WAIT_MAX), TARGET_MS);
+        assert_eq!(policy.room(), TARGET_MS);
     }
 
     #[test]
@@ -157,46 +124,28 @@ mod tests {
         for admitted in [10, 1] {
             let mut policy = after(100);
             policy.observe(Duration::from_millis(605), admitted);
-            let room = policy.room(WAIT_MAX);
+            let room = policy.room();
             assert!(room * 10 > TARGET_MS * 2 * 8, "{room}");
         }
-    }
-
-    #[test]
-    fn a_stretch_of_dear_turns_refuses_nobody_who_has_not_waited_long() {
-        let mut policy = after(500);
-        (0..20).for_each(|_| policy.observe(TURN * 2, 1));
-        assert!(policy.room(Duration::ZERO) * 10 > TARGET_MS * 2 * 8);
-        assert!(policy.room(WAIT_MAX / 2) < TARGET_MS);
-        (0..5_000).for_each(|_| policy.observe(TURN * 2, 1));
-        assert_eq!(
-            policy.room(Duration::ZERO),
-            TARGET_MS / 10,
-            "a loop that stays slow is slow"
-        );
     }
 
     #[test]
     fn long_requests_are_taken_for_what_they_are_if_they_are_many() {
         let mut policy = Policy::new(WAIT_MAX, TURN);
         (0..100).for_each(|_| policy.observe(Duration::from_millis(98), 1));
-        assert_eq!(policy.room(WAIT_MAX), 5);
+        assert_eq!(policy.room(), 5);
         (0..500).for_each(|_| policy.observe(WAIT_MAX * 3, 1));
-        assert_eq!(policy.room(WAIT_MAX), 1, "one may always wait");
+        assert_eq!(policy.room(), 1, "one may always wait");
     }
 
     #[test]
     fn nobody_is_refused_before_a_few_full_turns_or_after_nothing_waited() {
-        assert_eq!(after(7).room(WAIT_MAX), usize::MAX);
+        assert_eq!(after(7).room(), usize::MAX);
         let mut policy = after(8);
-        assert!(policy.room(WAIT_MAX) < usize::MAX);
+        assert!(policy.room() < usize::MAX);
         policy.forget();
-        assert_eq!((policy.room(WAIT_MAX), policy.wait(10)), (usize::MAX, Some(TURN)));
+        assert_eq!((policy.room(), policy.wait(10)), (usize::MAX, Some(TURN)));
         policy.observe(WAIT_MAX, 1);
-        assert_eq!(
-            policy.room(WAIT_MAX),
-            usize::MAX,
-            "one turn says nothing, however long it was"
-        );
+        assert_eq!(policy.room(), usize::MAX, "one turn says nothing, however long it was");
     }
 }

@@ -30,8 +30,6 @@ pub(super) trait Entry {
     fn is_gone(&self) -> bool;
     /// A task runs later in the turn, unlike a connection, which is looked after at once.
     fn is_task(&self) -> bool;
-    /// Since when it waits.
-    fn arrived(&self) -> Instant;
 }
 
 /// Who waits, who is to be refused, and what is left of the turn.
@@ -42,8 +40,6 @@ pub(super) struct Queue<T> {
     waiting: VecDeque<T>,
     /// Of `waiting`, those that have not gone away.
     here: usize,
-    /// How many may wait in this turn.
-    room: usize,
     refused: VecDeque<T>,
     /// Counts turns, from 1.
     number: u64,
@@ -88,7 +84,6 @@ impl<T: Entry> Queue<T> {
             policy: Policy::new(limits.wait_max, limits.turn),
             waiting: VecDeque::new(),
             here: 0,
-            room: usize::MAX,
             refused: VecDeque::new(),
             number: 0,
             is_open: false,
@@ -111,12 +106,6 @@ impl<T: Entry> Queue<T> {
         if self.here == 0 {
             self.policy.forget();
         }
-        while self.waiting.pop_front_if(|first| first.is_gone()).is_some() {}
-        let waited = self
-            .waiting
-            .front()
-            .map_or(Duration::ZERO, |first| now.saturating_duration_since(first.arrived()));
-        self.room = self.policy.room(waited);
         self.number += 1;
         self.is_open = true;
         self.is_full = false;
@@ -146,7 +135,7 @@ impl<T: Entry> Queue<T> {
 
     /// The last of those that wait, while they are more than [may](Self::room): it is to be [refused](Self::refuse).
     pub(super) fn pop_excess(&mut self) -> Option<T> {
-        while self.here > self.room {
+        while self.here > self.policy.room() {
             let last = self.waiting.pop_back()?;
             if !last.is_gone() {
                 self.here -= 1;
@@ -211,14 +200,14 @@ impl<T: Entry> Queue<T> {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// How many may wait in this turn.
+    /// How many may wait.
     pub(super) fn room(&self) -> usize {
-        self.room
+        self.policy.room()
     }
 
     /// So many wait that who comes now is to be [refused](Self::refuse).
     pub(super) fn is_crowded(&self) -> bool {
-        self.here >= self.room
+        self.here >= self.policy.room()
     }
 
     /// How long one waits who comes now, as far as is known.
@@ -271,7 +260,7 @@ impl<T: Entry> Queue<T> {
         }
         let now = clock.now();
         let began = *self.refusing.began.get_or_insert(now);
-        let share = if self.here < self.room / 2 {
+        let share = if self.here < self.policy.room() / 2 {
             REFUSING_SHARE_AFTER
         } else {
             REFUSING_SHARE

@@ -61,12 +61,11 @@ impl Clock for Machine {
     }
 }
 
-/// A request of a connection, sent then, in a world that began at the start.
+/// A request of a connection, sent then.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
     sent: Duration,
     connection: u32,
-    start: Instant,
 }
 
 impl Entry for Request {
@@ -76,10 +75,6 @@ impl Entry for Request {
 
     fn is_task(&self) -> bool {
         false
-    }
-
-    fn arrived(&self) -> Instant {
-        self.start + self.sent
     }
 }
 
@@ -158,11 +153,7 @@ impl Simulation {
                 Load::Closed => MICROSECOND * connection,
                 Load::Open(rate) => Duration::from_secs_f64(f64::from(connection) / rate),
             };
-            to_come.push(Reverse(Request {
-                sent,
-                connection,
-                start,
-            }));
+            to_come.push(Reverse(Request { sent, connection }));
         }
         Self {
             machine: Machine {

@@ -143,10 +143,6 @@ impl Entry for Rc<Ticket> {
     fn is_task(&self) -> bool {
         matches!(self.waiter, Waiter::Task(_))
     }
-
-    fn arrived(&self) -> Instant {
-        self.arrived
-    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub(crate) struct About {
     pub(crate) description: String,
     /// An app's own routes.
     pub(crate) described: Vec<Described>,
+    /// How a caller is known.
+    pub(crate) credentials: Credentials,
     /// An app's own `paths` and `components`, merged in.
     pub(crate) fragments: Vec<Value>,
 }
@@ -36,7 +38,43 @@ impl Default for About {
             version: "1".into(),
             description: String::new(),
             described: Vec::new(),
+            credentials: Credentials::default(),
             fragments: Vec::new(),
+        }
+    }
+}
+
+/// How a caller is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Credentials {
+    pub(crate) by_token: bool,
+    pub(crate) by_certificate: bool,
+    /// Who shows none is let in, too.
+    pub(crate) is_optional: bool,
+}
+
+impl Credentials {
+    /// The schemes of the document, and which of them a request needs.
+    fn write(self, document: &mut Value) {
+        let schemes = [
+            (self.by_token, "token", json!({ "type": "http", "scheme": "bearer" })),
+            (self.by_certificate, "certificate", json!({ "type": "mutualTLS" })),
+        ];
+        let mut needs = Vec::new();
+        for (name, scheme) in schemes
+            .into_iter()
+            .filter_map(|(is, name, scheme)| is.then_some((name, scheme)))
+        {
+            document["components"]["securitySchemes"][name] = scheme;
+            let mut one = Map::new();
+            one.insert(name.into(), json!([]));
+            needs.push(Value::Object(one));
+        }
+        if self.is_optional && !needs.is_empty() {
+            needs.push(json!({}));
+        }
+        if !needs.is_empty() {
+            document["security"] = Value::Array(needs);
         }
     }
 }
@@ -130,6 +168,7 @@ pub(crate) fn describe(
         "paths": all,
         "components": { "schemas": definitions, "responses": paths::problem_responses() },
     });
+    about.credentials.write(&mut document);
     for fragment in &about.fragments {
         merge(&mut document, fragment);
     }

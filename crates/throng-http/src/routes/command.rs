@@ -73,9 +73,10 @@ pub(crate) async fn execute(driver: &Driver, attempt: Attempt<'_>, span: Option<
     .map_err(engine_problem)
 }
 
-pub(crate) fn by<'a>(attempt: Attempt<'a>, caller: Option<&Caller>) -> Attempt<'a> {
+/// The attempt, as this caller's.
+pub(crate) fn by<'a>(attempt: Attempt<'a>, caller: Option<&'a Caller>) -> Attempt<'a> {
     match caller {
-        Some(caller) => attempt.caller(caller.name().to_owned()),
+        Some(caller) => attempt.caller(caller.name()),
         None => attempt,
     }
 }

@@ -253,6 +253,13 @@ fn query_strings_that_cannot_be_read_are_told_so() {
     let problem = client.get("/api/section/S1/enrolled").problem(400, "malformed");
     assert_eq!(problem["field"], "student");
     for path in [
+        "/api/section/S1/enrolled?student=7&stundent=8",
+        "/api/section/S1?stundent=8",
+    ] {
+        let problem = client.get(path).problem(400, "malformed");
+        assert_eq!(problem["field"], "stundent", "{problem}");
+    }
+    for path in [
         "/api/section?limit=0",
         "/api/section?limit=1001",
         "/api/section?page=2",

@@ -186,6 +186,21 @@ fn a_client_that_speaks_no_tls_or_trusts_another_is_not_served_and_holds_up_nobo
 }
 
 #[test]
+fn a_handshake_that_was_not_done_holds_up_no_stop() {
+    let files = Files::new();
+    let limits = throng_http::Limits {
+        header_wait: std::time::Duration::from_hours(1),
+        drain: std::time::Duration::from_hours(1),
+        ..throng_http::Limits::default()
+    };
+    let gateway = start(|gateway| gateway.tls(files.tls(None)).limits(limits));
+    let _silent = TcpStream::connect(gateway.address()).unwrap();
+    // Behind it in the queue of the listener: once it is served, the other one is taken, too.
+    assert_eq!(files.connect(&gateway, None).get("/health/live").status, 200);
+    gateway.stop_blocking();
+}
+
+#[test]
 fn http2_is_agreed_on_and_a_websocket_opens() {
     let files = Files::new();
     let gateway = start(|gateway| gateway.tls(files.tls(None)));

@@ -6,7 +6,7 @@ use crate::{Address, CommitNo, Position, ShardId, WriterId};
 /// What the engine writes into a commit's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Whose stream.
+    /// The writer whose stream the commit belongs to.
     pub writer: WriterId,
     /// The commit's number in it.
     pub number: CommitNo,

@@ -80,9 +80,26 @@ pub enum RecordKind {
     /// The entity has ended: its timers are over, and what it was is not what it would be if it were created anew. `seq` is the
     /// number of its last event.
     Ended = 10,
+    /// A client's command that was accepted, of a kind that keeps them; it follows what it has done.
+    Command = 11,
 }
 
 impl RecordKind {
+    /// All there are, in the order of their numbers, from 1.
+    pub const ALL: [Self; 11] = [
+        Self::Event,
+        Self::Sent,
+        Self::Taken,
+        Self::Key,
+        Self::TimerSet,
+        Self::TimerCleared,
+        Self::Family,
+        Self::Released,
+        Self::Loss,
+        Self::Ended,
+        Self::Command,
+    ];
+
     /// The word people read, in an export and in tools.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -97,23 +114,12 @@ impl RecordKind {
             Self::Released => "released",
             Self::Loss => "loss",
             Self::Ended => "ended",
+            Self::Command => "command",
         }
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Event,
-            2 => Self::Sent,
-            3 => Self::Taken,
-            4 => Self::Key,
-            5 => Self::TimerSet,
-            6 => Self::TimerCleared,
-            7 => Self::Family,
-            8 => Self::Released,
-            9 => Self::Loss,
-            10 => Self::Ended,
-            _ => return None,
-        })
+        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 }
 

@@ -9,9 +9,9 @@ pub enum Damage {
     /// Fewer bytes than a header, or than the header says.
     #[error("{found} bytes where {expected} were expected")]
     Short {
-        /// Bytes needed.
+        /// What a header needs, or what the header says.
         expected: usize,
-        /// Bytes there.
+        /// What there is to read.
         found: usize,
     },
     /// Not the beginning of a commit.
@@ -217,7 +217,7 @@ pub struct Record<'a> {
     pub name: &'a str,
     /// The version of the event's shape.
     pub version: u16,
-    /// The body.
+    /// What the record's writer put in; only an event's has a meaning for a store.
     pub body: &'a [u8],
     /// Where the body stands.
     pub place: Place,

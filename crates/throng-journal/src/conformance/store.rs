@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 /// A store and the journal it is built from.
 #[derive(Debug)]
 pub struct Pair<J, S> {
-    /// The truth.
+    /// The journal the store is rebuilt from.
     pub journal: Arc<J>,
     /// What is built from it.
     pub store: Arc<S>,

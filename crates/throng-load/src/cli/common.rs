@@ -52,7 +52,7 @@ pub(crate) struct Common {
     /// Sample every queue of a RabbitMQ broker by its management API, for example http://guest:guest@127.0.0.1:15672
     #[arg(long, value_name = "URL")]
     pub(crate) rabbitmq: Option<String>,
-    /// No progress.
+    /// Show no progress while it runs.
     #[arg(long, short = 'q')]
     pub(crate) quiet: bool,
     /// Allow a target that is neither loopback nor on a private network.

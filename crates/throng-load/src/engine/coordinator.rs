@@ -32,7 +32,7 @@ pub struct Progress<'a> {
 /// A finished run: its report, and the sources with whatever they gathered.
 #[derive(Debug)]
 pub struct Run<S> {
-    /// The numbers.
+    /// What all workers measured together.
     pub report: Report,
     /// The sources, as they were given.
     pub sources: Vec<S>,

@@ -22,7 +22,7 @@ pub struct Second {
     pub p99_nanos: u64,
     /// 99.9th percentile.
     pub p999_nanos: u64,
-    /// Slowest.
+    /// The slowest response of this second.
     pub max_nanos: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct Second {
 pub struct Outlier {
     /// When it ended, since the start of the run.
     pub at_nanos: u64,
-    /// Response time.
+    /// Its response time, in nanoseconds.
     pub latency_nanos: u64,
     /// Its class.
     pub class: u16,

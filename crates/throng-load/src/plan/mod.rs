@@ -41,7 +41,7 @@ pub struct HeadToHeadShape {
     pub path: String,
     /// Requests a round.
     pub requests: u64,
-    /// Connections.
+    /// Connections the requests are spread over.
     pub concurrency: usize,
     /// Rounds before those that count.
     pub warmup: u32,

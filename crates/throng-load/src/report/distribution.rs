@@ -7,9 +7,9 @@ use crate::measure::{Latencies, latencies};
 /// The usual figures of a distribution, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many.
+    /// How many requests were measured.
     pub count: u64,
-    /// Least.
+    /// The shortest, in nanoseconds, as all that follows.
     pub min: u64,
     /// Mean.
     pub mean: f64,
@@ -27,7 +27,7 @@ pub struct Summary {
     pub p999: u64,
     /// 99.99th percentile.
     pub p9999: u64,
-    /// Greatest.
+    /// The longest.
     pub max: u64,
 }
 

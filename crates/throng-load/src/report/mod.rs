@@ -41,7 +41,7 @@ pub struct Report {
     pub elapsed_nanos: u64,
     /// Why it ended.
     pub ended: String,
-    /// All requests.
+    /// Outcomes of all requests that were measured, by kind.
     pub counters: Counters,
     /// Time from the intended start to the whole answer.
     #[serde(with = "distribution")]
@@ -72,7 +72,7 @@ pub struct Report {
     pub own_delay: Latencies,
     /// What the generator cost.
     pub generator: GeneratorUsage,
-    /// Connections made.
+    /// Connections made over the whole run, also those that replaced lost ones.
     pub connections_opened: u64,
     /// Sampled series: of the target's process, its metrics, its broker.
     pub samples: Vec<Samples>,
@@ -87,9 +87,9 @@ pub struct Report {
 /// One class of requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClassReport {
-    /// Its name.
+    /// The class's name, as the plan gives it.
     pub name: String,
-    /// Its numbers.
+    /// Outcomes of its requests, by kind.
     pub counters: Counters,
     /// Its response times.
     #[serde(with = "distribution")]

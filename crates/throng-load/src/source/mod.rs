@@ -98,7 +98,7 @@ impl Outcome<'_> {
 /// A whole answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
-    /// HTTP status.
+    /// The status of the response, from its first line.
     pub status: u16,
     /// Status line and headers as received; of HTTP/2 written as HTTP/1.1 would have it.
     pub head: &'a [u8],

@@ -108,8 +108,5 @@ pub(super) struct End {
 
 /// The record kind a word of [`RecordKind::word`] stands for.
 pub(super) fn kind_of(word: &str) -> Option<RecordKind> {
-    use RecordKind::{Event, Family, Key, Loss, Released, Sent, Taken, TimerCleared, TimerSet};
-    [Event, Sent, Taken, Key, TimerSet, TimerCleared, Family, Released, Loss]
-        .into_iter()
-        .find(|kind| kind.word() == word)
+    RecordKind::ALL.into_iter().find(|kind| kind.word() == word)
 }

@@ -114,7 +114,7 @@ impl Import {
     /// The stream's next commit. Returns its buffer.
     ///
     /// # Errors
-    /// The server's.
+    /// The server refuses it, or cannot be reached.
     pub fn commit(&mut self, mut commit: Commit) -> Result<Buffer, Error> {
         commit.seal(&[]);
         let stamp = commit.stamp();

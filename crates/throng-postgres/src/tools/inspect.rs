@@ -8,10 +8,10 @@ use throng_journal::{
     tools::{Contents, InspectOptions},
 };
 
-/// One table.
+/// A table of the journal's schema, and what it takes.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TableLine {
-    /// Its name.
+    /// The table's name, without its schema.
     pub table: String,
     /// Its size with its indexes.
     pub bytes: u64,

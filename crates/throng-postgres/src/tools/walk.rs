@@ -19,7 +19,7 @@ const PAGES_WAITING: usize = 2;
 pub enum Seen<'a> {
     /// A writer's stream begins.
     Writer {
-        /// Whose.
+        /// The writer whose stream begins.
         writer: WriterId,
         /// The node it is a life of.
         node: &'a str,

@@ -64,7 +64,7 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
-    /// Its name.
+    /// The name it was set up with, which its threads and statistics have, too.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -81,7 +81,7 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// None yet.
+    /// Statistics without a series yet.
     #[must_use]
     pub fn new() -> Self {
         let begun = Instant::now();
@@ -100,19 +100,19 @@ impl Stats {
         }
     }
 
-    /// A count.
+    /// The count of this name, which only goes up.
     #[must_use]
     pub fn counter(&self, key: &str) -> Counter {
         Counter(self.key(key, Kind::Count))
     }
 
-    /// A level.
+    /// The level of this name, which goes up and down.
     #[must_use]
     pub fn level(&self, key: &str) -> Level {
         Level(self.key(key, Kind::Level))
     }
 
-    /// A timing.
+    /// The timing of this name.
     #[must_use]
     pub fn timing(&self, key: &str) -> Timing {
         Timing(self.key(key, Kind::Timing))
@@ -238,7 +238,7 @@ impl fmt::Debug for Stats {
     }
 }
 
-/// A count.
+/// A count, which only goes up.
 #[derive(Clone)]
 pub struct Counter(Arc<Key>);
 
@@ -249,7 +249,7 @@ impl Counter {
     }
 }
 
-/// A level.
+/// A level, which goes up and down: of a queue, of what is open.
 #[derive(Clone)]
 pub struct Level(Arc<Key>);
 
@@ -260,7 +260,7 @@ impl Level {
     }
 }
 
-/// A timing.
+/// How long something takes: a distribution of durations.
 #[derive(Clone)]
 pub struct Timing(Arc<Key>);
 

@@ -81,15 +81,15 @@ impl Series {
 pub struct Summary {
     /// How many they are.
     pub seconds: usize,
-    /// Their mean.
+    /// The arithmetic mean of their values.
     pub mean: f64,
     /// The middle one; of an even number, the mean of both.
     pub median: f64,
     /// The standard deviation of all of them (not of a sample).
     pub standard_deviation: f64,
-    /// The least.
+    /// The least of their values.
     pub min: f64,
-    /// The most.
+    /// The greatest of their values.
     pub max: f64,
 }
 

@@ -83,7 +83,7 @@ struct Stuck {
 pub(crate) enum Parked {
     /// It is the first for this receiver: somebody has to load it.
     First,
-    /// Behind others.
+    /// Others for the same receiver are before it and go first.
     Behind,
 }
 

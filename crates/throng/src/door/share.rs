@@ -97,7 +97,7 @@ fn cost(micros: u64) -> u32 {
 /// The shares of one loop.
 pub(super) struct Share {
     half_micros: u32,
-    /// Somebody waits.
+    /// An attempt was deferred in this turn, and is to be woken with the next.
     waits: AtomicBool,
     state: Mutex<State>,
 }

@@ -68,7 +68,7 @@ struct Flight {
 /// Who wants something done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A client.
+    /// A client, or the service's own code: it may be refused.
     Outside,
     /// Another entity, or a timer: it is in the log, and waits.
     Inside,

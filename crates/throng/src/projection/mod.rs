@@ -138,7 +138,7 @@ pub struct Seen<E: Entity> {
 /// An event's place in history, unlike any other's: what a receiver remembers to tell a second delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventOffset {
-    /// Its commit.
+    /// The commit it stands in.
     pub position: Position,
     /// Its place among that commit's records, from 0.
     pub record: u32,

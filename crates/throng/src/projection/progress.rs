@@ -25,7 +25,7 @@ pub(crate) const BEHIND_SECONDS_NORMAL: f64 = 5.0;
 /// How far a projection or sink has come.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Its name.
+    /// Its `NAME`, under which its rows and offset are kept.
     pub name: &'static str,
     /// The kind whose events it takes.
     pub kind: &'static str,

@@ -74,7 +74,7 @@ impl RowCache {
         }
     }
 
-    /// Forgets all.
+    /// Drops every row from memory; they are read from the views again when they are asked for.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -7,7 +7,7 @@ use super::{
 };
 use std::{collections::BTreeMap, sync::Arc, task::Waker};
 
-/// One follower.
+/// A follower that waits for new events.
 #[derive(Debug)]
 enum Slot {
     /// It reads what there is.
@@ -33,7 +33,7 @@ pub(super) enum Outcome {
     Failed(Arc<str>),
 }
 
-/// All followers.
+/// The followers that wait, to be woken by what becomes durable.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     kinds: Vec<OfKind>,
@@ -93,7 +93,7 @@ impl Watchers {
         self.count == 0
     }
 
-    /// Somebody waits.
+    /// Whether a follower waits, so that the log's new end is worth decoding.
     pub(super) fn are_waiting(&self) -> bool {
         self.waiting > 0
     }

@@ -14,7 +14,7 @@ pub(super) struct Bounds {
     pub(super) commits_max: usize,
 }
 
-/// Whose events.
+/// Whose events a follower sees: a kind's, or one entity's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interest {
     pub(super) kind: usize,
