@@ -9,6 +9,7 @@ use crate::{
     ledger::Topics,
     life::{Lives, tasks},
     projection::{self, Projections},
+    retention,
     tail::{self, Tail},
 };
 use std::sync::{Arc, atomic::AtomicBool};
@@ -230,12 +231,14 @@ impl Builder {
                 &context.registry,
             )),
             projections: Projections::new(consumers, self.views),
+            pruning: tokio::sync::Mutex::new(()),
             context,
             lives,
             services,
         });
         core.context.host.spawn(Box::pin(tail::task(Arc::downgrade(&core))));
         projection::start(&core);
+        retention::start(&core);
         Ok(Engine { core })
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Core {
     pub(crate) lives: Arc<Lives>,
     pub(crate) services: Services,
     pub(crate) projections: Projections,
+    /// One removal of history at a time.
+    pub(crate) pruning: tokio::sync::Mutex<()>,
     /// The end of the log, decoded once for all who follow it.
     pub(crate) tail: Arc<Tail>,
 }

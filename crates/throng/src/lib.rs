@@ -65,6 +65,7 @@ mod mail;
 mod metrics;
 mod options;
 pub mod projection;
+mod retention;
 mod stuck;
 mod tail;
 
@@ -78,6 +79,7 @@ pub use handle::Handle;
 pub use history::History;
 pub use metrics::Metrics;
 pub use options::Options;
+pub use retention::{Erased, PruneReport};
 pub use stuck::StuckEntity;
 pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{

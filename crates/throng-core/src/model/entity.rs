@@ -1,6 +1,6 @@
 //! The entity: a small single-threaded, event-sourced thing with an id.
 
-use super::{Answer, Event, Recorded, Turn, UpcastError};
+use super::{Answer, Event, Keep, Recorded, Turn, UpcastError};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
@@ -37,6 +37,8 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const KIND: &'static str;
     /// Raise it when the state's shape or meaning changes: stored states are then rebuilt from the events.
     const STATE_VERSION: u16 = 1;
+    /// For how long its events are kept, unless the service says otherwise.
+    const KEEP: Keep = Keep::Forever;
     /// The address within the kind.
     type Id: EntityId;
     /// What it can be asked to do.
@@ -84,6 +86,17 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
         Err(UpcastError(format!(
             "there is no step up from the command {}",
             old.name
+        )))
+    }
+
+    /// Takes a stored state of an older [`STATE_VERSION`](Self::STATE_VERSION) one version up, as JSON. Only asked where the events it
+    /// was made from are not kept any more; otherwise the state is rebuilt from them.
+    ///
+    /// # Errors
+    /// There is no step up: the entity is quarantined, with this reason.
+    fn upcast_state(version: u16, _state: serde_json::Value) -> Result<serde_json::Value, UpcastError> {
+        Err(UpcastError(format!(
+            "there is no step up from a state of version {version}"
         )))
     }
 

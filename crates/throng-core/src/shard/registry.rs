@@ -14,6 +14,8 @@ pub struct Kind {
     pub name: &'static str,
     /// The version of its state.
     pub state_version: u16,
+    /// For how long its events are kept, if the service does not say otherwise.
+    pub keep: crate::model::Keep,
     /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
     /// The schema of its commands: one of several objects or words, each a command.
@@ -78,6 +80,7 @@ impl Registry {
         self.kinds.push(Kind {
             name: E::KIND,
             state_version: E::STATE_VERSION,
+            keep: E::KEEP,
             queries: Vec::new(),
             command_schema: |generator| generator.subschema_for::<E::Command>(),
             event_schema: |generator| generator.subschema_for::<E::Event>(),

@@ -12,7 +12,7 @@
 //!     32     8  when, microseconds since 1970-01-01 UTC
 //!     40     4  offset of the directory
 //!     44     4  number of records
-//!     48     4  reserved, 0
+//!     48     4  for how many commits right before it this one stands, because retention left nothing of them
 //!     52     4  CRC32C over the seed, then bytes 0..52, then bytes 56..length
 //!
 //!     56     …  bodies, one after another, in the order of the directory
@@ -39,10 +39,12 @@
 mod buffer;
 mod builder;
 mod reader;
+mod removal;
 
 pub use buffer::Buffer;
 pub use builder::{CommitBuilder, Mark, Stamp};
 pub use reader::{Commit, Damage, Record, Records};
+pub use removal::{Rest, stands_for};
 
 /// Bytes of a commit's header.
 pub const HEADER_BYTES: usize = 56;
@@ -80,9 +82,33 @@ pub enum RecordKind {
     /// The entity has ended: its timers are over, and what it was is not what it would be if it were created anew. `seq` is the
     /// number of its last event.
     Ended = 10,
+    /// What an entity is after its event `seq`: what stands before this is not needed any more to bring it back. `version` is that of
+    /// its state.
+    State = 11,
+    /// There was a record; retention or an erasure took it. Its body is zeros.
+    Removed = 12,
+    /// How many messages a shard has sent and taken: what stands before this is not needed any more to know it.
+    Numbers = 13,
 }
 
 impl RecordKind {
+    /// All there are.
+    pub const ALL: [Self; 13] = [
+        Self::Event,
+        Self::Sent,
+        Self::Taken,
+        Self::Key,
+        Self::TimerSet,
+        Self::TimerCleared,
+        Self::Family,
+        Self::Released,
+        Self::Loss,
+        Self::Ended,
+        Self::State,
+        Self::Removed,
+        Self::Numbers,
+    ];
+
     /// The word people read, in an export and in tools.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -97,23 +123,16 @@ impl RecordKind {
             Self::Released => "released",
             Self::Loss => "loss",
             Self::Ended => "ended",
+            Self::State => "state",
+            Self::Removed => "removed",
+            Self::Numbers => "numbers",
         }
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        Some(match byte {
-            1 => Self::Event,
-            2 => Self::Sent,
-            3 => Self::Taken,
-            4 => Self::Key,
-            5 => Self::TimerSet,
-            6 => Self::TimerCleared,
-            7 => Self::Family,
-            8 => Self::Released,
-            9 => Self::Loss,
-            10 => Self::Ended,
-            _ => return None,
-        })
+        let kind = Self::ALL.get(usize::from(byte).checked_sub(1)?).copied();
+        debug_assert!(kind.is_none_or(|kind| kind as u8 == byte));
+        kind
     }
 }
 

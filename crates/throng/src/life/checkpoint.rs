@@ -206,7 +206,9 @@ impl Lives {
         let (context, ledger) = (&self.context, &life.ledger);
         let covers = ledger.covers();
         let unchanged = |rows: &Rows| rows.states.is_empty() && rows.system.is_empty();
-        if rows.iter().all(unchanged) && covers == Some(upto.position) {
+        let due = std::mem::take(&mut *self.due());
+        let is_due = !due.cuts.is_empty() || !due.rows.is_empty();
+        if rows.iter().all(unchanged) && covers == Some(upto.position) && !is_due {
             return Ok(false);
         }
         // Nothing in the store may be newer than what is durable.
@@ -232,6 +234,9 @@ impl Lives {
             checkpoint.states.extend(rows.states.iter().cloned());
             checkpoint.system.extend(rows.system.iter().cloned());
         }
+        // Those of an entity that goes come last, and so count.
+        checkpoint.system.extend(due.rows);
+        checkpoint.cuts = due.cuts;
         let cursor = upto
             .outbox
             .map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
