@@ -6,8 +6,8 @@
 //! - [`richest`]: a read model in a second order, and the route that shows it;
 //! - [`app`]: the service, for its program and for its tests.
 //!
-//! `receive`, `finish_transfer` and `pay_interest` are asked by accounts and timers, and are routes like the others: bind the service
-//! only where those who reach it may ask for them.
+//! `receive`, `finish_transfer` and `pay_interest` are asked by accounts and timers only: they are not in the account's `PUBLIC`, and so no
+//! client can ask them.
 
 pub mod account;
 pub mod richest;

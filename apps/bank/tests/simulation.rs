@@ -37,14 +37,15 @@ async fn open(sim: &Sim) {
 
 /// Waits until nothing is on its way, and adds up.
 async fn settled(sim: &Sim) -> u64 {
+    for id in ACCOUNTS {
+        while !balance(sim, id).await.on_the_way.is_empty() {
+            sim.sleep(Duration::from_millis(100)).await;
+        }
+    }
+    // Only now: what was on its way to one of them may have come since it was looked at.
     let mut sum = 0;
     for id in ACCOUNTS {
-        let mut found = balance(sim, id).await;
-        while !found.on_the_way.is_empty() {
-            sim.sleep(Duration::from_millis(100)).await;
-            found = balance(sim, id).await;
-        }
-        sum += found.cents;
+        sum += balance(sim, id).await.cents;
     }
     sum
 }

@@ -44,7 +44,8 @@ fn exchange(address: SocketAddr, method: &str, path: &str, headers: &str, body: 
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let length = body.len();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: t\r\n{headers}content-length: {length}\r\n\r\n{body}");
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}");
     stream.write_all(request.as_bytes()).unwrap();
     let mut stream = BufReader::new(stream);
     let mut line = String::new();

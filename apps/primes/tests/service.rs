@@ -21,7 +21,7 @@ async fn start() -> Running {
 /// Status, and all that was said.
 fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    let request = format!("{method} {path} HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();

@@ -78,7 +78,7 @@ impl Drop for Served {
 fn the_program_serves_keeps_and_shows_what_it_kept_without_being_told_where() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
-    let open = "POST /api/section/S/open HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-type: application/json\r\n\
+    let open = "POST /api/section/S/open HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
                 content-length: 15\r\n\r\n{\"capacity\":30}";
     assert!(served.ask(open).starts_with("HTTP/1.1 200"), "{}", served.ask(open));
     let log = served.stop();
@@ -105,7 +105,7 @@ fn the_program_serves_keeps_and_shows_what_it_kept_without_being_told_where() {
     let served = Served::start(directory.path());
     let beside = run(directory.path(), &["check"]);
     assert!(beside.status.success(), "{beside:?}");
-    let found = served.ask("GET /api/section/S HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n");
+    let found = served.ask("GET /api/section/S HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert!(found.contains("30"), "{found}");
     served.stop();
 }
@@ -121,6 +121,13 @@ fn help_names_the_program_and_all_that_can_be_set() {
         "--durability",
         "--listen",
         "THRONG_ADMIN_TOKEN",
+        "THRONG_ADMIN_LISTEN",
+        "THRONG_TOKENS",
+        "THRONG_JWT_KEYS",
+        "THRONG_TLS_CERT",
+        "THRONG_TLS_CLIENT_CA",
+        "THRONG_HOSTS",
+        "THRONG_ORIGINS",
         "RUST_LOG",
     ] {
         assert!(help.contains(part), "{part}: {help}");

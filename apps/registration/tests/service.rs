@@ -45,7 +45,7 @@ impl Service {
     }
 
     fn get(&self, path: &str) -> (u16, Value) {
-        self.exchange(&format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n"))
+        self.exchange(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
     }
 
     fn post(&self, path: &str, body: &Value) -> (u16, Value) {
@@ -55,7 +55,7 @@ impl Service {
     fn post_text(&self, path: &str, headers: &str, body: &str) -> (u16, Value) {
         let length = body.len();
         self.exchange(&format!(
-            "POST {path} HTTP/1.1\r\nhost: t\r\n{headers}content-length: {length}\r\n\r\n{body}"
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}"
         ))
     }
 

@@ -8,7 +8,7 @@
 //!
 //! Only ratios taken in one run mean something; the figures of two machines, or of two days, do not compare.
 //!
-//! Both rulers come as a library, as a program of their own (`cargo run --release -p yardsticks --bin echo`, `--bin
+//! Both rulers come as a library, as a program of their own (`cargo run --profile measured -p yardsticks --bin echo`, `--bin
 //! disk`), and as the sub-commands in [`Yardstick`], so that a benchmark program can start itself anew as its own ruler
 //! ([`echo::EchoProcess`]).
 

@@ -4,6 +4,7 @@ use anyhow::Context as _;
 use clap::Args;
 use std::process::ExitCode;
 use throng::journal::{Commit, Error};
+#[cfg(feature = "postgres")]
 use throng_postgres::tools::Seen;
 
 use crate::{
@@ -16,6 +17,10 @@ use crate::{
 pub struct CheckArguments {
     #[command(flatten)]
     place: PlaceArguments,
+    /// Decide again what is recorded of commands (messages, timers, and what clients asked of kinds that keep it), each against its entity as
+    /// it was then, and say whose outcome changes.
+    #[arg(long)]
+    what_if: bool,
     /// Print the result as one JSON object.
     #[arg(long)]
     json: bool,
@@ -33,6 +38,9 @@ impl CheckArguments {
             .build()
             .context("cannot start a runtime")?;
         let mut checker = app.into_builder().checker();
+        if self.what_if {
+            checker = checker.what_if();
+        }
         // It waits for nothing: its read models are in memory.
         let mut commit = |commit: &Commit| -> Result<(), Error> {
             runtime.block_on(checker.commit(commit));
@@ -43,6 +51,7 @@ impl CheckArguments {
             Place::Directory(directory) => {
                 throng_log::tools::for_each_commit(&throng_log::Options::default(), directory, &mut commit)?;
             }
+            #[cfg(feature = "postgres")]
             Place::Postgres(options) => throng_postgres::tools::walk(options, &mut |seen| match seen {
                 Seen::Commit(found) => commit(found),
                 Seen::Damage(damage) => Err(damage),

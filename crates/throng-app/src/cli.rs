@@ -9,6 +9,7 @@ pub use crate::{
     projection::ProjectionArguments,
     serve::ServeArguments,
     service::wait_until_released,
+    token::TokenArguments,
 };
 
 use crate::App;
@@ -26,11 +27,13 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the service, until it is told to end.
-    Serve(ServeArguments),
+    Serve(Box<ServeArguments>),
     /// Look at a journal, check it, copy it, move it.
     Journal(JournalArguments),
     /// Look at the read models, have one rebuilt.
     Projection(ProjectionArguments),
+    /// Make a token for a caller of the service.
+    Token(TokenArguments),
     /// Read the whole journal with this program and say what it does not understand, before a roll-out; also beside a running service.
     Check(CheckArguments),
     /// Load the service as a plan says, on a fresh journal, and report what it bears.
@@ -76,6 +79,7 @@ pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> Ex
         Command::Serve(arguments) => arguments.run(app),
         Command::Journal(arguments) => arguments.run(),
         Command::Projection(arguments) => arguments.run(Some(name)),
+        Command::Token(arguments) => arguments.run(),
         Command::Check(arguments) => arguments.run(app),
         #[cfg(feature = "bench")]
         Command::Bench(arguments) => arguments.run(name),

@@ -13,14 +13,16 @@ use std::{
     thread,
     time::Duration,
 };
-use throng::journal::{Address, Commit, Error, Position, WriterId, commit::Buffer};
+use throng::journal::{Address, Error, Position};
+#[cfg(feature = "postgres")]
+use throng::journal::{Commit, WriterId, commit::Buffer};
+#[cfg(feature = "postgres")]
+use throng_log::tools::{ExportLines, ImportTarget};
 use throng_log::{
     Options,
-    tools::{
-        self, ExportLines, ExportOptions, Exported, ImportOptions, ImportTarget, Imported, InspectOptions, LiveBackup,
-        Until,
-    },
+    tools::{self, ExportOptions, Exported, ImportOptions, Imported, InspectOptions, LiveBackup, Until},
 };
+#[cfg(feature = "postgres")]
 use throng_postgres::{
     PostgresOptions,
     tools::{self as postgres, Import, Seen},
@@ -61,6 +63,7 @@ enum JournalCommand {
 #[derive(Clone, Debug)]
 enum Source {
     Directory(PathBuf),
+    #[cfg(feature = "postgres")]
     Postgres(Box<PostgresOptions>),
 }
 
@@ -68,6 +71,7 @@ enum Source {
 fn source(text: &str) -> anyhow::Result<Source> {
     match text.parse::<Place>().map_err(anyhow::Error::msg)? {
         Place::Directory(directory) => Ok(Source::Directory(directory)),
+        #[cfg(feature = "postgres")]
         Place::Postgres(options) => Ok(Source::Postgres(options)),
         Place::Memory => bail!("what is in memory is gone: name a directory or a database"),
     }
@@ -91,6 +95,7 @@ impl Directory {
     fn path(&self) -> anyhow::Result<PathBuf> {
         match source(&self.data)? {
             Source::Directory(directory) => Ok(directory),
+            #[cfg(feature = "postgres")]
             Source::Postgres(_) => {
                 bail!("this is for data directories; PostgreSQL has tools of its own for it, see docs/postgresql.md")
             }
@@ -194,6 +199,7 @@ fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
         JournalCommand::Verify(here) => {
             let found = match &source(&here.place)? {
                 Source::Directory(data) => tools::verify(&options, data)?,
+                #[cfg(feature = "postgres")]
                 Source::Postgres(options) => postgres::verify(options)?,
             };
             print(&found, json)?;
@@ -261,6 +267,7 @@ fn inspect(arguments: &InspectArguments, json: bool) -> anyhow::Result<ExitCode>
     };
     match &source(&here.place)? {
         Source::Directory(data) => print(&tools::inspect(&Options::default(), data, &what)?, json),
+        #[cfg(feature = "postgres")]
         Source::Postgres(options) => print(&postgres::inspect(options, &what)?, json),
     }
 }
@@ -269,6 +276,7 @@ fn inspect(arguments: &InspectArguments, json: bool) -> anyhow::Result<ExitCode>
 fn write_lines(from: &Source, out: &mut dyn Write, how: ExportOptions) -> Result<Exported, Error> {
     match from {
         Source::Directory(data) => tools::export(&Options::default(), data, out, how),
+        #[cfg(feature = "postgres")]
         Source::Postgres(options) => {
             let mut lines = ExportLines::begin(out, how)?;
             postgres::walk(options, &mut |seen| match seen {
@@ -302,9 +310,11 @@ fn export(arguments: &ExportArguments, json: bool) -> anyhow::Result<ExitCode> {
     }
 }
 
+#[cfg(feature = "postgres")]
 /// A database that takes a history in.
 struct ToPostgres(Import);
 
+#[cfg(feature = "postgres")]
 impl ImportTarget for ToPostgres {
     fn begin(&mut self, writer: WriterId, node: &str) -> Result<(), Error> {
         self.0.writer(writer, node)
@@ -338,6 +348,7 @@ fn import(arguments: &ImportArguments, json: bool) -> anyhow::Result<ExitCode> {
 fn read_lines(to: &Source, lines: &mut dyn BufRead, how: ImportOptions) -> Result<Imported, Error> {
     match to {
         Source::Directory(data) => tools::import(&Options::default(), data, lines, how),
+        #[cfg(feature = "postgres")]
         Source::Postgres(options) => {
             let mut target = ToPostgres(Import::begin(options)?);
             let imported = tools::import_into(&mut target, lines, how)?;
@@ -351,6 +362,7 @@ fn read_lines(to: &Source, lines: &mut dyn BufRead, how: ImportOptions) -> Resul
 fn pour(from: &Source, to: &Source) -> anyhow::Result<Imported> {
     let _held = match from {
         Source::Directory(data) => Some(tools::hold(&Options::default(), data)?),
+        #[cfg(feature = "postgres")]
         Source::Postgres(options) => {
             postgres::refuse_in_use(options)?;
             None
@@ -420,11 +432,16 @@ mod tests {
     fn a_journal_is_named_by_its_directory_or_its_url() {
         assert!(matches!(source("file:data/x"), Ok(Source::Directory(path)) if path == Path::new("data/x")));
         assert!(matches!(source("data/x"), Ok(Source::Directory(path)) if path == Path::new("data/x")));
+        assert!(source("file:").is_err() && source("postgres://h/d?events=often").is_err());
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_database_has_tools_of_its_own_for_some_things() {
         assert!(matches!(source("postgres://h/d"), Ok(Source::Postgres(_))));
         let directory = Directory {
             data: "postgres://h/d".into(),
         };
         assert!(directory.path().unwrap_err().to_string().contains("docs/postgresql.md"));
-        assert!(source("file:").is_err() && source("postgres://h/d?events=often").is_err());
     }
 }

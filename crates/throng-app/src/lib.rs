@@ -15,6 +15,7 @@
 //! #     impl Rejection for Never { fn code(&self) -> &'static str { "never" } }
 //! #     impl Entity for Account {
 //! #         const KIND: &'static str = "account";
+//! #         const PUBLIC: &'static [&'static str] = &["Deposit"];
 //! #         type Id = String; type Command = Command; type Event = Happened; type Reply = u64; type Rejection = Never;
 //! #         fn decide(&self, Command::Deposit { cents }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
 //! #             turn.emit(Happened::Deposited { cents });
@@ -40,11 +41,20 @@
 //! | `wallet serve` | the service, until SIGTERM or Ctrl-C: a journal in `data/wallet`, HTTP on `127.0.0.1:8080`, `/docs` |
 //! | `wallet journal inspect`, `verify`, `export`, `import`, `backup`, `compact` | the journal's tools |
 //! | `wallet projection list`, `rebuild` | the read models' tools |
+//! | `wallet token NAME` | a token for a caller, and its line in the file of `serve --tokens` |
 //! | `wallet check` | whether this program understands all of a journal, before it is rolled out |
 //! | `wallet bench PLAN` | a load plan (`docs/load.md`) against the service on a fresh journal; with the feature `bench` |
 //!
 //! and `--help` on each says what can be set. Exit codes: 0 done, 1 it did not work or a check found a difference, 2 the arguments make
 //! no sense, 130 ended by a second signal.
+//!
+//! # Features
+//!
+//! | feature | |
+//! |---|---|
+//! | `mimalloc` (on) | [`Allocator`], for a program's `#[global_allocator]`; it compiles C |
+//! | `postgres` | journals on PostgreSQL: `--journal postgres://…` |
+//! | `bench` | the command `bench` |
 //!
 //! The engine's own crates are re-exported: [`model`] is what an entity is written with, [`http`] the gateway, [`Subject`] tests an
 //! entity alone. A simulation of the whole service, from `throng-sim`, takes [`App::into_builder`].
@@ -59,8 +69,10 @@ mod journal;
 mod logging;
 mod place;
 mod projection;
+mod security;
 mod serve;
 mod service;
+mod token;
 
 pub use app::{App, Defaults};
 /// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
@@ -68,6 +80,7 @@ pub use app::{App, Defaults};
 #[cfg(feature = "mimalloc")]
 pub use mimalloc::MiMalloc as Allocator;
 pub use place::Place;
+pub use security::SecurityArguments;
 pub use service::{Durability, Service, Settings};
 #[doc(no_inline)]
 pub use throng::{Builder, Done, Engine, Handle, Options, Subject, model, projection as projections, services};

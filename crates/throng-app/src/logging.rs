@@ -1,7 +1,7 @@
 //! What the program's parts say of themselves, on standard error.
 
 use std::io::IsTerminal as _;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 /// Whether the person asked for no colours (<https://no-color.org>).
 #[must_use]
@@ -11,13 +11,14 @@ pub fn is_colourless() -> bool {
 
 /// Shows messages from `level` on; `RUST_LOG` overrides it.
 pub fn start(level: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let asked = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
+    let asked: Option<Targets> = asked.and_then(|filter| filter.parse().ok());
+    let filter = asked.unwrap_or_else(|| level.parse().expect("a level is a filter"));
     let coloured = std::io::stderr().is_terminal() && !is_colourless();
-    // Fails only when logging has begun already.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(coloured)
-        .with_target(false)
-        .try_init();
+        .with_target(false);
+    // Fails only when logging has begun already.
+    let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
 }

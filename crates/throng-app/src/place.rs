@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 use throng::journal::{self, Journal, MemoryJournal, MemoryStore, MemoryViews, Position, Store, Views};
+#[cfg(feature = "postgres")]
 use throng_postgres::{PostgresOptions, open_postgres};
 
 use crate::service::Durability;
@@ -20,6 +21,7 @@ pub enum Place {
     /// The embedded journal's directory.
     Directory(PathBuf),
     /// A schema of a database.
+    #[cfg(feature = "postgres")]
     Postgres(Box<PostgresOptions>),
     /// Nowhere.
     Memory,
@@ -29,11 +31,18 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        #[cfg(feature = "postgres")]
         if throng_postgres::is_url(text) {
             let options = text.parse::<PostgresOptions>().map_err(|error| error.to_string())?;
             return Ok(Self::Postgres(Box::new(options)));
         }
         match text.split_once(':') {
+            #[cfg(not(feature = "postgres"))]
+            Some(("postgres" | "postgresql", _)) => {
+                Err("this program was built without PostgreSQL: build it with the \
+                feature `postgres` of throng-app"
+                    .into())
+            }
             Some(("file", directory)) if !directory.is_empty() => Ok(Self::Directory(directory.into())),
             Some(("memory", "")) => Ok(Self::Memory),
             _ if text.is_empty() || text == "file:" || text.contains("://") => {
@@ -48,6 +57,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(directory) => directory.display().fmt(f),
+            #[cfg(feature = "postgres")]
             Self::Postgres(options) => options.place().fmt(f),
             Self::Memory => "memory".fmt(f),
         }
@@ -153,6 +163,7 @@ impl Place {
                     views,
                 })
             }
+            #[cfg(feature = "postgres")]
             (Self::Postgres(options), _) => {
                 if !sync_delay.is_zero() {
                     bail!("--sync-delay slows the embedded journal only");
@@ -193,6 +204,7 @@ impl Place {
                     .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
                 Ok(Arc::new(throng_log::EmbeddedViews::open(Arc::new(log))?))
             }
+            #[cfg(feature = "postgres")]
             Self::Postgres(options) => Ok(open_postgres((**options).clone())?.views),
         }
     }
@@ -212,12 +224,23 @@ impl From<Durability> for journal::Durability {
 mod tests {
     use super::*;
 
+    #[cfg(not(feature = "postgres"))]
+    #[test]
+    fn a_program_without_postgresql_says_how_to_build_one_that_has_it() {
+        let said = "postgres://ann:secret@h/d".parse::<Place>().unwrap_err();
+        assert!(
+            said.contains("feature `postgres`") && !said.contains("secret"),
+            "{said}"
+        );
+    }
+
     #[test]
     fn a_place_is_written_as_one_word_and_shown_without_a_password() {
         let shown = |text: &str| text.parse::<Place>().map(|place| place.to_string());
         assert_eq!(shown("file:data/x"), Ok("data/x".into()));
         assert_eq!(shown("data/x"), Ok("data/x".into()), "as the journal's tools take it");
         assert_eq!(shown("memory:"), Ok("memory".into()));
+        #[cfg(feature = "postgres")]
         assert_eq!(
             shown("postgres://ann:secret@h:1/d?schema=box"),
             Ok("postgres://ann@h:1/d, schema box".into())

@@ -22,17 +22,14 @@ use throng::{
 use throng_http::StopSignal;
 
 use crate::{
-    App, logging,
+    App, SecurityArguments, logging,
     place::PlaceArguments,
     service::{Durability, Service, Settings},
 };
 
-/// The environment variable with the token that lets its holder administrate from anywhere.
-const ADMIN_TOKEN: &str = "THRONG_ADMIN_TOKEN";
-
 const ENVIRONMENT: &str = "\
 Environment:
-  THRONG_ADMIN_TOKEN  who sends it (Authorization: Bearer ...) may administrate, from anywhere; without it, programs of this machine may
+  THRONG_...          as the options above say, of which --admin-token is best given so
   RUST_LOG            what is logged, for example info or throng_http=debug
   NO_COLOR            no colours in the log
   PGPASSWORD          the password of the journal on PostgreSQL";
@@ -86,6 +83,8 @@ pub struct ServeArguments {
     /// Leave the read models as they are: no projection runs.
     #[arg(long)]
     no_projections: bool,
+    #[command(flatten)]
+    security: SecurityArguments,
     /// Added to every sync: a slow disk, for tests.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay, hide = true)]
     sync_delay: Duration,
@@ -144,7 +143,7 @@ impl ServeArguments {
             accept_loss: self.accept_loss,
             archive: self.archive.clone(),
             loops: self.loops.map(usize::from),
-            admin_token: std::env::var(ADMIN_TOKEN).ok().filter(|token| !token.is_empty()),
+            security: self.security.clone().with_admin_listener(self.listen),
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),

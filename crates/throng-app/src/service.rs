@@ -16,7 +16,7 @@ use throng::{
 use throng_http::Running;
 
 use crate::{
-    App,
+    App, SecurityArguments,
     place::{Opened, Opening, Place},
 };
 
@@ -48,8 +48,8 @@ pub struct Settings {
     pub archive: Option<PathBuf>,
     /// Threads that serve connections; without it, one and more under load.
     pub loops: Option<usize>,
-    /// Who shows it may administrate from anywhere.
-    pub admin_token: Option<String>,
+    /// Who may ask it, and where it is administrated.
+    pub security: SecurityArguments,
     /// The engine's limits and intervals.
     pub engine: Options,
 }
@@ -106,9 +106,7 @@ impl Service {
         if let Some(loops) = settings.loops {
             gateway = gateway.loops(loops);
         }
-        if let Some(token) = &settings.admin_token {
-            gateway = gateway.admin_token(token);
-        }
+        gateway = settings.security.set(gateway);
         let running = match gateway.start() {
             Ok(running) => running,
             Err(error) => {
@@ -128,7 +126,7 @@ impl Service {
     /// Where it can be asked.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.running.url()
     }
 
     /// Finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.

@@ -6,6 +6,7 @@
 //! engine has taken over (`serve --when-taken-over exit`), 130 ended twice by hand.
 
 mod apps;
+#[cfg(feature = "bench")]
 mod bench;
 mod client;
 mod demo;
@@ -15,6 +16,7 @@ mod progress;
 mod serve;
 mod trace;
 mod units;
+#[cfg(feature = "bench")]
 mod yardstick;
 
 use clap::{Parser, Subcommand};
@@ -36,10 +38,11 @@ enum Command {
     /// Begin a service of your own: a project with an entity, its tests, a simulation and a load plan.
     New(new::NewArguments),
     /// Run one of the project's apps as a service, until it is told to end.
-    Serve(serve::ServeAppArguments),
+    Serve(Box<serve::ServeAppArguments>),
     /// Load any HTTP service and report what it bears.
     Load(Box<throng_load::cli::LoadArgs>),
     /// Measure the engine against what the machine can do.
+    #[cfg(feature = "bench")]
     Bench(bench::BenchArguments),
     /// Read a whole journal with one of the project's apps and say what it does not understand.
     Check(serve::CheckAppArguments),
@@ -47,8 +50,11 @@ enum Command {
     Journal(cli::JournalArguments),
     /// Look at the read models, have one rebuilt.
     Projection(cli::ProjectionArguments),
+    /// Make a token for a caller of a service.
+    Token(cli::TokenArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
+    #[cfg(feature = "bench")]
     /// What the benchmarks start as processes of their own.
     #[command(hide = true, subcommand)]
     Yardstick(yardstick::Yardstick),
@@ -62,11 +68,14 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::New(arguments) => new::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Load(arguments) => return throng_load::cli::run(*arguments),
+        #[cfg(feature = "bench")]
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Check(arguments) => arguments.run(),
         Command::Journal(arguments) => arguments.run(),
         Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Token(arguments) => arguments.run(),
+        #[cfg(feature = "bench")]
         Command::Yardstick(yardstick) => yardstick.run(),
     };
     cli::exit_code("throng", done)

@@ -15,8 +15,8 @@ pub const LAYOUT_ROW: &[u8] = b"s";
 /// not complete would hide entities and keys. The first one says that the others are.
 pub const REBUILT: [&[u8]; 4] = [LAYOUT_ROW, b"n", b"l", b"k"];
 
-/// The version of the engine's system rows.
-const FORMAT: u32 = 1;
+/// The version of the engine's system rows. 2: keys are stored many to a row.
+const FORMAT: u32 = 2;
 /// The function behind [`limits::hash`].
 const HASH: &str = "xxh3-64";
 
@@ -87,18 +87,18 @@ impl Layout {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Compares with the value of the [`LAYOUT_ROW`].
+    /// Compares with the value of the [`LAYOUT_ROW`]. `false`: its rows have an older format and count for nothing.
     ///
     /// # Errors
     /// It is another layout.
-    pub fn check(&self, stored: &[u8]) -> Result<(), LayoutError> {
+    pub fn check(&self, stored: &[u8]) -> Result<bool, LayoutError> {
         let other = |stored: String| LayoutError::OtherFormat {
             stored,
             expected: format!("{} with {}", self.format, self.hash),
         };
         let found: Self =
             serde_json::from_slice(stored).map_err(|why| other(format!("that cannot be read ({why})")))?;
-        if (found.format, &found.hash) != (self.format, &self.hash) {
+        if found.format > self.format || found.hash != self.hash {
             return Err(other(format!("{} with {}", found.format, found.hash)));
         }
         if found.shards != self.shards {
@@ -107,7 +107,7 @@ impl Layout {
                 given: self.shards,
             });
         }
-        Ok(())
+        Ok(found.format == self.format)
     }
 
     /// The hash of a record's entity, whose shard is the one the record names.
@@ -195,14 +195,16 @@ mod tests {
     #[test]
     fn a_row_of_another_layout_names_both_values() {
         let stored = layout(64).encode();
-        assert_eq!(layout(64).check(&stored), Ok(()));
+        assert_eq!(layout(64).check(&stored), Ok(true));
+        let older = br#"{"format":1,"hash":"xxh3-64","shards":64}"#;
+        assert_eq!(layout(64).check(older), Ok(false));
         let error = layout(48).check(&stored).unwrap_err();
         assert_eq!(error, LayoutError::OtherShards { stored: 64, given: 48 });
         let text = error.to_string();
         assert!(text.contains("64") && text.contains("48"), "{text}");
         for other in [
             &b"not json"[..],
-            br#"{"format":2,"hash":"xxh3-64","shards":64}"#,
+            br#"{"format":3,"hash":"xxh3-64","shards":64}"#,
             br#"{"format":1,"hash":"siphash","shards":64}"#,
         ] {
             let error = layout(64).check(other).unwrap_err();

@@ -1,6 +1,6 @@
 //! Testing an entity without an engine: given events, when a command, then look.
 
-use crate::model::{Answer, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn};
+use crate::model::{Answer, Asker, Effects, Entity, Error, Moment, Sent, Timestamp, Topic, Turn};
 
 /// An entity under test.
 ///
@@ -36,6 +36,8 @@ pub struct Subject<E: Entity> {
     pub has_ended: bool,
     /// The time commands see.
     pub now: Timestamp,
+    /// Who asks: what [`Turn::from`] says. A client that nobody knows, unless set.
+    pub from: Asker<'static>,
     /// What [`Turn::missed_beats`] says.
     pub missed_beats: u64,
 }
@@ -59,6 +61,7 @@ impl<E: Entity> Subject<E> {
             seq: 0,
             has_ended: false,
             now: Timestamp::default(),
+            from: Asker::Client(None),
             missed_beats: 0,
         };
         for event in events {
@@ -99,7 +102,7 @@ impl<E: Entity> Subject<E> {
             id: &self.id,
             seq,
             now: self.now,
-            caller: None,
+            from: self.from,
             family: None,
         };
         let answer = state

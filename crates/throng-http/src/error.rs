@@ -31,6 +31,25 @@ pub enum StartError {
         /// What was given.
         text: String,
     },
+    /// What is said to be public is no command.
+    #[error("{command:?} is in PUBLIC of the kind {kind:?}, and is none of its commands; they are: {known}")]
+    NoSuchCommand {
+        /// The kind.
+        kind: &'static str,
+        /// What its `PUBLIC` has.
+        command: &'static str,
+        /// What the schema of its commands has.
+        known: String,
+    },
+    /// A file of tokens, keys or certificates cannot be used.
+    #[error("{0}")]
+    File(#[from] crate::access::FileError),
+    /// A kind is to have no routes, and there is none of this name.
+    #[error("the kind {kind:?} is to have no routes, and the engine has no such kind")]
+    NoSuchKind {
+        /// What was given.
+        kind: String,
+    },
     /// The number of loops is out of range.
     #[error("cannot run {loops} loops: choose 1 to {most}")]
     Loops {

@@ -1,7 +1,8 @@
 //! Setting a gateway up.
 
 use crate::{
-    Limits,
+    Limits, Problem,
+    access::{Access, Jwt, LOOK_EVERY, Refresh, Sources, Tls},
     checks::Checks,
     error::StartError,
     event_loop::{self, Stage, Start},
@@ -16,13 +17,17 @@ use http::HeaderName;
 use serde_json::Value;
 use std::{
     cell::RefCell,
-    net::SocketAddr,
-    sync::{Arc, PoisonError},
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::{Arc, PoisonError, Weak, mpsc::RecvTimeoutError},
     thread,
     time::Duration,
 };
 use throng::{Engine, services::health::Check};
 use tokio::sync::{mpsc, watch};
+
+/// How long a start waits for what has to be fetched.
+const FETCH_WAIT: Duration = Duration::from_secs(6);
 
 /// Most loops of a gateway.
 pub const LOOPS_MAX: usize = 64;
@@ -31,6 +36,8 @@ pub const LOOPS_MAX: usize = 64;
 pub struct Gateway {
     engine: Engine,
     address: Result<SocketAddr, StartError>,
+    admin: Option<SocketAddr>,
+    sources: Sources,
     /// How many to begin with, and at most.
     loops: (usize, usize),
     limits: Limits,
@@ -48,6 +55,8 @@ impl Gateway {
         Self {
             engine,
             address: Ok(([127, 0, 0, 1], 0).into()),
+            admin: None,
+            sources: Sources::default(),
             loops: (1, cores.map_or(1, |cores| scale::most(cores.get()))),
             limits: Limits::default(),
             routes: None,
@@ -100,19 +109,102 @@ impl Gateway {
         self
     }
 
-    /// Lets whoever sends this token (`Authorization: Bearer …`) administrate, from anywhere, and nobody else. Without one,
-    /// `/admin/` answers programs of this machine, while the gateway is bound to loopback, and nobody when it is not.
+    /// Lets whoever sends this token (`Authorization: Bearer …`) administrate, from anywhere, and nobody else. Without one, and without
+    /// an [`administrator`](Self::administrator), `/admin/` answers programs of this machine, by a listener bound to loopback and not through
+    /// a proxy; nobody else.
     #[must_use]
     pub fn admin_token(mut self, token: impl Into<String>) -> Self {
-        self.trust.admin_token = Some(token.into());
+        self.trust.guard.admin_token = Some(token.into());
         self
     }
 
-    /// Lets pages of this origin (`https://app.example`) open a WebSocket, beside this service's own; `*` lets all. Browsers let
-    /// any page open one anywhere, and leave it to the service to say no.
+    /// Lets the caller of this name administrate, however it is known.
+    #[must_use]
+    pub fn administrator(mut self, name: impl Into<String>) -> Self {
+        self.trust.guard.administrators.push(name.into());
+        self
+    }
+
+    /// Serves `/admin/` and `/metrics` there and no longer where the service itself is. Best on loopback: bound beyond it, and without a token
+    /// or an administrator, both are closed.
+    #[must_use]
+    pub fn admin(mut self, address: SocketAddr) -> Self {
+        self.admin = Some(address);
+        self
+    }
+
+    /// Asks callers for a token of this file: lines of `NAME HASH [UNTIL]`, as [`make_token`](crate::make_token) makes them. It is read again
+    /// when it changes. Whoever sends none, or one that is not taken, is refused with 401; health, `/docs` and `/openapi.json` are for everybody.
+    #[must_use]
+    pub fn tokens(mut self, file: impl Into<PathBuf>) -> Self {
+        self.sources.tokens = Some(file.into());
+        self
+    }
+
+    /// Takes JSON web tokens of an issuer, as [`tokens`](Self::tokens) takes its own; both may be given.
+    #[must_use]
+    pub fn jwt(mut self, jwt: Jwt) -> Self {
+        self.sources.jwt = Some(jwt);
+        self
+    }
+
+    /// Speaks TLS with its clients, and nothing else; by a listener for administration only if others than this machine can reach it. With a
+    /// client CA, a client's certificate says who asks.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.sources.tls = Some(tls);
+        self
+    }
+
+    /// Lets those in who show nothing, as nobody; [`authorize`](Self::authorize), entities and the app's handlers decide what they may. What is
+    /// shown and is wrong is refused all the same.
+    #[must_use]
+    pub fn anonymous(mut self) -> Self {
+        self.trust.guard.lets_anonymous = true;
+        self
+    }
+
+    /// Lets pages of this origin (`https://app.example`) ask, beside this service's own; `*` lets all. A browser lets a page of any site
+    /// send requests anywhere, and names the page's origin in them; those of others are refused with 403.
     #[must_use]
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
-        self.trust.origins.push(origin.into());
+        self.trust.guard.names.origins.push(origin.into());
+        self
+    }
+
+    /// A name of this service, as clients write it in a URL, without a port; `*` is any. While it is bound to loopback, it is asked under
+    /// `localhost`, an address, and the names given here, and a request for any other host is refused with 421: so a page whose own name was
+    /// made to point to this machine cannot ask it. Bound beyond loopback it has any name until it is told one.
+    #[must_use]
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.trust.guard.names.hosts.push(name.into());
+        self
+    }
+
+    /// Has no generic routes for a kind, and does not document it: only the app's own routes, entities and timers ask it.
+    #[must_use]
+    pub fn without_routes(mut self, kind: impl Into<String>) -> Self {
+        self.trust.hidden.push(kind.into());
+        self
+    }
+
+    /// Asks this about each access by the generic routes and by WebSocket: who asks, for which kind, entity and command. What it
+    /// returns is the answer, [`Problem::unauthorized`] or [`Problem::forbidden`] with a reason. It runs on the gateway's loops for each
+    /// request, and must not block.
+    ///
+    /// ```
+    /// # use throng_http::{Access, Action, Gateway, Problem};
+    /// # fn set(gateway: Gateway) -> Gateway {
+    /// gateway.authorize(|access: &Access<'_>| match access.action {
+    ///     Action::List => Err(Problem::forbidden("Nobody lists all accounts.").into()),
+    ///     _ if access.id == access.caller.map(|caller| caller.name()) => Ok(()),
+    ///     _ => Err(Problem::forbidden("Everybody has their own account, and no other.").into()),
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn authorize(mut self, hook: impl Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync + 'static) -> Self {
+        self.trust.guard.authorize = Some(Box::new(hook));
         self
     }
 
@@ -122,6 +214,14 @@ impl Gateway {
     #[must_use]
     pub fn client_header(mut self, name: HeaderName) -> Self {
         self.trust.client_header = Some(name);
+        self
+    }
+
+    /// Believes [`client_header`](Self::client_header) only what comes from this address, a proxy's; others are told apart by their own. Unless
+    /// one is given, everybody is believed.
+    #[must_use]
+    pub fn trusted_proxy(mut self, address: IpAddr) -> Self {
+        self.trust.proxies.push(address.to_canonical());
         self
     }
 
@@ -184,30 +284,41 @@ impl Gateway {
         let listeners = listen::listen(self.address?, loops, most > loops)?;
         let address = listeners[0].local_addr().map_err(StartError::Loop)?;
         listen::allow_files(self.limits.connections_max);
-        self.trust.is_local = address.ip().is_loopback();
+        let admin = self.admin.map(|admin| listen::listen(admin, 1, false)).transpose()?;
+        let mut admin = admin.and_then(|mut listeners| listeners.pop());
+        let admin_address = admin.as_ref().and_then(|admin| admin.local_addr().ok());
+        let guard = &mut self.trust.guard;
+        guard.has_admin_listener = admin.is_some();
+        let watched = guard.read(self.sources)?;
+        self.about.credentials = guard.credentials();
+        let scheme = if guard.tls.is_some() { "https" } else { "http" };
+        if !address.ip().is_loopback() && !guard.authenticates() {
+            warn_of_everybody(address);
+        }
         let shared = Arc::new(Shared::new(
             self.engine,
             self.limits,
             &self.about,
             self.trust,
             self.checks,
-        ));
-        let (stage, watched) = watch::channel(Stage::Serving);
+        )?);
+        let (stage, stages) = watch::channel(Stage::Serving);
         let (drained, all_drained) = mpsc::channel(1);
         let routes = self.routes;
         let begin = {
             let shared = shared.clone();
-            move |number: usize, listener, pass| {
+            move |number: usize, listener, admin, pass| {
                 let start = Start {
                     shared: shared.clone(),
                     router: routes.clone(),
                     listener,
-                    stage: watched.clone(),
+                    admin,
+                    stage: stages.clone(),
                     drained: drained.clone(),
                 };
                 let thread = spawn(number, pass, start)?;
                 shared.metrics.loops.inc();
-                Ok(thread)
+                Ok::<_, StartError>(thread)
             }
         };
         let threads = Threads::default();
@@ -215,7 +326,7 @@ impl Gateway {
         for (number, listener) in listeners.into_iter().enumerate() {
             let pass = Arc::<Pass>::default();
             sampler.add(pass.clone());
-            let thread = begin(number, listener, pass)?;
+            let thread = begin(number, listener, admin.take(), pass)?;
             threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         let (over, is_over) = std::sync::mpsc::channel();
@@ -226,7 +337,7 @@ impl Gateway {
                 let sample = || seen.unwrap_or_else(|| sampler.borrow_mut().sample());
                 let start = |number| {
                     let pass = Arc::<Pass>::default();
-                    let thread = begin(number, listen::another(address)?, pass.clone())?;
+                    let thread = begin(number, listen::another(address)?, None, pass.clone())?;
                     sampler.borrow_mut().add(pass);
                     Ok(thread)
                 };
@@ -235,9 +346,57 @@ impl Gateway {
             let named = thread::Builder::new().name("throng-http-watch".into());
             drop(named.spawn(watching).map_err(StartError::Loop)?);
         }
-        tracing::info!("listening on http://{address}");
-        Ok(Running::new(address, shared, stage, all_drained, threads, over))
+        let (files_over, is_files_over) = std::sync::mpsc::channel();
+        if !watched.is_empty() {
+            look_after_files(Arc::downgrade(&shared), watched, is_files_over)?;
+        }
+        tracing::info!("listening on {scheme}://{address}");
+        if let Some(admin) = admin_address {
+            tracing::info!("administration and metrics on http://{admin}");
+        }
+        let watches = vec![over, files_over];
+        Ok(Running::new(
+            (address, admin_address),
+            shared,
+            stage,
+            all_drained,
+            threads,
+            watches,
+        ))
     }
+}
+
+fn warn_of_everybody(address: SocketAddr) {
+    tracing::warn!(
+        "NO AUTHENTICATION on {address}, which others than this machine can reach: WHOEVER REACHES IT may ask all that is public, and read all; \
+         administration is closed unless it has its own listener or a token. Give it tokens, JWT keys or a client CA (docs/security.md)"
+    );
+}
+
+/// Reads files again when they change, until the gateway is over.
+fn look_after_files(
+    shared: Weak<Shared>,
+    watched: Vec<Arc<dyn Refresh>>,
+    is_over: std::sync::mpsc::Receiver<()>,
+) -> Result<(), StartError> {
+    let (first, is_first_done) = std::sync::mpsc::channel();
+    let look = move || {
+        // What has to be fetched is there before the first request, or was found not to be there.
+        let _ = first.send(watched.iter().filter(|watched| watched.refresh()).count());
+        while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+            // All of them are looked at.
+            let changed = watched.iter().filter(|watched| watched.refresh()).count();
+            if changed > 0
+                && let Some(shared) = shared.upgrade()
+            {
+                shared.guard.version.next();
+            }
+        }
+    };
+    let named = thread::Builder::new().name("throng-http-files".into());
+    named.spawn(look).map(drop).map_err(StartError::Loop)?;
+    let _ = is_first_done.recv_timeout(FETCH_WAIT);
+    Ok(())
 }
 
 /// Starts a loop's thread; returns once its runtime is there.
@@ -276,7 +435,7 @@ mod tests {
     /// Which thread serves a new connection.
     fn served_by(address: SocketAddr) -> String {
         let mut client = TcpStream::connect(address).unwrap();
-        let request = "GET /thread HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n";
+        let request = "GET /thread HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
         client.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();

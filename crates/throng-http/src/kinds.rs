@@ -1,5 +1,6 @@
 //! The names a path may have: kinds, their commands, their queries.
 
+use crate::problem::Problem;
 use std::borrow::Cow;
 
 /// The kinds of an engine, in its order.
@@ -10,11 +11,15 @@ pub(crate) struct Kinds(pub(crate) Vec<Names>);
 #[derive(Debug)]
 pub(crate) struct Names {
     pub(crate) kind: &'static str,
-    /// As serde says them.
+    /// Those that clients may ask, as serde says them.
     pub(crate) commands: Vec<String>,
+    /// The others.
+    pub(crate) internal: Vec<String>,
     pub(crate) queries: Vec<&'static str>,
     /// How it says no, as far as its schema tells.
     pub(crate) rejections: Vec<Refusal>,
+    /// It has no generic routes.
+    pub(crate) is_hidden: bool,
     /// Its members have commands and nothing else: no events, no queries, no list.
     pub(crate) is_actor: bool,
 }
@@ -38,31 +43,42 @@ impl Kinds {
 
     /// A kind and its index.
     pub(crate) fn find(&self, kind: &str) -> Option<(usize, &Names)> {
-        self.0.iter().enumerate().find(|(_, names)| names.kind == kind)
+        let mut shown = self.0.iter().enumerate().filter(|(_, names)| !names.is_hidden);
+        shown.find(|(_, names)| names.kind == kind)
     }
 
     /// The kinds' names.
     pub(crate) fn names(&self) -> Vec<&'static str> {
-        self.0.iter().map(|names| names.kind).collect()
+        let shown = self.0.iter().filter(|names| !names.is_hidden);
+        shown.map(|names| names.kind).collect()
     }
 }
 
 impl Names {
-    /// The command's own name for one in a path: the same, or its words joined by hyphens.
-    pub(crate) fn command<'a>(&'a self, given: &'a str) -> Option<&'a str> {
-        if self.commands.is_empty() {
-            // The type hides its commands from its schema: the engine will know.
-            return Some(given);
+    /// The public command's own name for one in a path: the same, or its words joined by hyphens.
+    pub(crate) fn command(&self, given: &str) -> Option<&str> {
+        named(&self.commands, given)
+    }
+
+    /// Why a client cannot ask for this: there is no such command, or it is not public.
+    pub(crate) fn no_command(&self, given: &str) -> Problem {
+        match named(&self.internal, given) {
+            Some(command) => Problem::not_public(self.kind, command),
+            None => Problem::unknown_command(self.kind, given, self.commands.iter().map(String::as_str)),
         }
-        let exact = self.commands.iter().find(|command| *command == given);
-        exact
-            .or_else(|| self.commands.iter().find(|command| kebab(command) == given))
-            .map(String::as_str)
     }
 
     pub(crate) fn has_query(&self, name: &str) -> bool {
         self.queries.contains(&name)
     }
+}
+
+/// The one of these names that is given, as it is or with its words joined by hyphens.
+fn named<'a>(names: &'a [String], given: &str) -> Option<&'a str> {
+    let exact = names.iter().find(|name| *name == given);
+    exact
+        .or_else(|| names.iter().find(|name| kebab(name) == given))
+        .map(String::as_str)
 }
 
 /// `add_student`, `addStudent`, `AddStudent` → `add-student`.
@@ -97,9 +113,11 @@ mod tests {
         let names = Names {
             kind: "section",
             commands,
+            internal: vec!["settle_all".to_owned()],
             queries: vec!["view"],
             rejections: Vec::new(),
             is_actor: false,
+            is_hidden: false,
         };
         assert_eq!(names.command("open"), Some("open"));
         assert_eq!(names.command("add_student"), Some("add_student"));
@@ -107,6 +125,9 @@ mod tests {
         assert_eq!(names.command("drop-student"), Some("DropStudent"));
         assert_eq!(names.command("set-url"), Some("setURL"));
         assert_eq!(names.command("close"), None);
+        assert_eq!(names.command("settle_all"), None);
+        assert_eq!(names.no_command("settle-all").slug(), "not-public");
+        assert_eq!(names.no_command("close").slug(), "unknown-command");
         assert_eq!(names.command("Open"), None);
     }
 }

@@ -22,6 +22,7 @@
 //!
 //! impl Entity for Counter {
 //!     const KIND: &'static str = "counter";
+//!     const PUBLIC: &'static [&'static str] = &["hit"];
 //!     type Id = String;
 //!     type Command = Command;
 //!     type Event = Happened;
@@ -43,7 +44,7 @@
 //!
 //! use std::io::{Read, Write};
 //! let mut client = std::net::TcpStream::connect(gateway.address())?;
-//! client.write_all(b"POST /api/counter/front-page/hit HTTP/1.1\r\nhost: here\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")?;
+//! client.write_all(b"POST /api/counter/front-page/hit HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 0\r\n\r\n")?;
 //! let mut answer = String::new();
 //! client.read_to_string(&mut answer)?;
 //! assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("\r\n\r\n1"));
@@ -92,9 +93,10 @@
 //! # Limits
 //!
 //! See [`Limits`]: header 16 KiB, body 1 MiB, 10,000 connections, 128 HTTP/2 streams, 75 s idle, and others. JSON may be
-//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command are refused, unless its entity says otherwise
+//! nested 128 deep (`serde_json`'s limit). Unknown fields of a command or query are refused, unless its entity says otherwise
 //! (`Entity::IGNORES_UNKNOWN_FIELDS`), and so are repeated ones.
 
+mod access;
 mod answer;
 mod behind;
 mod checks;
@@ -118,6 +120,7 @@ mod shared;
 mod signal;
 mod websocket;
 
+pub use access::{Access, Action, Caller, FileError, Jwt, Means, Tls, make_token};
 pub use behind::Behind;
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};

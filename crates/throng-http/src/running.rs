@@ -13,30 +13,32 @@ use tokio::sync::{mpsc, watch};
 /// A gateway that serves. Dropping it ends it at once, without the graces of [`stop`](Self::stop).
 pub struct Running {
     address: SocketAddr,
+    admin: Option<SocketAddr>,
     shared: Arc<Shared>,
     stage: watch::Sender<Stage>,
     drained: mpsc::Receiver<()>,
     threads: Threads,
-    /// Dropped, it ends the watch over the loops.
-    watch: Option<Sender<()>>,
+    /// Dropped, they end the watch over the loops, and over files.
+    watches: Vec<Sender<()>>,
 }
 
 impl Running {
     pub(crate) fn new(
-        address: SocketAddr,
+        (address, admin): (SocketAddr, Option<SocketAddr>),
         shared: Arc<Shared>,
         stage: watch::Sender<Stage>,
         drained: mpsc::Receiver<()>,
         threads: Threads,
-        watch: Sender<()>,
+        watches: Vec<Sender<()>>,
     ) -> Self {
         Self {
             address,
+            admin,
             shared,
             stage,
             drained,
             threads,
-            watch: Some(watch),
+            watches,
         }
     }
 
@@ -46,10 +48,21 @@ impl Running {
         self.address
     }
 
+    /// Where it listens for administration, if that has a listener of its own.
+    #[must_use]
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
     /// The same as a URL, `http://127.0.0.1:8080`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.shared.guard.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Its engine.
@@ -62,7 +75,7 @@ impl Running {
     /// [`Limits::drain`](crate::Limits::drain), then stops the engine with a last checkpoint.
     pub async fn stop(mut self) {
         self.stage.send_replace(Stage::Draining);
-        self.watch = None;
+        self.watches.clear();
         // Nothing is ever sent: it ends when the last loop has dropped its end.
         while self.drained.recv().await.is_some() {}
         // The loops still run, and with them the committers: the engine's last commits land.

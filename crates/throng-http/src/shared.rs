@@ -1,21 +1,38 @@
 //! What all loops of a gateway share.
 
-use crate::{Limits, checks::Checks, kinds::Kinds, metrics::Metrics, openapi};
+use crate::{
+    Limits, StartError,
+    access::{Entrance, Guard},
+    checks::Checks,
+    event_loop::Connection,
+    kinds::Kinds,
+    metrics::Metrics,
+    openapi,
+};
 use bytes::Bytes;
 use http::HeaderName;
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use rustls::ServerConfig;
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use throng::{Engine, driver::Driver};
+
+/// Connections for administration at most.
+const ADMIN_CONNECTIONS_MAX: usize = 64;
 
 /// Who is trusted with what.
 #[derive(Default)]
 pub(crate) struct Trust {
-    pub(crate) origins: Vec<String>,
+    pub(crate) guard: Guard,
     pub(crate) client_header: Option<HeaderName>,
-    pub(crate) admin_token: Option<String>,
-    pub(crate) is_local: bool,
+    /// The addresses whose word is taken for it; none: everybody's.
+    pub(crate) proxies: Vec<IpAddr>,
+    /// Kinds without generic routes.
+    pub(crate) hidden: Vec<String>,
 }
 
 pub(crate) struct Shared {
@@ -27,24 +44,31 @@ pub(crate) struct Shared {
     pub(crate) kinds: Kinds,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
-    /// Whose pages may open a WebSocket, beside this service's own.
-    pub(crate) origins: Vec<String>,
+    /// Who is let in.
+    pub(crate) guard: Guard,
     /// A header that says whose a request is, where whoever sets it is trusted.
     pub(crate) client_header: Option<HeaderName>,
-    /// Who says it may administrate.
-    pub(crate) admin_token: Option<String>,
-    /// Only this machine's own programs reach it.
-    pub(crate) is_local: bool,
+    /// The addresses whose word is taken for it; none: everybody's.
+    pub(crate) proxies: Vec<IpAddr>,
     /// How the service's other parts are.
     pub(crate) checks: Checks,
     /// Of connections.
     pub(crate) places: Places,
+    /// Of connections for administration: the others cannot take these.
+    pub(crate) admin_places: Places,
     /// Of live streams.
     pub(crate) live: Places,
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Engine, limits: Limits, about: &openapi::About, trust: Trust, checks: Checks) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        limits: Limits,
+        about: &openapi::About,
+        trust: Trust,
+        checks: Checks,
+    ) -> Result<Self, StartError> {
+        let described = openapi::describe(engine.registry(), engine.actor_kinds(), about, &trust.hidden)?;
         let (places, live) = (Places::new(limits.connections_max), Places::new(limits.live_max));
         let metrics = Metrics::register(&engine, places.clone(), live.clone());
         let mut checks = checks;
@@ -54,22 +78,34 @@ impl Shared {
         engine
             .metrics()
             .register(|registry| registry.register_collector(collector));
-        let described = openapi::describe(engine.registry(), engine.actor_kinds(), about);
-        Self {
+        Ok(Self {
             kinds: described.kinds,
             openapi: described.document,
-            origins: trust.origins,
+            guard: trust.guard,
             client_header: trust.client_header,
-            admin_token: trust.admin_token,
-            is_local: trust.is_local,
+            proxies: trust.proxies,
             metrics,
             checks,
             places,
+            admin_places: Places::new(ADMIN_CONNECTIONS_MAX),
             live,
             limits,
             driver: engine.driver(),
             engine,
-        }
+        })
+    }
+}
+
+impl Shared {
+    /// How TLS is spoken with those who come in there: with everybody, but not by a listener for administration that only this machine reaches.
+    pub(crate) fn tls(&self, entrance: Entrance) -> Option<Arc<ServerConfig>> {
+        let tls = self.guard.tls.as_ref()?;
+        (!entrance.is_admin || !entrance.is_loopback).then(|| (*tls.get()).clone())
+    }
+
+    /// The header that says whose a connection's requests are, where its word is taken.
+    pub(crate) fn client_header(&self, connection: &Connection) -> Option<&HeaderName> {
+        self.client_header.as_ref().filter(|_| connection.is_believed())
     }
 }
 

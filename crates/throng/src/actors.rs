@@ -2,11 +2,13 @@
 //! ids; one service has all of an actor's commands, one after the other.
 
 use crate::{
+    Metrics,
     door::{Attempt, Command, Payload, Work},
     engine::{Core, Engine},
     handle::unknown_kind,
     host::Host,
 };
+#[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
 use std::{
     any::Any,
@@ -24,7 +26,10 @@ use throng_core::{
     tagged,
 };
 use throng_services::{
-    AskError, Context, Pending, Reply, Running, Service, SharedAddress, health::Health, service, stats::Stats,
+    AskError, Context, Pending, Reply, Running, Service, SharedAddress,
+    health::Health,
+    service,
+    stats::{PrometheusCollector, Stats},
 };
 
 /// Services of a kind that is at work in place: more than any machine has loops, so that they rarely meet.
@@ -36,11 +41,16 @@ const RETRY: Duration = Duration::from_millis(100);
 pub struct ActorKind {
     /// Its name.
     pub name: &'static str,
+    /// The commands that clients may ask, [`Actor::PUBLIC`].
+    pub public: &'static [&'static str],
     /// The schema of its commands.
+    #[cfg(feature = "schemas")]
     pub command_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its reply.
+    #[cfg(feature = "schemas")]
     pub reply_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its rejection.
+    #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
     actors: Box<dyn Actors>,
 }
@@ -51,6 +61,19 @@ pub(crate) struct Services {
     pub(crate) kinds: Vec<ActorKind>,
     pub(crate) stats: Stats,
     pub(crate) health: Health,
+}
+
+impl Services {
+    /// Starts the kinds of actors, and adds what they record to the metrics.
+    pub(crate) fn start(kinds: Vec<Starting>, host: &Arc<dyn Host>, metrics: &Metrics) -> std::io::Result<Self> {
+        let mut services = Self::default();
+        for kind in kinds {
+            services.kinds.push((kind.start)(host, &services.stats)?);
+        }
+        let collector = Box::new(PrometheusCollector::new(&services.stats));
+        metrics.register(|registry| registry.register_collector(collector));
+        Ok(services)
+    }
 }
 
 /// How to start a kind once there is a world.
@@ -66,8 +89,12 @@ impl Starting {
             start: |host, stats| {
                 Ok(ActorKind {
                     name: A::KIND,
+                    public: A::PUBLIC,
+                    #[cfg(feature = "schemas")]
                     command_schema: |generator| generator.subschema_for::<A::Command>(),
+                    #[cfg(feature = "schemas")]
                     reply_schema: |generator| generator.subschema_for::<A::Reply>(),
+                    #[cfg(feature = "schemas")]
                     rejection_schema: |generator| generator.subschema_for::<A::Rejection>(),
                     actors: Box::new(Typed::<A>::start(host, stats)?),
                 })

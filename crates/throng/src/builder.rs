@@ -1,33 +1,43 @@
 //! Setting an engine up.
 
+#[cfg(feature = "projections")]
+use crate::projection::{self, Projections};
 use crate::{
     Metrics, Options,
-    actors::{Services, Starting},
     context::{Context, Signals},
     engine::{Core, Engine},
     host::{Host, TokioHost},
-    ledger::Topics,
     life::{Lives, tasks},
-    projection::{self, Projections},
     retention,
     tail::{self, Tail},
 };
+#[cfg(feature = "services")]
+use crate::{
+    actors::{Services, Starting},
+    ledger::Topics,
+};
 use std::sync::{Arc, atomic::AtomicBool};
+#[cfg(feature = "services")]
+use throng_core::model::Actor;
 use throng_core::{
-    model::{Actor, Entity, Hears, Query},
+    model::{Entity, Hears, Query},
     shard::Registry,
 };
-use throng_journal::{Journal, Store, Views};
-use throng_services::stats::PrometheusCollector;
+#[cfg(feature = "projections")]
+use throng_journal::Views;
+use throng_journal::{Journal, Store};
 
 /// Gathers the kinds of an engine and its settings.
 #[derive(Default)]
 pub struct Builder {
     registry: Registry,
+    #[cfg(feature = "services")]
     actors: Vec<Starting>,
     options: Options,
     host: Option<Arc<dyn Host>>,
+    #[cfg(feature = "projections")]
     consumers: Vec<Box<dyn projection::Consumer>>,
+    #[cfg(feature = "projections")]
     views: Option<Arc<dyn Views>>,
 }
 
@@ -62,12 +72,16 @@ impl Builder {
     /// When the kind's name is not one (1 to 64 of `[a-z0-9-]`), or is taken.
     #[must_use]
     pub fn with<E: Entity>(mut self) -> Self {
-        let taken = self.actors.iter().any(|actor| actor.name == E::KIND);
-        assert!(!taken, "the kind {:?} is an actor's", E::KIND);
+        #[cfg(feature = "services")]
+        {
+            let taken = self.actors.iter().any(|actor| actor.name == E::KIND);
+            assert!(!taken, "the kind {:?} is an actor's", E::KIND);
+        }
         self.registry.add::<E>();
         self
     }
 
+    #[cfg(feature = "services")]
     /// Gives it a kind of actor.
     ///
     /// # Panics
@@ -113,12 +127,14 @@ impl Builder {
         !self.registry.kinds().is_empty()
     }
 
+    #[cfg(feature = "projections")]
     /// Whether it has a projection or a sink, whose rows and offsets have to be kept.
     #[must_use]
     pub fn has_projections(&self) -> bool {
         !self.consumers.is_empty()
     }
 
+    #[cfg(feature = "projections")]
     pub(crate) fn consumer(mut self, consumer: Box<dyn projection::Consumer>) -> Self {
         let (name, kind) = (consumer.name(), consumer.kind());
         assert!(
@@ -137,10 +153,16 @@ impl Builder {
         self
     }
 
-    pub(crate) fn into_parts(self) -> (Registry, Vec<Box<dyn projection::Consumer>>) {
-        (self.registry, self.consumers)
+    pub(crate) fn into_registry(self) -> Registry {
+        self.registry
     }
 
+    #[cfg(feature = "projections")]
+    pub(crate) fn take_consumers(&mut self) -> Vec<Box<dyn projection::Consumer>> {
+        std::mem::take(&mut self.consumers)
+    }
+
+    #[cfg(feature = "projections")]
     /// Where the projections' rows and offsets live. Without it they are kept in memory, and every start rebuilds them from
     /// the first event.
     #[must_use]
@@ -196,18 +218,13 @@ impl Builder {
             Some(host) => host,
             None => Arc::new(TokioHost::new().map_err(StartError::Threads)?),
         };
-        let mut services = Services::default();
-        for actor in self.actors {
-            let kind = (actor.start)(&host, &services.stats).map_err(StartError::Threads)?;
-            services.kinds.push(kind);
-        }
         let metrics = Metrics::default();
-        let collector = Box::new(PrometheusCollector::new(&services.stats));
-        metrics.register(|registry| registry.register_collector(collector));
-        let consumers = if self.options.projections {
-            self.consumers
-        } else {
-            Vec::new()
+        #[cfg(feature = "services")]
+        let services = Services::start(self.actors, &host, &metrics).map_err(StartError::Threads)?;
+        #[cfg(feature = "projections")]
+        let consumers = match self.options.projections {
+            true => self.consumers,
+            false => Vec::new(),
         };
         let context = Arc::new(Context {
             registry: Arc::new(self.registry),
@@ -216,7 +233,9 @@ impl Builder {
             journal,
             store,
             metrics,
+            #[cfg(feature = "services")]
             stats: services.stats.clone(),
+            #[cfg(feature = "services")]
             topics: Topics::default(),
             signals: Signals::default(),
             stopping: AtomicBool::new(false),
@@ -230,13 +249,16 @@ impl Builder {
                 context.host.clone(),
                 &context.registry,
             )),
+            #[cfg(feature = "projections")]
             projections: Projections::new(consumers, self.views),
             pruning: tokio::sync::Mutex::new(()),
             context,
             lives,
+            #[cfg(feature = "services")]
             services,
         });
         core.context.host.spawn(Box::pin(tail::task(Arc::downgrade(&core))));
+        #[cfg(feature = "projections")]
         projection::start(&core);
         retention::start(&core);
         Ok(Engine { core })

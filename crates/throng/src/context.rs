@@ -1,6 +1,8 @@
 //! What every part of an engine is handed: its settings, the world it runs in, and the signals between its tasks.
 
-use crate::{Metrics, Options, host::Host, ledger::Topics};
+#[cfg(feature = "services")]
+use crate::ledger::Topics;
+use crate::{Metrics, Options, host::Host};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -10,6 +12,7 @@ use std::{
 };
 use throng_core::shard::Registry;
 use throng_journal::{Journal, Store};
+#[cfg(feature = "services")]
 use throng_services::stats::Stats;
 
 /// The surroundings of an engine. Nothing in here belongs to one writer's life.
@@ -20,8 +23,10 @@ pub(crate) struct Context {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: Metrics,
+    #[cfg(feature = "services")]
     /// What actors and an app's own services record of themselves.
     pub(crate) stats: Stats,
+    #[cfg(feature = "services")]
     pub(crate) topics: Topics,
     pub(crate) signals: Signals,
     pub(crate) stopping: AtomicBool,

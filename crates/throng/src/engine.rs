@@ -1,14 +1,16 @@
 //! The engine, as its users hold it.
 
+#[cfg(feature = "services")]
+use crate::actors::Services;
+#[cfg(feature = "projections")]
+use crate::projection::Projections;
 use crate::{
     Metrics, Options,
-    actors::Services,
     builder::Builder,
     context::Context,
     door::{Attempt, Work},
     handle::Handle,
     life::{Down, Lives, Status},
-    projection::Projections,
     tail::Tail,
 };
 use std::{
@@ -16,11 +18,14 @@ use std::{
     sync::{Arc, atomic::Ordering},
     task::Poll,
 };
+#[cfg(feature = "services")]
+use throng_core::model::Topic;
 use throng_core::{
-    model::{Entity, Topic},
+    model::Entity,
     shard::{Outcome, Registry},
 };
 use throng_journal::{Durability, Position};
+#[cfg(feature = "services")]
 use throng_services::bus::{self, AnotherType};
 
 /// An engine: cheap to clone, shared by all who ask. [`stop`](Self::stop) it before the process ends.
@@ -33,7 +38,9 @@ pub struct Engine {
 pub(crate) struct Core {
     pub(crate) context: Arc<Context>,
     pub(crate) lives: Arc<Lives>,
+    #[cfg(feature = "services")]
     pub(crate) services: Services,
+    #[cfg(feature = "projections")]
     pub(crate) projections: Projections,
     /// One removal of history at a time.
     pub(crate) pruning: tokio::sync::Mutex<()>,
@@ -134,11 +141,17 @@ impl Engine {
     }
 
     fn troubles(&self) -> Vec<String> {
-        let projections = self.projections();
-        let projections = projections.iter().filter_map(crate::projection::Progress::trouble);
-        let checkpoint = self.core.lives.has_failed_checkpoint();
-        let checkpoint = checkpoint.then(|| "the last checkpoint failed; it is tried again".to_owned());
-        checkpoint.into_iter().chain(projections).collect()
+        let mut troubles = Vec::new();
+        if self.core.lives.has_failed_checkpoint() {
+            troubles.push("the last checkpoint failed; it is tried again".to_owned());
+        }
+        #[cfg(feature = "projections")]
+        troubles.extend(
+            self.projections()
+                .iter()
+                .filter_map(crate::projection::Progress::trouble),
+        );
+        troubles
     }
 
     /// Resolves to `true` when another engine takes over, or has; to `false` when this one is gone. It does not keep the engine.
@@ -157,6 +170,7 @@ impl Engine {
         })
     }
 
+    #[cfg(feature = "services")]
     /// A topic, to listen to what entities [publish](throng_core::model::Turn::publish) on it from now on.
     ///
     /// # Errors
@@ -169,10 +183,12 @@ impl Engine {
     /// [`Options::drain`](crate::Options), the checkpoint by five seconds if that is less; what does not make it by then is in
     /// the journal all the same.
     pub async fn stop(&self) {
-        let (core, host) = (&self.core, &self.core.context.host);
-        core.lives
-            .stop(async |until| core.projections.ended(&**host, until).await)
-            .await;
+        let core = &self.core;
+        #[cfg(feature = "projections")]
+        let ended = async |until| core.projections.ended(&*core.context.host, until).await;
+        #[cfg(not(feature = "projections"))]
+        let ended = async |_| ();
+        core.lives.stop(ended).await;
     }
 
     /// Makes a checkpoint now: the next start reads the journal from here.
@@ -180,10 +196,21 @@ impl Engine {
     /// # Errors
     /// The store or the journal failed.
     pub async fn checkpoint(&self) -> Result<(), throng_journal::Error> {
-        match self.core.lives.running() {
-            Some(life) => self.core.lives.checkpoint_now(&life).await,
-            None => Ok(()),
-        }
+        let Some(life) = self.core.lives.running() else {
+            return Ok(());
+        };
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let lives = Arc::clone(&self.core.lives);
+        // On a thread of the engine's own: it may take long, and the caller's may be a loop.
+        self.core.context.host.spawn(Box::pin(async move {
+            let _ = tell.send(lives.checkpoint_now(&life).await);
+        }));
+        told.await.unwrap_or_else(|_| {
+            Err(throng_journal::Error::Backend {
+                doing: "making a checkpoint".into(),
+                why: "the engine has ended".into(),
+            })
+        })
     }
 }
 
@@ -208,6 +235,7 @@ impl Core {
     }
 
     fn refresh_metrics(&self) {
+        #[cfg(feature = "projections")]
         self.projections.refresh(self);
         let metrics = &self.context.metrics;
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);

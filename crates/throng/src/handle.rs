@@ -40,7 +40,7 @@ impl<E: Entity> Handle<E> {
         self
     }
 
-    /// Who asks: what [`Moment::caller`](throng_core::model::Moment) says.
+    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
     #[must_use]
     pub fn caller(mut self, caller: impl Into<String>) -> Self {
         self.caller = Some(caller.into());
@@ -66,7 +66,7 @@ impl<E: Entity> Handle<E> {
             input: Payload::Typed(Box::new(Some(command))),
             key: self.key.clone().map(Into::into),
             caller: self.caller.clone().map(Into::into),
-            parent: None,
+            forwarded: None,
         });
         let answer: Answered<E> = None;
         self.answered::<E::Reply>(work, Box::new(answer)).await

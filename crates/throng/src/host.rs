@@ -5,6 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Mutex, PoisonError},
+    task::Poll,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -29,6 +30,19 @@ pub trait Host: Send + Sync + 'static {
     fn sleep(&self, duration: Duration) -> Task;
     /// Ends the tasks; the engine is gone.
     fn close(&self) {}
+}
+
+/// Lets others of this thread run: a task that always has more to do would starve them.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The real world: two threads of a tokio runtime of the engine's own, so that a slow checkpoint stalls neither a

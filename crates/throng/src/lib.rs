@@ -45,7 +45,18 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//!
+//! All are on unless said otherwise; `default-features = false` is the bare engine.
+//!
+//! | feature | |
+//! |---|---|
+//! | `projections` | read models kept from events, and sinks that carry events elsewhere |
+//! | `schemas` | JSON schemas of all messages, for what documents routes; they derive `schemars::JsonSchema` then |
+//! | `services` | actors, topics, and services of an app's own on queues |
 
+#[cfg(feature = "services")]
 mod actors;
 mod builder;
 mod check;
@@ -64,14 +75,16 @@ mod listing;
 mod mail;
 mod metrics;
 mod options;
+#[cfg(feature = "projections")]
 pub mod projection;
 mod retention;
 mod stuck;
 mod tail;
 
+#[cfg(feature = "services")]
 pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
-pub use check::{CheckReport, Checker, Misunderstood};
+pub use check::{Changed, CheckReport, Checker, Misunderstood, WhatIf};
 pub use dead::{DeadPage, Retried};
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError, FeedEvent};
@@ -91,9 +104,10 @@ pub use throng_core::{
 pub use throng_journal as journal;
 
 /// The examples of the page on services are run, too.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "services"))]
 #[doc = include_str!("../../../docs/services.md")]
 struct ServicesPage;
 /// Services on queues, for what is no entity and no actor; their statistics and checks have a place in
 /// [`Engine::stats`] and [`Engine::checks`].
+#[cfg(feature = "services")]
 pub use throng_services as services;

@@ -8,7 +8,7 @@ use throng_core::model::Keep;
 pub struct Options {
     /// The node's name in the journal; one engine a name at a time.
     pub node: String,
-    /// Bytes all entities in memory may take, with states on their way to the store. Least recently used ones are
+    /// Bytes all entities in memory may take, with what is on its way to the store. Least recently used ones are
     /// passivated beyond it.
     pub memory_bytes_max: usize,
     /// A checkpoint at least this often.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use throng_app::model::{Event, Rejection, TextId};
 
-/// What an account can be asked to do: each variant is a route, `POST /api/account/{id}/{command}`.
+/// What an account can be asked to do: each variant in `PUBLIC` is a route, `POST /api/account/{id}/{command}`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {

@@ -62,6 +62,7 @@ impl Account {
 
 impl Entity for Account {
     const KIND: &'static str = "account";
+    const PUBLIC: &'static [&'static str] = &["open", "deposit", "withdraw", "transfer", "close"];
     type Id = String;
     type Command = Command;
     type Event = Happened;

@@ -39,6 +39,7 @@ impl User {
 
 impl Entity for User {
     const KIND: &'static str = "user";
+    const PUBLIC: &'static [&'static str] = &["act"];
     type Id = String;
     type Command = UserCommand;
     type Event = UserEvent;

@@ -44,6 +44,7 @@ impl Section {
 
 impl Entity for Section {
     const KIND: &'static str = "section";
+    const PUBLIC: &'static [&'static str] = &["open", "add", "drop"];
     type Id = String;
     type Command = SectionCommand;
     type Event = SectionEvent;
@@ -131,7 +132,7 @@ mod tests {
             id,
             seq: 1,
             now: Timestamp::default(),
-            caller: None,
+            from: throng::model::Asker::Client(None),
             family: None,
         }
     }

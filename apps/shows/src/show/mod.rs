@@ -53,6 +53,7 @@ impl Show {
 
 impl Entity for Show {
     const KIND: &'static str = "show";
+    const PUBLIC: &'static [&'static str] = &["CreateShow", "ReserveSeat", "CancelSeatReservation"];
     type Id = ShowId;
     type Command = ShowCommand;
     type Event = ShowEvent;

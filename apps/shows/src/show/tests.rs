@@ -55,7 +55,7 @@ fn a_show_is_created_with_all_its_seats_available() {
         id: &id(),
         seq: 1,
         now: Timestamp::default(),
-        caller: None,
+        from: throng::model::Asker::Client(None),
         family: None,
     };
     let view = GetShow {}.answer(&show.state, &moment).unwrap();

@@ -78,7 +78,7 @@ impl Service {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: t\r\naccept: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).unwrap();
         let mut stream = BufReader::new(stream);

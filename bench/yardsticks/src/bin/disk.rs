@@ -1,4 +1,4 @@
-//! The bare write-and-sync loop as a program: `cargo run --release -p yardsticks --bin disk -- --dir .`.
+//! The bare write-and-sync loop as a program: `cargo run --profile measured -p yardsticks --bin disk -- --dir .`.
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The bare HTTP echo as a program: `cargo run --release -p yardsticks --bin echo -- --port 9000`.
+//! The bare HTTP echo as a program: `cargo run --profile measured -p yardsticks --bin echo -- --port 9000`.
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ use std::{
 use throng::{
     Engine, Options,
     journal::{self, Journal, Store},
+    model::Error,
 };
 
 /// Tasks that ask at the same time.
@@ -68,16 +69,18 @@ pub(super) async fn ask(
         let (engine, command) = (engine.clone(), Arc::clone(&command));
         tasks.spawn(async move {
             for number in (task..count).step_by(TASKS) {
-                let Ask { id, command, key } = command(number);
-                let entity = engine.entity::<Section>(id.as_str());
-                let entity = match key {
-                    Some(key) => entity.once(key),
-                    None => entity,
-                };
-                entity
-                    .ask(command)
-                    .await
-                    .with_context(|| format!("asking section {id}"))?;
+                loop {
+                    let Ask { id, command, key } = command(number);
+                    let entity = engine.entity::<Section>(id.as_str());
+                    let entity = match key {
+                        Some(key) => entity.once(key),
+                        None => entity,
+                    };
+                    match entity.ask(command).await {
+                        Err(Error::Overloaded { retry_after }) => tokio::time::sleep(retry_after).await,
+                        told => break told.map(drop).with_context(|| format!("asking section {id}"))?,
+                    }
+                }
             }
             anyhow::Ok(())
         });

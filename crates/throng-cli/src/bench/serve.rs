@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, Service, Settings, cli};
+use throng_app::{Durability, SecurityArguments, Service, Settings, cli};
 
 use crate::{
     apps::{self, Served},
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         accept_loss: None,
         archive: None,
         loops: Some(arguments.loops),
-        admin_token: None,
+        security: SecurityArguments::default(),
         engine: Options {
             projections: !arguments.no_projections,
             ..Options::default()

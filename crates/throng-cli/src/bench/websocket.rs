@@ -101,7 +101,7 @@ impl Client {
                     let section = student % SECTIONS as u64;
                     write!(
                         text,
-                        "POST /api/section/S{section}/add HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: 22\r\n\r\n{{\"student\":\"{student:08}\"}}"
+                        "POST /api/section/S{section}/add HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 22\r\n\r\n{{\"student\":\"{student:08}\"}}"
                     )?;
                 }
                 stream.write_all(text.as_bytes()).await?;

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, Place, Service, Settings, cli};
+use throng_app::{Durability, Place, SecurityArguments, Service, Settings, cli};
 use throng_http::StopSignal;
 use throng_load::report::html;
 
@@ -34,6 +34,7 @@ use directory::Directory;
 use report::{Ending, Summary};
 
 /// Says of a schema that it is a demo's, and may be replaced.
+#[cfg(feature = "postgres")]
 const MARK: &str = "a throng demo: the next one replaces it";
 
 /// How to run the demo.
@@ -236,6 +237,7 @@ fn fresh(arguments: &DemoArguments, directory: Option<&Directory>) -> anyhow::Re
         .parse::<Place>()
         .map_err(|why| anyhow!("--journal cannot be read: {why}"))?
     {
+        #[cfg(feature = "postgres")]
         Place::Postgres(options) => {
             throng_postgres::begin_anew(&options, MARK)?;
             Ok(Place::Postgres(options))
@@ -253,7 +255,7 @@ fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
         accept_loss: None,
         archive: None,
         loops: Some(usize::from(arguments.loops)),
-        admin_token: None,
+        security: SecurityArguments::default(),
         engine: Options::default(),
     }
 }

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio},
     time::{Duration, Instant},
 };
 
@@ -39,6 +39,11 @@ pub(crate) fn assert_refused(output: &Output, parts: &[&str]) {
 pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
+    /// Where it is administrated.
+    pub(crate) admin: SocketAddr,
+    /// What it has said so far on standard error.
+    said: String,
+    stderr: BufReader<ChildStderr>,
 }
 
 impl Served {
@@ -61,9 +66,22 @@ impl Served {
             let output = child.wait_with_output().unwrap();
             panic!("it did not start: {}", String::from_utf8_lossy(&output.stderr));
         };
+        let address = address.parse().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        let admin = loop {
+            let begin = said.len();
+            assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+            if let Some((_, admin)) = said[begin..].split_once("administration and metrics on http://") {
+                break admin.trim().parse().unwrap();
+            }
+        };
         Self {
-            address: address.parse().unwrap(),
             child,
+            address,
+            admin,
+            said,
+            stderr,
         }
     }
 
@@ -74,8 +92,8 @@ impl Served {
 
     /// Waits for its end; what it said on standard error.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut said = std::mem::take(&mut self.said);
+        self.stderr.read_to_string(&mut said).unwrap();
         (self.child.wait().unwrap(), said)
     }
 
@@ -118,6 +136,13 @@ impl Client {
         })
     }
 
+    /// The same as [`get`](Self::get), with a token.
+    pub(crate) fn get_as(&mut self, token: &str, path: &str) -> std::io::Result<Answer> {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
+        self.stream.get_mut().write_all(head.as_bytes())?;
+        self.answer()
+    }
+
     pub(crate) fn post(&mut self, path: &str, key: Option<&str>, body: &str) -> std::io::Result<Answer> {
         self.send_post(path, key, body)?;
         self.answer()
@@ -126,14 +151,14 @@ impl Client {
     pub(crate) fn send_post(&mut self, path: &str, key: Option<&str>, body: &str) -> std::io::Result<()> {
         let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: t\r\ncontent-type: application/json\r\n{key}content-length: {}\r\n\r\n",
+            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{key}content-length: {}\r\n\r\n",
             body.len()
         );
         self.stream.get_mut().write_all((head + body).as_bytes())
     }
 
     pub(crate) fn get(&mut self, path: &str) -> std::io::Result<Answer> {
-        let head = format!("GET {path} HTTP/1.1\r\nhost: t\r\n\r\n");
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         self.stream.get_mut().write_all(head.as_bytes())?;
         self.answer()
     }

@@ -1,6 +1,6 @@
 //! `throng serve`: refusals at the start, and a graceful end.
 
-use super::kit::{Served, assert_refused, run, throng, until};
+use super::kit::{Client, Served, assert_refused, run, throng, until};
 use rustix::process::Signal;
 use serde_json::json;
 use std::{fs, net::TcpListener};
@@ -104,9 +104,10 @@ fn on_sigterm_what_is_in_flight_is_answered_and_kept() {
     const CLIENTS: usize = 8;
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path(), &["--sync-delay", "300ms"]);
-    let mut watcher = served.client();
+    let mut watcher = Client::connect(served.admin).unwrap();
     assert_eq!(
-        watcher
+        served
+            .client()
             .post("/sections", None, r#"{"section":"S","capacity":9}"#)
             .unwrap()
             .status,
@@ -148,6 +149,34 @@ fn what_is_less_than_fsync_is_said_loudly() {
         let is_empty = fs::read_dir(directory.path()).unwrap().next().is_none();
         assert_eq!(is_empty, durability == "memory");
     }
+}
+
+#[test]
+fn a_token_that_was_made_lets_its_caller_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens").display().to_string();
+    let made = run(&["token", "ann", "--tokens", &file]);
+    let token = String::from_utf8(made.stdout).unwrap();
+    assert!(token.starts_with("throng_") && !fs::read_to_string(&file).unwrap().contains(token.trim()));
+    let served = Served::start(&directory.path().join("data"), &["--tokens", &file]);
+    let mut client = served.client();
+    assert_eq!(client.get("/api/section").unwrap().status, 401);
+    assert_eq!(client.get_as(token.trim(), "/api/section").unwrap().status, 200);
+    assert_eq!(client.get("/health/ready").unwrap().status, 200);
+    assert_refused(&run(&["token", "a b"]), &["\"a b\" is no name"]);
+}
+
+#[test]
+fn who_lets_everybody_in_from_everywhere_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = throng();
+    command
+        .args(["serve", "--listen", "0.0.0.0:0", "--data"])
+        .arg(directory.path());
+    let served = Served::spawn(command);
+    served.signal(Signal::TERM);
+    let (_, said) = served.ended();
+    assert!(said.contains("WARN") && said.contains("NO AUTHENTICATION"), "{said}");
 }
 
 #[test]

@@ -23,6 +23,10 @@ pub enum Place {
 pub trait Actor: Send + 'static {
     /// 1 to 64 of `[a-z0-9-]`, no entity's.
     const KIND: &'static str;
+    /// The commands that clients may ask over the network, by their serde names. The others are asked by the service's own code
+    /// only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
+    /// these is no command of the kind.
+    const PUBLIC: &'static [&'static str] = &[];
     /// Where they are at work.
     const PLACE: Place = Place::InTurn;
     /// How many are kept in memory, about: of more, those that nobody asked for longest are dropped.

@@ -1,13 +1,21 @@
 //! The entity: a small single-threaded, event-sourced thing with an id.
 
 use super::{Answer, Event, Keep, Recorded, Turn, UpcastError};
-use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 
 /// What can be said: a command, an event, a reply. JSON on the outside, its schema documents the routes.
-pub trait Message: Serialize + DeserializeOwned + JsonSchema + Send + 'static {}
-impl<T: Serialize + DeserializeOwned + JsonSchema + Send + 'static> Message for T {}
+#[cfg(feature = "schemas")]
+pub trait Message: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {}
+#[cfg(feature = "schemas")]
+impl<T: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static> Message for T {}
+
+/// What can be said: a command, an event, a reply. JSON on the outside. With the feature `schemas` it has a schema, too
+/// (`schemars::JsonSchema`): a library of entities derives one, so that it also works beside what needs them.
+#[cfg(not(feature = "schemas"))]
+pub trait Message: Serialize + DeserializeOwned + Send + 'static {}
+#[cfg(not(feature = "schemas"))]
+impl<T: Serialize + DeserializeOwned + Send + 'static> Message for T {}
 
 /// `u64`, `String`, a service's own `resort:season:day`. Its text (1 to 256 bytes) is the address, so two different ids
 /// must have different texts.
@@ -39,6 +47,10 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const STATE_VERSION: u16 = 1;
     /// For how long its events are kept, unless the service says otherwise.
     const KEEP: Keep = Keep::Forever;
+    /// The commands that clients may ask over the network, by their serde names. The others are asked by entities, timers, outcomes and the
+    /// service's own code only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
+    /// these is no command of the kind.
+    const PUBLIC: &'static [&'static str] = &[];
     /// The address within the kind.
     type Id: EntityId;
     /// What it can be asked to do.
@@ -52,9 +64,13 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     /// The kinds it [requests](Turn::request) something of, and hears from ([`Hears`]). A request to another kind does not compile, and
     /// an engine that was not given `hears` for one of these does not start.
     const REQUESTS: &'static [&'static str] = &[];
-    /// Takes a client's command that has fields its variant does not have, instead of refusing it with the field's name (400): a client
+    /// Takes a client's command or query that has fields it does not know, instead of refusing it with the field's name (400): a client
     /// that was meant for a later program, or a misspelt optional field, is then not noticed. What was recorded is always taken so.
     const IGNORES_UNKNOWN_FIELDS: bool = false;
+    /// Keeps each command of a client that is accepted and records something, beside its events: `check --what-if` can then decide it again
+    /// with a later program. It costs its JSON and some 60 bytes in the journal, and writing that, a command; programs that do not know such
+    /// records cannot read the journal.
+    const KEEPS_COMMANDS: bool = false;
 
     /// May this command bring the entity into being? If not, an id without events is answered `Unknown` (404) before
     /// `decide`.

@@ -2,6 +2,7 @@
 
 mod actor;
 mod answer;
+mod asker;
 mod entity;
 mod error;
 mod event;
@@ -12,6 +13,7 @@ mod turn;
 
 pub use actor::{Actor, Place};
 pub use answer::{Answer, Read};
+pub use asker::Asker;
 pub use entity::{Entity, EntityId, Hears, Message, Rejection, RequestError};
 pub use error::Error;
 pub use event::{Event, Recorded, UpcastError};

@@ -1,9 +1,8 @@
 //! The id of another entity, in a command.
 
 use crate::limits;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 /// A text that can be an entity's id, 1 to 256 bytes: for the field of a command that names another entity. A client that sends anything
 /// else is told so, with the field (400), before the command is looked at.
@@ -62,8 +61,9 @@ impl fmt::Display for TextId {
     }
 }
 
-impl JsonSchema for TextId {
-    fn schema_name() -> Cow<'static, str> {
+#[cfg(feature = "schemas")]
+impl schemars::JsonSchema for TextId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         "TextId".into()
     }
 
@@ -71,7 +71,7 @@ impl JsonSchema for TextId {
         true
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 1, "maxLength": limits::ID_BYTES_MAX })
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "minLength": 1, "maxLength": limits::ID_BYTES_MAX })
     }
 }

@@ -1,15 +1,14 @@
 //! One command's view of the world, and what it wants done.
 
-use super::{Entity, Hears};
+use super::{Asker, Entity, Hears};
 use crate::tagged;
 use serde::{Deserialize, Serialize};
 use std::{any::Any, borrow::Cow, collections::BTreeSet, marker::PhantomData, time::Duration};
 use throng_journal::Address;
 
 /// Microseconds since 1970-01-01 UTC.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Timestamp {
     /// Microseconds since 1970-01-01 UTC.
@@ -45,8 +44,8 @@ pub struct Moment<'a, E: Entity> {
     pub seq: u64,
     /// The time; within a shard it never goes back.
     pub now: Timestamp,
-    /// Who asks, where the gateway knows.
-    pub caller: Option<&'a str>,
+    /// Who asks.
+    pub from: Asker<'a>,
     /// Parent and children.
     pub family: Option<&'a Family>,
 }
@@ -229,6 +228,12 @@ impl<'a, E: Entity> Turn<'a, E> {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.moment.now
+    }
+
+    /// Who asks: a client, an entity, a timer, or the engine with the outcome of a request.
+    #[must_use]
+    pub fn from(&self) -> Asker<'a> {
+        self.moment.from
     }
 
     /// Nothing has happened to this entity yet.

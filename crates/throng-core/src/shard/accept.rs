@@ -7,7 +7,7 @@ use super::{
     messages::Parcel,
     outcome::put,
     read::{CommandKey, crashed, too_many, unwritable},
-    records::{close_cause, known_kind, write_key, write_message, write_outcome, write_timer},
+    records::{close_cause, known_kind, write_command, write_key, write_message, write_outcome, write_timer},
     registry::Registry,
     slot::{Body, TailEvent, panic_text},
     timers::Set,
@@ -28,6 +28,8 @@ pub(super) struct Accepted<E: Entity> {
     pub(super) events: Vec<EventShape>,
     /// The idempotency key it takes effect under.
     pub(super) key: Option<CommandKey>,
+    /// The command's name and content, of a kind that keeps them.
+    pub(super) kept: Option<(&'static str, Vec<u8>)>,
 }
 
 /// An event as it stands in the records.
@@ -72,9 +74,15 @@ impl<E: Entity> Entities<E> {
         accepted: Accepted<E>,
         stage: &mut dyn Stage,
     ) -> Result<Ran, Error<E::Rejection>> {
-        let Accepted { at, reply, events, key } = accepted;
+        let Accepted {
+            at,
+            reply,
+            events,
+            key,
+            kept,
+        } = accepted;
         let ended = self.end_of(at, events.len());
-        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), ended);
+        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), ended, kept);
         let written = catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
             tracing::error!(
@@ -162,6 +170,7 @@ impl<E: Entity> Entities<E> {
         call: &mut Call<'_>,
         (reply, key): (Reply<E>, Option<&CommandKey>),
         ended: u64,
+        kept: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Written<E>, Error<E::Rejection>> {
         let recorded = !self.effects.is_empty();
         // Allocated only where something is recorded under it.
@@ -223,7 +232,7 @@ impl<E: Entity> Entities<E> {
                         json.len(),
                         limits::KEPT_REPLY_BYTES_MAX,
                     )?;
-                    let answer = KeptAnswer::Reply(json);
+                    let answer = KeptAnswer::Reply(json.into());
                     written.key = Some((key.number, write_key(common, call, &own(), key, answer)?));
                 }
                 if let Output::Json(out) = &mut call.output {
@@ -256,7 +265,7 @@ impl<E: Entity> Entities<E> {
                     } else {
                         KeptAnswer::Forward
                     };
-                    let answer = kept(to.kind.into(), to.id.clone(), command.into(), body);
+                    let answer = kept(Box::new((to.kind.into(), to.id.clone(), command.into(), body)));
                     written.key = Some((key.number, write_key(common, call, &own(), key, answer)?));
                 }
                 written.forward = Some((to, taking));
@@ -266,6 +275,9 @@ impl<E: Entity> Entities<E> {
             common
                 .records
                 .push(RecordKind::Ended, common.id, &own(), ended, "", 0, &[]);
+        }
+        if let Some((name, content)) = kept.filter(|_| !common.records.is_empty()) {
+            write_command::<E>(common, call, name, content)?;
         }
         too_many(
             "what one command records",
@@ -286,7 +298,7 @@ impl<E: Entity> Entities<E> {
     ) {
         let parent = match call.cause {
             Cause::Message(taking) if taking.child => Some(&taking.sender),
-            Cause::Asked { parent, .. } => parent,
+            Cause::Asked { forwarded, .. } => forwarded.filter(|by| by.is_parent).map(|by| &by.address),
             _ => None,
         };
         if children.is_empty() && parent.is_none() {
@@ -366,6 +378,7 @@ impl<E: Entity> Entities<E> {
         };
         let mut offset = HEADER_BYTES as u32 + staged.shift;
         let trace = self.trace(at);
+        let before = trace.tail_bytes();
         if trace.tail.is_empty() {
             // Most entities have few events between two checkpoints; a vector's own first step is to four.
             trace.tail.reserve_exact(events.len());
@@ -385,6 +398,7 @@ impl<E: Entity> Entities<E> {
             });
             offset += event.length;
         }
+        common.pending_bytes += trace.tail_bytes() - before;
         if is_new {
             self.know(common, call.hash);
         }

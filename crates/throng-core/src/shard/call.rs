@@ -1,7 +1,7 @@
 //! What goes into a shard and what comes out.
 
 use super::{Outcome, Taking, outcome::JsonReply};
-use crate::model::{Sent, Timestamp};
+use crate::model::{Asker, Sent, Timestamp};
 use std::any::Any;
 use throng_journal::CommitBuilder;
 
@@ -52,16 +52,45 @@ pub enum Cause<'a> {
     Asked {
         /// Takes effect once under this key.
         key: Option<&'a str>,
-        /// Who asks, where the gateway knows.
+        /// The name of the caller, if somebody has made sure of it.
         caller: Option<&'a str>,
-        /// Who becomes its parent, if this creates it: a command that was forwarded with
-        /// [`Answer::create`](crate::model::Answer::create) is asked again.
-        parent: Option<&'a throng_journal::Address>,
+        /// The entity that has forwarded it.
+        forwarded: Option<&'a Forwarder>,
     },
     /// A message from another entity.
     Message(&'a Taking),
     /// One of its timers is due.
     Timer(&'a super::timers::Due),
+}
+
+/// The entity that has forwarded a client's command without recording anything, or does so again.
+#[derive(Clone, Debug)]
+pub struct Forwarder {
+    /// Its address.
+    pub address: throng_journal::Address,
+    /// It becomes the parent, if the command creates: it was forwarded with [`Answer::create`](crate::model::Answer::create).
+    pub is_parent: bool,
+}
+
+impl Call<'_> {
+    pub(super) fn asker(&self) -> Asker<'_> {
+        if let Input::Outcome(outcome) = &self.input {
+            let (kind, id) = &outcome.from;
+            return Asker::Outcome { kind, id };
+        }
+        let sender = match self.cause {
+            Cause::Timer(due) => return Asker::Timer(&due.name),
+            Cause::Message(taking) => &taking.sender,
+            Cause::Asked { caller, forwarded, .. } => match forwarded {
+                None => return Asker::Client(caller),
+                Some(by) => &by.address,
+            },
+        };
+        Asker::Entity {
+            kind: &sender.kind,
+            id: &sender.id,
+        }
+    }
 }
 
 /// One command for one entity.
@@ -98,7 +127,7 @@ pub struct QueryCall<'a> {
     pub arguments: &'a str,
     /// The time; what the query sees may be later, because a shard's clock never goes back.
     pub now: Timestamp,
-    /// Who asks, where the gateway knows.
+    /// The name of the caller, if somebody has made sure of it.
     pub caller: Option<&'a str>,
     /// Where the answer goes.
     pub output: &'a mut JsonReply,
@@ -147,8 +176,8 @@ pub struct ForwardAgain {
     pub body: String,
     /// The idempotency key to ask under.
     pub key: String,
-    /// Who forwarded it, if that was to create a child.
-    pub parent: Option<throng_journal::Address>,
+    /// It was forwarded to create a child.
+    pub is_child: bool,
     /// The number of the commit it rests on.
     pub rests_on: u64,
 }

@@ -2,12 +2,17 @@
 
 use super::{
     Input,
+    decide_again::{Again, Decision, decide},
     messages::{OUTCOME_NAME, RequestOutcome},
     read::{Origin, read_command},
     registry::Kind,
-    slot::apply,
+    slot::{apply, decode_event},
 };
-use crate::model::Entity;
+use crate::{
+    model::{Answer, Entity, Family},
+    tagged,
+};
+use serde_json::Value;
 use std::{any::Any, collections::HashMap};
 use throng_journal::{Record, StoredEvent};
 
@@ -25,22 +30,72 @@ pub trait KindCheck: Any + Send {
     /// The entity has ended: what happens to it next begins with nothing.
     fn ended(&mut self, id: &str);
 
-    /// A command in a timer or in a message.
+    /// A parent, or children, that an entity has got.
+    fn family(&mut self, record: &Record<'_>);
+
+    /// A command in a timer or in a message, as this program writes it: `{"Deposit":{"cents":5}}`, its variant around its content.
     ///
     /// # Errors
     /// It cannot be read: why.
-    fn command(&self, kind: &Kind, name: &str, body: &[u8]) -> Result<(), String>;
+    fn command(&self, kind: &Kind, name: &str, body: &[u8]) -> Result<Value, String>;
+
+    /// An event, as this program writes it: its name, and its content. `None` if it cannot be read.
+    fn present(&self, record: &Record<'_>) -> Option<(&'static str, Value)>;
+
+    /// Has an entity decide a recorded command again, after the events so far, at two moments; `None` if it is not known how it was
+    /// then. Nothing is applied.
+    fn decide(&mut self, kind: &Kind, twice: &[Again<'_>; 2]) -> Option<[Decision; 2]>;
+
+    /// What the last decisions reply, read from the entity as it is now; `None` for one without a reply of its own.
+    fn replies(&mut self, id: &str) -> [Option<Value>; 2];
 
     /// Entities that were met.
     fn entities(&self) -> usize;
 }
 
-/// `None`: an event could not be applied.
-pub(super) struct EntityCheck<E>(HashMap<Box<str>, Option<E>>);
+pub(super) struct EntityCheck<E: Entity> {
+    entities: HashMap<Box<str>, Checked<E>>,
+    /// Of the last decisions.
+    answers: [Option<Answer<E>>; 2],
+}
 
-impl<E> Default for EntityCheck<E> {
+pub(super) struct Checked<E> {
+    /// `None`: an event could not be applied.
+    pub(super) state: Option<E>,
+    /// Events so far, since it was created anew if it had ended.
+    pub(super) seq: u64,
+    /// It has ended, and was not created anew; its state is that of a new one.
+    pub(super) has_ended: bool,
+    pub(super) family: Option<Box<Family>>,
+}
+
+impl<E: Entity> Default for Checked<E> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self {
+            state: Some(E::default()),
+            seq: 0,
+            has_ended: false,
+            family: None,
+        }
+    }
+}
+
+impl<E: Entity> Default for EntityCheck<E> {
+    fn default() -> Self {
+        Self {
+            entities: HashMap::new(),
+            answers: [None, None],
+        }
+    }
+}
+
+impl<E: Entity> EntityCheck<E> {
+    /// `None` of a new one beyond those that are kept.
+    fn entity(&mut self, id: &str) -> Option<&mut Checked<E>> {
+        if self.entities.len() >= ENTITIES_MAX && !self.entities.contains_key(id) {
+            return None;
+        }
+        Some(self.entities.entry(id.into()).or_default())
     }
 }
 
@@ -54,35 +109,96 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
             version: record.version,
             payload: record.body.to_vec(),
         };
-        if self.0.len() >= ENTITIES_MAX && !self.0.contains_key(record.id) {
+        let Some(entity) = self.entity(record.id) else {
             return apply(&mut E::default(), &event).map_err(|broken| broken.reason);
-        }
-        let state = self.0.entry(record.id.into()).or_insert_with(|| Some(E::default()));
-        let Some(known) = state else { return Ok(()) };
-        apply(known, &event).map_err(|broken| {
-            *state = None;
+        };
+        entity.seq += 1;
+        entity.has_ended = false;
+        let Some(state) = &mut entity.state else { return Ok(()) };
+        apply(state, &event).map_err(|broken| {
+            entity.state = None;
             broken.reason
         })
     }
 
     fn ended(&mut self, id: &str) {
-        if let Some(Some(state)) = self.0.get_mut(id) {
-            *state = E::default();
+        if let Some(entity) = self.entities.get_mut(id) {
+            (entity.has_ended, entity.seq) = (true, 0);
+            if entity.state.is_some() {
+                entity.state = Some(E::default());
+            }
         }
     }
 
-    fn command(&self, kind: &Kind, name: &str, body: &[u8]) -> Result<(), String> {
-        let outcome: RequestOutcome;
-        let mut input = Input::Json { name, body };
-        if name == OUTCOME_NAME {
-            outcome = serde_json::from_slice(body).map_err(|why| why.to_string())?;
-            input = Input::Outcome(&outcome);
+    fn family(&mut self, record: &Record<'_>) {
+        if let (Ok(change), Some(entity)) = (serde_json::from_slice::<Family>(record.body), self.entity(record.id)) {
+            let family = entity.family.get_or_insert_default();
+            family.parent = family.parent.take().or(change.parent);
+            family.children.extend(change.children);
         }
-        let read = read_command::<E>(&mut input, kind, Origin::Recorded);
-        read.map(drop).map_err(|why| why.to_string())
+    }
+
+    fn command(&self, kind: &Kind, name: &str, body: &[u8]) -> Result<Value, String> {
+        let command = read::<E>(kind, name, body)?;
+        let mut written = Vec::new();
+        let name = tagged::to_parts(&command, &mut written).map_err(|why| why.to_string())?;
+        Ok(Value::from_iter([(name, parsed(&written))]))
+    }
+
+    fn present(&self, record: &Record<'_>) -> Option<(&'static str, Value)> {
+        let event = decode_event::<E>(record.name, record.version, record.body).ok()?;
+        let mut written = Vec::new();
+        let name = tagged::to_parts(&event, &mut written).ok()?;
+        Some((name, parsed(&written)))
+    }
+
+    fn decide(&mut self, kind: &Kind, twice: &[Again<'_>; 2]) -> Option<[Decision; 2]> {
+        let new;
+        let entity = match self.entities.get(twice[0].id) {
+            Some(entity) => entity,
+            None if self.entities.len() >= ENTITIES_MAX => return None,
+            None => {
+                new = Checked::default();
+                &new
+            }
+        };
+        let once = |again: &Again<'_>| match read::<E>(kind, again.name, again.body) {
+            Ok(command) => decide(entity, again, command),
+            Err(why) => Some((Decision::Failed(why), None)),
+        };
+        let ((one, one_answer), (other, other_answer)) = (once(&twice[0])?, once(&twice[1])?);
+        self.answers = [one_answer, other_answer];
+        Some([one, other])
+    }
+
+    fn replies(&mut self, id: &str) -> [Option<Value>; 2] {
+        let state = self.entities.get(id).and_then(|entity| entity.state.as_ref());
+        std::mem::take(&mut self.answers).map(|answer| {
+            let reply = match answer? {
+                Answer::Now(reply) => reply,
+                Answer::After(read) => read(state?),
+                Answer::Forward(_) => return None,
+            };
+            serde_json::to_value(&reply).ok()
+        })
     }
 
     fn entities(&self) -> usize {
-        self.0.len()
+        self.entities.len()
     }
+}
+
+fn read<E: Entity>(kind: &Kind, name: &str, body: &[u8]) -> Result<E::Command, String> {
+    let outcome: RequestOutcome;
+    let mut input = Input::Json { name, body };
+    if name == OUTCOME_NAME {
+        outcome = serde_json::from_slice(body).map_err(|why| why.to_string())?;
+        input = Input::Outcome(&outcome);
+    }
+    read_command::<E>(&mut input, kind, Origin::Recorded).map_err(|why| why.to_string())
+}
+
+/// What was written a moment ago.
+pub(super) fn parsed(written: &[u8]) -> Value {
+    serde_json::from_slice(written).unwrap_or_default()
 }

@@ -2,18 +2,15 @@
 
 use super::{Shard, replay::NumbersRow};
 use crate::model::Timestamp;
-use std::collections::HashSet;
 use throng_journal::{Address, Position, StoredState};
 
-/// What a checkpoint takes from a shard, to be given back when it is done ([`Shard::checkpointed`]) or has failed.
+/// What checkpoints take from shards.
 #[derive(Default)]
 pub struct Rows {
     /// States to store.
     pub states: Vec<StoredState>,
     /// System rows: key and value, or key and `None` to remove it.
     pub system: Vec<SystemRow>,
-    /// The states: hash and generation of each.
-    pub(super) tokens: HashSet<(u64, u64)>,
 }
 
 /// A system row of the store: key and value, or key and `None` to remove it.
@@ -30,13 +27,12 @@ impl Shard {
         found
     }
 
-    /// What the store does not have yet. It may rest on the commit that is open now: it must be durable before the
-    /// store gets this.
-    pub fn checkpoint(&mut self, mut now: Timestamp) -> Rows {
+    /// Adds what the store does not have yet. It may rest on the commit that is open now: it must be durable before the
+    /// store gets this. [`checkpointed`](Self::checkpointed) or [`checkpoint_failed`](Self::checkpoint_failed) follows.
+    pub fn checkpoint(&mut self, mut now: Timestamp, rows: &mut Rows) {
         self.common.tick(&mut now);
-        let mut rows = Rows::default();
         for table in &mut self.tables {
-            table.checkpoint(&mut self.common, &mut rows);
+            table.checkpoint(&mut self.common, rows);
         }
         self.common.timers.rows(&mut rows.system);
         self.common.dead.rows(&mut rows.system);
@@ -53,15 +49,15 @@ impl Shard {
             row.extend_from_slice(&self.common.id.0.to_be_bytes());
             rows.system.push((row, serde_json::to_vec(&numbers).ok()));
         }
-        rows
     }
 
-    /// The checkpoint with these rows, covering everything up to here, is done.
-    pub fn checkpointed(&mut self, upto: Position, rows: &Rows) {
+    /// The checkpoint that took this shard's rows last, and covers everything up to here, is done.
+    pub fn checkpointed(&mut self, upto: Position) {
         for table in &mut self.tables {
-            table.checkpointed(&mut self.common, upto, &rows.tokens);
+            table.checkpointed(&mut self.common, upto);
         }
-        self.common.keys.stored(&rows.system);
+        self.common.timers.stored();
+        self.common.keys.stored();
         self.common.dead.stored();
     }
 
@@ -77,10 +73,11 @@ impl Shard {
         self.common.keys.removed(prefix);
     }
 
-    /// The checkpoint with these rows failed: nothing of it counts.
-    pub fn checkpoint_failed(&mut self, rows: &Rows) {
-        self.common.timers.rows_failed(&rows.system);
+    /// The checkpoint that took this shard's rows last has failed: nothing of it counts.
+    pub fn checkpoint_failed(&mut self) {
+        self.common.timers.failed();
         self.common.messages.rows_failed();
+        self.common.keys.failed();
         self.common.dead.failed();
     }
 }

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
-use std::collections::HashSet;
 use throng_journal::{Address, Position, StoredState};
 
 /// The entities of one kind in one shard.
@@ -23,6 +22,8 @@ pub struct Entities<E: Entity> {
     traced: Vec<u64>,
     pub(super) listing: Listing,
     generation: u64,
+    /// The number of the last state that the checkpoint under way took.
+    given: u64,
     pub(super) effects: Effects<E>,
     /// The events of the command at hand; the buffer is reused.
     pub(super) shapes: Vec<super::accept::EventShape>,
@@ -56,6 +57,7 @@ impl<E: Entity> Default for Entities<E> {
             traced: Vec::new(),
             listing: Listing::default(),
             generation: 0,
+            given: 0,
             effects: Effects::default(),
             shapes: Vec::new(),
         }
@@ -347,6 +349,7 @@ impl<E: Entity> Entities<E> {
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Resident(_))) {
             self.store_state(common, at);
         }
+        self.given = self.generation;
         for hash in &self.traced {
             let slots = &self.slots;
             for at in self
@@ -368,7 +371,6 @@ impl<E: Entity> Entities<E> {
                         rows.system.push((ended_row(&address), Some(ended)));
                     }
                 }
-                rows.tokens.insert((*hash, pending.generation));
                 rows.states.push(StoredState {
                     address,
                     shard,
@@ -380,7 +382,7 @@ impl<E: Entity> Entities<E> {
         }
     }
 
-    pub(super) fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
+    pub(super) fn checkpointed(&mut self, common: &mut Common, upto: Position) {
         common.known_bytes -= self.known.stored();
         self.listing = Listing::default();
         for hash in std::mem::take(&mut self.traced) {
@@ -394,11 +396,13 @@ impl<E: Entity> Entities<E> {
             for at in same {
                 let slot = self.slots.at(at);
                 let Some(trace) = slot.trace.as_mut() else { continue };
+                let before = trace.tail_bytes();
                 trace.tail.retain(|event| !covered(event.place.position, upto));
+                common.pending_bytes -= before - trace.tail_bytes();
                 if trace
                     .pending
                     .as_ref()
-                    .is_some_and(|pending| states.contains(&(hash, pending.generation)))
+                    .is_some_and(|pending| pending.generation <= self.given)
                 {
                     common.pending_bytes -= trace.pending.take().map_or(0, |pending| pending.bytes.len());
                     if let Body::Passivated(newest) = &mut slot.body {

@@ -109,16 +109,22 @@ impl<E: Entity> Entities<E> {
         {
             return Ran::LoadKey;
         }
-        let origin = match call.cause {
-            Cause::Asked { .. } => Origin::Outside,
-            Cause::Message(_) | Cause::Timer(_) => Origin::Recorded,
+        let (origin, caller) = match call.cause {
+            Cause::Asked {
+                caller,
+                forwarded: None,
+                ..
+            } => (Origin::Outside, caller),
+            // Its key is derived from the forwarder's, which is the caller's own.
+            Cause::Asked { .. } => (Origin::Outside, None),
+            Cause::Message(_) | Cause::Timer(_) => (Origin::Recorded, None),
         };
         let command = match read_command::<E>(&mut call.input, &registry.kinds()[call.kind], origin) {
             Ok(command) => command,
             Err(error) => return self.refuse(common, registry, call, error, stage),
         };
         if let Some(key) = &mut key {
-            key.fingerprint = match fingerprint::<E>(&command) {
+            key.fingerprint = match fingerprint::<E>(&command, caller) {
                 Ok(fingerprint) => fingerprint,
                 Err(error) => return self.refuse(common, registry, call, error, stage),
             };
@@ -141,6 +147,19 @@ impl<E: Entity> Entities<E> {
             return self.refuse(common, registry, call, error, stage);
         }
         let refusable = key.as_ref().map(|key| (key.number, key.fingerprint));
+        let kept = match call.cause {
+            Cause::Asked { .. } if E::KEEPS_COMMANDS => {
+                let mut content = Vec::new();
+                match tagged::to_parts(&command, &mut content) {
+                    Ok(name) => Some((name, content)),
+                    Err(why) => {
+                        let error = unwritable("command", why);
+                        return self.refuse(common, registry, call, error, stage);
+                    }
+                }
+            }
+            _ => None,
+        };
         // One that is created anew begins with nothing of what it was.
         let last_state = has_ended.then(|| self.replace_state(at, E::default())).flatten();
         let decided = self.guarded(common, call, at, command, key.as_ref());
@@ -148,7 +167,7 @@ impl<E: Entity> Entities<E> {
             common.refused.insert(number, fingerprint, call.now);
         }
         let accepted = decided.and_then(|accepted| {
-            let accepted = Accepted { key, ..accepted };
+            let accepted = Accepted { key, kept, ..accepted };
             self.accept(common, registry, call, accepted, stage)
         });
         if let Some(last) = last_state
@@ -191,17 +210,12 @@ impl<E: Entity> Entities<E> {
         };
         let mut evolving = false;
         let run = || -> Result<Accepted<E>, Error<E::Rejection>> {
-            let caller = if let Cause::Asked { caller, .. } = call.cause {
-                caller
-            } else {
-                None
-            };
             let family = slot.family.as_deref();
             let moment = Moment {
                 id: &resident.id,
                 seq: resident.seq - slot.ended,
                 now: call.now,
-                caller,
+                from: call.asker(),
                 family,
             };
             let answer = resident
@@ -244,8 +258,13 @@ impl<E: Entity> Entities<E> {
                 Answer::After(read) => Reply::Value(read(&resident.state)),
                 Answer::Forward(to) => Reply::Forward(to),
             };
-            let key = None;
-            Ok(Accepted { at, reply, events, key })
+            Ok(Accepted {
+                at,
+                reply,
+                events,
+                key: None,
+                kept: None,
+            })
         };
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
@@ -352,7 +371,7 @@ impl<E: Entity> Entities<E> {
         match kept.answer {
             KeptAnswer::Reply(json) => {
                 match &mut call.output {
-                    Output::Json(reply) => reply.body = json.into_bytes(),
+                    Output::Json(reply) => reply.body = json.into_string().into_bytes(),
                     output => {
                         let reply = serde_json::from_str(&json);
                         put::<E>(
@@ -366,14 +385,15 @@ impl<E: Entity> Entities<E> {
                     outcome: Outcome::Done,
                 }
             }
-            KeptAnswer::Forward(kind, id, name, body) | KeptAnswer::Create(kind, id, name, body) => {
+            KeptAnswer::Forward(forwarded) | KeptAnswer::Create(forwarded) => {
+                let (kind, id, name, body) = *forwarded;
                 let key = key.derived(E::KIND, call.id);
                 Ran::ForwardAgain(Box::new(ForwardAgain {
                     to: Address::new(kind, id),
                     name,
                     body,
                     key,
-                    parent: is_child.then(|| Address::new(E::KIND, call.id)),
+                    is_child,
                     rests_on,
                 }))
             }

@@ -89,6 +89,7 @@ impl Filter {
         self.layers.iter().rev().any(|layer| layer.contains(fingerprint))
     }
 
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.layers.iter().map(Layer::bytes).sum()
     }

@@ -1,20 +1,12 @@
 //! Idempotency keys: accepted once, answered the same for an hour, however many there are. (What they remember of refusals is
 //! another matter: [`super::refused`].)
 //!
-//! Keys since the last checkpoint are in memory; older ones are system rows of the store, found through one filter for
-//! each ten minutes, so that a fresh key costs no read. The filters come back from rows of their own, which a checkpoint writes
-//! beside the keys' rows: a start reads four bytes a key, and no answers.
-//!
-//! ```text
-//! k, bucket (8), shard (2), key (16)     → what was answered
-//! l, bucket (8), shard (2), number (4)   → fingerprints of the keys of one checkpoint
-//! ```
-//!
-//! A bucket whose hour is over goes in this order, so that its fingerprints are there for as long as there may be a key.
+//! Keys since the last checkpoint are in memory; older ones stand in [rows of the store](super::key_rows), found through four
+//! bytes of each, so that a fresh key costs no read.
 
 use super::{
     SystemRow,
-    filter::{Filter, decode_fingerprints, encode_fingerprints},
+    key_rows::{self, Bucket, Stored, bucket, read_list_row},
 };
 use crate::{limits::KEY_MICROS, model::Timestamp};
 use serde::{Deserialize, Serialize};
@@ -46,51 +38,53 @@ pub fn is_key_over(body: &[u8], now: Timestamp) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum KeptAnswer {
     /// The reply as JSON.
-    Reply(String),
-    /// The entity recorded something and forwarded this to another: kind, id, command's name, its content.
-    Forward(String, String, String, String),
+    Reply(Box<str>),
+    /// The entity recorded something and forwarded this to another.
+    Forward(Box<Forwarded>),
     /// The same, to create a child.
-    Create(String, String, String, String),
+    Create(Box<Forwarded>),
 }
+
+/// Kind, id, the command's name, its content.
+pub(super) type Forwarded = (String, String, String, String);
 
 /// A shard's keys.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// Those no checkpoint has stored yet.
+    /// Those no checkpoint has taken yet.
     fresh: HashMap<u128, Kept>,
-    /// What the store has of some older ones, or that it has nothing. Never of one that is in `fresh`.
+    /// Those the checkpoint under way stores.
+    storing: HashMap<u128, Kept>,
+    /// What becomes part of [`stored`](Self::stored) when it is done.
+    lists: Vec<Stored>,
+    /// What the store has of some older ones, or that it has nothing. Never of one that is in memory.
     looked: HashMap<u128, Option<Kept>>,
-    /// By ten-minute bucket of expiry: the keys that are rows.
+    /// By ten-minute bucket of expiry: the keys that are in rows.
     stored: BTreeMap<i64, Bucket>,
     /// How many checkpoints took over what stood in `fresh`.
     checkpoints: u64,
     fresh_bytes: usize,
+    storing_bytes: usize,
     looked_bytes: usize,
-    filter_bytes: usize,
+    stored_bytes: usize,
 }
 
-/// The keys of ten minutes that are rows of the store.
-#[derive(Debug, Default)]
-struct Bucket {
-    filter: Filter,
-    /// How many rows hold their fingerprints.
-    lists: u32,
-}
-
-const BUCKET_MICROS: i64 = 600_000_000;
 /// Most answers of the store kept until they are asked for again, and their bytes.
 const LOOKED_MAX: usize = 4_096;
 const LOOKED_BYTES_MAX: usize = 1 << 20;
+/// What a key takes in memory beside its answer, about: its place in a table that is not full.
+const KEY_BYTES: usize = 120;
 
 /// What an answer takes in memory, about.
 fn weigh(kept: Option<&Kept>) -> usize {
     let answer = kept.map_or(0, |kept| match &kept.answer {
         KeptAnswer::Reply(json) => json.len(),
-        KeptAnswer::Forward(kind, id, name, body) | KeptAnswer::Create(kind, id, name, body) => {
-            kind.len() + id.len() + name.len() + body.len()
+        KeptAnswer::Forward(to) | KeptAnswer::Create(to) => {
+            let (kind, id, name, body) = &**to;
+            size_of::<Forwarded>() + kind.len() + id.len() + name.len() + body.len()
         }
     });
-    answer + 160
+    answer + KEY_BYTES
 }
 
 pub(super) enum Found {
@@ -98,17 +92,26 @@ pub(super) enum Found {
     Fresh,
     /// This was accepted, and is what it is answered again.
     Kept(Kept),
-    /// It may be a row of the store.
+    /// It may be in a row of the store.
     Look,
 }
 
 /// Where to look for an idempotency key in the store, see [`Shard::key_rows`](super::Shard::key_rows).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRows {
-    /// The rows it may stand in, the newest first: the first one found counts.
+    /// The rows it may be in, the newest first: the first one that [has it](Self::find) counts.
     pub rows: Vec<Vec<u8>>,
+    pub(super) key: u128,
     /// What is found counts only while the shard has the same number of checkpoints.
     pub(super) checkpoints: u64,
+}
+
+impl KeyRows {
+    /// What one of the rows holds of the key.
+    #[must_use]
+    pub fn find<'a>(&self, row: &'a [u8]) -> Option<&'a [u8]> {
+        key_rows::find(row, self.key)
+    }
 }
 
 /// A key of one entity in one number.
@@ -120,57 +123,31 @@ pub(super) fn id_of(hash: u64, id: &str, key: &str) -> u128 {
     hasher.digest128()
 }
 
-fn fingerprint(key: u128) -> u32 {
-    key as u32
-}
-
-fn bucket(until: i64) -> i64 {
-    until.div_euclid(BUCKET_MICROS)
-}
-
-/// What the rows of a bucket begin with, of all shards.
-fn rows_of_bucket(rows: u8, bucket: i64) -> Vec<u8> {
-    [&[rows][..], &bucket.to_be_bytes()].concat()
-}
-
-fn key_row(shard: ShardId, bucket: i64, key: u128) -> Vec<u8> {
-    let shard = shard.0.to_be_bytes();
-    [&*rows_of_bucket(b'k', bucket), &shard, &key.to_be_bytes()].concat()
-}
-
-fn list_row(shard: ShardId, bucket: i64, number: u32) -> Vec<u8> {
-    let shard = shard.0.to_be_bytes();
-    [&*rows_of_bucket(b'l', bucket), &shard, &number.to_be_bytes()].concat()
-}
-
 impl Keys {
-    pub(super) fn find(&self, key: u128, now: Timestamp) -> Found {
-        if let Some(kept) = self.fresh.get(&key) {
-            return if kept.until > now.micros {
-                Found::Kept(kept.clone())
-            } else {
-                Found::Fresh
-            };
-        }
-        if let Some(looked) = self.looked.get(&key) {
-            return match looked {
+    pub(super) fn find(&mut self, key: u128, now: Timestamp) -> Found {
+        if let Some(known) = self.known(key) {
+            return match known {
                 Some(kept) if kept.until > now.micros => Found::Kept(kept.clone()),
                 _ => Found::Fresh,
             };
         }
-        if self.buckets_with(key, now).next().is_some() {
+        if self.may_be_stored(key, now) {
             Found::Look
         } else {
             Found::Fresh
         }
     }
 
-    /// The buckets whose hour is not over and that may have this key, the newest first: an older one may still have a row of the
-    /// same key whose own hour is over.
-    fn buckets_with(&self, key: u128, now: Timestamp) -> impl Iterator<Item = i64> {
-        let live = self.stored.range(bucket(now.micros)..);
-        let may = live.filter(move |(_, bucket)| bucket.filter.contains(fingerprint(key)));
-        may.map(|(bucket, _)| *bucket).rev()
+    /// What is known of a key without the store; inside, `None` of one that is known not to be there.
+    fn known(&self, key: u128) -> Option<Option<&Kept>> {
+        let in_memory = self.fresh.get(&key).or_else(|| self.storing.get(&key));
+        let looked = || self.looked.get(&key).map(Option::as_ref);
+        in_memory.map(Some).or_else(looked)
+    }
+
+    fn may_be_stored(&mut self, key: u128, now: Timestamp) -> bool {
+        let mut live = self.stored.range_mut(bucket(now.micros)..);
+        live.any(|(_, bucket)| bucket.may_have(key))
     }
 
     pub(super) fn insert(&mut self, key: u128, kept: Kept) {
@@ -188,25 +165,32 @@ impl Keys {
         }
     }
 
-    /// Bytes they take in memory.
+    /// Bytes they take in memory for as long as they are kept.
     pub(super) fn bytes(&self) -> usize {
-        self.fresh_bytes + self.looked_bytes + self.filter_bytes
+        self.looked_bytes + self.stored_bytes
     }
 
-    /// The rows in which this key may stand.
-    pub(super) fn rows_of(&self, shard: ShardId, key: u128, now: Timestamp) -> KeyRows {
+    /// Bytes of those that the next checkpoints take out of memory.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.fresh_bytes + self.storing_bytes
+    }
+
+    /// The rows in which this key may stand. Of the buckets whose hour is not over, the newest first: an older one may still
+    /// have a row of the same key whose own hour is over.
+    pub(super) fn rows_of(&mut self, shard: ShardId, key: u128, now: Timestamp) -> KeyRows {
+        let live = self.stored.range_mut(bucket(now.micros)..).rev();
+        let rows = live.flat_map(|(number, bucket)| bucket.rows_with(key, *number, shard));
         KeyRows {
-            rows: self
-                .buckets_with(key, now)
-                .map(|bucket| key_row(shard, bucket, key))
-                .collect(),
+            rows: rows.collect(),
+            key,
             checkpoints: self.checkpoints,
         }
     }
 
-    /// What the store has of it, unless it was accepted since it was asked: then that is what counts, and is looked for again.
-    pub(super) fn looked(&mut self, key: u128, asked: &KeyRows, value: Option<&[u8]>) {
-        if asked.checkpoints != self.checkpoints || self.fresh.contains_key(&key) {
+    /// What the store has of a key, unless it was accepted since it was asked: then that is what counts, and is looked for again.
+    pub(super) fn looked(&mut self, asked: &KeyRows, value: Option<&[u8]>) {
+        let is_old = asked.checkpoints != self.checkpoints;
+        if is_old || self.fresh.contains_key(&asked.key) || self.storing.contains_key(&asked.key) {
             return;
         }
         if self.looked.len() >= LOOKED_MAX || self.looked_bytes >= LOOKED_BYTES_MAX {
@@ -215,7 +199,7 @@ impl Keys {
         }
         let kept: Option<Kept> = value.and_then(|value| serde_json::from_slice(value).ok());
         self.looked_bytes += weigh(kept.as_ref());
-        if let Some(old) = self.looked.insert(key, kept) {
+        if let Some(old) = self.looked.insert(asked.key, kept) {
             self.looked_bytes -= weigh(old.as_ref());
         }
     }
@@ -224,85 +208,72 @@ impl Keys {
     pub(super) fn expired(&self, now: Timestamp) -> Vec<Vec<u8>> {
         let expired = self.stored.range(..bucket(now.micros));
         expired
-            .flat_map(|(bucket, _)| [b'k', b'l'].map(|rows| rows_of_bucket(rows, *bucket)))
+            .flat_map(|(bucket, _)| key_rows::prefixes_of_bucket(*bucket))
             .collect()
     }
 
     /// The rows that begin with this are removed.
     pub(super) fn removed(&mut self, prefix: &[u8]) {
-        if let [b'l', bucket @ ..] = prefix
-            && let Ok(bucket) = bucket.try_into()
-            && let Some(gone) = self.stored.remove(&i64::from_be_bytes(bucket))
+        if let Some(bucket) = key_rows::read_prefix_of_lists(prefix)
+            && let Some(gone) = self.stored.remove(&bucket)
         {
-            self.filter_bytes -= gone.filter.bytes();
+            self.stored_bytes -= gone.bytes();
         }
     }
 
     /// Rows for a checkpoint. Those whose hour is over are forgotten: nobody asks for them any more.
     pub(super) fn rows(&mut self, shard: ShardId, now: Timestamp, rows: &mut Vec<SystemRow>) {
-        let Self { fresh, fresh_bytes, .. } = self;
-        fresh.retain(|_, kept| {
-            let is_live = kept.until > now.micros;
-            if !is_live {
-                *fresh_bytes -= weigh(Some(kept));
-            }
-            is_live
-        });
-        let mut lists: BTreeMap<i64, Vec<u32>> = BTreeMap::new();
-        for (key, kept) in &self.fresh {
-            let bucket = bucket(kept.until);
-            rows.push((key_row(shard, bucket, *key), serde_json::to_vec(kept).ok()));
-            lists.entry(bucket).or_default().push(fingerprint(*key));
+        self.failed();
+        self.storing = std::mem::take(&mut self.fresh);
+        self.storing.retain(|_, kept| kept.until > now.micros);
+        self.fresh_bytes = 0;
+        self.storing_bytes = self.storing.values().map(|kept| weigh(Some(kept))).sum();
+        let mut by_bucket: BTreeMap<i64, Vec<(u128, &Kept)>> = BTreeMap::new();
+        for (key, kept) in &self.storing {
+            by_bucket.entry(bucket(kept.until)).or_default().push((*key, kept));
         }
-        for (bucket, mut list) in lists {
-            list.sort_unstable();
-            let number = self.stored.get(&bucket).map_or(0, |bucket| bucket.lists);
-            rows.push((list_row(shard, bucket, number), Some(encode_fingerprints(&list))));
+        for (bucket, keys) in by_bucket {
+            let list = self.stored.get(&bucket).map_or(0, Bucket::lists);
+            let list = key_rows::List { bucket, shard, list };
+            self.lists.push(list.write(keys, rows));
         }
     }
 
-    /// The checkpoint with those rows is done.
-    pub(super) fn stored(&mut self, rows: &[SystemRow]) {
+    /// The checkpoint with the last [`rows`](Self::rows) is done.
+    pub(super) fn stored(&mut self) {
         self.checkpoints += 1;
-        for (name, value) in rows {
-            if let Some(key) = read_key_row(name) {
-                if let Some(kept) = self.fresh.remove(&key) {
-                    self.fresh_bytes -= weigh(Some(&kept));
-                }
-            } else if let Some(value) = value {
-                self.restore(name, value);
+        self.storing = HashMap::new();
+        self.storing_bytes = 0;
+        for list in std::mem::take(&mut self.lists) {
+            self.stored_bytes += self.stored.entry(list.bucket).or_default().add(list);
+        }
+    }
+
+    /// The checkpoint with the last [`rows`](Self::rows) has failed.
+    pub(super) fn failed(&mut self) {
+        self.lists.clear();
+        self.storing_bytes = 0;
+        for (key, kept) in std::mem::take(&mut self.storing) {
+            if let std::collections::hash_map::Entry::Vacant(place) = self.fresh.entry(key) {
+                self.fresh_bytes += weigh(Some(&kept));
+                place.insert(kept);
             }
         }
     }
 
-    /// Takes back fingerprints from their row; `false` if it cannot be read.
+    /// Takes back the row of a list; `false` if it cannot be read.
     pub(super) fn restore(&mut self, name: &[u8], value: &[u8]) -> bool {
-        let (Some((bucket, number)), Some(fingerprints)) = (read_list_row(name), decode_fingerprints(value)) else {
+        let Some(list) = Stored::read(name, value) else {
             return false;
         };
-        let bucket = self.stored.entry(bucket).or_default();
-        bucket.lists = bucket.lists.max(number.saturating_add(1));
-        self.filter_bytes += fingerprints.map(|one| bucket.filter.insert(one)).sum::<usize>();
+        self.stored_bytes += self.stored.entry(list.bucket).or_default().add(list);
         true
     }
 }
 
-fn read_key_row(name: &[u8]) -> Option<u128> {
-    let (_, key) = name.strip_prefix(b"k")?.split_at_checked(10)?;
-    Some(u128::from_be_bytes(key.try_into().ok()?))
-}
-
-/// Bucket and number of a row of fingerprints.
-fn read_list_row(name: &[u8]) -> Option<(i64, u32)> {
-    let (bucket, rest) = name.strip_prefix(b"l")?.split_first_chunk::<8>()?;
-    let (_shard, number) = rest.split_first_chunk::<2>()?;
-    Some((i64::from_be_bytes(*bucket), u32::from_be_bytes(number.try_into().ok()?)))
-}
-
-/// The shard of a row of fingerprints.
+/// The shard of a list's row.
 pub(super) fn shard_of_list(name: &[u8]) -> Option<ShardId> {
-    read_list_row(name)?;
-    Some(ShardId(u16::from_be_bytes([*name.get(9)?, *name.get(10)?])))
+    read_list_row(name).map(|list| list.shard)
 }
 
 pub(super) fn until(now: Timestamp) -> i64 {
@@ -334,9 +305,12 @@ mod tests {
         rows
     }
 
-    fn looked(keys: &mut Keys, key: u128, now: Timestamp, value: Option<&[u8]>) {
+    /// Asks these rows for the key.
+    fn look(keys: &mut Keys, key: u128, now: Timestamp, stored: &[SystemRow]) {
         let asked = keys.rows_of(SHARD, key, now);
-        keys.looked(key, &asked, value);
+        let row = |name| stored.iter().find(|(stored, _)| stored == name)?.1.as_deref();
+        let mut found = asked.rows.iter().filter_map(row).filter_map(|row| asked.find(row));
+        keys.looked(&asked, found.next());
     }
 
     #[test]
@@ -344,19 +318,19 @@ mod tests {
         let (mut keys, now) = (Keys::default(), at(5));
         let until = until(now);
         assert!(matches!(keys.find(1, now), Found::Fresh));
-        looked(&mut keys, 1, now, None);
+        look(&mut keys, 1, now, &[]);
         keys.insert(1, kept(7, until));
         let stored = rows(&mut keys, now);
-        keys.stored(&stored);
+        assert!(matches!(keys.find(1, now), Found::Kept(_)), "while it is being stored");
+        keys.stored();
         assert!(
             matches!(keys.find(1, now), Found::Look),
             "it is a row now, whatever was looked up before"
         );
-        assert_eq!(keys.rows_of(SHARD, 1, now).rows, [stored[0].0.clone()]);
-        looked(&mut keys, 1, now, stored[0].1.as_deref());
+        look(&mut keys, 1, now, &stored);
         assert!(matches!(keys.find(1, now), Found::Kept(found) if found == kept(7, until)));
         assert!(matches!(keys.find(1, at(until)), Found::Fresh));
-        let over = at(until + BUCKET_MICROS);
+        let over = at(until + key_rows::BUCKET_MICROS);
         assert!(keys.expired(now).is_empty());
         let expired = keys.expired(over);
         let names: Vec<_> = stored.iter().map(|(name, _)| name).collect();
@@ -365,39 +339,53 @@ mod tests {
                 .iter()
                 .zip(&expired)
                 .all(|(name, prefix)| name.starts_with(prefix)),
-            "first the key, then its fingerprint"
+            "first the key, then what finds it"
         );
         assert_eq!((names.len(), expired.len()), (2, 2));
         keys.removed(&expired[0]);
         assert_eq!(keys.expired(over), expired, "until both are gone");
         keys.removed(&expired[1]);
         assert!(keys.expired(over).is_empty(), "once");
-        looked(&mut keys, 1, now, None);
+        look(&mut keys, 1, now, &[]);
         keys.insert(1, kept(7, until));
         keys.rows(SHARD, over, &mut Vec::new());
-        assert_eq!(keys.bytes(), 0);
+        assert_eq!((keys.bytes(), keys.pending_bytes()), (0, 0));
     }
 
     #[test]
-    fn filters_come_back_from_the_rows_of_fingerprints_alone() {
+    fn every_key_of_many_checkpoints_is_found_in_one_row_also_after_a_start() {
         let (mut keys, mut again) = (Keys::default(), Keys::default());
+        let mut stored = Vec::new();
+        let key = |n: i64| id_of(7, "entity", &n.to_string());
         for round in 0..50_i64 {
             let now = at(round * 20_000_000);
-            (0..20).for_each(|n| keys.insert((round * 20 + n) as u128, kept(7, until(now))));
-            let stored = rows(&mut keys, now);
-            keys.stored(&stored);
-            for (name, value) in stored.iter().filter(|(name, _)| name[0] == b'l') {
-                assert_eq!(shard_of_list(name), Some(SHARD));
-                assert!(again.restore(name, value.as_deref().unwrap()));
-            }
+            (0..200).for_each(|n| keys.insert(key(round * 200 + n), kept(n as u64, until(now))));
+            stored.extend(rows(&mut keys, now));
+            keys.stored();
+        }
+        assert_eq!(keys.pending_bytes(), 0);
+        assert!(stored.len() < 1_000, "{} rows for 10,000 keys", stored.len());
+        stored.sort();
+        for (name, value) in stored.iter().filter(|(name, _)| name[0] == b'l') {
+            assert_eq!(shard_of_list(name), Some(SHARD));
+            assert!(again.restore(name, value.as_deref().unwrap()));
         }
         let now = at(50 * 20_000_000);
-        assert_eq!(again.bytes(), keys.bytes(), "filters are in the budget");
-        for key in 0..1_000 {
-            assert_eq!(again.rows_of(SHARD, key, now).rows, keys.rows_of(SHARD, key, now).rows);
-            assert!(matches!(again.find(key, now), Found::Look));
+        assert_eq!(again.bytes(), keys.bytes(), "what finds them is in the budget");
+        let mut asked = 0;
+        for n in 0..10_000 {
+            for keys in [&mut keys, &mut again] {
+                assert!(matches!(keys.find(key(n), now), Found::Look));
+                asked += keys.rows_of(SHARD, key(n), now).rows.len();
+                look(keys, key(n), now, &stored);
+                let found = keys.find(key(n), now);
+                assert!(matches!(found, Found::Kept(found) if found.print == (n % 200) as u64));
+            }
         }
-        assert!(!again.restore(b"l", &[]) && !again.restore(&list_row(SHARD, 1, 1), &[1]));
+        assert!(asked < 20_400, "{asked} rows asked for 20,000 keys");
+        let fresh = (10_000..20_000).filter(|n| matches!(again.find(key(*n), now), Found::Fresh));
+        assert!(fresh.count() > 9_800, "a fresh key is hardly ever looked for");
+        assert!(!again.restore(b"l", &[]) && !again.restore(&stored.last().unwrap().0, &[1, 2]));
     }
 
     #[test]
@@ -406,11 +394,29 @@ mod tests {
         keys.insert(1, kept(7, until(at(0))));
         keys.insert(2, kept(7, until(at(1))));
         // Checkpoints fail for an hour.
-        assert_eq!(rows(&mut keys, at(5)).len(), 3);
+        assert_eq!(rows(&mut keys, at(5)).len(), 2);
+        let two = keys.pending_bytes();
+        keys.failed();
+        assert_eq!(keys.pending_bytes(), two);
         assert_eq!(rows(&mut keys, at(until(at(0)))).len(), 2);
-        assert_eq!(keys.fresh.len(), 1);
+        assert_eq!(keys.pending_bytes(), two / 2);
+        keys.failed();
         assert!(rows(&mut keys, at(until(at(1)))).is_empty());
-        assert_eq!(keys.bytes(), 0);
+        assert_eq!((keys.bytes(), keys.pending_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_failed_checkpoint_does_not_bring_back_what_has_a_newer_answer() {
+        let (mut keys, now) = (Keys::default(), at(5));
+        keys.insert(1, kept(7, until(now)));
+        rows(&mut keys, now);
+        let later = at(until(now));
+        keys.insert(1, kept(8, until(later)));
+        keys.failed();
+        assert!(matches!(keys.find(1, later), Found::Kept(found) if found.print == 8));
+        assert_eq!(rows(&mut keys, later).len(), 2);
+        keys.stored();
+        assert_eq!(keys.pending_bytes(), 0);
     }
 
     #[test]
@@ -418,13 +424,14 @@ mod tests {
         let (mut keys, now) = (Keys::default(), at(5));
         let asked = keys.rows_of(SHARD, 1, now);
         keys.insert(1, kept(7, until(now)));
-        keys.looked(1, &asked, None);
+        keys.looked(&asked, None);
         assert!(matches!(keys.find(1, now), Found::Kept(_)));
-        let stored = rows(&mut keys, now);
-        keys.looked(1, &asked, None);
-        keys.stored(&stored);
+        rows(&mut keys, now);
+        keys.looked(&asked, None);
+        assert!(matches!(keys.find(1, now), Found::Kept(_)), "it is being stored");
+        keys.stored();
         assert!(matches!(keys.find(1, now), Found::Look), "it is accepted and stored");
-        keys.looked(1, &asked, None);
+        keys.looked(&asked, None);
         assert!(matches!(keys.find(1, now), Found::Look), "the answer came after both");
     }
 }

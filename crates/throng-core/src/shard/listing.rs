@@ -134,8 +134,9 @@ mod tests {
         bench.shard.fresh(0, None, 9, &mut found, before);
         assert!(found.is_empty());
         assert_eq!(page(&mut bench, None, 9), ["a"]);
-        let rows = bench.shard.checkpoint(crate::model::Timestamp::default());
-        bench.shard.checkpointed(DURABLE, &rows);
+        let mut rows = crate::shard::Rows::default();
+        bench.shard.checkpoint(crate::model::Timestamp::default(), &mut rows);
+        bench.shard.checkpointed(DURABLE);
         assert!(page(&mut bench, None, 9).is_empty());
     }
 }

@@ -116,7 +116,7 @@ pub struct Envelope<'a> {
 }
 
 /// The name under which the outcome of a request is recorded as a message.
-pub(super) const OUTCOME_NAME: &str = "~heard";
+pub const OUTCOME_NAME: &str = "~heard";
 
 /// Who has sent and taken how many.
 #[derive(Debug, Default)]

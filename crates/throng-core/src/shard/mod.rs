@@ -9,9 +9,11 @@ mod call;
 mod check;
 mod checkpoint;
 mod dead;
+mod decide_again;
 mod entities;
 mod execute;
 mod filter;
+mod key_rows;
 mod keys;
 mod known;
 mod listing;
@@ -34,13 +36,14 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, Cause, Forward, ForwardAgain, Input, Output, QueryCall, Ran, Stage, Staged};
+pub use call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged};
 pub use check::KindCheck;
 pub use checkpoint::{Rows, SystemRow, ended_row, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
+pub use decide_again::{Again, Decision, Effect};
 pub use entities::Entities;
 pub use keys::{KeyRows, is_key_over};
-pub use messages::{Asks, Delivery, Envelope, MessageCounts, Parcel, RequestOutcome, Taking};
+pub use messages::{Asks, Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking};
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
 pub use quarantine::{Quarantined, Unloadable};
 pub use registry::{Kind, QueryKind, Registry};
@@ -99,9 +102,9 @@ pub struct Common {
 pub struct Load {
     /// Entities in memory.
     pub entities: usize,
-    /// Bytes of them, of timers, of idempotency keys, and of the filters of keys and ids.
+    /// Bytes of them, of timers, and of what finds ids and idempotency keys in the store.
     pub bytes: usize,
-    /// Bytes of states and dead messages on their way to the store.
+    /// Bytes of what is on its way to the store: states, idempotency keys, dead messages.
     pub pending_bytes: usize,
     /// How many timers are set.
     pub timers: usize,
@@ -180,17 +183,17 @@ impl Shard {
                 + self.common.timers.bytes()
                 + self.common.keys.bytes()
                 + self.common.refused.bytes(),
-            pending_bytes: self.common.pending_bytes + self.common.dead.bytes(),
+            pending_bytes: self.common.pending_bytes + self.common.dead.bytes() + self.common.keys.pending_bytes(),
             timers: self.common.timers.len(),
         }
     }
 
-    /// Whether this is another load than the one [booked](Self::book) last, by more than so many bytes of entities.
+    /// Whether this is another load than the one [booked](Self::book) last, by an entity or more than so many bytes.
     #[must_use]
     pub fn differs(&self, load: Load, bytes: usize) -> bool {
         let booked = &self.common.booked;
         load.entities != booked.entities
-            || load.pending_bytes != booked.pending_bytes
+            || load.pending_bytes.abs_diff(booked.pending_bytes) > bytes
             || load.bytes.abs_diff(booked.bytes) > bytes
     }
 

@@ -250,7 +250,8 @@ mod tests {
         assert!(again.shard.quarantine(0, hash("a"), "a", &why));
 
         assert!(again.shard.families_to_load().is_empty(), "no checkpoint waits for it");
-        let rows = again.shard.checkpoint(Timestamp::default());
+        let mut rows = crate::shard::Rows::default();
+        again.shard.checkpoint(Timestamp::default(), &mut rows);
         assert!(rows.states.iter().all(|state| &*state.address.id != "a"));
         let named = family_row(&Address::new("account", "a"));
         let row = rows.system.iter().find(|(name, _)| *name == named).unwrap();
@@ -260,7 +261,7 @@ mod tests {
             writer: WriterId(1),
             commit: CommitNo(1),
         };
-        again.shard.checkpointed(upto, &rows);
+        again.shard.checkpointed(upto);
         let answer = again.ask("a", Command::Deposit { amount: 1 });
         assert!(matches!(answer, Err(Error::Quarantined { .. })));
     }

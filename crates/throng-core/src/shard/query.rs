@@ -7,7 +7,7 @@ use super::{
     registry::Registry,
     slot::{Body, panic_text},
 };
-use crate::model::{Entity, Error, Moment, Timestamp};
+use crate::model::{Asker, Entity, Error, Moment, Timestamp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl<E: Entity> Entities<E> {
@@ -49,7 +49,7 @@ impl<E: Entity> Entities<E> {
                     id: &resident.id,
                     seq: resident.seq_since(slot.ended),
                     now: call.now,
-                    caller: call.caller,
+                    from: Asker::Client(call.caller),
                     family,
                 };
                 let guarded = || query(&resident.state, &moment, call.arguments, call.output);
@@ -115,7 +115,7 @@ impl<E: Entity> Entities<E> {
                     id: &resident.id,
                     seq: resident.seq_since(slot.ended),
                     now,
-                    caller,
+                    from: Asker::Client(caller),
                     family,
                 };
                 let guarded = || query.take().map(|query| query.answer(&resident.state, &moment));

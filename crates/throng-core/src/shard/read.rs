@@ -123,10 +123,14 @@ fn upcast<E: Entity>(name: &str, body: &[u8]) -> Result<E::Command, String> {
     Err(format!("{}; upcast_command does not come to an end", unreadable()))
 }
 
-/// A command in one number, see [`CommandKey::fingerprint`].
-pub(super) fn fingerprint<E: Entity>(command: &E::Command) -> Result<u64, Error<E::Rejection>> {
+/// A command in one number, see [`CommandKey::fingerprint`]; that of another caller is another command.
+pub(super) fn fingerprint<E: Entity>(command: &E::Command, caller: Option<&str>) -> Result<u64, Error<E::Rejection>> {
     let mut written = Vec::new();
     let name = tagged::to_parts(command, &mut written).map_err(|why| unwritable("command", why))?;
     written.extend_from_slice(name.as_bytes());
+    if let Some(caller) = caller {
+        written.push(0);
+        written.extend_from_slice(caller.as_bytes());
+    }
     Ok(xxhash_rust::xxh3::xxh3_64(&written))
 }

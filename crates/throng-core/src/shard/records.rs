@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Entity, Error, Rejection, Sent, Timer},
+    model::{Asker, Entity, Error, Rejection, Sent, Timer},
     tagged,
 };
 use serde_json::value::RawValue;
@@ -243,6 +243,49 @@ pub(super) fn write_key<R>(
         .records
         .push(RecordKind::Key, common.id, own, 0, shown, 0, &with_number);
     Ok(kept)
+}
+
+/// A client's command as it is kept.
+#[derive(serde::Serialize)]
+struct KeptCommand<'a> {
+    /// The time the entity saw, microseconds.
+    now: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'a str>,
+    /// Kind and id of the entity that has forwarded it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forwarded: Option<(&'a str, &'a str)>,
+    command: &'a RawValue,
+}
+
+/// What a client has asked, behind what it came to.
+pub(super) fn write_command<E: Entity>(
+    common: &mut Common,
+    call: &Call<'_>,
+    name: &str,
+    content: Vec<u8>,
+) -> Result<(), Error<E::Rejection>> {
+    let (caller, forwarded) = match call.asker() {
+        Asker::Client(caller) => (caller, None),
+        Asker::Entity { kind, id } => (None, Some((kind, id))),
+        Asker::Timer(_) | Asker::Outcome { .. } => (None, None),
+    };
+    let command = String::from_utf8(content).map_err(|why| unwritable("command", why))?;
+    let command = &*RawValue::from_string(command).map_err(|why| unwritable("command", why))?;
+    common.payload.clear();
+    let kept = KeptCommand {
+        now: call.now.micros,
+        caller,
+        forwarded,
+        command,
+    };
+    serde_json::to_writer(&mut common.payload, &kept).map_err(|why| unwritable("command", why))?;
+    body_length(common.records.bytes(), common.payload.len())?;
+    let (own, shape) = ((E::KIND, call.id), (name, 0));
+    common
+        .records
+        .push_parts(RecordKind::Command, common.id, own, 0, shape, &common.payload);
+    Ok(())
 }
 
 /// What ends a message or a timer, recorded with what it did.

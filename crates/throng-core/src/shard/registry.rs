@@ -5,6 +5,7 @@ use crate::{
     limits,
     model::{Entity, Error, Hears, Moment, Query},
 };
+#[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
 use std::any::Any;
 
@@ -12,6 +13,8 @@ use std::any::Any;
 pub struct Kind {
     /// The first part of every address, [`Entity::KIND`].
     pub name: &'static str,
+    /// The commands that clients may ask, [`Entity::PUBLIC`].
+    pub public: &'static [&'static str],
     /// The version of its state.
     pub state_version: u16,
     /// For how long its events are kept, if the service does not say otherwise.
@@ -19,12 +22,16 @@ pub struct Kind {
     /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
     /// The schema of its commands: one of several objects or words, each a command.
+    #[cfg(feature = "schemas")]
     pub command_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its events.
+    #[cfg(feature = "schemas")]
     pub event_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its reply.
+    #[cfg(feature = "schemas")]
     pub reply_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its rejection.
+    #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
     pub(super) table: fn() -> Box<dyn Table>,
     /// Holds the kind against what was recorded.
@@ -40,8 +47,10 @@ pub struct QueryKind {
     /// The name it is asked by, [`Query::NAME`].
     pub name: &'static str,
     /// The schema of its fields.
+    #[cfg(feature = "schemas")]
     pub arguments_schema: fn(&mut SchemaGenerator) -> Schema,
     /// The schema of its answer.
+    #[cfg(feature = "schemas")]
     pub answer_schema: fn(&mut SchemaGenerator) -> Schema,
     /// A `QueryFn` of the kind.
     run: Box<dyn Any + Send + Sync>,
@@ -49,6 +58,19 @@ pub struct QueryKind {
 
 pub(super) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
 pub(super) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
+
+/// A query of a client: a field it does not have is refused, as a command's is.
+fn read_query<E: Entity, Q: Query<E>>(arguments: &str) -> Result<Q, String> {
+    let fields = serde_urlencoded::Deserializer::new(form_urlencoded::parse(arguments.as_bytes()));
+    let mut unknown = None;
+    let read = serde_ignored::deserialize(fields, |path| {
+        unknown.get_or_insert_with(|| path.to_string());
+    });
+    match (read, unknown) {
+        (Ok(_), Some(field)) if !E::IGNORES_UNKNOWN_FIELDS => Err(format!("unknown field `{field}`")),
+        (read, _) => read.map_err(|why: serde_urlencoded::de::Error| why.to_string()),
+    }
+}
 
 /// The kinds an engine knows, in the order they were given.
 pub struct Registry {
@@ -79,12 +101,17 @@ impl Registry {
         assert!(self.find(E::KIND).is_none(), "the kind {:?} is given twice", E::KIND);
         self.kinds.push(Kind {
             name: E::KIND,
+            public: E::PUBLIC,
             state_version: E::STATE_VERSION,
             keep: E::KEEP,
             queries: Vec::new(),
+            #[cfg(feature = "schemas")]
             command_schema: |generator| generator.subschema_for::<E::Command>(),
+            #[cfg(feature = "schemas")]
             event_schema: |generator| generator.subschema_for::<E::Event>(),
+            #[cfg(feature = "schemas")]
             reply_schema: |generator| generator.subschema_for::<E::Reply>(),
+            #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
             table: || Box::new(Entities::<E>::default()),
             check: || Box::new(EntityCheck::<E>::default()),
@@ -98,7 +125,7 @@ impl Registry {
     /// # Panics
     /// When the kind was not given before, or has a query of this name.
     pub fn add_query<E: Entity, Q: Query<E>>(&mut self) {
-        let run: QueryFn<E> = |entity, moment, arguments, reply| match serde_urlencoded::from_str::<Q>(arguments) {
+        let run: QueryFn<E> = |entity, moment, arguments, reply| match read_query::<E, Q>(arguments) {
             Err(why) => {
                 let why = format!("the query {:?} cannot be read: {why}", Q::NAME);
                 reply.error = Some(Box::new(Error::Malformed(why)));
@@ -117,7 +144,9 @@ impl Registry {
         );
         kind.queries.push(QueryKind {
             name: Q::NAME,
+            #[cfg(feature = "schemas")]
             arguments_schema: |generator| generator.subschema_for::<Q>(),
+            #[cfg(feature = "schemas")]
             answer_schema: |generator| generator.subschema_for::<Q::Answer>(),
             run: Box::new(run),
         });

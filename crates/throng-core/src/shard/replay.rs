@@ -68,7 +68,7 @@ impl Shard {
                     common.messages.recorded(&numbers.into_counts());
                 }
             }
-            RecordKind::Released | RecordKind::Loss | RecordKind::Removed => {}
+            RecordKind::Released | RecordKind::Loss | RecordKind::Removed | RecordKind::Command => {}
         }
     }
 
@@ -103,7 +103,7 @@ impl Shard {
 
     /// The rows of the store in which an idempotency key may stand.
     #[must_use]
-    pub fn key_rows(&self, hash: u64, id: &str, key: &str, now: Timestamp) -> KeyRows {
+    pub fn key_rows(&mut self, hash: u64, id: &str, key: &str, now: Timestamp) -> KeyRows {
         self.common
             .keys
             .rows_of(self.common.id, keys::id_of(hash, id, key), now)
@@ -111,8 +111,8 @@ impl Shard {
 
     /// What the store has of an idempotency key, in the rows it was asked for. It does not count if the key was accepted
     /// meanwhile: then it is asked for again.
-    pub fn key_looked(&mut self, hash: u64, id: &str, key: &str, asked: &KeyRows, value: Option<&[u8]>) {
-        self.common.keys.looked(keys::id_of(hash, id, key), asked, value);
+    pub fn key_looked(&mut self, asked: &KeyRows, found: Option<&[u8]>) {
+        self.common.keys.looked(asked, found);
     }
 
     /// When the next timer is due.
@@ -282,11 +282,13 @@ impl<E: Entity> Entities<E> {
             version: record.version,
             is_state: record.record == RecordKind::State,
         };
-        let tail = &mut self.trace(at).tail;
+        let trace = self.trace(at);
+        let before = trace.tail_bytes();
         if event.is_state {
-            tail.retain(|before| !before.is_state);
+            trace.tail.retain(|before| !before.is_state);
         }
-        tail.push(event);
+        trace.tail.push(event);
+        common.pending_bytes = (common.pending_bytes + trace.tail_bytes()).saturating_sub(before);
     }
 
     pub(super) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {

@@ -32,7 +32,18 @@ pub(super) struct Trace {
     pub(super) listed: bool,
 }
 
+/// What a trace takes in memory beside what it holds, about.
+const TRACE_BYTES: usize = size_of::<Trace>() + 32;
+
 impl Trace {
+    /// Bytes of the tail in memory.
+    pub(super) fn tail_bytes(&self) -> usize {
+        match self.tail.len() {
+            0 => 0,
+            events => TRACE_BYTES + events * size_of::<TailEvent>(),
+        }
+    }
+
     /// The store has all of it.
     pub(super) fn is_empty(&self) -> bool {
         self.tail.is_empty() && self.pending.is_none() && !self.family

@@ -3,10 +3,7 @@
 use super::{
     Call, Common, Quarantined, QueryCall, Ran, Recorded, Recording, Registry, Rows, Stage, TailEvent, Unloadable,
 };
-use std::{
-    any::Any,
-    collections::{BTreeMap, HashSet},
-};
+use std::{any::Any, collections::BTreeMap};
 use throng_journal::{Loaded, Position, Record};
 
 /// What has to be read to bring an entity back.
@@ -86,7 +83,7 @@ pub trait Table: Any + Send {
     fn families_to_load(&self) -> Vec<(u64, Box<str>)>;
 
     /// A checkpoint up to here is done, with the states of these tokens.
-    fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>);
+    fn checkpointed(&mut self, common: &mut Common, upto: Position);
 
     /// Records what an entity is by now.
     fn record_state(
@@ -157,8 +154,8 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
         Self::families_to_load(self)
     }
 
-    fn checkpointed(&mut self, common: &mut Common, upto: Position, states: &HashSet<(u64, u64)>) {
-        Self::checkpointed(self, common, upto, states);
+    fn checkpointed(&mut self, common: &mut Common, upto: Position) {
+        Self::checkpointed(self, common, upto);
     }
 
     fn record_state(

@@ -183,7 +183,7 @@ impl Bench {
             cause: Cause::Asked {
                 key,
                 caller: None,
-                parent: None,
+                forwarded: None,
             },
         };
         (self.shard.execute(&mut call, &mut self.open), output)
@@ -230,7 +230,7 @@ impl Bench {
             cause: Cause::Asked {
                 key: None,
                 caller: None,
-                parent: None,
+                forwarded: None,
             },
         };
         let ran = self.shard.execute(&mut call, &mut self.open);
@@ -431,13 +431,14 @@ fn passivated_entities_come_back_as_they_were() {
         Ok(1),
         "from the state on its way to the store"
     );
-    let rows = bench.shard.checkpoint(Timestamp::default());
+    let mut rows = Rows::default();
+    bench.shard.checkpoint(Timestamp::default(), &mut rows);
     assert_eq!(rows.states.len(), 2);
     let upto = throng_journal::Position {
         writer: WriterId(1),
         commit: throng_journal::CommitNo(1),
     };
-    bench.shard.checkpointed(upto, &rows);
+    bench.shard.checkpointed(upto);
     assert_eq!(bench.shard.load().pending_bytes, 0);
     assert!(
         matches!(bench.run("a", Command::Deposit { amount: 1 }, None).0, Ran::Load),

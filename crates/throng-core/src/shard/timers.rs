@@ -54,6 +54,8 @@ pub(super) struct Timers {
     bytes: usize,
     /// Changed since the last checkpoint.
     changed: BTreeSet<Named>,
+    /// Changed before, and on the way to the store.
+    given: BTreeSet<Named>,
 }
 
 impl Timers {
@@ -148,24 +150,28 @@ impl Timers {
 
     /// Rows of what changed, for a checkpoint.
     pub(super) fn rows(&mut self, rows: &mut Vec<(Vec<u8>, Option<Vec<u8>>)>) {
-        for (address, name) in std::mem::take(&mut self.changed) {
+        self.given.append(&mut self.changed);
+        for named in &self.given {
+            let (address, name) = named;
             let mut row = vec![b't'];
             row.extend_from_slice(address.kind.as_bytes());
             row.push(0);
             row.extend_from_slice(&(address.id.len() as u16).to_be_bytes());
             row.extend_from_slice(address.id.as_bytes());
             row.extend_from_slice(name.as_bytes());
-            let value = self
-                .set
-                .get(&(address, name))
-                .and_then(|set| serde_json::to_vec(set).ok());
+            let value = self.set.get(named).and_then(|set| serde_json::to_vec(set).ok());
             rows.push((row, value));
         }
     }
 
-    /// The checkpoint with these rows failed: they are changed still.
-    pub(super) fn rows_failed(&mut self, rows: &[(Vec<u8>, Option<Vec<u8>>)]) {
-        self.changed.extend(rows.iter().filter_map(|(row, _)| read_row(row)));
+    /// The checkpoint with the last rows is done.
+    pub(super) fn stored(&mut self) {
+        self.given.clear();
+    }
+
+    /// The checkpoint with the last rows has failed: they are changed still.
+    pub(super) fn failed(&mut self) {
+        self.changed.append(&mut self.given);
     }
 
     /// A row of the store, at recovery.

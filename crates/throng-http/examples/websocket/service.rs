@@ -47,6 +47,7 @@ impl Rejection for Never {
 
 impl Entity for Counter {
     const KIND: &'static str = "counter";
+    const PUBLIC: &'static [&'static str] = &["hit"];
     type Id = String;
     type Command = Command;
     type Event = Happened;

@@ -1,10 +1,16 @@
 //! What a loop knows of one connection: what it is doing, and since when.
 
-use super::ticks::{Bounds, Ticks};
-use crate::gate::{self, Client, Place};
+use super::{
+    stream::Stream,
+    ticks::{Bounds, Ticks},
+};
+use crate::{
+    access::{Caller, Entrance},
+    gate::{self, Client, Place},
+};
 use std::{
     cell::{Cell, RefCell},
-    net::{IpAddr, TcpStream},
+    net::IpAddr,
     rc::Rc,
     task::Waker,
 };
@@ -46,8 +52,15 @@ pub(crate) struct Connection {
     pub(crate) place: Place,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
+    /// Whose WebSocket it is.
+    caller: RefCell<Option<Caller>>,
+    /// Whose certificate its client has shown.
+    certified: RefCell<Option<Caller>>,
+    entrance: Cell<Entrance>,
+    /// Its word is taken for whose its requests are.
+    is_believed: Cell<bool>,
     /// The stream of a connection that is a WebSocket's.
-    stream: RefCell<Option<TcpStream>>,
+    stream: RefCell<Option<Stream>>,
 }
 
 /// A request in flight.
@@ -78,17 +91,51 @@ impl Connection {
             client: Cell::new(gate::LOCAL),
             place: Place::default(),
             is_socket: Cell::default(),
+            caller: RefCell::default(),
+            certified: RefCell::default(),
+            entrance: Cell::new(Entrance {
+                is_admin: false,
+                is_loopback: true,
+            }),
+            is_believed: Cell::new(true),
             stream: RefCell::default(),
         }
     }
 
     /// Whose it is: an address, or of IPv6 its network of 64 bits; this machine's own are one.
-    pub(super) fn came_from(&self, address: IpAddr) {
+    pub(super) fn came_from(&self, address: IpAddr, proxies: &[IpAddr]) {
+        let own = address.to_canonical();
+        self.is_believed.set(proxies.is_empty() || proxies.contains(&own));
         self.client.set(match address.to_canonical() {
             address if address.is_loopback() => gate::LOCAL,
             IpAddr::V4(address) => address.to_bits().into(),
             IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
         });
+    }
+
+    /// It came in there.
+    pub(super) fn came_by(&self, entrance: Entrance) {
+        self.entrance.set(entrance);
+    }
+
+    /// Its word is taken for whose its requests are: it comes from a proxy that is trusted.
+    pub(crate) fn is_believed(&self) -> bool {
+        self.is_believed.get()
+    }
+
+    /// Where it came in.
+    pub(crate) fn entrance(&self) -> Entrance {
+        self.entrance.get()
+    }
+
+    /// Its client has shown the certificate of this caller.
+    pub(super) fn shows(&self, caller: Option<Caller>) {
+        *self.certified.borrow_mut() = caller;
+    }
+
+    /// Whose certificate its client has shown.
+    pub(crate) fn certified(&self) -> Option<Caller> {
+        self.certified.borrow().clone()
     }
 
     /// Whose it is.
@@ -97,8 +144,14 @@ impl Connection {
     }
 
     /// The response that is made now makes a WebSocket of it.
-    pub(crate) fn becomes_socket(&self) {
+    pub(crate) fn becomes_socket(&self, caller: Option<Caller>) {
         self.is_socket.set(true);
+        *self.caller.borrow_mut() = caller;
+    }
+
+    /// Who asks over it, for as long as it is a WebSocket.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        self.caller.borrow().clone()
     }
 
     pub(super) fn is_socket(&self) -> bool {
@@ -106,12 +159,12 @@ impl Connection {
     }
 
     /// HTTP is done with the stream.
-    pub(super) fn hand_over(&self, stream: TcpStream) {
+    pub(super) fn hand_over(&self, stream: Stream) {
         *self.stream.borrow_mut() = Some(stream);
     }
 
     /// The stream, if it is a WebSocket's now.
-    pub(super) fn handed_over(&self) -> Option<TcpStream> {
+    pub(super) fn handed_over(&self) -> Option<Stream> {
         self.stream.borrow_mut().take()
     }
 

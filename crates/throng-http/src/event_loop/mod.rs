@@ -9,13 +9,16 @@ mod connection;
 mod date;
 mod serve;
 mod socket;
+mod stream;
 mod ticks;
 
 pub(crate) use connection::{Connection, Verdict};
 pub(crate) use serve::serve;
+pub(crate) use stream::{Received, Stream, is_passing};
 
 use crate::{
     Limits,
+    access::{Entrance, Recent},
     gate::{Gate, Pass},
     lane::{self, Buffers, Door},
     metrics::Metrics,
@@ -57,6 +60,8 @@ pub(crate) struct Local {
     /// What a response's `Date` says.
     pub(crate) date: Date,
     pub(crate) buffers: Buffers,
+    /// Who was seen lately.
+    pub(crate) recent: RefCell<Recent>,
     /// To the connections that are direct.
     pub(crate) door: Door,
     connections: Connections,
@@ -200,6 +205,8 @@ pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
     pub(crate) router: Option<axum::Router>,
     pub(crate) listener: std::net::TcpListener,
+    /// Where connections for administration come in, if this loop takes them.
+    pub(crate) admin: Option<std::net::TcpListener>,
     pub(crate) stage: watch::Receiver<Stage>,
     /// Dropped when the loop has drained.
     pub(crate) drained: tokio::sync::mpsc::Sender<()>,
@@ -213,6 +220,13 @@ pub(crate) fn runtime(pass: &Arc<Pass>) -> std::io::Result<runtime::LocalRuntime
         .on_thread_park(move || parks.parks())
         .on_thread_unpark(move || wakes.wakes())
         .build_local(runtime::LocalOptions::default())
+}
+
+fn entrance(listener: &tokio::net::TcpListener, is_admin: bool) -> std::io::Result<Entrance> {
+    Ok(Entrance {
+        is_admin,
+        is_loopback: listener.local_addr()?.ip().is_loopback(),
+    })
 }
 
 /// Nothing goes on without this task: if it panics, recovery is the safe path.
@@ -229,6 +243,7 @@ fn ends_the_process(task: tokio::task::JoinHandle<()>, name: &'static str) {
 pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start) -> std::io::Result<()> {
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(start.listener)?;
+        let admin = start.admin.map(tokio::net::TcpListener::from_std).transpose()?;
         let Start {
             shared,
             router,
@@ -241,6 +256,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             protocol: serve::protocol(&shared.limits),
             router: router.map(RefCell::new),
             buffers: Buffers::default(),
+            recent: RefCell::default(),
             door: Door::default(),
             date: Date::default(),
             connections: Connections::new(),
@@ -256,7 +272,12 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             let local = local.clone();
             async move { local.connections.sweep(local.limits(), &local.date).await }
         });
-        accept::accept(local.clone(), listener).await;
+        if let Some(admin) = admin {
+            let entrance = entrance(&admin, true)?;
+            tokio::task::spawn_local(accept::accept(local.clone(), admin, entrance));
+        }
+        let entrance = entrance(&listener, false)?;
+        accept::accept(local.clone(), listener, entrance).await;
         local.connections.condemn(Verdict::Finish);
         let drain = local.limits().drain;
         if tokio::time::timeout(drain, local.connections.empty()).await.is_err() {

@@ -1,6 +1,6 @@
 //! One connection, from its first byte to its last.
 
-use super::{Connection, Guest, Local, connection::Verdict, socket::Socket};
+use super::{Connection, Guest, Local, connection::Verdict, socket::Socket, stream::Stream};
 use crate::{lane, request::body::RequestBody, routes, websocket};
 use bytes::Bytes;
 use http::Request;
@@ -13,7 +13,6 @@ use std::{
     rc::Rc,
     task::Poll,
 };
-use tokio::net::TcpStream;
 
 /// Runs what an HTTP/2 connection does beside, on the same loop.
 #[derive(Clone, Copy, Debug)]
@@ -74,14 +73,11 @@ async fn unless_dropped<T>(connection: &Connection, mut serving: Pin<&mut impl F
 }
 
 /// A WebSocket, on the stream of a connection that became one.
-async fn socket(local: Rc<Local>, connection: Rc<Connection>, stream: std::net::TcpStream) {
-    match TcpStream::from_std(stream) {
-        Ok(stream) => drop(unless_dropped(&connection, pin!(websocket::run(local, connection.clone(), stream))).await),
-        Err(error) => tracing::warn!("a WebSocket could not be opened: {error}"),
-    }
+async fn socket(local: Rc<Local>, connection: Rc<Connection>, stream: Stream) {
+    unless_dropped(&connection, pin!(websocket::run(local, connection.clone(), stream))).await;
 }
 
-async fn full(local: Rc<Local>, connection: Rc<Connection>, stream: TcpStream, came: Bytes) {
+async fn full(local: Rc<Local>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
     let socket = Socket::new(stream, came, connection.clone(), local.limits().header_bytes_max);
     let service = service_fn({
         let (local, connection) = (local.clone(), connection.clone());

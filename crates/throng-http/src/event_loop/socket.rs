@@ -1,18 +1,16 @@
 //! A connection's socket, which tells the connection when bytes move.
 
-use super::Connection;
+use super::{Connection, stream::Stream};
 use crate::problem::Problem;
 use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use std::{
     io,
-    os::fd::AsFd,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
-use tokio::net::TcpStream;
 
 /// The parser's own answers are a status line and three header fields.
 const BARE_BYTES_MAX: usize = 192;
@@ -20,7 +18,8 @@ const BARE_BYTES_MAX: usize = 192;
 pub(super) struct Socket {
     /// What has come before the full lane took over.
     came: Bytes,
-    io: TokioIo<TcpStream>,
+    /// Until a WebSocket takes it.
+    io: Option<TokioIo<Stream>>,
     connection: Rc<Connection>,
     header_bytes_max: usize,
     /// What is written instead of the parser's own bare complaint: from here on it is ours.
@@ -35,14 +34,19 @@ struct Complaint {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, came: Bytes, connection: Rc<Connection>, header_bytes_max: usize) -> Self {
+    pub(super) fn new(stream: Stream, came: Bytes, connection: Rc<Connection>, header_bytes_max: usize) -> Self {
         Self {
             came,
-            io: TokioIo::new(stream),
+            io: Some(TokioIo::new(stream)),
             connection,
             header_bytes_max,
             complaint: None,
         }
+    }
+
+    fn io(&mut self) -> io::Result<Pin<&mut TokioIo<Stream>>> {
+        let io = self.io.as_mut();
+        io.map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// The parser answers what it cannot read with a bare status; the client deserves a sentence.
@@ -67,15 +71,19 @@ impl Socket {
     }
 }
 
+/// The stream is a WebSocket's.
+fn gone<T>() -> Poll<io::Result<T>> {
+    Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
+}
+
 impl Drop for Socket {
     /// A WebSocket goes on where HTTP has ended, on the same stream: the protocol implementation does not give it back.
     fn drop(&mut self) {
         if !self.connection.is_socket() {
             return;
         }
-        match self.io.inner().as_fd().try_clone_to_owned() {
-            Ok(stream) => self.connection.hand_over(stream.into()),
-            Err(error) => tracing::warn!("a WebSocket could not be opened: {error}"),
+        if let Some(io) = self.io.take() {
+            self.connection.hand_over(io.into_inner());
         }
     }
 }
@@ -109,7 +117,7 @@ impl Read for Socket {
             buffer.put_slice(&self.came.split_to(fits));
             return Poll::Ready(Ok(()));
         }
-        let read = Pin::new(&mut self.io).poll_read(context, buffer);
+        let read = self.io()?.poll_read(context, buffer);
         if read.is_ready() {
             self.connection.came();
         }
@@ -125,21 +133,22 @@ impl Write for Socket {
         }
         if let Some(complaint) = &mut this.complaint {
             while complaint.written < complaint.bytes.len() {
-                let wrote = Pin::new(&mut this.io).poll_write(context, &complaint.bytes[complaint.written..]);
+                let Some(io) = &mut this.io else { return gone() };
+                let wrote = Pin::new(io).poll_write(context, &complaint.bytes[complaint.written..]);
                 complaint.written += ready!(this.connection.wrote(wrote))?;
             }
             return Poll::Ready(Ok(complaint.instead_of.min(bytes.len())));
         }
-        let wrote = Pin::new(&mut this.io).poll_write(context, bytes);
+        let wrote = this.io()?.poll_write(context, bytes);
         this.connection.wrote(wrote)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
+        self.io()?.poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
+        self.io()?.poll_shutdown(context)
     }
 
     fn is_write_vectored(&self) -> bool {

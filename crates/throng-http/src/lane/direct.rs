@@ -18,7 +18,7 @@ use crate::{
     event_loop::{Guest, Local, Verdict, serve},
     gate::Ticket,
     request::headers,
-    routes::{self, Answered},
+    routes::{self, Answered, Asked},
 };
 use slab::Slab;
 use std::{
@@ -277,12 +277,19 @@ impl Direct {
                     let Command {
                         path,
                         place,
+                        said,
                         headers,
                         body,
                         end,
                         closes,
                     } = command;
-                    let Some(staged) = routes::try_now(&self.local, connection, path, place, &headers, body) else {
+                    let asked = Asked {
+                        path,
+                        place,
+                        headers: &headers,
+                        said,
+                    };
+                    let Some(staged) = routes::try_now(&self.local, connection, &asked, body) else {
                         break;
                     };
                     if member.waiting == 0 {
@@ -481,7 +488,7 @@ impl Direct {
             return false;
         };
         match member.wire.send(bytes) {
-            Ok(count) if count == bytes.len() => {
+            Ok(count) if count == bytes.len() && !member.wire.has_backlog() => {
                 if closes {
                     self.end(key);
                 }

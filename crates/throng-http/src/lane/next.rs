@@ -2,6 +2,7 @@
 
 use super::head::{self, Head, Parsed, Room};
 use crate::{
+    access::Said,
     limits::Limits,
     request::{
         body::RequestBody,
@@ -16,6 +17,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What the bytes that have come ask for.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives for the length of a look, on the stack"
+)]
 pub(super) enum Next<'a> {
     Command(Command<'a>),
     Else(Else),
@@ -36,6 +41,7 @@ pub(super) enum Else {
 pub(super) struct Command<'a> {
     pub(super) path: &'a str,
     pub(super) place: (&'a str, &'a str, &'a str),
+    pub(super) said: Said<'a>,
     pub(super) headers: HeaderMap,
     pub(super) body: &'a [u8],
     pub(super) end: usize,
@@ -68,35 +74,61 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
     if head.method == "POST"
         && let Some(Place::Member(kind, id, name)) = path::place(path)
     {
+        let (said, headers) = telling(&head);
+        // A page's: the answer has to tell its browser more.
+        if said.origin.is_some() {
+            return Next::Else(other(&head, body));
+        }
         return Next::Command(Command {
             path,
             place: (kind, id, name),
-            headers: telling(&head),
+            said,
+            headers,
             body,
             end,
             closes,
         });
     }
-    Next::Else(request(&head, body).map_or(Else::HandOver, |request| {
+    Next::Else(other(&head, body))
+}
+
+/// A request that is no plain command.
+fn other(head: &Head<'_, '_>, body: &[u8]) -> Else {
+    request(head, body).map_or(Else::HandOver, |request| {
         let says_timeout = head.fields().any(|(name, _)| headers::is_timeout(name));
         Else::Other(Other {
             request,
             says_timeout,
-            end,
-            closes,
+            end: head.body.end,
+            closes: head.closes,
         })
-    }))
+    })
 }
 
-/// The header fields that can tell a command something: all but those every client sends.
-fn telling(head: &Head<'_, '_>) -> HeaderMap {
+/// Who says it to whom, and the header fields that can tell a command something: all but those every client sends.
+fn telling<'a>(head: &Head<'a, '_>) -> (Said<'a>, HeaderMap) {
     let mut headers = HeaderMap::new();
+    let mut said = Said::default();
     for (name, value) in head.fields() {
         let is_usual = match name.len() {
-            4 => name.eq_ignore_ascii_case("host"),
+            4 if said.host.is_none() && name.eq_ignore_ascii_case("host") => {
+                said.host = Some(value);
+                true
+            }
+            6 if name.eq_ignore_ascii_case("origin") => {
+                said.origin = Some(value);
+                false
+            }
             6 => name.eq_ignore_ascii_case("accept"),
             10 => name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("user-agent"),
-            12 => value == b"application/json" && name.eq_ignore_ascii_case("content-type"),
+            12 if value == b"application/json" && name.eq_ignore_ascii_case("content-type") => {
+                said.is_json = true;
+                true
+            }
+            13 if said.authorization.is_none() && name.eq_ignore_ascii_case("authorization") => {
+                said.authorization = Some(value);
+                true
+            }
             14 => name.eq_ignore_ascii_case("content-length"),
             15 => name.eq_ignore_ascii_case("accept-encoding") || name.eq_ignore_ascii_case("accept-language"),
             _ => false,
@@ -108,7 +140,7 @@ fn telling(head: &Head<'_, '_>) -> HeaderMap {
             headers.append(name, value);
         }
     }
-    headers
+    (said, headers)
 }
 
 /// A request as the routes take it; `None` if a part of it is not what it has to be, which the full lane explains.

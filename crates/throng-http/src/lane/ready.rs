@@ -43,10 +43,14 @@ impl Direct {
     }
 
     /// Whether what has come is a request that never waits.
-    fn is_urgent(&self, key: usize) -> bool {
-        let Some(member) = self.members.get(key).filter(|member| member.may_be_urgent) else {
+    fn is_urgent(&mut self, key: usize) -> bool {
+        let Some(member) = self.members.get_mut(key).filter(|member| member.may_be_urgent) else {
             return false;
         };
+        // Under TLS only reading shows it.
+        if member.wire.is_tls() && member.wire.input.is_empty() {
+            let _ = member.wire.poll_read(&mut Context::from_waker(&member.waker));
+        }
         let mut first = [0; PEEK_BYTES];
         let line = member.wire.peek(&mut first).split(|byte| matches!(byte, b' ' | b'?'));
         let path = line.into_iter().nth(1).and_then(|path| std::str::from_utf8(path).ok());
@@ -71,8 +75,9 @@ impl Direct {
 
     /// Whose request it is; `None` if that is not said yet, or the connection is direct no more.
     fn client(&mut self, key: usize) -> Option<Client> {
-        let Some(name) = self.local.shared().client_header.clone() else {
-            return Some(self.members.get(key)?.guest.connection.client());
+        let connection = &self.members.get(key)?.guest.connection;
+        let Some(name) = self.local.shared().client_header(connection).cloned() else {
+            return Some(connection.client());
         };
         // Only its head can say it.
         self.read_head(key, |head| {

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    event_loop::{Connection, Local},
+    event_loop::{Connection, Local, Stream},
     request::{body::RequestBody, headers},
-    routes,
+    routes::{self, Asked},
 };
 use bytes::Bytes;
 use http::{Response, Version};
@@ -22,7 +22,6 @@ use std::{
     rc::Rc,
     task::Poll,
 };
-use tokio::net::TcpStream;
 
 /// How a task ends.
 pub(crate) enum End {
@@ -31,7 +30,7 @@ pub(crate) enum End {
     /// Its requests wait for nothing any more.
     Direct(Wire),
     /// The next request is not the lane's: the connection, and what has come of the request.
-    HandOver(TcpStream, Bytes),
+    HandOver(Stream, Bytes),
 }
 
 /// What a connection has begun when it becomes a task.
@@ -88,6 +87,7 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 let Command {
                     path,
                     place,
+                    said,
                     headers,
                     body,
                     end,
@@ -95,7 +95,13 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 } = command;
                 let body = RequestBody::Here(Bytes::copy_from_slice(body));
                 // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
-                let stage = Box::pin(routes::stage(local, connection, path, place, &headers, body));
+                let asked = Asked {
+                    path,
+                    place,
+                    headers: &headers,
+                    said,
+                };
+                let stage = Box::pin(routes::stage(local, connection, &asked, body));
                 let (staged, waited) = noting(connection, stage).await;
                 is_direct = !waited && headers::is_plain(&headers) && !staged.is_waited_for();
                 together.push(staged);

@@ -2,30 +2,20 @@
 
 use super::buffers::{BUFFER_BYTES, Input, KEPT_BYTES};
 use crate::{
-    event_loop::{Connection, Local},
+    event_loop::{Connection, Local, Received, Stream, is_passing},
     limits::Limits,
     problem::Problem,
 };
 use bytes::Bytes;
-use rustix::{
-    buffer::spare_capacity,
-    net::{RecvFlags, SendFlags, recv, send},
-};
 use std::{
     future::poll_fn,
     io,
     rc::Rc,
     task::{Context, Poll, ready},
 };
-use tokio::{io::Interest, net::TcpStream};
 
 /// Room for what is read at once, at least.
 const READ_BYTES: usize = BUFFER_BYTES / 4;
-
-/// It is tried again: once the socket is ready, or at once.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
 
 /// What reading brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +27,7 @@ pub(super) enum Came {
 
 /// A connection's socket, what has come of it, and what is to go.
 pub(crate) struct Wire {
-    stream: TcpStream,
+    stream: Stream,
     local: Rc<Local>,
     connection: Rc<Connection>,
     pub(super) input: Input,
@@ -47,18 +37,23 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(stream: TcpStream, local: Rc<Local>, connection: Rc<Connection>) -> Self {
+    pub(crate) fn new(mut stream: Stream, local: Rc<Local>, connection: Rc<Connection>) -> Self {
+        let mut input = Input::default();
+        input.bytes = stream.take_came();
+        if !input.is_empty() {
+            connection.came();
+        }
         Self {
             stream,
             local,
             connection,
-            input: Input::default(),
+            input,
             unwanted: 0,
             output: Vec::new(),
         }
     }
 
-    pub(super) fn into_parts(self) -> (TcpStream, Bytes) {
+    pub(super) fn into_parts(self) -> (Stream, Bytes) {
         (self.stream, self.input.into_vec().into())
     }
 
@@ -77,7 +72,7 @@ impl Wire {
     /// The first bytes that have come, as far as they fit; none are done with.
     pub(super) fn peek<'a>(&self, first: &'a mut [u8]) -> &'a [u8] {
         let count = if self.input.is_empty() {
-            recv(&self.stream, &mut *first, RecvFlags::PEEK).map_or(0, |(_, count)| count)
+            self.stream.peek(first)
         } else {
             let count = self.input.len().min(first.len());
             first[..count].copy_from_slice(&self.input[..count]);
@@ -142,19 +137,8 @@ impl Wire {
             ready?;
             self.local.buffers.lend(&mut self.input.bytes);
             self.input.reserve(READ_BYTES);
-            let room = self.input.bytes.capacity() - self.input.bytes.len();
-            let mut read = None;
-            let tried = self.stream.try_io(Interest::READABLE, || {
-                let count = recv(&self.stream, spare_capacity(&mut self.input.bytes), RecvFlags::empty())?;
-                read = Some(count.0);
-                // Fewer bytes than there is room for were all: the next read would find none.
-                if count.0 > 0 && count.0 < room {
-                    Err(io::ErrorKind::WouldBlock.into())
-                } else {
-                    Ok(())
-                }
-            });
-            match (read, tried) {
+            let Received { count, tried } = self.stream.try_read(&mut self.input.bytes);
+            match (count, tried) {
                 (Some(count), _) => {
                     self.connection.came();
                     if self.unwanted > 0 {
@@ -174,8 +158,8 @@ impl Wire {
     }
 
     /// Sends bytes that nothing else waits before, as many as go at once.
-    pub(super) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
-        match send(&self.stream, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from) {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.stream.send_now(bytes) {
             Ok(count) => {
                 self.connection.went();
                 Ok(count)
@@ -185,9 +169,18 @@ impl Wire {
         }
     }
 
+    /// Some of what was sent waits all the same.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.stream.has_backlog()
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.stream.is_tls()
+    }
+
     /// Writes all that is to go.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        if self.output.is_empty() {
+        if self.output.is_empty() && !self.has_backlog() {
             return Ok(());
         }
         let mut written = 0;
@@ -198,26 +191,24 @@ impl Wire {
 
     fn poll_write(&mut self, context: &mut Context<'_>, written: &mut usize) -> Poll<io::Result<()>> {
         while *written < self.output.len() {
-            let Poll::Ready(ready) = self.stream.poll_write_ready(context) else {
+            let Poll::Ready(sent) = self.stream.poll_send(context, &self.output[*written..]) else {
                 self.connection.blocks();
                 return Poll::Pending;
             };
-            ready?;
-            let left = &self.output[*written..];
-            let sent = self.stream.try_io(Interest::WRITABLE, || {
-                Ok(send(&self.stream, left, SendFlags::NOSIGNAL)?)
-            });
-            match sent {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(count) => {
+            match sent? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => {
                     self.connection.went();
                     *written += count;
                 }
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        Poll::Ready(Ok(()))
+        let flushed = self.stream.poll_flushed(context);
+        match flushed.is_ready() {
+            true => self.connection.went(),
+            false => self.connection.blocks(),
+        }
+        flushed
     }
 
     /// While a response comes slowly: writes what is there of it; ready when the client is gone.

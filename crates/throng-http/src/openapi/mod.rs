@@ -7,8 +7,12 @@ mod paths;
 
 pub use described::{Described, Route};
 
-use crate::kinds::{Kinds, Names, Refusal, kebab};
+use crate::{
+    error::StartError,
+    kinds::{Kinds, Names, Refusal, kebab},
+};
 use bytes::Bytes;
+use commands::Command;
 use schemars::{Schema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use throng::{ActorKind, Registry};
@@ -21,6 +25,8 @@ pub(crate) struct About {
     pub(crate) description: String,
     /// An app's own routes.
     pub(crate) described: Vec<Described>,
+    /// How a caller is known.
+    pub(crate) credentials: Credentials,
     /// An app's own `paths` and `components`, merged in.
     pub(crate) fragments: Vec<Value>,
 }
@@ -32,7 +38,43 @@ impl Default for About {
             version: "1".into(),
             description: String::new(),
             described: Vec::new(),
+            credentials: Credentials::default(),
             fragments: Vec::new(),
+        }
+    }
+}
+
+/// How a caller is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Credentials {
+    pub(crate) by_token: bool,
+    pub(crate) by_certificate: bool,
+    /// Who shows none is let in, too.
+    pub(crate) is_optional: bool,
+}
+
+impl Credentials {
+    /// The schemes of the document, and which of them a request needs.
+    fn write(self, document: &mut Value) {
+        let schemes = [
+            (self.by_token, "token", json!({ "type": "http", "scheme": "bearer" })),
+            (self.by_certificate, "certificate", json!({ "type": "mutualTLS" })),
+        ];
+        let mut needs = Vec::new();
+        for (name, scheme) in schemes
+            .into_iter()
+            .filter_map(|(is, name, scheme)| is.then_some((name, scheme)))
+        {
+            document["components"]["securitySchemes"][name] = scheme;
+            let mut one = Map::new();
+            one.insert(name.into(), json!([]));
+            needs.push(Value::Object(one));
+        }
+        if self.is_optional && !needs.is_empty() {
+            needs.push(json!({}));
+        }
+        if !needs.is_empty() {
+            document["security"] = Value::Array(needs);
         }
     }
 }
@@ -43,8 +85,13 @@ pub(crate) struct Known {
     pub(crate) document: Bytes,
 }
 
-/// Describes a registry, and actors.
-pub(crate) fn describe(registry: &Registry, actors: &[ActorKind], about: &About) -> Known {
+/// Describes a registry, and actors, but for the kinds that are hidden and the commands that are not public.
+pub(crate) fn describe(
+    registry: &Registry,
+    actors: &[ActorKind],
+    about: &About,
+    hidden: &[String],
+) -> Result<Known, StartError> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -64,30 +111,42 @@ pub(crate) fn describe(registry: &Registry, actors: &[ActorKind], about: &About)
         described.write(&mut own, &mut generator);
     }
     let definitions = generator.take_definitions(true);
+    let kinds = registry.kinds().iter().map(|kind| kind.name);
+    let mut known = kinds.chain(actors.iter().map(|kind| kind.name));
+    if let Some(kind) = hidden.iter().find(|hidden| !known.any(|kind| kind == *hidden)) {
+        let kind = kind.clone();
+        return Err(StartError::NoSuchKind { kind });
+    }
     let mut all = Map::new();
     let mut kinds = Kinds::default();
     for (kind, schemas) in registry.kinds().iter().zip(&schemas) {
-        let commands = commands::of(&schemas.command, &definitions);
-        all.extend(paths::of(
-            kind,
-            schemas,
-            &commands,
-            &commands::of(&schemas.event, &definitions),
-        ));
+        let commands = Commands::of(kind.name, kind.public, commands::of(&schemas.command, &definitions))?;
+        let is_hidden = hidden.iter().any(|hidden| hidden == kind.name);
+        if !is_hidden {
+            let events = commands::of(&schemas.event, &definitions);
+            all.extend(paths::of(kind, schemas, &commands.public, &events));
+        }
         kinds.0.push(Names {
             kind: kind.name,
-            commands: commands.into_iter().map(|command| command.name).collect(),
+            commands: kind.public.iter().map(|name| (*name).to_owned()).collect(),
+            internal: commands.internal,
+            is_hidden,
             queries: kind.queries.iter().map(|query| query.name).collect(),
             rejections: rejections(&schemas.rejection, &definitions),
             is_actor: false,
         });
     }
     for (kind, schemas) in actors.iter().zip(&of_actors) {
-        let commands = commands::of(&schemas.command, &definitions);
-        all.extend(paths::of_actor(kind.name, schemas, &commands));
+        let commands = Commands::of(kind.name, kind.public, commands::of(&schemas.command, &definitions))?;
+        let is_hidden = hidden.iter().any(|hidden| hidden == kind.name);
+        if !is_hidden {
+            all.extend(paths::of_actor(kind.name, schemas, &commands.public));
+        }
         kinds.0.push(Names {
             kind: kind.name,
-            commands: commands.into_iter().map(|command| command.name).collect(),
+            commands: kind.public.iter().map(|name| (*name).to_owned()).collect(),
+            internal: commands.internal,
+            is_hidden,
             queries: Vec::new(),
             rejections: rejections(&schemas.rejection, &definitions),
             is_actor: true,
@@ -109,12 +168,62 @@ pub(crate) fn describe(registry: &Registry, actors: &[ActorKind], about: &About)
         "paths": all,
         "components": { "schemas": definitions, "responses": paths::problem_responses() },
     });
+    about.credentials.write(&mut document);
     for fragment in &about.fragments {
         merge(&mut document, fragment);
     }
-    Known {
+    prune(&mut document);
+    Ok(Known {
         kinds,
         document: serde_json::to_vec(&document).unwrap_or_default().into(),
+    })
+}
+
+/// A kind's commands, as its schema has them.
+struct Commands {
+    /// Those that clients may ask.
+    public: Vec<Command>,
+    /// The names of the others.
+    internal: Vec<String>,
+}
+
+impl Commands {
+    fn of(kind: &'static str, public: &'static [&'static str], all: Vec<Command>) -> Result<Self, StartError> {
+        let is_command = |name: &str| all.iter().any(|command| command.name == name);
+        // A type may hide its commands from its schema.
+        if let Some(command) = public.iter().find(|name| !all.is_empty() && !is_command(name)) {
+            let known: Vec<&str> = all.iter().map(|command| command.name.as_str()).collect();
+            let known = known.join(", ");
+            return Err(StartError::NoSuchCommand { kind, command, known });
+        }
+        if public.is_empty() && !all.is_empty() {
+            tracing::info!("no command of the kind {kind} is public: clients can only read (PUBLIC of its type)");
+        }
+        let (public, internal): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|command| public.contains(&command.name.as_str()));
+        Ok(Self {
+            public,
+            internal: internal.into_iter().map(|command| command.name).collect(),
+        })
+    }
+}
+
+/// Leaves out the schemas that nothing refers to: those of commands that are not public.
+fn prune(document: &mut Value) {
+    loop {
+        let text = document.to_string();
+        let Some(schemas) = document
+            .pointer_mut("/components/schemas")
+            .and_then(Value::as_object_mut)
+        else {
+            return;
+        };
+        let before = schemas.len();
+        schemas.retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
+        if schemas.len() == before {
+            return;
+        }
     }
 }
 

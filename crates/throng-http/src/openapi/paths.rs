@@ -47,9 +47,19 @@ impl KindSchemas {
 }
 
 /// Problems by the routes they can come from.
-pub(super) const READ_PROBLEMS: &[&str] = &["malformed", "unknown", "overloaded", "crashed", "late"];
+pub(super) const READ_PROBLEMS: &[&str] = &[
+    "malformed",
+    "unauthorized",
+    "forbidden",
+    "unknown",
+    "overloaded",
+    "crashed",
+    "late",
+];
 pub(super) const WRITE_PROBLEMS: &[&str] = &[
     "malformed",
+    "unauthorized",
+    "forbidden",
     "unknown",
     "too-large",
     "unsupported-media-type",
@@ -245,8 +255,10 @@ pub(super) fn problems(which: &[&str]) -> Map<String, Value> {
 
 /// The gateway's own problems as responses, by a name of their status.
 pub(super) fn problem_responses() -> Map<String, Value> {
-    let groups: [(&str, u16); 9] = [
+    let groups: [(&str, u16); 11] = [
         ("malformed", 400),
+        ("unauthorized", 401),
+        ("forbidden", 403),
         ("unknown", 404),
         ("too-large", 413),
         ("unsupported-media-type", 415),
@@ -295,7 +307,7 @@ pub(super) fn own() -> Map<String, Value> {
     let page = |id: &str, summary: &str, media: &str| {
         let mut content = Map::new();
         content.insert(media.into(), json!({}));
-        json!({ "get": { "tags": ["service"], "operationId": id, "summary": summary, "responses": { "200": { "description": summary, "content": content } } } })
+        json!({ "get": { "tags": ["service"], "operationId": id, "summary": summary, "security": [], "responses": { "200": { "description": summary, "content": content } } } })
     };
     let mut retry = page(
         "retry-dead",

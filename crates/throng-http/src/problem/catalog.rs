@@ -23,12 +23,16 @@ macro_rules! catalog {
 catalog! {
     MALFORMED = "malformed", 400, "The request cannot be read",
         "The path, a header field, the query string or the JSON body is not what the route takes. `detail` says what was found; `field`, `line` and `column` say where. Nothing was done. Mend the request.";
-    UNAUTHORIZED = "unauthorized", 401, "Administration needs its token",
-        "Send the service's token for administration as Authorization: Bearer.";
+    UNAUTHORIZED = "unauthorized", 401, "It is not known who asks",
+        "The route is not for everybody, and the request shows no credentials, or such as are not taken. `detail` says which. Nothing was done. Send them as Authorization: Bearer, or connect with a client certificate.";
+    FORBIDDEN = "forbidden", 403, "Not for this caller",
+        "It is known who asks, and they may not do this. Nothing was done.";
+    NOT_PUBLIC = "not-public", 403, "The command is not public",
+        "Entities, timers and the service itself ask this command; clients cannot. `PUBLIC` of the kind's type names the commands they can ask.";
     NO_ADMINISTRATION = "no-administration", 403, "Administration is not open here",
-        "Without a token, administration answers only programs of the same machine, and only while the service is bound to loopback. Start the service with a token, and send it.";
+        "Without a token, administration answers only programs of the same machine, only by a listener bound to loopback, and not through a proxy (a request with Forwarded, Via or X-Forwarded-… has come through one). Start the service with a token, and send it.";
     FORBIDDEN_ORIGIN = "forbidden-origin", 403, "This page may not ask this",
-        "A browser's page of another origin asked for a WebSocket or for administration. The service lets only its own pages; for a WebSocket also others, if it is told which.";
+        "A browser's page of another origin asked. The service lets only its own pages ask, and those of the origins it was told. Nothing was done.";
     UNKNOWN_ROUTE = "unknown-route", 404, "No such route",
         "Nothing is served at this path.";
     UNKNOWN_KIND = "unknown-kind", 404, "No such kind",
@@ -54,7 +58,9 @@ catalog! {
     TOO_LARGE = "too-large", 413, "Too large",
         "The body, the id, or what the command would record is larger than its limit. Nothing was done.";
     UNSUPPORTED_MEDIA = "unsupported-media-type", 415, "Not JSON",
-        "Commands are JSON: send Content-Type: application/json, or none.";
+        "Commands are JSON: send Content-Type: application/json, also where the body is empty. A page of another site could send any other without asking.";
+    MISDIRECTED = "misdirected", 421, "The service does not have this name",
+        "The header Host, or the request's target, names another host than the service is known by: localhost, an address, and the names it was told. Nothing was done.";
     KEY_REUSED = "key-reused", 422, "The idempotency key was used for another command",
         "Another command was accepted under this Idempotency-Key within the last hour. Nothing was done. Use a fresh key for each command.";
     UPGRADE_REQUIRED = "upgrade-required", 426, "This route is a WebSocket",

@@ -13,7 +13,7 @@ use crate::{
     routes::admin::CHALLENGE,
 };
 use catalog::Entry;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, time::Duration};
@@ -83,12 +83,45 @@ impl Problem {
         Self::of(&catalog::MALFORMED, detail)
     }
 
+    /// Whether an extractor of an app's route answers with this status what it cannot take.
+    pub(crate) fn is_of_extractor(status: StatusCode) -> bool {
+        Self::entry_of_extractor(status).is_some()
+    }
+
+    fn entry_of_extractor(status: StatusCode) -> Option<&'static Entry> {
+        Some(match status {
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => &catalog::MALFORMED,
+            StatusCode::PAYLOAD_TOO_LARGE => &catalog::TOO_LARGE,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => &catalog::UNSUPPORTED_MEDIA,
+            _ => return None,
+        })
+    }
+
+    /// What an extractor says, with its status.
+    pub(crate) fn of_extractor(status: StatusCode, detail: String) -> Self {
+        let entry = Self::entry_of_extractor(status).unwrap_or(&catalog::MALFORMED);
+        let end = if detail.ends_with('.') { "" } else { "." };
+        Self::new(entry.slug, status.as_u16(), entry.title, detail + end)
+    }
+
     pub(crate) fn unknown_route(path: &str) -> Self {
         let shapes = "/api/{kind}/{id}, /api/{kind}/{id}/{command} and others; /docs lists them";
         Self::of(
             &catalog::UNKNOWN_ROUTE,
             format!("There is nothing at {path}. The routes are {shapes}."),
         )
+    }
+
+    pub(crate) fn only_administration() -> Self {
+        let detail =
+            "This listener is for administration: /admin/, /metrics, /health/. The service itself has another.";
+        Self::of(&catalog::UNKNOWN_ROUTE, detail)
+    }
+
+    pub(crate) fn no_administration_here() -> Self {
+        let detail =
+            "Administration and metrics have a listener of their own; the service's log names it at the start.";
+        Self::of(&catalog::UNKNOWN_ROUTE, detail)
     }
 
     pub(crate) fn unknown_kind(found: &str, known: &[&str]) -> Self {
@@ -112,6 +145,13 @@ impl Problem {
             &catalog::UNKNOWN_COMMAND,
             format!("The kind {kind} has no command {found:?}. It has: {known}."),
         )
+    }
+
+    pub(crate) fn not_public(kind: &str, command: &str) -> Self {
+        let detail = format!(
+            "Clients cannot ask the command {command:?} of the kind {kind}: it is not in the kind's PUBLIC. Nothing was done."
+        );
+        Self::of(&catalog::NOT_PUBLIC, detail)
     }
 
     pub(crate) fn unknown_query<'a>(kind: &str, found: &str, known: impl Iterator<Item = &'a str>) -> Self {
@@ -151,8 +191,18 @@ impl Problem {
     }
 
     pub(crate) fn unsupported_media(found: &str) -> Self {
-        let detail = format!("The body's Content-Type is {found:?}. Commands are application/json.");
+        let detail = match found {
+            "" => "The request has no Content-Type. Commands are application/json.".into(),
+            found => format!("The body's Content-Type is {found:?}. Commands are application/json."),
+        };
         Self::of(&catalog::UNSUPPORTED_MEDIA, detail).at_field("Content-Type")
+    }
+
+    pub(crate) fn misdirected(host: &str) -> Self {
+        let detail = format!(
+            "This service is not known as {host:?}, but as localhost, by its address, and by the names it was told. Nothing was done."
+        );
+        Self::of(&catalog::MISDIRECTED, detail).at_field("Host")
     }
 
     pub(crate) fn body_too_large(found: Option<u64>, limit: usize) -> Self {
@@ -189,13 +239,20 @@ impl Problem {
         problem
     }
 
-    pub(crate) fn unauthorized() -> Self {
-        let detail = "The header Authorization does not hold this service's token for administration.";
+    /// 401: it is not known who asks, for this reason.
+    #[must_use]
+    pub fn unauthorized(detail: impl Into<String>) -> Self {
         Self::of(&catalog::UNAUTHORIZED, detail).at_field("Authorization")
     }
 
+    /// 403: who asks may not do this, for this reason.
+    #[must_use]
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::of(&catalog::FORBIDDEN, detail)
+    }
+
     pub(crate) fn no_administration() -> Self {
-        let detail = "This service has no token for administration, and so lets only programs of its own machine administrate, while it is bound to loopback.";
+        let detail = "This service has no token for administration, and so lets only programs of its own machine administrate, by a listener bound to loopback, and not through a proxy.";
         Self::of(&catalog::NO_ADMINISTRATION, detail)
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Answered, engine_problem};
 use crate::{
+    access,
     answer::{self, Answer},
     event_loop::{Connection, Local},
     limits::PAGE_MAX,
@@ -10,7 +11,6 @@ use crate::{
         headers,
         query::{self, DeadQuery, PruneQuery, ReleaseQuery, RetryQuery},
     },
-    websocket,
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
@@ -40,17 +40,36 @@ pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts
     Ok(answer::json(body.unwrap_or_default()))
 }
 
-/// Whoever has the token; without one, this machine's own programs, while nobody else reaches the service.
+/// Whoever has the token for administration, or is named as an administrator. Where neither is set, this machine's own programs, by a listener
+/// that nobody else reaches; who has come through a proxy is none of them.
 pub(super) fn may(local: &Local, connection: &Connection, headers: &HeaderMap) -> Answered<()> {
-    // A page anywhere can have a browser ask this machine: it is not the person who asks.
-    websocket::origin(headers, &[])?;
-    let shared = local.shared();
-    match &shared.admin_token {
-        Some(token) if headers::bearer(headers).is_some_and(|given| is_same(given, token)) => Ok(()),
-        Some(_) => Err(Problem::unauthorized().boxed()),
-        None if shared.is_local && connection.client() == crate::gate::LOCAL => Ok(()),
-        None => Err(Problem::no_administration().boxed()),
+    let guard = &local.shared().guard;
+    let given = headers::bearer(headers);
+    if let (Some(token), Some(given)) = (&guard.admin_token, given)
+        && is_same(given, token)
+    {
+        return Ok(());
     }
+    if !guard.administrators.is_empty() {
+        let shown = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes);
+        if let Ok(Some(caller)) = access::who(local, connection, shown) {
+            return match guard.administrators.iter().any(|name| name == caller.name()) {
+                true => Ok(()),
+                false => {
+                    Err(Problem::forbidden(format!("{} does not administrate this service.", caller.name())).boxed())
+                }
+            };
+        }
+    }
+    if guard.admin_token.is_some() || !guard.administrators.is_empty() {
+        let detail = "The header Authorization does not hold this service's token for administration.";
+        return Err(Problem::unauthorized(detail).boxed());
+    }
+    let is_local = connection.entrance().is_loopback && connection.client() == crate::gate::LOCAL;
+    if is_local && !access::is_forwarded(headers) {
+        return Ok(());
+    }
+    Err(Problem::no_administration().boxed())
 }
 
 /// Takes as long wherever they differ.

@@ -2,6 +2,7 @@
 
 use super::{Answered, admit, counted, finish};
 use crate::{
+    access::{self, Said},
     answer::Answer,
     event_loop::{Connection, Local},
     metrics::Route,
@@ -21,6 +22,9 @@ use std::{
     time::Instant,
 };
 use tower::Service;
+
+/// Most bytes of a sentence of an extractor.
+const SAID_BYTES_MAX: u64 = 4_096;
 
 /// A request its handler works on.
 pub(crate) struct Handling {
@@ -46,10 +50,20 @@ pub(crate) fn handle_now(
     let Some(router) = local.router.as_ref().filter(|_| is_apps) else {
         return Err(request);
     };
+    // A page of another origin, or who is not let in, is told more on the other way.
+    if request.headers().contains_key(header::ORIGIN) {
+        return Err(request);
+    }
+    let Ok(caller) = access::enter(local, connection, &Said::of_request(&request)) else {
+        return Err(request);
+    };
     let Some(admitted) = local.gate.enter_now(&connection.place, body.len()) else {
         return Err(request);
     };
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    if let Some(caller) = caller {
+        parts.extensions.insert(caller);
+    }
     let body = match body {
         RequestBody::Here(body) => body,
         RequestBody::Coming(_) => Bytes::new(),
@@ -106,7 +120,7 @@ impl Handling {
         let answering = Pin::new(&mut self.answering);
         let answered = match catch_unwind(AssertUnwindSafe(|| answering.poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(Ok(response))) => self.looked_over(local, response),
+            Ok(Poll::Ready(Ok(response))) => self.looked_over(local, response, context),
             Ok(Poll::Ready(Err(never))) => match never {},
             Err(panic) => Err(Problem::crashed(&said(panic.as_ref())).boxed()),
         };
@@ -116,7 +130,12 @@ impl Handling {
     }
 
     /// The router's own "no" says what is wrong, as every other does.
-    fn looked_over(&self, local: &Local, response: axum::response::Response) -> Answered<Response<Answer>> {
+    fn looked_over(
+        &self,
+        local: &Local,
+        mut response: axum::response::Response,
+        context: &mut Context<'_>,
+    ) -> Answered<Response<Answer>> {
         let is_read = matches!(self.method, Method::GET | Method::HEAD);
         match response.status() {
             StatusCode::NOT_FOUND if is_bare(&response) => {
@@ -132,8 +151,36 @@ impl Handling {
                     None => Ok(response.map(Answer::App)),
                 }
             }
+            status if Problem::is_of_extractor(status) && is_plain(&response) => {
+                match said_at_once(response.body_mut(), context) {
+                    Some(detail) => Err(Problem::of_extractor(status, detail).boxed()),
+                    None => Ok(response.map(Answer::App)),
+                }
+            }
             _ => Ok(response.map(Answer::App)),
         }
+    }
+}
+
+/// A sentence, as axum's extractors answer what they cannot read, and no page and no document.
+fn is_plain(response: &axum::response::Response) -> bool {
+    let media = response.headers().get(header::CONTENT_TYPE);
+    media.is_some_and(|media| media.as_bytes().starts_with(b"text/plain"))
+        && response
+            .body()
+            .size_hint()
+            .exact()
+            .is_some_and(|bytes| bytes <= SAID_BYTES_MAX)
+}
+
+/// A small body that is all there.
+fn said_at_once(body: &mut axum::body::Body, context: &mut Context<'_>) -> Option<String> {
+    match Pin::new(body).poll_frame(context) {
+        Poll::Ready(Some(Ok(frame))) => {
+            let bytes = frame.into_data().ok()?;
+            Some(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        _ => None,
     }
 }
 

@@ -1,13 +1,14 @@
 //! `POST /api/{kind}/{id}/{command}`: the hot path.
 
-use super::{Answered, Begun, admit, commanded, engine_problem, entity_id};
+use super::{Answered, Asked, Begun, admit, commanded, engine_problem, entity_id, may};
 use crate::{
+    access::{self, Action, Caller},
     event_loop::{Connection, Local},
     gate::Admitted,
     problem::Problem,
     request::{body, body::RequestBody, headers, path, trace},
 };
-use http::{HeaderMap, Method};
+use http::Method;
 use std::time::Instant;
 use throng::{
     JsonRejection,
@@ -20,21 +21,25 @@ use tracing::{Instrument, Span};
 pub(super) async fn stage(
     local: &Local,
     connection: &Connection,
-    headers: &HeaderMap,
+    asked: &Asked<'_>,
     body: RequestBody,
-    (kind_part, id_part, name_part): (&str, &str, &str),
     arrived: &mut Option<Instant>,
 ) -> Answered<Executed> {
+    let caller = access::enter(local, connection, &asked.said)?;
+    let (headers, (kind_part, id_part, name_part)) = (asked.headers, asked.place);
     let (kind, names) = commanded(local, kind_part)?;
     let given = path::decode(name_part).unwrap_or_default();
     let Some(name) = names.command(&given) else {
         if given == "events" && !names.is_actor || names.has_query(&given) {
             return Err(Problem::method_not_allowed(&Method::POST, "GET, HEAD").boxed());
         }
-        return Err(Problem::unknown_command(names.kind, &given, names.commands.iter().map(String::as_str)).boxed());
+        return Err(names.no_command(&given).boxed());
     };
     let id = entity_id(id_part)?;
-    headers::json_content(headers)?;
+    may(local, caller.as_ref(), (names.kind, Some(&id)), Action::Command(name))?;
+    if !asked.said.is_json {
+        headers::json_content(headers)?;
+    }
     let key = headers::idempotency_key(headers)?;
     let body = body::read(body, headers, local.limits(), connection).await?;
     let left = admit(local, connection, headers, body.len(), arrived).await?;
@@ -43,7 +48,8 @@ pub(super) async fn stage(
     let driver = &local.shared().driver;
     let attempt = driver
         .command(kind, &id, name, &body[..])
-        .and_then(|attempt| once(attempt, key));
+        .and_then(|attempt| once(attempt, key))
+        .map(|attempt| by(attempt, caller.as_ref()));
     execute(driver, attempt.map_err(engine_problem)?.within(left), span).await
 }
 
@@ -67,6 +73,14 @@ pub(crate) async fn execute(driver: &Driver, attempt: Attempt<'_>, span: Option<
     .map_err(engine_problem)
 }
 
+/// The attempt, as this caller's.
+pub(crate) fn by<'a>(attempt: Attempt<'a>, caller: Option<&'a Caller>) -> Attempt<'a> {
+    match caller {
+        Some(caller) => attempt.caller(caller.name()),
+        None => attempt,
+    }
+}
+
 fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Error<JsonRejection>> {
     match key {
         Some(key) => attempt.once(key),
@@ -79,15 +93,17 @@ fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Er
 pub(super) fn try_now(
     local: &Local,
     connection: &Connection,
-    headers: &HeaderMap,
+    asked: &Asked<'_>,
     body: &[u8],
-    (kind_part, id, name_part): (&str, &str, &str),
 ) -> Option<(Begun, Instant)> {
+    let caller = access::enter(local, connection, &asked.said).ok()?;
+    let (headers, (kind_part, id, name_part)) = (asked.headers, asked.place);
     let (kind, names) = local.shared().kinds.find(kind_part)?;
-    if names.is_actor || id.contains('%') || name_part.contains('%') {
+    if !asked.said.is_json || names.is_actor || id.contains('%') || name_part.contains('%') {
         return None;
     }
     let name = names.command(name_part)?;
+    may(local, caller.as_ref(), (names.kind, Some(id)), Action::Command(name)).ok()?;
     let key = if headers.is_empty() {
         None
     } else {
@@ -95,7 +111,7 @@ pub(super) fn try_now(
     };
     let driver = &local.shared().driver;
     let attempt = driver.command(kind, id, name, body).ok()?;
-    let attempt = once(attempt, key).ok()?;
+    let attempt = by(once(attempt, key).ok()?, caller.as_ref());
     let Admitted { arrived, now } = local.gate.enter_now(&connection.place, body.len())?;
     let waited = now.saturating_duration_since(arrived);
     let begun = match local.limits().deadline.checked_sub(waited) {

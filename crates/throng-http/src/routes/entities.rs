@@ -1,7 +1,8 @@
 //! `GET /api/{kind}`: the entities there are, a page at a time.
 
-use super::{Answered, admit, engine_problem, kind};
+use super::{Answered, admit, caller, engine_problem, kind, may};
 use crate::{
+    access::Action,
     answer::{self, Answer},
     event_loop::{Connection, Local},
     request::query::{self, EntitiesQuery},
@@ -31,7 +32,8 @@ pub(super) async fn list(
     kind_part: &str,
     arrived: &mut Option<Instant>,
 ) -> Answered<Response<Answer>> {
-    let (kind, _) = kind(local, kind_part)?;
+    let (kind, names) = kind(local, kind_part)?;
+    may(local, caller(parts), (names.kind, None), Action::List)?;
     let EntitiesQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
     admit(local, connection, &parts.headers, 0, arrived).await?;

@@ -1,7 +1,8 @@
 //! `GET /api/{kind}/{id}/events`: what has happened, a page at a time.
 
-use super::{Answered, admit, engine_problem, entity_id, kind};
+use super::{Answered, admit, caller, engine_problem, entity_id, kind, may};
 use crate::{
+    access::Action,
     answer::{self, Answer},
     event_loop::{Connection, Local},
     request::query::{self, HistoryQuery},
@@ -69,8 +70,9 @@ pub(super) async fn page(
     (kind_part, id_part): (&str, &str),
     arrived: &mut Option<Instant>,
 ) -> Answered<Response<Answer>> {
-    let (kind, _) = kind(local, kind_part)?;
+    let (kind, names) = kind(local, kind_part)?;
     let id = entity_id(id_part)?;
+    may(local, caller(parts), (names.kind, Some(&id)), Action::Events)?;
     let HistoryQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
     admit(local, connection, &parts.headers, 0, arrived).await?;

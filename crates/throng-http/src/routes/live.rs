@@ -1,7 +1,8 @@
 //! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: what happens, as it happens.
 
-use super::{Answered, entity_id, kind};
+use super::{Answered, caller, entity_id, kind, may};
 use crate::{
+    access::Action,
     answer::Answer,
     event_loop::Local,
     follow,
@@ -30,8 +31,9 @@ pub(super) async fn open(
     parts: &Parts,
     (kind_part, id_part): (&str, &str),
 ) -> Answered<Response<Answer>> {
-    let (kind, _) = kind(local, kind_part)?;
+    let (kind, names) = kind(local, kind_part)?;
     let id = entity_id(id_part)?;
+    may(local, caller(parts), (names.kind, Some(&id)), Action::Events)?;
     let HistoryQuery { after, .. } = query::read(parts.uri.query())?;
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,

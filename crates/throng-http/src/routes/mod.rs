@@ -10,10 +10,11 @@ mod pages;
 mod query;
 
 pub(crate) use app::handle_now;
-pub(crate) use command::execute;
+pub(crate) use command::{by, execute};
 pub(crate) use history::Shown;
 
 use crate::{
+    access::{self, Access, Action, Caller, Said, cors},
     answer::Answer,
     event_loop::{Connection, Local},
     gate::{Admitted, Client},
@@ -27,7 +28,7 @@ use crate::{
     },
     websocket,
 };
-use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
 use std::{
     rc::Rc,
     task::Waker,
@@ -52,18 +53,51 @@ pub(crate) async fn answer(
     connection: &Rc<Connection>,
     request: Request<RequestBody>,
 ) -> Response<Answer> {
+    let names = &local.shared().guard.names;
+    let origin = request.headers().get(header::ORIGIN);
+    // A page of another origin that is allowed: its browser has to be told so.
+    let Some(origin) = origin.filter(|origin| names.is_allowed(origin.as_bytes())).cloned() else {
+        return answer_same_origin(local, connection, request).await;
+    };
+    if cors::is_preflight(request.method(), request.headers()) {
+        return cors::preflight(request.headers(), origin);
+    }
+    let mut response = Box::pin(answer_same_origin(local, connection, request)).await;
+    cors::allow(&mut response, origin);
+    response
+}
+
+async fn answer_same_origin(
+    local: &Rc<Local>,
+    connection: &Rc<Connection>,
+    request: Request<RequestBody>,
+) -> Response<Answer> {
     let (mut parts, body) = request.into_parts();
     if parts.method == Method::POST
         && let Some(Place::Member(kind, id, name)) = path::place(parts.uri.path())
     {
-        let path = parts.uri.path();
-        let mut staged = stage(local, connection, path, (kind, id, name), &parts.headers, body).await;
+        let asked = Asked {
+            path: parts.uri.path(),
+            place: (kind, id, name),
+            headers: &parts.headers,
+            said: Said::of(&parts),
+        };
+        let mut staged = stage(local, connection, &asked, body).await;
         return match settle(local, &mut staged).await {
             Ok(body) => crate::answer::reply(std::mem::take(&mut parts.headers), body),
             Err(problem) => problem.response(),
         };
     }
     Box::pin(other(local, connection, parts, body)).await
+}
+
+/// A command, as the head of a request asks for it.
+pub(crate) struct Asked<'a> {
+    pub(crate) path: &'a str,
+    /// Kind, id and name, as they stand in the path.
+    pub(crate) place: (&'a str, &'a str, &'a str),
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) said: Said<'a>,
 }
 
 /// A command on its way to its answer.
@@ -134,39 +168,25 @@ impl Staged {
 
 /// Tries the command a path names, if it is plain and has its turn. Otherwise `None`, nothing was done, and [`stage`] says why
 /// or waits.
-pub(crate) fn try_now(
-    local: &Local,
-    connection: &Connection,
-    path: &str,
-    place: (&str, &str, &str),
-    headers: &HeaderMap,
-    body: &[u8],
-) -> Option<Staged> {
-    let (begun, arrived) = command::try_now(local, connection, headers, body, place)?;
+pub(crate) fn try_now(local: &Local, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Staged> {
+    let (begun, arrived) = command::try_now(local, connection, asked, body)?;
     // An answer that is no problem needs none.
     let is_reply = matches!(&begun, Begun::Executed(executed) if !executed.is_refused());
     Some(Staged {
-        path: if is_reply { Box::default() } else { path.into() },
+        path: if is_reply { Box::default() } else { asked.path.into() },
         begun,
         arrived: Some(arrived),
     })
 }
 
 /// Executes the command a path names.
-pub(crate) async fn stage(
-    local: &Local,
-    connection: &Connection,
-    path: &str,
-    place: (&str, &str, &str),
-    headers: &HeaderMap,
-    body: RequestBody,
-) -> Staged {
+pub(crate) async fn stage(local: &Local, connection: &Connection, asked: &Asked<'_>, body: RequestBody) -> Staged {
     let mut arrived = None;
-    let executed = command::stage(local, connection, headers, body, place, &mut arrived).await;
+    let executed = command::stage(local, connection, asked, body, &mut arrived).await;
     Staged {
         begun: Begun::of(executed),
         arrived,
-        path: path.into(),
+        path: asked.path.into(),
     }
 }
 
@@ -195,13 +215,23 @@ pub(crate) async fn settle(local: &Local, staged: &mut Staged) -> Answered<Vec<u
     staged.counted(local, answered, Instant::now())
 }
 
-async fn other(local: &Rc<Local>, connection: &Rc<Connection>, parts: Parts, body: RequestBody) -> Response<Answer> {
+async fn other(
+    local: &Rc<Local>,
+    connection: &Rc<Connection>,
+    mut parts: Parts,
+    body: RequestBody,
+) -> Response<Answer> {
+    match let_in(local, connection, &parts) {
+        Ok(None) => {}
+        Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
+        Err(problem) => return finish(local, &parts, Route::Other, None, Err(problem)),
+    }
     let mut arrived = None;
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let path = parts.uri.path();
     if path.starts_with("/api/") {
         let (route, answered) = match path::place(path) {
-            Some(Place::Kind(SOCKET)) if is_read => (Route::Socket, websocket::accept(local, connection, &parts)),
+            Some(Place::Kind(SOCKET)) if is_read => (Route::Socket, websocket::accept(connection, &parts)),
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
             Some(_) if !is_read => (Route::Other, Err(wrong_method(local, &parts))),
             Some(Place::Kind(kind)) => (
@@ -241,6 +271,22 @@ async fn other(local: &Rc<Local>, connection: &Rc<Connection>, parts: Parts, bod
         return finish(local, &parts, Route::Other, None, answered);
     }
     app::handle(local, connection, parts, body).await
+}
+
+/// Whether a request that is no command is let in, and who asks. Administration asks for itself; what says no more than the service's types, and
+/// whether it lives, is for everybody.
+fn let_in(local: &Local, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
+    let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &local.shared().guard);
+    let said = Said::of(parts);
+    let is_administration = path.starts_with("/admin/") || path == "/metrics" && guard.has_admin_listener;
+    if is_administration && guard.has_admin_listener && !entrance.is_admin {
+        return Err(Problem::no_administration_here().boxed());
+    }
+    if is_administration || pages::is_open(path) {
+        guard.names.check(&said, entrance.is_loopback)?;
+        return Ok(None);
+    }
+    access::enter(local, connection, &said)
 }
 
 fn finish(
@@ -287,6 +333,29 @@ fn allowed(names: &Names, name: &str) -> &'static str {
         (true, false) => "GET, HEAD",
         (false, _) => "POST",
     }
+}
+
+/// Who asks, as far as that is known.
+fn caller(parts: &Parts) -> Option<&Caller> {
+    parts.extensions.get()
+}
+
+/// Whether the service lets this be done.
+pub(crate) fn may(
+    local: &Local,
+    caller: Option<&Caller>,
+    (kind, id): (&str, Option<&str>),
+    action: Action<'_>,
+) -> Answered<()> {
+    access::may(
+        local,
+        &Access {
+            caller,
+            kind,
+            id,
+            action,
+        },
+    )
 }
 
 /// A kind of entity.
@@ -343,7 +412,7 @@ async fn admit(
     let limits = local.limits();
     let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
     let client = || {
-        let header = local.shared().client_header.as_ref();
+        let header = local.shared().client_header(connection);
         header.map_or(connection.client(), |name| headers::client(headers, name))
     };
     enter(local, connection, client, deadline, bytes, arrived).await

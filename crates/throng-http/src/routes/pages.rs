@@ -8,8 +8,11 @@ use crate::{
     problem::{self, Problem},
     request::headers,
 };
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use ring::digest::{SHA256, digest};
 use serde_json::json;
+use std::sync::LazyLock;
 use throng::{
     journal::Durability,
     services::health::{Check, Reason, Status},
@@ -21,10 +24,23 @@ const INDEX: &str = include_str!("../pages/index.html");
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-/// The pages need their own script and style, and this server; nothing else.
-const POLICY: HeaderValue = HeaderValue::from_static(
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-);
+/// The pages need their own script and style, told by their hashes, and this server; nothing else.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let hashes = |element| [DOCS, INDEX].map(|page| inline_hash(page, element)).join(" ");
+    let (scripts, styles) = (hashes("script"), hashes("style"));
+    let policy = format!(
+        "default-src 'none'; style-src {styles}; script-src {scripts}; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    );
+    HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+});
+
+/// The hash of a page's one inline script or style, as its policy names it.
+fn inline_hash(page: &str, element: &str) -> String {
+    let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
+    let inside = page.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    let hash = digest(&SHA256, inside.map_or("", |(inside, _)| inside).as_bytes());
+    format!("'sha256-{}'", BASE64_STANDARD.encode(hash))
+}
 
 /// Whether a path is the gateway's own.
 pub(super) fn is_own(path: &str) -> bool {
@@ -32,6 +48,11 @@ pub(super) fn is_own(path: &str) -> bool {
         path,
         "/health/live" | "/health/ready" | "/metrics" | "/openapi.json" | "/docs"
     ) || path.starts_with("/problems/")
+}
+
+/// Whether everybody may see it: it says no more than the service's types, and whether it lives.
+pub(super) fn is_open(path: &str) -> bool {
+    is_own(path) && path != "/metrics"
 }
 
 /// Answers a path that is the gateway's own; `None` if it is not.
@@ -49,7 +70,13 @@ pub(super) fn answer(local: &Local, connection: &Connection, parts: &Parts) -> O
             local,
             super::admin::may(local, connection, &parts.headers).is_ok(),
         )),
-        "/metrics" => Ok(metrics(local, headers::wants_open_metrics(&parts.headers))),
+        "/metrics" => {
+            let may = match local.shared().guard.has_admin_listener {
+                true => super::admin::may(local, connection, &parts.headers),
+                false => Ok(()),
+            };
+            may.map(|()| metrics(local, headers::wants_open_metrics(&parts.headers)))
+        }
         "/openapi.json" => Ok(answer::json(local.shared().openapi.clone())),
         "/docs" => Ok(page(DOCS.into())),
         _ => problem_type(
@@ -179,7 +206,7 @@ fn rejection_type(local: &Local, code: &str) -> Answered<Response<Answer>> {
 fn page(html: bytes::Bytes) -> Response<Answer> {
     let mut response = answer::bytes(html, HTML);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY.clone());
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     response

@@ -1,7 +1,8 @@
 //! `GET /api/{kind}/{id}` and `GET /api/{kind}/{id}/{query}`.
 
-use super::{Answered, admit, allowed, engine_problem, entity_id, kind};
+use super::{Answered, admit, allowed, by, caller, engine_problem, entity_id, kind, may};
 use crate::{
+    access::Action,
     answer::{self, Answer},
     event_loop::{Connection, Local},
     problem::Problem,
@@ -21,15 +22,16 @@ pub(super) async fn run(
     let (kind, names) = kind(local, kind_part)?;
     let name = path::decode(name_part).unwrap_or_default();
     if !names.has_query(&name) {
-        if !names.commands.is_empty() && names.command(&name).is_some() {
+        if names.command(&name).is_some() {
             return Err(Problem::method_not_allowed(&parts.method, allowed(names, &name)).boxed());
         }
         return Err(Problem::unknown_query(names.kind, &name, names.queries.iter().copied()).boxed());
     }
     let id = entity_id(id_part)?;
+    may(local, caller(parts), (names.kind, Some(&id)), Action::Query(&name))?;
     let left = admit(local, connection, &parts.headers, 0, arrived).await?;
     let driver = &local.shared().driver;
     let attempt = driver.query(kind, id, name, parts.uri.query().unwrap_or(""));
-    let answer = driver.answer(attempt.map_err(engine_problem)?.within(left));
+    let answer = driver.answer(by(attempt.map_err(engine_problem)?, caller(parts)).within(left));
     answer.await.map(answer::json).map_err(engine_problem)
 }

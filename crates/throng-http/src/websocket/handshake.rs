@@ -1,19 +1,14 @@
 //! Who may open a socket.
 
 use super::PROTOCOL;
-use crate::{
-    answer::Answer,
-    event_loop::{Connection, Local},
-    problem::Problem,
-};
+use crate::{answer::Answer, event_loop::Connection, problem::Problem};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// Answers the request to open a socket; the connection becomes one once the answer has gone.
-pub(crate) fn accept(local: &Local, connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
+pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
     let headers = &parts.headers;
     let key = asks(parts)?;
-    origin(headers, &local.shared().origins)?;
     let offered = protocols(headers);
     if !offered.is_empty() && !offered.contains(&PROTOCOL) {
         let detail = format!(
@@ -33,7 +28,7 @@ pub(crate) fn accept(local: &Local, connection: &Connection, parts: &Parts) -> R
     if !offered.is_empty() {
         answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
     }
-    connection.becomes_socket();
+    connection.becomes_socket(parts.extensions.get().cloned());
     Ok(response)
 }
 
@@ -82,28 +77,6 @@ fn protocols(headers: &HeaderMap) -> Vec<&str> {
     values(headers, header::SEC_WEBSOCKET_PROTOCOL).collect()
 }
 
-/// A browser names the page's origin, and lets any page open a socket anywhere: only this service's own pages may, and those
-/// that were allowed.
-pub(crate) fn origin(headers: &HeaderMap, allowed: &[String]) -> Result<(), Box<Problem>> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return Ok(());
-    };
-    let text = origin.to_str().unwrap_or("");
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let is_own = match (text.split_once("://"), host) {
-        (Some((_, authority)), Some(host)) => authority.eq_ignore_ascii_case(host),
-        _ => false,
-    };
-    if is_own
-        || allowed
-            .iter()
-            .any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(text))
-    {
-        return Ok(());
-    }
-    Err(Problem::forbidden_origin(text).boxed())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,28 +93,5 @@ mod tests {
         let headers = with(&[(header::CONNECTION, "keep-alive, Upgrade")]);
         assert!(has_token(&headers, header::CONNECTION, "upgrade"));
         assert!(!has_token(&headers, header::CONNECTION, "close"));
-    }
-
-    #[test]
-    fn a_page_of_this_host_may_and_one_of_another_only_if_it_is_allowed() {
-        let may = |origin: &'static str, allowed: &[&str]| {
-            let headers = with(&[(header::HOST, "here:8080"), (header::ORIGIN, origin)]);
-            let allowed: Vec<String> = allowed.iter().map(|allowed| (*allowed).to_owned()).collect();
-            super::origin(&headers, &allowed).is_ok()
-        };
-        assert!(may("http://here:8080", &[]) && may("https://HERE:8080", &[]));
-        for other in [
-            "http://here",
-            "http://there:8080",
-            "null",
-            "",
-            "http://here:8080.evil.example",
-        ] {
-            assert!(!may(other, &[]), "{other}");
-        }
-        assert!(may("https://app.example", &["https://app.example"]) && may("null", &["*"]));
-        assert!(!may("https://app.example:8443", &["https://app.example"]));
-        let programs = with(&[(header::HOST, "here:8080")]);
-        assert!(super::origin(&programs, &[]).is_ok(), "who is no browser names none");
     }
 }

@@ -17,7 +17,7 @@ mod session;
 mod subscription;
 mod wire;
 
-pub(crate) use handshake::{accept, origin};
+pub(crate) use handshake::accept;
 pub(crate) use session::run;
 
 /// The subprotocol's name.

@@ -2,6 +2,7 @@
 
 use super::message::{Command, Query};
 use crate::{
+    access::Action,
     event_loop::{Connection, Local},
     problem::Problem,
     request::trace,
@@ -19,10 +20,11 @@ pub(super) async fn stage(
 ) -> Answered<Executed> {
     let (kind, names) = routes::commanded(local, &command.kind)?;
     let Some(name) = names.command(&command.command) else {
-        let known = names.commands.iter().map(String::as_str);
-        return Err(Problem::unknown_command(names.kind, &command.command, known).boxed());
+        return Err(names.no_command(&command.command).boxed());
     };
     let id = entity(&command.entity)?;
+    let caller = connection.caller();
+    routes::may(local, caller.as_ref(), (names.kind, Some(&id)), Action::Command(name))?;
     let limit = local.limits().body_bytes_max;
     if command.body.len() > limit {
         return Err(Problem::body_too_large(Some(command.body.len() as u64), limit).boxed());
@@ -44,7 +46,7 @@ pub(super) async fn stage(
         Some(key) => attempt.once(key),
         None => Ok(attempt),
     });
-    let attempt = attempt.map_err(routes::engine_problem)?.within(left);
+    let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref()).within(left);
     routes::execute(driver, attempt, span).await
 }
 
@@ -61,11 +63,14 @@ pub(super) async fn query(
         return Err(Problem::unknown_query(names.kind, name, names.queries.iter().copied()).boxed());
     }
     let id = entity(&query.entity)?;
+    let caller = connection.caller();
+    routes::may(local, caller.as_ref(), (names.kind, Some(&id)), Action::Query(name))?;
     let wanted = within(local, query.timeout)?;
     let left = routes::enter(local, connection, || connection.client(), wanted, 0, arrived).await?;
     let driver = &local.shared().driver;
     let attempt = driver.query(kind, id, name, query.arguments);
-    let answer = driver.answer(attempt.map_err(routes::engine_problem)?.within(left));
+    let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref());
+    let answer = driver.answer(attempt.within(left));
     answer.await.map_err(routes::engine_problem)
 }
 

@@ -9,7 +9,7 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    event_loop::{Connection, Local},
+    event_loop::{Connection, Local, Stream},
     metrics::Route,
     problem::Problem,
     routes::{self, Answered},
@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::Executed;
-use tokio::{net::TcpStream, sync::Notify, time::timeout};
+use tokio::{sync::Notify, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -82,7 +82,7 @@ enum End {
 type Socket = RefCell<WebSocketStream<Wire>>;
 
 /// Serves a socket to its end.
-pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: TcpStream) {
+pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: Stream) {
     // A socket is one long request to its connection: it may be silent for long.
     let _in_flight = connection.begin(http::Version::HTTP_11);
     let limits = local.limits();

@@ -9,6 +9,7 @@ use super::{
     session::Shared,
 };
 use crate::{
+    access::Action,
     follow,
     problem::Problem,
     routes::{self, Answered},
@@ -106,7 +107,9 @@ fn nobody() -> Box<Problem> {
 
 /// Whom it follows, from where.
 fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Follow> {
-    let (kind, _) = routes::kind(&shared.local, &asked.kind)?;
+    let (kind, names) = routes::kind(&shared.local, &asked.kind)?;
+    let (caller, whom) = (shared.connection.caller(), (names.kind, asked.entity.as_deref()));
+    routes::may(&shared.local, caller.as_ref(), whom, Action::Events)?;
     let Some(entity) = &asked.entity else {
         let engine = &shared.local.shared().engine;
         let from = match &asked.after {

@@ -1,24 +1,21 @@
 //! A WebSocket's socket, which tells its connection when bytes move.
 
-use crate::event_loop::Connection;
+use crate::event_loop::{Connection, Stream};
 use std::{
     io,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Stream,
     connection: Rc<Connection>,
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, connection: Rc<Connection>) -> Self {
+    pub(super) fn new(stream: Stream, connection: Rc<Connection>) -> Self {
         Self { stream, connection }
     }
 }

@@ -36,6 +36,7 @@ impl Rejection for TooMany {
 
 impl Actor for Rate {
     const KIND: &'static str = "rate";
+    const PUBLIC: &'static [&'static str] = &["count_many"];
     type Id = String;
     type Command = RateCommand;
     type Reply = u64;

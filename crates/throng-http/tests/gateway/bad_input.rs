@@ -185,7 +185,7 @@ fn a_body_may_have_its_limit_and_not_a_byte_more() {
     // In chunks, without a length: told once it is too much.
     let chunked = |pieces: usize| {
         let mut text = String::from(
-            "POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\ne\r\n{\"capacity\":1}\r\n",
+            "POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\ne\r\n{\"capacity\":1}\r\n",
         );
         (0..pieces).for_each(|_| text.push_str(&format!("64\r\n{}\r\n", " ".repeat(100))));
         text + "0\r\n\r\n"
@@ -194,7 +194,7 @@ fn a_body_may_have_its_limit_and_not_a_byte_more() {
     client.send(chunked(10)).answer().problem(413, "too-large");
     // Far too much: it is not even read.
     let mut client = Client::new(&gateway);
-    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\ncontent-length: 100000\r\n\r\n");
+    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n");
     client.answer().problem(413, "too-large");
 }
 
@@ -241,7 +241,7 @@ fn bytes_that_are_no_request_are_told_so_and_end_the_connection() {
         client.is_closed();
     }
     let mut client = Client::new(&gateway);
-    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n");
+    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n");
     client.answer().problem(400, "malformed");
 }
 
@@ -252,6 +252,13 @@ fn query_strings_that_cannot_be_read_are_told_so() {
     client.post(OPEN, r#"{"capacity":9}"#);
     let problem = client.get("/api/section/S1/enrolled").problem(400, "malformed");
     assert_eq!(problem["field"], "student");
+    for path in [
+        "/api/section/S1/enrolled?student=7&stundent=8",
+        "/api/section/S1?stundent=8",
+    ] {
+        let problem = client.get(path).problem(400, "malformed");
+        assert_eq!(problem["field"], "stundent", "{problem}");
+    }
     for path in [
         "/api/section?limit=0",
         "/api/section?limit=1001",

@@ -70,7 +70,7 @@ fn a_head_that_does_not_come_to_its_end_ends_the_connection() {
 fn a_body_that_does_not_come_to_its_end_is_told_so() {
     let gateway = short(|limits| limits.body_wait = Duration::from_millis(40));
     let mut client = Client::new(&gateway);
-    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\ncontent-length: 14\r\n\r\n{\"capa");
+    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 14\r\n\r\n{\"capa");
     client.answer().problem(408, "request-timeout");
     client.is_closed();
     let mut client = Client::new(&gateway);
@@ -81,7 +81,7 @@ fn a_body_that_does_not_come_to_its_end_is_told_so() {
 fn a_body_that_ends_early_does_nothing() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
-    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\ncontent-length: 15\r\n\r\n{\"capacity\":1}");
+    client.send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 15\r\n\r\n{\"capacity\":1}");
     client.stream().shutdown(std::net::Shutdown::Write).unwrap();
     let _told_or_not = client.try_answer();
     Client::new(&gateway)

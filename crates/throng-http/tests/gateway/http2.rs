@@ -18,7 +18,8 @@ async fn connect(address: std::net::SocketAddr) -> SendRequest<Full<Bytes>> {
 async fn ask(mut sender: SendRequest<Full<Bytes>>, method: &str, path: &str, body: &str) -> (u16, String) {
     let request = Request::builder()
         .method(method)
-        .uri(format!("http://test{path}"))
+        .header("content-type", "application/json")
+        .uri(format!("http://localhost{path}"))
         .body(Full::from(body.to_owned()))
         .unwrap();
     let response = sender.send_request(request).await.unwrap();

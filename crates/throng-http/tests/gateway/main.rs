@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod access;
 mod actors;
 mod admin;
 mod app;
 mod bad_input;
+mod browsers;
 mod connections;
 mod direct;
 mod fairness;
 mod history;
 mod http2;
+mod jwt;
 mod live;
 mod overload;
 mod pages;
@@ -18,4 +21,5 @@ mod routes;
 mod stop;
 mod subscriptions;
 mod support;
+mod tls;
 mod websocket;

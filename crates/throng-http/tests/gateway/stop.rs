@@ -13,7 +13,7 @@ fn what_is_in_flight_is_answered_and_what_idles_is_closed() {
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
     // Its head is there, its body is not: the request is in flight.
     client.send(
-        "POST /api/section/S1/add-student HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 15\r\n\r\n",
+        "POST /api/section/S1/add-student HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\ncontent-length: 15\r\n\r\n",
     );
     assert_eq!(client.line().unwrap(), "HTTP/1.1 100 Continue");
     assert_eq!(client.line().unwrap(), "");
@@ -43,7 +43,7 @@ fn a_client_that_never_finishes_does_not_hold_up_the_end() {
     let gateway = start(|gateway| gateway.limits(limits));
     let mut client = Client::new(&gateway);
     client
-        .send("POST /api/section/S1/open HTTP/1.1\r\nhost: test\r\nexpect: 100-continue\r\ncontent-length: 15\r\n\r\n");
+        .send("POST /api/section/S1/open HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\ncontent-length: 15\r\n\r\n");
     assert_eq!(client.line().unwrap(), "HTTP/1.1 100 Continue");
     gateway.stop_blocking();
     assert_eq!(client.line().unwrap(), "");

@@ -82,18 +82,20 @@ pub enum RecordKind {
     /// The entity has ended: its timers are over, and what it was is not what it would be if it were created anew. `seq` is the
     /// number of its last event.
     Ended = 10,
+    /// A client's command that was accepted, of a kind that keeps them; it follows what it has done.
+    Command = 11,
     /// What an entity is after its event `seq`: what stands before this is not needed any more to bring it back. `version` is that of
     /// its state.
-    State = 11,
+    State = 12,
     /// There was a record; retention or an erasure took it. Its body is zeros.
-    Removed = 12,
+    Removed = 13,
     /// How many messages a shard has sent and taken: what stands before this is not needed any more to know it.
-    Numbers = 13,
+    Numbers = 14,
 }
 
 impl RecordKind {
-    /// All there are.
-    pub const ALL: [Self; 13] = [
+    /// All there are, in the order of their numbers, from 1.
+    pub const ALL: [Self; 14] = [
         Self::Event,
         Self::Sent,
         Self::Taken,
@@ -104,6 +106,7 @@ impl RecordKind {
         Self::Released,
         Self::Loss,
         Self::Ended,
+        Self::Command,
         Self::State,
         Self::Removed,
         Self::Numbers,
@@ -123,6 +126,7 @@ impl RecordKind {
             Self::Released => "released",
             Self::Loss => "loss",
             Self::Ended => "ended",
+            Self::Command => "command",
             Self::State => "state",
             Self::Removed => "removed",
             Self::Numbers => "numbers",

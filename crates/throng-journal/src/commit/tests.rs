@@ -188,3 +188,12 @@ fn names_that_are_too_long_are_not_cut() {
         assert_eq!(pushed.is_ok(), fits, "{kind}, {id}, {name}");
     }
 }
+
+#[test]
+fn every_kind_of_record_is_found_by_its_number() {
+    for kind in RecordKind::ALL {
+        assert_eq!(RecordKind::from_byte(kind as u8), Some(kind));
+    }
+    assert_eq!(RecordKind::from_byte(0), None);
+    assert_eq!(RecordKind::from_byte(RecordKind::ALL.len() as u8 + 1), None);
+}

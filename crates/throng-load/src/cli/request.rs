@@ -12,7 +12,7 @@ pub(super) struct RequestArgs {
     /// Method; POST where there is a body.
     #[arg(long, short = 'm')]
     method: Option<String>,
-    /// A header, `Name: value`; repeatable.
+    /// A header, `Name: value`; repeatable. `Content-Type: application/json` by itself where the body begins with { or [.
     #[arg(long, short = 'H', value_parser = values::header)]
     header: Vec<(String, String)>,
     /// The request's body; `@FILE` reads it from a file.
@@ -49,6 +49,10 @@ impl RequestArgs {
             builder = builder.header(name, value);
         }
         if let Some(body) = body {
+            let is_typed = self.header.iter().any(|(name, _)| values::is_content_type(name));
+            if !is_typed && values::is_json(&body) {
+                builder = builder.header("Content-Type", "application/json");
+            }
             builder = builder.body(body);
         }
         Ok(builder.finish())

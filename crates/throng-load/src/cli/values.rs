@@ -27,6 +27,16 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{text}` is too long"))
 }
 
+/// A body that seems to be JSON.
+pub(crate) fn is_json(body: &[u8]) -> bool {
+    matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+/// The header that says what a body is.
+pub(crate) fn is_content_type(name: &str) -> bool {
+    name.eq_ignore_ascii_case("content-type")
+}
+
 /// A duration above nothing.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     match duration(text)? {

@@ -391,6 +391,10 @@ fn compile_request(
     head.push_text(format!(" HTTP/1.1\r\nHost: {}\r\n", target.authority).as_bytes());
     let mut headers = file.headers.clone();
     headers.extend(model.headers.clone());
+    let is_json = model.body.as_ref().is_some_and(|body| values::is_json(body.as_bytes()));
+    if is_json && !headers.keys().any(|name| values::is_content_type(name)) {
+        headers.insert("Content-Type".into(), "application/json".into());
+    }
     for (name, value) in &headers {
         values::header(&format!("{name}: x"))?;
         head.push_text(format!("{name}: ").as_bytes());

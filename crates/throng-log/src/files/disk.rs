@@ -2,11 +2,11 @@
 
 use super::{BLOCK_BYTES, File, Files, LARGE_BYTES};
 use std::{
-    fs::{self, OpenOptions, TryLockError},
+    fs::{self, DirBuilder, OpenOptions, TryLockError},
     io::{self, ErrorKind, Write as _},
     os::{
         fd::AsRawFd as _,
-        unix::fs::{FileExt as _, OpenOptionsExt as _},
+        unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _},
     },
     path::Path,
     sync::{Arc, OnceLock},
@@ -47,9 +47,13 @@ fn without_lock(error: io::Error) -> io::Result<bool> {
     Ok(true)
 }
 
+/// All that has ever happened is in these files: for the service's own user only.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
 impl Files for Disk {
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)
+        DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(dir)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send + Sync>>> {
@@ -63,6 +67,7 @@ impl Files for Disk {
             .read(true)
             .write(true)
             .create(true)
+            .mode(FILE_MODE)
             .truncate(false)
             .open(path)?;
         if !try_lock(&file, path)? {
@@ -79,6 +84,7 @@ impl Files for Disk {
             .read(true)
             .write(true)
             .create(create)
+            .mode(FILE_MODE)
             .truncate(false)
             .open(path)?;
         Ok(Arc::new(DiskFile {

@@ -11,7 +11,7 @@ use crate::{
     header::{SECTOR_BYTES, align, seed},
     recovery::segment_path,
 };
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 use throng_journal::{Append, AppendError, Appended, Commit, CommitNo, Durability, Stamp, commit::Buffer};
 
 fn done(result: Result<(), AppendError>, mut buffer: Buffer) -> Append {
@@ -192,6 +192,27 @@ impl Log {
             }
         };
         answers.map(Answers::send)
+    }
+
+    /// Syncs what is written by now while commits go on: where none is synced by itself it may be much, and they would wait for
+    /// all of it.
+    pub(super) fn sync_beside(&self) -> Result<(), String> {
+        if self.options.durability == Durability::Fsync {
+            return Ok(());
+        }
+        let files: Vec<_> = {
+            let writing = self.writing();
+            let active = writing.segment.iter().map(|active| &active.file);
+            writing.behind.iter().chain(active).map(Arc::clone).collect()
+        };
+        for file in files {
+            if let Err(error) = self.sync_file(&*file) {
+                let why = format!("syncing a segment failed: {error}");
+                self.fail(why.clone());
+                return Err(why);
+            }
+        }
+        Ok(())
     }
 
     /// Syncs everything of the live stream that is not yet, in order.

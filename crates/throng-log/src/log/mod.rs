@@ -182,7 +182,8 @@ impl Log {
     /// # Errors
     /// The file system's; the writer is then over.
     pub fn sync(&self) -> Result<(), Error> {
-        self.sync_all(&mut self.writing())
+        self.sync_beside()
+            .and_then(|()| self.sync_all(&mut self.writing()))
             .map_err(|why| Error::io("syncing the log")(std::io::Error::other(why)))
     }
 

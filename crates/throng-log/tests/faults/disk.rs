@@ -69,7 +69,9 @@ struct Content {
     failed: u64,
 }
 
-#[derive(Debug, Default)]
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
 struct State {
     /// Handles of an earlier life answer nothing.
     life: u64,
@@ -83,11 +85,19 @@ struct State {
     room: Option<u64>,
     /// A reservation that finds no room keeps what it got, as on ext4, and nobody says how much is free.
     keeps_what_failed: bool,
+    /// What happens while the next sync is under way.
+    during_sync: Option<Meanwhile>,
 }
 
 /// The disk; clones are the same one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Disk(Arc<Mutex<State>>);
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Disk").finish_non_exhaustive()
+    }
+}
 
 impl Disk {
     pub fn new() -> Self {
@@ -122,6 +132,10 @@ impl Disk {
     /// Bytes all files together may have; `None`: no limit.
     pub fn set_room(&self, bytes: Option<u64>) {
         self.state().room = bytes;
+    }
+
+    pub fn during_next_sync(&self, meanwhile: impl FnOnce() + Send + 'static) {
+        self.state().during_sync = Some(Box::new(meanwhile));
     }
 
     pub fn keep_what_failed(&self) {
@@ -447,6 +461,10 @@ impl File for Handle {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        let meanwhile = self.disk.state().during_sync.take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         let mut state = self.disk.state();
         let failed = state.call(self.life, Call::Sync);
         if self.life != state.life {

@@ -2,10 +2,10 @@
 
 use crate::{
     disk::{Call, Disk, Fault},
-    kit::{append, count, open, open_writer, options},
+    kit::{DIR, append, count, open, open_writer, options},
 };
-use std::{collections::BTreeMap, io::ErrorKind, time::Duration};
-use throng_journal::{AppendError, Error, Journal, WriterId, conformance::block_on};
+use std::{collections::BTreeMap, io::ErrorKind, sync::Arc, time::Duration};
+use throng_journal::{AppendError, Durability, Error, Journal, WriterId, conformance::block_on};
 use throng_log::{Log, Options};
 
 /// Twenty commits, a new writer wherever one is over; what was acknowledged, by writer.
@@ -154,6 +154,31 @@ fn a_writer_whose_sync_failed_is_over_and_its_segment_left_for_good() {
     drop(log);
     let log = open(&disk).unwrap();
     assert_eq!((count(&log, writer), count(&log, next)), (1, 1));
+}
+
+#[test]
+fn commits_go_on_while_what_was_written_is_synced() {
+    let disk = Disk::new();
+    let options = Options {
+        durability: Durability::Os,
+        ..options(&disk)
+    };
+    let log = Arc::new(Log::open(DIR, options).unwrap());
+    let writer = open_writer(&log).unwrap();
+    append(&log, writer, 1, 100).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    disk.during_next_sync({
+        let log = Arc::clone(&log);
+        move || {
+            let (appended, done) = std::sync::mpsc::channel();
+            std::thread::spawn(move || appended.send(append(&log, writer, 2, 100)));
+            tell.send(done.recv_timeout(Duration::from_secs(30))).unwrap();
+        }
+    });
+    log.sync().unwrap();
+    let appended = told.recv().unwrap();
+    assert!(matches!(appended, Ok(Ok(()))), "{appended:?}");
+    assert_eq!(count(&log, writer), 2);
 }
 
 #[test]

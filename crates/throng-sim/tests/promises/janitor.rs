@@ -48,7 +48,10 @@ async fn retry(sim: &Sim, engine: &Engine, message: &DeadMessage) {
     let to = &message.receiver;
     if sim.chance(0.1) {
         match engine.retry_all_dead(&to.kind, &to.id, None).await {
-            Ok(_) => sim.count("all dead messages of one retried"),
+            Ok((retried, _)) => {
+                sim.count("all dead messages of one retried");
+                retried.iter().for_each(|(_, retried)| came_of(sim, retried));
+            }
             Err(error) => told(sim, &error),
         }
         return;
@@ -62,11 +65,17 @@ async fn retry(sim: &Sim, engine: &Engine, message: &DeadMessage) {
         drop(twin);
     }
     match engine.retry_dead(&to.kind, &to.id, message.number).await {
-        Ok(Retried::Done) => sim.count("dead message retried: done"),
-        Ok(Retried::Refused(_)) => sim.count("dead message retried: refused"),
-        Ok(Retried::Dead(_)) => sim.count("dead message retried: dead again"),
+        Ok(retried) => came_of(sim, &retried),
         Err(error) => told(sim, &error),
     }
+}
+
+fn came_of(sim: &Sim, retried: &Retried) {
+    sim.count(match retried {
+        Retried::Done => "dead message retried: done",
+        Retried::Refused(_) => "dead message retried: refused",
+        Retried::Dead(_) => "dead message retried: dead again",
+    });
 }
 
 fn told<R>(sim: &Sim, error: &Error<R>) {

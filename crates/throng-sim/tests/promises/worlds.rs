@@ -101,7 +101,8 @@ fn everything_that_can_happen_happens() {
     };
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let (mut steps, mut elapsed, mut runs) = (0, Duration::ZERO, 0);
-    for seed in 10_000..10_300 {
+    // Enough that what happens once in 150 worlds is not missed by luck.
+    for seed in 10_000..10_500 {
         for scenario in [EVERYTHING, power] {
             let run = match run::seed(seed, scenario, false) {
                 Ok(run) => run,
@@ -354,7 +355,10 @@ fn an_idle_engine_writes_nothing() {
         assert_eq!(written(), before);
     };
     let (_, run) = builder.try_run(work).unwrap();
-    assert!(run.counts["row removed"] > 4, "four keys, and their fingerprints");
+    assert_eq!(
+        run.counts["row removed"], 2,
+        "that of the four keys, and what finds them"
+    );
 }
 
 #[test]

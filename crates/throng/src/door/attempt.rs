@@ -1,14 +1,14 @@
 //! An execution as a value: what is asked of which entity, by whatever brought it, and where the answer goes.
 
-use super::{Asker, Outgoing, Wait};
+use super::{Outgoing, Wait, Waiter};
 use crate::ledger::Refusal;
 use std::{any::Any, borrow::Cow};
 use throng_core::{
     limits,
     model::Timestamp,
     shard::{
-        Call, Cause, Delivery, Due, Forward, ForwardAgain, Input, JsonReply, Outcome, Output, Parcel, QueryCall, Ran,
-        Registry, Shard,
+        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonReply, Outcome, Output, Parcel,
+        QueryCall, Ran, Registry, Shard,
     },
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};
@@ -77,8 +77,8 @@ pub(crate) struct Command<'a> {
     /// It takes effect once under this key.
     pub(crate) key: Option<Cow<'a, str>>,
     pub(crate) caller: Option<Cow<'a, str>>,
-    /// Who becomes its entity's parent, if it creates it: it was forwarded to a new child.
-    pub(crate) parent: Option<Box<Address>>,
+    /// The entity that has forwarded it.
+    pub(crate) forwarded: Option<Box<Forwarder>>,
 }
 
 /// A command's content.
@@ -167,7 +167,7 @@ impl<'a> Attempt<'a> {
                     },
                     key: command.key.map(owned),
                     caller: command.caller.map(owned),
-                    parent: command.parent,
+                    forwarded: command.forwarded,
                 }),
                 Work::Query {
                     name,
@@ -264,7 +264,7 @@ impl<'a> Attempt<'a> {
                 let cause = Cause::Asked {
                     key: command.key.as_deref(),
                     caller: command.caller.as_deref(),
-                    parent: command.parent.as_deref(),
+                    forwarded: command.forwarded.as_deref(),
                 };
                 (input, cause)
             }
@@ -318,7 +318,7 @@ impl<'a> Attempt<'a> {
         let Parcel::Typed(command) = Parcel::typed(to) else {
             return Err(format!("what was forwarded to {kind}/{id} is no command"));
         };
-        self.retarget(registry, kind, id, key, None, Payload::Typed(command))
+        self.retarget(registry, (kind, id), key, false, Payload::Typed(command))
     }
 
     /// It went on at another entity before, under the same key.
@@ -328,24 +328,22 @@ impl<'a> Attempt<'a> {
             name,
             body,
             key,
-            parent,
+            is_child,
             ..
         } = again;
         let payload = Payload::Json {
             name: name.into(),
             body: body.into_bytes().into(),
         };
-        let parent = parent.map(Box::new);
-        self.retarget(registry, &to.kind, to.id.into(), Some(key), parent, payload)
+        self.retarget(registry, (&to.kind, to.id.into()), Some(key), is_child, payload)
     }
 
     fn retarget(
         &mut self,
         registry: &Registry,
-        kind: &str,
-        id: String,
+        (kind, id): (&str, String),
         key: Option<String>,
-        parent: Option<Box<Address>>,
+        is_child: bool,
         input: Payload<'static>,
     ) -> Result<(), String> {
         let index = registry.find(kind);
@@ -353,6 +351,10 @@ impl<'a> Attempt<'a> {
         let caller = match &mut self.work {
             Work::Command(command) => command.caller.take(),
             _ => None,
+        };
+        let forwarder = Forwarder {
+            address: Address::new(registry.kinds()[self.target.kind].name, &*self.target.id),
+            is_parent: is_child,
         };
         self.target = Target {
             kind: index,
@@ -363,23 +365,23 @@ impl<'a> Attempt<'a> {
             input,
             key: key.map(Cow::Owned),
             caller,
-            parent,
+            forwarded: Some(Box::new(forwarder)),
         });
         Ok(())
     }
 
     /// Another entity answers: whoever waits for the answer hears it from there.
-    pub(super) fn hand_over_asker(&mut self) -> Option<Asker> {
+    pub(super) fn hand_over_waiter(&mut self) -> Option<Waiter> {
         let answer = std::mem::replace(&mut self.answer, Answer::Nobody);
         match &mut self.work {
             Work::Message(message) => {
-                let tell = message.asker.take()?.tell;
-                Some(Asker { answer, tell })
+                let tell = message.waiter.take()?.tell;
+                Some(Waiter { answer, tell })
             }
             Work::Command(_) => {
                 let (tell, told) = tokio::sync::oneshot::channel();
                 self.answer = Answer::Elsewhere(told);
-                Some(Asker { answer, tell })
+                Some(Waiter { answer, tell })
             }
             _ => None,
         }

@@ -10,13 +10,13 @@ use std::{
 };
 use throng_core::{model::Error, shard::Shard};
 
-/// States on their way to the store may take this part of the memory before they are stored at once.
+/// What is on its way to the store may take this part of the memory before it is stored at once.
 pub(crate) const PENDING_PART: i64 = 8;
 /// A shard books its bytes once they differ by this part of the budget, a power of two: all shards together by a 256th.
 const BOOK_SHIFT: u32 = 16;
 /// So many bytes of entities are passivated after one command, unless it brought more: storing their states takes its loop's time.
 const PASSIVATED_BYTES: usize = 64 << 10;
-/// When to come again while states that wait for the store fill the memory.
+/// When to come again while what waits for the store fills the memory.
 const STORE_RETRY: Duration = Duration::from_secs(1);
 /// When to come again while messages between entities fill their room.
 const OUTBOX_RETRY: Duration = Duration::from_millis(200);
@@ -28,7 +28,10 @@ pub(crate) const ROOM_RETRY: Duration = Duration::from_secs(1);
 pub(crate) struct Books {
     pub(crate) entities: AtomicI64,
     pub(crate) bytes: AtomicI64,
+    /// On the way to the store: what the checkpoint under way took, and what has gathered since.
     pub(crate) pending_bytes: AtomicI64,
+    /// What it took.
+    storing_bytes: AtomicI64,
 }
 
 /// How many bytes a shard of so many gives away that has come to hold so many more: no more than its share, the others give theirs
@@ -87,7 +90,7 @@ impl Door {
                 retry_after: ROOM_RETRY,
             });
         }
-        if self.books.pending_bytes.load(Ordering::Relaxed) > self.memory() / 2 {
+        if self.pending_bytes() > self.memory() / 2 {
             self.context.signals.checkpoint.wake();
             return Err(self.overloaded(STORE_RETRY));
         }
@@ -106,9 +109,18 @@ impl Door {
         i64::try_from(self.context.options.memory_bytes_max).unwrap_or(i64::MAX)
     }
 
-    /// States wait for the store in more memory than they should.
+    pub(crate) fn pending_bytes(&self) -> i64 {
+        self.books.pending_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint took so many of the pending bytes, or none any more.
+    pub(crate) fn set_storing(&self, bytes: i64) {
+        self.books.storing_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// More memory than should be holds what waits for the next checkpoint.
     pub(crate) fn needs_checkpoint(&self) -> bool {
-        self.books.pending_bytes.load(Ordering::Relaxed) > self.memory() / PENDING_PART
+        self.pending_bytes() - self.books.storing_bytes.load(Ordering::Relaxed) > self.memory() / PENDING_PART
     }
 
     /// Keeps the memory's books, and the memory within its budget.
@@ -141,9 +153,10 @@ impl Door {
             let delta = shard.book(shard.load());
             add(&self.books.entities, delta.entities);
             add(&self.books.bytes, delta.bytes);
-            if add(&self.books.pending_bytes, delta.pending_bytes) > budget / PENDING_PART {
-                self.context.signals.checkpoint.wake();
-            }
+            add(&self.books.pending_bytes, delta.pending_bytes);
+        }
+        if self.needs_checkpoint() {
+            self.context.signals.checkpoint.wake();
         }
     }
 }

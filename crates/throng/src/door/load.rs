@@ -217,16 +217,14 @@ impl Door {
         let mut found = None;
         for row in &asked.rows {
             let read = now_or_later(self.context.store.system(row)).await;
-            found = read.map_err(|error| unreadable("the idempotency keys cannot be read".into(), &error))?;
+            let row = read.map_err(|error| unreadable("the idempotency keys cannot be read".into(), &error))?;
+            found = row.and_then(|row| asked.find(&row).map(<[u8]>::to_vec));
             if found.is_some() {
                 break;
             }
         }
-        let (id, text) = (target.id.clone().into_owned(), key.to_owned());
-        self.visit(shard, move |shard| {
-            shard.key_looked(hash, &id, &text, &asked, found.as_deref())
-        })
-        .await
+        self.visit(shard, move |shard| shard.key_looked(&asked, found.as_deref()))
+            .await
     }
 }
 

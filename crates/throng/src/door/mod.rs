@@ -15,7 +15,7 @@ pub(crate) mod watchdog;
 pub use attempt::Attempt;
 pub(crate) use attempt::{Answer, Command, Look, NOTHING, Payload, Progress, Retry, Target, Told, Work};
 pub(crate) use load::now_or_later;
-pub(crate) use outbox::{Asker, Behind, Outbox, Outgoing, Parked};
+pub(crate) use outbox::{Behind, Outbox, Outgoing, Parked, Waiter};
 
 use crate::{
     context::Context,
@@ -289,7 +289,7 @@ impl Door {
                         commit: forward.rests_on,
                     };
                     let mut outgoing = self.outgoing(delivery);
-                    outgoing.asker = attempt.hand_over_asker();
+                    outgoing.waiter = attempt.hand_over_waiter();
                     attempt.has_sent = true;
                     self.outbox.push([outgoing]);
                     return Step::Progress(Progress::Done(Outcome::Done));
@@ -319,7 +319,7 @@ impl Door {
         Box::new(Outgoing {
             sent: self.ledger.position(delivery.commit),
             delivery,
-            asker: None,
+            waiter: None,
             is_first_in_line: false,
         })
     }
@@ -328,9 +328,13 @@ impl Door {
     fn settle(&self, shard: &mut Shard, has_staged: bool) {
         self.balance(shard);
         let published = shard.take_published();
+        #[cfg(feature = "services")]
         if !published.is_empty() {
             self.ledger.publish(published);
         }
+        // Without services there are no topics, and nobody can listen.
+        #[cfg(not(feature = "services"))]
+        drop(published);
         if let Some(due) = shard.next_due()
             && due.micros < self.next_due.load(Ordering::Relaxed)
         {

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 /// A message in memory.
 pub(crate) struct Outgoing {
     pub(crate) delivery: Delivery,
-    pub(crate) asker: Option<Asker>,
+    pub(crate) waiter: Option<Waiter>,
     /// The commit it was sent with: this writer's, or an earlier one's it was read from.
     pub(crate) sent: Position,
     /// It is the first of those that wait for its receiver.
@@ -23,7 +23,7 @@ pub(crate) struct Outgoing {
 }
 
 /// Somebody waits for what a command answers that was forwarded as a message.
-pub(crate) struct Asker {
+pub(crate) struct Waiter {
     pub(crate) answer: Answer,
     pub(crate) tell: oneshot::Sender<Told>,
 }

@@ -1,8 +1,9 @@
 //! What was executed, and its answer.
 
 use super::widen;
+#[cfg(feature = "services")]
+use crate::actors::JsonAnswer;
 use crate::{
-    actors::JsonAnswer,
     door::{Answer, Attempt, Told},
     ledger::Refusal,
     life::Life,
@@ -19,6 +20,7 @@ pub struct Executed(Answering);
 
 enum Answering {
     Entity(Entity),
+    #[cfg(feature = "services")]
     Actor(JsonAnswer),
 }
 
@@ -42,6 +44,7 @@ impl Executed {
         }))
     }
 
+    #[cfg(feature = "services")]
     pub(crate) fn of_actor(answer: JsonAnswer) -> Self {
         Self(Answering::Actor(answer))
     }
@@ -51,12 +54,17 @@ impl Executed {
     pub fn rests_on(&self) -> Option<Position> {
         match &self.0 {
             Answering::Entity(entity) => Some(entity.life.ledger.position(entity.rests_on)),
+            #[cfg(feature = "services")]
             Answering::Actor(_) => None,
         }
     }
 
     /// The answer, if it may leave now; given once, like [`answer`](Self::answer)'s. For who looks after many at once, and has
     /// itself [woken](Self::wake_at) for the one it waits for.
+    #[cfg_attr(
+        not(feature = "services"),
+        expect(irrefutable_let_patterns, reason = "only actors answer otherwise")
+    )]
     pub fn answer_now(&mut self) -> Option<Result<Vec<u8>, Error<JsonRejection>>> {
         let Answering::Entity(entity) = &mut self.0 else {
             return None;
@@ -85,6 +93,7 @@ impl Executed {
     pub fn is_elsewhere(&self) -> bool {
         match &self.0 {
             Answering::Entity(entity) => matches!(entity.answer, Answer::Elsewhere(_)),
+            #[cfg(feature = "services")]
             Answering::Actor(_) => true,
         }
     }
@@ -102,6 +111,7 @@ impl Executed {
     pub async fn answer(&mut self) -> Result<Vec<u8>, Error<JsonRejection>> {
         match &mut self.0 {
             Answering::Entity(entity) => json(entity.settled().await.map_err(widen)?),
+            #[cfg(feature = "services")]
             Answering::Actor(answer) => answer.await,
         }
     }
@@ -110,6 +120,7 @@ impl Executed {
     pub(crate) fn outcome(&self) -> Outcome {
         match &self.0 {
             Answering::Entity(entity) => entity.outcome,
+            #[cfg(feature = "services")]
             Answering::Actor(_) => Outcome::Done,
         }
     }
@@ -118,6 +129,7 @@ impl Executed {
     pub(crate) async fn settled(self) -> Result<Answer, Refusal> {
         match self.0 {
             Answering::Entity(mut entity) => entity.settled().await,
+            #[cfg(feature = "services")]
             Answering::Actor(_) => Err(Error::OutcomeUnknown),
         }
     }

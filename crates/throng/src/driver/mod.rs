@@ -107,7 +107,7 @@ impl Driver {
             },
             key: None,
             caller: None,
-            parent: None,
+            forwarded: None,
         });
         let target = self.core.target(kind, id.into())?;
         Ok(self.core.attempt(target, work, Answer::Json(JsonReply::default())))
@@ -137,10 +137,13 @@ impl Driver {
     #[must_use]
     pub fn try_now<'a>(&self, mut attempt: Attempt<'a>) -> Tried<'a> {
         if attempt.target.kind >= self.core.context.registry.kinds().len() {
+            #[cfg(feature = "services")]
             return match self.core.ask_actor(attempt) {
                 Ok(answer) => Tried::Executed(Executed::of_actor(answer)),
                 Err(error) => Tried::Refused(error),
             };
+            #[cfg(not(feature = "services"))]
+            return Tried::Refused(Error::Malformed("the engine has no kind of this number".into()));
         }
         let life = match self.core.lives.current() {
             Ok(life) => life,
@@ -243,7 +246,7 @@ impl<'a> Attempt<'a> {
         self
     }
 
-    /// Who asks: what [`Moment::caller`](throng_core::model::Moment) says.
+    /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
     #[must_use]
     pub fn caller(mut self, by: impl Into<Cow<'a, str>>) -> Self {
         if let Work::Command(Command { caller, .. }) | Work::Query { caller, .. } = &mut self.work {

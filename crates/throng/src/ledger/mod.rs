@@ -1,13 +1,16 @@
 //! The ledger of one writer's life: records are staged in the open commit, the commit is appended, what is durable
 //! advances, and whoever waits for it is woken.
 
+#[cfg(feature = "services")]
 mod publish;
 
+#[cfg(feature = "services")]
 pub(crate) use publish::Topics;
 
 use crate::context::Context;
+#[cfg(feature = "services")]
+use std::collections::VecDeque;
 use std::{
-    collections::VecDeque,
     convert::Infallible,
     future::Future,
     pin::Pin,
@@ -18,8 +21,10 @@ use std::{
     task::{self, Poll, Waker},
     time::Duration,
 };
+#[cfg(feature = "services")]
+use throng_core::model::Published;
 use throng_core::{
-    model::{Error, Published},
+    model::Error,
     shard::{Stage, Staged},
 };
 use throng_journal::{
@@ -45,6 +50,7 @@ pub(crate) struct Ledger {
     commit_micros: AtomicU64,
     /// What the last checkpoint covers.
     covers: Mutex<Option<Position>>,
+    #[cfg(feature = "services")]
     /// What was published and rests on what is not durable yet, in order.
     published: Mutex<VecDeque<(u64, Published)>>,
     /// Nothing more is taken: the engine has stopped, or an append failed.
@@ -90,6 +96,7 @@ impl Ledger {
             appended_bytes: AtomicU64::new(0),
             commit_micros: AtomicU64::new(0),
             covers: Mutex::new(covers),
+            #[cfg(feature = "services")]
             published: Mutex::default(),
             over: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -386,6 +393,7 @@ impl Ledger {
                 self.commit_micros.store((average * 7 + took) / 8, Ordering::Relaxed);
                 self.open.give(|open| open.recycle(appended.buffer));
                 self.open.landed(number);
+                #[cfg(feature = "services")]
                 self.publish_durable();
                 self.context.signals.wake_watchers();
             }

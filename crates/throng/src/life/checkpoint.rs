@@ -1,7 +1,10 @@
 //! Checkpoints: what only the engine knows goes to the store, and the store catches up with the log.
 
 use super::{Life, Lives, tasks::signalled_within};
-use crate::door::{Target, turn};
+use crate::{
+    door::{Door, Target, turn},
+    host::yield_now,
+};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -14,7 +17,7 @@ use throng_core::{
     layout::{LAYOUT_ROW, Layout},
     shard::{Rows, Shard},
 };
-use throng_journal::{AppendError, Checkpoint, Error, Pace, Position};
+use throng_journal::{AppendError, Checkpoint, Error, Pace, Position, ShardId};
 
 /// The system row with the commit before the oldest message that was not taken.
 pub(super) const OUTBOX_ROW: &[u8] = b"o";
@@ -93,19 +96,32 @@ pub(super) async fn task(lives: Weak<Lives>) {
     }
 }
 
-/// What the shards gave for a checkpoint. Dropped before it is done, also because a load failed or nobody waits for it any
-/// more, it goes back: nothing of it counts.
-struct TakenRows<'a> {
-    life: &'a Life,
-    rows: Vec<Rows>,
+/// Shards that gave their rows to a checkpoint. Dropped before it is done, also because a load failed or nobody waits for it any
+/// more, they learn that nothing of it counts.
+struct Taken<'a> {
+    door: &'a Door,
+    shards: Vec<ShardId>,
 }
 
-impl Drop for TakenRows<'_> {
+impl Taken<'_> {
+    /// The checkpoint is done.
+    async fn stored(mut self, upto: Position) {
+        self.door.set_storing(0);
+        while let Some(shard) = self.shards.pop() {
+            self.door.visit_blocking(shard, |shard| {
+                shard.checkpointed(upto);
+                self.door.balance(shard);
+            });
+            yield_now().await;
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        for (shard, rows) in self.life.door.shards().zip(&self.rows) {
-            self.life
-                .door
-                .visit_blocking(shard, |shard| shard.checkpoint_failed(rows));
+        self.door.set_storing(0);
+        for shard in std::mem::take(&mut self.shards) {
+            self.door.visit_blocking(shard, Shard::checkpoint_failed);
         }
     }
 }
@@ -151,18 +167,25 @@ impl Lives {
         ledger.appended_bytes.store(0, Ordering::Relaxed);
         // Everything up to here is covered. What the shards give may be newer: replaying on top of it changes nothing.
         let upto = ledger.durable();
-        let mut taken = TakenRows { life, rows: Vec::new() };
+        let mut rows = Rows::default();
+        let mut taken = Taken {
+            door,
+            shards: Vec::new(),
+        };
         for shard in door.shards() {
             loop {
                 // Under one lock: what was brought back may be passivated again by the time the next one is.
                 let now = context.host.now();
                 let looked = door.visit_blocking(shard, |shard| match shard.families_to_load() {
-                    to_load if to_load.is_empty() => Ok(shard.checkpoint(now)),
-                    to_load => Err(to_load),
+                    to_load if to_load.is_empty() => {
+                        shard.checkpoint(now, &mut rows);
+                        None
+                    }
+                    to_load => Some(to_load),
                 });
-                let to_load = match looked {
-                    Ok(rows) => break taken.rows.push(rows),
-                    Err(to_load) => to_load,
+                let Some(to_load) = looked else {
+                    taken.shards.push(shard);
+                    break yield_now().await;
                 };
                 for (kind, hash, id) in to_load {
                     let id = id.into_string().into();
@@ -181,16 +204,9 @@ impl Lives {
             position: upto,
             outbox: life.door.outbox.oldest(),
         };
-        let stored = self.store_rows(life, upto, pace, &taken.rows).await;
-        if matches!(stored, Ok(true)) {
-            for (shard, rows) in door.shards().zip(std::mem::take(&mut taken.rows)) {
-                door.visit_blocking(shard, |shard| {
-                    shard.checkpointed(upto.position, &rows);
-                    door.balance(shard);
-                });
-            }
-        }
-        if stored? {
+        door.set_storing(door.pending_bytes());
+        if self.store_rows(life, upto, pace, rows).await? {
+            taken.stored(upto.position).await;
             // Before the journal forgets: who cannot find a place there any more sees why.
             ledger.set_covers(upto.position);
             context.journal.forget(upto.position);
@@ -202,13 +218,12 @@ impl Lives {
     }
 
     /// `false`: there was nothing to do, or the writer is over.
-    async fn store_rows(&self, life: &Life, upto: Upto, pace: Pace, rows: &[Rows]) -> Result<bool, Error> {
+    async fn store_rows(&self, life: &Life, upto: Upto, pace: Pace, rows: Rows) -> Result<bool, Error> {
         let (context, ledger) = (&self.context, &life.ledger);
         let covers = ledger.covers();
-        let unchanged = |rows: &Rows| rows.states.is_empty() && rows.system.is_empty();
         let due = std::mem::take(&mut *self.due());
         let is_due = !due.cuts.is_empty() || !due.rows.is_empty();
-        if rows.iter().all(unchanged) && covers == Some(upto.position) && !is_due {
+        if rows.states.is_empty() && rows.system.is_empty() && covers == Some(upto.position) && !is_due {
             return Ok(false);
         }
         // Nothing in the store may be newer than what is durable.
@@ -221,6 +236,8 @@ impl Lives {
         let mut checkpoint = Checkpoint {
             upto: upto.position,
             pace,
+            states: rows.states,
+            system: rows.system,
             ..Checkpoint::default()
         };
         let from = covers.map(|covers| covers.writer);
@@ -230,10 +247,6 @@ impl Lives {
             .filter(|end| from.is_none_or(|from| end.writer >= from))
             .copied()
             .collect();
-        for rows in rows {
-            checkpoint.states.extend(rows.states.iter().cloned());
-            checkpoint.system.extend(rows.system.iter().cloned());
-        }
         // Those of an entity that goes come last, and so count.
         checkpoint.system.extend(due.rows);
         checkpoint.cuts = due.cuts;

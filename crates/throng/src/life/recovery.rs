@@ -50,8 +50,10 @@ impl Lives {
         };
         let mut shards: Vec<Shard> = empty().collect();
         let mut begin = covers;
-        if covers.is_some() && !self.restore(&mut shards).await? {
-            tracing::warn!("the store's rows are not complete; everything is read from the journal");
+        if covers.is_some() && !self.restore(&layout, &mut shards).await? {
+            tracing::warn!(
+                "the store's rows are not complete, or of an older version; everything is read from the journal"
+            );
             self.discard_rows().await?;
             shards = empty().collect();
             begin = None;
@@ -116,7 +118,7 @@ impl Lives {
         let store = &self.context.store;
         let covers = store.covers().await?;
         match now_or_later(store.system(LAYOUT_ROW)).await? {
-            Some(stored) => layout.check(&stored)?,
+            Some(stored) => _ = layout.check(&stored)?,
             None if covers.is_none() && sealed.iter().all(|end| end.commit == CommitNo(0)) => {
                 let upto = Position {
                     writer,
@@ -137,9 +139,13 @@ impl Lives {
     }
 
     /// What the store knows; `false` if that is not all it should know.
-    async fn restore(&self, shards: &mut [Shard]) -> Result<bool, Error> {
+    async fn restore(&self, layout: &Layout, shards: &mut [Shard]) -> Result<bool, Error> {
         let context = &self.context;
-        let mut is_complete = now_or_later(context.store.system(LAYOUT_ROW)).await?.is_some();
+        let stored = now_or_later(context.store.system(LAYOUT_ROW)).await?;
+        let mut is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
+        if !is_complete {
+            return Ok(false);
+        }
         for prefix in RESTORED {
             let mut visit = |row: &[u8], value: &[u8]| {
                 let shard = shard_of_row(row, &context.registry).and_then(|id| shards.get_mut(usize::from(id.0)));

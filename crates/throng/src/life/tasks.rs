@@ -64,19 +64,6 @@ pub(super) async fn signalled_within(
     .await;
 }
 
-/// Lets others of this thread run: a task that always has more to do would starve them.
-async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 /// A committer's place among those who lead commits. Dropped, another one leads in its stead.
 pub(crate) struct Seat {
     lives: Arc<Lives>,
@@ -144,7 +131,7 @@ async fn deliver(lives: Weak<Lives>) {
             deliver_once(&strong.context, &life).await;
         }
         drop(strong);
-        yield_now().await;
+        crate::host::yield_now().await;
         if !signalled(&lives, |context| &context.signals.deliver).await {
             return;
         }

@@ -3,7 +3,7 @@
 use super::Mail;
 use crate::{
     context::Context,
-    door::{Answer, Asker, Attempt, Outgoing, Parked, Progress, ROOM_RETRY, Target, Told, Wait, Work, turn},
+    door::{Answer, Attempt, Outgoing, Parked, Progress, ROOM_RETRY, Target, Told, Wait, Waiter, Work, turn},
     ledger::{Origin, Refusal},
 };
 use std::{
@@ -126,9 +126,9 @@ impl Mail {
             self.context.metrics.dead.inc();
         }
         // One that was taken before answers nobody: whoever asked asks again.
-        if let (Some(asker), Some(rests_on)) = (outgoing.asker, rests_on) {
+        if let (Some(waiter), Some(rests_on)) = (outgoing.waiter, rests_on) {
             let answer = attempt.answer;
-            drop(asker.tell.send(Told { answer, rests_on }));
+            drop(waiter.tell.send(Told { answer, rests_on }));
         }
     }
 
@@ -235,7 +235,7 @@ fn attempt(context: &Context, mut outgoing: Box<Outgoing>) -> Attempt<'static> {
         id,
     };
     let mut answer = Answer::Nobody;
-    if let Some(Asker { answer: wanted, .. }) = &mut outgoing.asker {
+    if let Some(Waiter { answer: wanted, .. }) = &mut outgoing.waiter {
         answer = std::mem::replace(wanted, Answer::Nobody);
     }
     let work = match unknown {
@@ -250,8 +250,8 @@ fn message(attempt: Attempt<'static>) -> Option<Box<Outgoing>> {
     let (Work::Message(mut outgoing) | Work::DeadLetter(mut outgoing, _)) = attempt.work else {
         return None;
     };
-    if let Some(asker) = &mut outgoing.asker {
-        asker.answer = attempt.answer;
+    if let Some(waiter) = &mut outgoing.waiter {
+        waiter.answer = attempt.answer;
     }
     Some(outgoing)
 }
@@ -265,7 +265,7 @@ fn messages<'a>(commit: &'a Commit, to: Option<&'a Address>) -> impl Iterator<It
     sent.filter_map(move |record| match Delivery::read(&record) {
         Ok(delivery) if to.is_none_or(|to| delivery.to == *to) => Some(Box::new(Outgoing {
             delivery,
-            asker: None,
+            waiter: None,
             sent: commit.position(),
             is_first_in_line: to.is_some(),
         })),

@@ -84,7 +84,7 @@ pub(super) async fn run(running: Running) {
             Next::End => return,
             Next::Continue => {
                 drop(inner);
-                yield_now().await;
+                crate::host::yield_now().await;
                 continue;
             }
             Next::Pause(duration) => (sleep(duration), None),
@@ -94,19 +94,6 @@ pub(super) async fn run(running: Running) {
         drop(inner);
         wait(&running, sleep, seen).await;
     }
-}
-
-/// Lets others go first.
-async fn yield_now() {
-    let mut is_second = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut is_second, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Waits until the time is over, something is durable that was not `seen`, a request comes, or the engine stops.

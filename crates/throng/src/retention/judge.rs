@@ -63,7 +63,7 @@ impl Plan {
                 let print = timer_print(record.kind, record.id, record.name, record.body);
                 !self.timers.contains(&print)
             }
-            RecordKind::TimerCleared => true,
+            RecordKind::TimerCleared | RecordKind::Command => true,
             RecordKind::Sent => self.was_taken(record),
             RecordKind::Taken => {
                 let number = (ShardId(record.version), record.seq);

@@ -141,12 +141,16 @@ fn limit(core: &Core, life: &Life) -> (Position, Vec<String>) {
         return (Position::default(), Vec::new());
     };
     // By the commit that is covered last, a store is known to belong to its journal.
+    #[cfg_attr(not(feature = "projections"), allow(unused_mut, reason = "only projections hold it"))]
     let mut limit = Position {
         commit: CommitNo(covers.commit.0.saturating_sub(1)),
         ..covers
     };
+    #[cfg_attr(not(feature = "projections"), allow(unused_mut, reason = "only projections hold it"))]
     let mut held_by = Vec::new();
+    #[cfg(feature = "projections")]
     let patience = core.context.options.left_behind_after;
+    #[cfg(feature = "projections")]
     for progress in core.projections.progress(core) {
         let reached = progress.reached.unwrap_or_default();
         if reached >= limit {

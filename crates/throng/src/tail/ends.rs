@@ -44,6 +44,7 @@ impl<'a> Ends<'a> {
     }
 
     /// How many durable commits follow a position.
+    #[cfg(any(feature = "projections", test))]
     pub(crate) fn commits_after(&self, at: Position) -> u64 {
         self.all()
             .filter(|end| end.writer >= at.writer)

@@ -12,8 +12,8 @@ use throng_http::Running;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One connection.
-pub(crate) struct Client {
-    reader: BufReader<TcpStream>,
+pub(crate) struct Client<S = TcpStream> {
+    reader: BufReader<S>,
 }
 
 /// One response.
@@ -75,6 +75,19 @@ impl Client {
 
     pub(crate) fn stream(&self) -> &TcpStream {
         self.reader.get_ref()
+    }
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Over anything that bytes go over.
+    pub(crate) fn over(stream: S) -> Self {
+        Self {
+            reader: BufReader::new(stream),
+        }
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.reader.into_inner()
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
@@ -151,14 +164,17 @@ impl Client {
     }
 }
 
-/// A request's bytes.
+/// A request's bytes; that a command is JSON need not be said.
 pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let is_typed = method != "POST" || headers.iter().any(|(name, _)| *name == "content-type");
+    let json = (!is_typed).then_some(("content-type", "application/json"));
     let headers: String = headers
         .iter()
+        .chain(&json)
         .map(|(name, value)| format!("{name}: {value}\r\n"))
         .collect();
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: test\r\n{headers}content-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
     )
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 pub(crate) mod held;
+pub(crate) mod lanes;
 pub(crate) mod section;
 pub(crate) mod socket;
 
@@ -52,4 +53,13 @@ pub(crate) fn start(set: impl FnOnce(Gateway) -> Gateway) -> Running {
 /// A gateway as it comes.
 pub(crate) fn plain() -> Running {
     start(|gateway| gateway)
+}
+
+/// A file with tokens for these callers, and the tokens.
+pub(crate) fn tokens<const N: usize>(names: [&str; N]) -> (tempfile::TempDir, [String; N]) {
+    let dir = tempfile::tempdir().unwrap();
+    let made = names.map(|name| throng_http::make_token(name, None).unwrap());
+    let lines: String = made.iter().map(|(_, line)| format!("{line}\n")).collect();
+    std::fs::write(dir.path().join("tokens"), lines).unwrap();
+    (dir, made.map(|(token, _)| format!("Bearer {token}")))
 }

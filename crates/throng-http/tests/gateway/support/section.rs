@@ -40,6 +40,16 @@ pub(crate) enum Command {
     },
     /// Crashes.
     Crash,
+    /// From another section: takes its students over.
+    TakeOver(Moved),
+    /// Gives the section the name of who asks.
+    Sign {},
+}
+
+/// What only a command that is not public has.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Moved {
+    students: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -98,6 +108,16 @@ impl Section {
 
 impl Entity for Section {
     const KIND: &'static str = "section";
+    const PUBLIC: &'static [&'static str] = &[
+        "open",
+        "add_student",
+        "drop_student",
+        "rename",
+        "recommend",
+        "ponder",
+        "crash",
+        "sign",
+    ];
     type Id = String;
     type Command = Command;
     type Event = Happened;
@@ -131,6 +151,14 @@ impl Entity for Section {
                 }
             }
             Command::Crash => panic!("it was asked to"),
+            Command::TakeOver(moved) => {
+                for student in moved.students {
+                    turn.emit(Happened::Added { student });
+                }
+            }
+            Command::Sign {} => turn.emit(Happened::Added {
+                student: turn.from().caller().unwrap_or("nobody").to_owned(),
+            }),
         }
         Ok(Answer::after(Self::enrolment))
     }

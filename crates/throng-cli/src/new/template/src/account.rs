@@ -10,7 +10,7 @@ pub struct Account {
     cents: u64,
 }
 
-/// What an account can be asked to do: each variant is a route, `POST /api/account/{id}/{command}`.
+/// What an account can be asked to do: each variant in `PUBLIC` is a route, `POST /api/account/{id}/{command}`.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
@@ -87,6 +87,7 @@ impl Account {
 
 impl Entity for Account {
     const KIND: &'static str = "account";
+    const PUBLIC: &'static [&'static str] = &["open", "deposit", "withdraw"];
     type Id = String;
     type Command = Command;
     type Event = Happened;

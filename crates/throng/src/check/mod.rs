@@ -1,13 +1,25 @@
 //! Whether a program understands a history, before it is rolled out: every event taken up and applied, every timer and message read,
 //! every read model rebuilt. Nothing is written, nothing is sent.
 
-use crate::{builder::Builder, projection};
+mod compare;
+mod segments;
+mod what_if;
+
+pub use what_if::{Changed, WhatIf};
+
+use crate::builder::Builder;
+#[cfg(feature = "projections")]
+use crate::projection;
+use segments::Segment;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     fmt,
 };
 use throng_core::shard::{Envelope, KindCheck, Registry};
-use throng_journal::{Address, Commit, MemoryViews, Record, RecordKind};
+#[cfg(feature = "projections")]
+use throng_journal::MemoryViews;
+use throng_journal::{Address, Commit, Record, RecordKind};
+use what_if::{Deciding, Known};
 
 /// What was found at most, each with how often.
 const FINDINGS_MAX: usize = 1_000;
@@ -42,13 +54,16 @@ pub struct CheckReport {
     pub projections: u64,
     /// What is not understood, at most 1,000 different things.
     pub misunderstood: Vec<Misunderstood>,
+    /// What would come of the recorded commands now, where that was asked for ([`Checker::what_if`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<WhatIf>,
 }
 
 impl CheckReport {
-    /// Everything is understood.
+    /// Everything is understood, and no recorded command that was decided again comes to something else.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.misunderstood.is_empty()
+        self.misunderstood.is_empty() && self.what_if.as_ref().is_none_or(|what_if| what_if.changed.is_empty())
     }
 }
 
@@ -62,6 +77,7 @@ impl fmt::Display for CheckReport {
             messages,
             projections,
             misunderstood,
+            what_if,
         } = self;
         writeln!(
             f,
@@ -76,6 +92,9 @@ impl fmt::Display for CheckReport {
         {
             writeln!(f, "{what}: {reason} ({times} times, first {first})")?;
         }
+        if let Some(what_if) = what_if {
+            writeln!(f, "{what_if}")?;
+        }
         match misunderstood.len() {
             0 => write!(f, "this program understands all of it"),
             found => write!(f, "this program does not understand {found} of what there is"),
@@ -87,30 +106,54 @@ impl fmt::Display for CheckReport {
 pub struct Checker {
     registry: Registry,
     kinds: Vec<Box<dyn KindCheck>>,
+    #[cfg(feature = "projections")]
     projections: Vec<Replay>,
     /// By entity and name: the command, its content, and where it was set.
     timers: HashMap<(Address, String), Waiting>,
     /// By sending shard, receiver and number.
     messages: HashMap<(u16, Address, u64), Waiting>,
     found: BTreeMap<(String, String), (u64, String)>,
+    deciding: Option<Deciding>,
     report: CheckReport,
 }
 
 struct Waiting {
     command: String,
     body: Vec<u8>,
+    /// The entity that has set or sent it.
+    by: Address,
+    /// Where it was recorded.
     at: String,
+    /// When a timer is due, and after how long again, in microseconds.
+    due: (i64, Option<u64>),
 }
 
+#[cfg(feature = "projections")]
 /// A projection, and the rows it has come to; `None` once it has stopped.
 struct Replay {
     consumer: Box<dyn projection::Consumer>,
     cache: Option<projection::RowCache>,
 }
 
+#[cfg(feature = "projections")]
+impl Replay {
+    /// The projections among these; a sink has no rows that could be rebuilt.
+    fn all(consumers: Vec<Box<dyn projection::Consumer>>) -> Vec<Self> {
+        let projections = consumers.into_iter().filter(|consumer| consumer.is_projection());
+        let replay = |consumer| Self {
+            consumer,
+            cache: Some(projection::RowCache::default()),
+        };
+        projections.map(replay).collect()
+    }
+}
+
 /// What a timer's record says of its command.
 #[derive(serde::Deserialize)]
 struct TimerSet {
+    at: i64,
+    #[serde(default)]
+    every_micros: Option<u64>,
     command: String,
     body: String,
 }
@@ -118,20 +161,20 @@ struct TimerSet {
 impl Builder {
     /// Holds this program against a history instead of starting an engine on it.
     #[must_use]
-    pub fn checker(self) -> Checker {
-        let (registry, consumers) = self.into_parts();
-        let replayed = consumers.into_iter().filter(|consumer| consumer.is_projection());
-        let projections = replayed.map(|consumer| Replay {
-            consumer,
-            cache: Some(projection::RowCache::default()),
-        });
+    #[cfg_attr(not(feature = "projections"), expect(unused_mut, reason = "nothing is taken out"))]
+    pub fn checker(mut self) -> Checker {
+        #[cfg(feature = "projections")]
+        let projections = Replay::all(self.take_consumers());
+        let registry = self.into_registry();
         Checker {
             kinds: registry.kinds().iter().map(|kind| (kind.check)()).collect(),
             registry,
-            projections: projections.collect(),
+            #[cfg(feature = "projections")]
+            projections,
             timers: HashMap::new(),
             messages: HashMap::new(),
             found: BTreeMap::new(),
+            deciding: None,
             report: CheckReport::default(),
         }
     }
@@ -142,12 +185,81 @@ impl Checker {
     pub async fn commit(&mut self, commit: &Commit) {
         self.report.commits += 1;
         let position = commit.position();
+        let mut records = Vec::with_capacity(commit.record_count());
         for record in commit.records() {
             match record {
-                Ok(record) => self.record(&record),
+                Ok(record) => records.push(record),
                 Err(why) => self.misunderstood("a record".into(), why.to_string(), position.to_string()),
             }
         }
+        match self.deciding.take() {
+            None => records.iter().for_each(|record| self.record(record)),
+            Some(mut deciding) => {
+                self.decide_again(&records, commit.stamp().at_micros, &mut deciding);
+                self.deciding = Some(deciding);
+            }
+        }
+        #[cfg(feature = "projections")]
+        self.replay(commit).await;
+    }
+
+    /// Has the recorded commands decided again, too, each against its entity as it was then. Before the first commit.
+    #[must_use]
+    pub fn what_if(mut self) -> Self {
+        self.deciding = Some(Deciding::default());
+        self
+    }
+
+    /// As [`record`](Self::record) for each of a commit's, and its commands decided again on the way.
+    fn decide_again(&mut self, records: &[Record<'_>], commit_micros: i64, deciding: &mut Deciding) {
+        let mut segments: VecDeque<Segment> = VecDeque::new();
+        for (at, record) in records.iter().enumerate() {
+            let is_of_run = at > 0 && (records[at - 1].kind, records[at - 1].id) == (record.kind, record.id);
+            if !is_of_run {
+                let is_kept = deciding.is_kept(record.kind);
+                segments = self.segments(records, at, commit_micros, is_kept);
+            }
+            let ends_here = segments.front().is_some_and(|segment| segment.end == at);
+            if let Some(segment) = segments.front_mut() {
+                segment.try_at(at, &mut self.known(records));
+            }
+            self.record(record);
+            deciding.seen(record);
+            if ends_here && let Some(segment) = segments.pop_front() {
+                segment.finish(&mut self.known(records), deciding);
+            }
+        }
+    }
+
+    fn known<'a>(&'a mut self, records: &'a [Record<'a>]) -> Known<'a> {
+        Known {
+            registry: &self.registry,
+            kinds: &mut self.kinds,
+            records,
+        }
+    }
+
+    fn segments(&self, records: &[Record<'_>], at: usize, commit_micros: i64, is_kept: bool) -> VecDeque<Segment> {
+        let timer = |own: &Address, name: &str| {
+            let set = self.timers.get(&(own.clone(), name.to_owned()))?;
+            Some(TimerSet {
+                at: set.due.0,
+                every_micros: set.due.1,
+                command: set.command.clone(),
+                body: String::from_utf8_lossy(&set.body).into_owned(),
+            })
+        };
+        let message = |taken: &Record<'_>| {
+            let own = Address::new(taken.kind, taken.id);
+            let sent = self.messages.get(&(taken.version, own, taken.seq))?;
+            Some((sent.by.clone(), sent.command.clone(), sent.body.clone()))
+        };
+        segments::segments(records, at, commit_micros, is_kept, timer, message).into()
+    }
+
+    /// Has the read models take the next commit.
+    #[cfg(feature = "projections")]
+    async fn replay(&mut self, commit: &Commit) {
         // Its rows are all in the cache; what is not there is nowhere.
         let nowhere = MemoryViews::new();
         let mut stopped = Vec::new();
@@ -164,7 +276,7 @@ impl Checker {
             }
         }
         for (what, why) in stopped {
-            self.misunderstood(what, why, position.to_string());
+            self.misunderstood(what, why, commit.position().to_string());
         }
     }
 
@@ -183,7 +295,11 @@ impl Checker {
         }
         let mut report = self.report;
         report.entities = self.kinds.iter().map(|kind| kind.entities() as u64).sum();
-        report.projections = self.projections.len() as u64;
+        #[cfg(feature = "projections")]
+        {
+            report.projections = self.projections.len() as u64;
+        }
+        report.what_if = self.deciding.map(|deciding| deciding.finish(report.events));
         let found = self.found.into_iter();
         report.misunderstood = found
             .map(|((what, reason), (times, first))| Misunderstood {
@@ -222,7 +338,9 @@ impl Checker {
                     let timer = Waiting {
                         command: set.command,
                         body: set.body.into_bytes(),
+                        by: own(),
                         at: at(),
+                        due: (set.at, set.every_micros),
                     };
                     self.timers.insert((own(), record.name.to_owned()), timer);
                 }
@@ -236,9 +354,16 @@ impl Checker {
                     let message = Waiting {
                         command: record.name.to_owned(),
                         body: envelope.command.get().as_bytes().to_vec(),
+                        by: own(),
                         at: at(),
+                        due: (0, None),
                     };
                     self.messages.insert((record.shard.0, to, record.seq), message);
+                }
+            }
+            RecordKind::Family => {
+                if let Some(kind) = self.registry.find(record.kind) {
+                    self.kinds[kind].family(record);
                 }
             }
             RecordKind::Taken => {
@@ -253,7 +378,7 @@ impl Checker {
             Some(kind) => self.kinds[kind].command(&self.registry.kinds()[kind], &waiting.command, &waiting.body),
             None => Err("the program was not given this kind".into()),
         };
-        if let Err(why) = read {
+        if let Err(why) = read.map(drop) {
             self.misunderstood(what(), why, waiting.at.clone());
         }
     }

@@ -1,0 +1,141 @@
+//! Who may ask the service, and where it is administrated.
+
+use clap::Args;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+use throng_http::{Gateway, Jwt, Tls};
+
+/// The listener for administration has the service's port, and so much.
+const ADMIN_PORT_OFFSET: u16 = 1_000;
+
+/// Who may ask the service, and where it is administrated.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Security")]
+pub struct SecurityArguments {
+    /// Where /admin/ and /metrics are served; on loopback, with the service's port and 1000, unless said.
+    #[arg(long, value_name = "ADDRESS:PORT", env = "THRONG_ADMIN_LISTEN")]
+    pub admin_listen: Option<SocketAddr>,
+    /// The token that lets its holder administrate; better in the environment than on the command line, which every user of the machine sees.
+    #[arg(long, value_name = "TOKEN", env = "THRONG_ADMIN_TOKEN", hide_env_values = true)]
+    pub admin_token: Option<String>,
+    /// A caller who may administrate; may be given several times.
+    #[arg(long, value_name = "NAME", env = "THRONG_ADMIN_CALLERS", value_delimiter = ',')]
+    pub admin_caller: Vec<String>,
+    /// Ask callers for a token of this file, of lines that the command `token` makes; read again when it changes.
+    #[arg(long, value_name = "FILE", env = "THRONG_TOKENS")]
+    pub tokens: Option<PathBuf>,
+    /// Take JSON web tokens that are signed with these keys, a set of JSON web keys: a file, or a URL, which is fetched every five minutes.
+    #[arg(long, value_name = "FILE|URL", env = "THRONG_JWT_KEYS")]
+    pub jwt_keys: Option<String>,
+    /// Of this issuer only (iss).
+    #[arg(long, value_name = "ISSUER", env = "THRONG_JWT_ISSUER", requires = "jwt_keys")]
+    pub jwt_issuer: Option<String>,
+    /// For this audience only (aud); unless it is said, a token for any audience is refused.
+    #[arg(long, value_name = "AUDIENCE", env = "THRONG_JWT_AUDIENCE", requires = "jwt_keys")]
+    pub jwt_audience: Option<String>,
+    /// Let those in who show no token and no certificate, as nobody: the service itself decides what they may.
+    #[arg(long, env = "THRONG_ANONYMOUS")]
+    pub anonymous: bool,
+    /// The certificate for TLS, with those between it and a root (PEM); read again when it changes.
+    #[arg(long, value_name = "FILE", env = "THRONG_TLS_CERT", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", env = "THRONG_TLS_KEY", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Know clients by certificates that these have signed (PEM).
+    #[arg(long, value_name = "FILE", env = "THRONG_TLS_CLIENT_CA", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// A name of the service, as clients write it in a URL, beside localhost and addresses; * is any. May be given several times.
+    #[arg(long, value_name = "NAME", env = "THRONG_HOSTS", value_delimiter = ',')]
+    pub host: Vec<String>,
+    /// An origin whose pages may ask (CORS), such as https://app.example; * is any. May be given several times.
+    #[arg(long, value_name = "ORIGIN", env = "THRONG_ORIGINS", value_delimiter = ',')]
+    pub origin: Vec<String>,
+    /// Tell clients apart by the last element of this header, which a proxy sets, such as X-Forwarded-For.
+    #[arg(long, value_name = "NAME", env = "THRONG_CLIENT_HEADER")]
+    pub client_header: Option<http::HeaderName>,
+    /// The address of a proxy whose --client-header is believed; all are, unless one is given. May be given several times.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "THRONG_TRUSTED_PROXIES",
+        value_delimiter = ',',
+        requires = "client_header"
+    )]
+    pub trusted_proxy: Vec<IpAddr>,
+}
+
+impl SecurityArguments {
+    /// The same, with a listener for administration beside one of the service.
+    pub(crate) fn with_admin_listener(mut self, service: SocketAddr) -> Self {
+        self.admin_listen.get_or_insert_with(|| {
+            let port = match service.port() {
+                0 => 0,
+                port => port.checked_add(ADMIN_PORT_OFFSET).unwrap_or(0),
+            };
+            (Ipv4Addr::LOCALHOST, port).into()
+        });
+        self
+    }
+
+    pub(crate) fn set(&self, mut gateway: Gateway) -> Gateway {
+        if let Some(address) = self.admin_listen {
+            gateway = gateway.admin(address);
+        }
+        if let Some(token) = self.admin_token.as_ref().filter(|token| !token.is_empty()) {
+            gateway = gateway.admin_token(token);
+        }
+        gateway = self.admin_caller.iter().fold(gateway, Gateway::administrator);
+        if let Some(file) = &self.tokens {
+            gateway = gateway.tokens(file);
+        }
+        if let Some(keys) = self.jwt_keys.clone() {
+            let (issuer, audience) = (self.jwt_issuer.clone(), self.jwt_audience.clone());
+            gateway = gateway.jwt(Jwt { keys, issuer, audience });
+        }
+        if self.anonymous {
+            gateway = gateway.anonymous();
+        }
+        if let (Some(certificate), Some(key)) = (self.tls_cert.clone(), self.tls_key.clone()) {
+            let client_ca = self.tls_client_ca.clone();
+            gateway = gateway.tls(Tls {
+                certificate,
+                key,
+                client_ca,
+            });
+        }
+        gateway = self.host.iter().fold(gateway, Gateway::host);
+        gateway = self.origin.iter().fold(gateway, Gateway::origin);
+        if let Some(name) = &self.client_header {
+            gateway = gateway.client_header(name.clone());
+        }
+        self.trusted_proxy.iter().copied().fold(gateway, Gateway::trusted_proxy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn administration_is_on_loopback_beside_the_service_unless_it_is_said_where() {
+        let beside = |service: &str| {
+            let arguments = SecurityArguments::default().with_admin_listener(service.parse().unwrap());
+            arguments.admin_listen.map(|address| address.to_string())
+        };
+        assert_eq!(beside("0.0.0.0:8080").as_deref(), Some("127.0.0.1:9080"));
+        assert_eq!(beside("127.0.0.1:0").as_deref(), Some("127.0.0.1:0"));
+        assert_eq!(beside("127.0.0.1:65000").as_deref(), Some("127.0.0.1:0"));
+        let said = SecurityArguments {
+            admin_listen: "10.0.0.1:1".parse().ok(),
+            ..SecurityArguments::default()
+        };
+        let said = said.with_admin_listener(([127, 0, 0, 1], 80).into());
+        assert_eq!(
+            said.admin_listen.map(|address| address.to_string()).as_deref(),
+            Some("10.0.0.1:1")
+        );
+    }
+}

@@ -1,0 +1,193 @@
+//! A recorded command, decided again by the program of today: what it would come to, as JSON that can be compared.
+
+use super::{
+    check::{Checked, parsed},
+    slot::panic_text,
+};
+use crate::{
+    model::{Answer, Asker, Effects, Entity, Moment, Sent, Timer, Timestamp, Turn},
+    tagged,
+};
+use serde_json::{Value, json};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A command that was recorded, and what its entity could see then.
+#[derive(Clone, Copy, Debug)]
+pub struct Again<'a> {
+    /// The entity's id.
+    pub id: &'a str,
+    /// The command's name, as it was recorded.
+    pub name: &'a str,
+    /// The command's content, as it was recorded.
+    pub body: &'a [u8],
+    /// The time the entity sees.
+    pub now: Timestamp,
+    /// What [`Turn::unguessable`] says.
+    pub entropy: u128,
+    /// What [`Turn::missed_beats`] says.
+    pub missed_beats: u64,
+    /// Who asked.
+    pub from: Asker<'a>,
+    /// It was no message and no timer: a forwarded command is then recorded only beside something else.
+    pub is_asked: bool,
+}
+
+/// What a command would come to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// It is accepted, with these effects in the order they are recorded.
+    Done(Vec<Effect>),
+    /// The entity says no, or is not there.
+    Refused(String),
+    /// It cannot be read, or panics.
+    Failed(String),
+}
+
+/// Something a command has done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    /// What it is, without ids and values: `event Deposited`, `message to account: Deposit`, `timer "tick"`.
+    pub what: String,
+    /// Its content.
+    pub content: Value,
+}
+
+impl Effect {
+    /// An event.
+    #[must_use]
+    pub fn event(name: &str, content: Value) -> Self {
+        let what = format!("event {name}");
+        Self { what, content }
+    }
+
+    /// A message; its command as [`KindCheck::command`](super::KindCheck::command) writes it.
+    #[must_use]
+    pub fn message(kind: &str, id: &str, command: Value) -> Self {
+        let name = command.as_object().and_then(|parts| parts.keys().next());
+        Self {
+            what: format!("message to {kind}: {}", name.map_or("", |name| name)),
+            content: json!({ "id": id, "command": command }),
+        }
+    }
+
+    /// A timer that was set, its command as [`KindCheck::command`](super::KindCheck::command) writes it.
+    #[must_use]
+    pub fn timer_set(name: &str, at: i64, every_micros: Option<u64>, command: Value) -> Self {
+        Self {
+            what: format!("timer {name:?}"),
+            content: json!({ "at": at, "every_micros": every_micros, "command": command }),
+        }
+    }
+
+    /// The end of the entity.
+    #[must_use]
+    pub fn end() -> Self {
+        Self {
+            what: "its end".into(),
+            content: Value::Null,
+        }
+    }
+
+    /// A timer that was cancelled.
+    #[must_use]
+    pub fn timer_cleared(name: &str) -> Self {
+        Self {
+            what: format!("timer {name:?} cancelled"),
+            content: Value::Null,
+        }
+    }
+}
+
+/// What an entity decides; `None` if its state is not known.
+pub(super) fn decide<E: Entity>(
+    entity: &Checked<E>,
+    again: &Again<'_>,
+    command: E::Command,
+) -> Option<(Decision, Option<Answer<E>>)> {
+    let state = entity.state.as_ref()?;
+    let id: E::Id = again.id.parse().ok()?;
+    if entity.has_ended && !E::creates_anew(&command) {
+        return Some((Decision::Refused("the entity has ended".into()), None));
+    }
+    if entity.seq == 0 && !E::creates(&command) {
+        return Some((Decision::Refused("there is no such entity".into()), None));
+    }
+    let mut effects = Effects::<E> {
+        entropy: again.entropy,
+        missed_beats: again.missed_beats,
+        ..Effects::default()
+    };
+    let moment = Moment {
+        id: &id,
+        seq: entity.seq,
+        now: again.now,
+        from: again.from,
+        family: entity.family.as_deref(),
+    };
+    let decided = catch_unwind(AssertUnwindSafe(|| {
+        state.decide(command, &mut Turn::new(moment, &mut effects))
+    }));
+    Some(match decided {
+        Err(panic) => (
+            Decision::Failed(format!("it panics: {}", panic_text(panic.as_ref()))),
+            None,
+        ),
+        Ok(Err(rejection)) => (Decision::Refused(rejection.to_string()), None),
+        Ok(Ok(answer)) => match written(&effects, &answer, again.is_asked, entity.seq) {
+            Ok(effects) => (Decision::Done(effects), Some(answer)),
+            Err(why) => (Decision::Failed(format!("it cannot be written as JSON: {why}")), None),
+        },
+    })
+}
+
+/// The effects in the order in which they are recorded.
+fn written<E: Entity>(
+    effects: &Effects<E>,
+    answer: &Answer<E>,
+    is_asked: bool,
+    seq: u64,
+) -> serde_json::Result<Vec<Effect>> {
+    let mut all = Vec::new();
+    for event in &effects.events {
+        let mut content = Vec::new();
+        let name = tagged::to_parts(event, &mut content)?;
+        all.push(Effect::event(name, parsed(&content)));
+    }
+    for sent in &effects.sent {
+        all.push(message(sent)?);
+    }
+    for timer in &effects.timers {
+        all.push(match timer {
+            Timer::Cancel(name) => Effect::timer_cleared(name),
+            Timer::Set {
+                name,
+                at,
+                every,
+                command,
+            } => {
+                let mut content = Vec::new();
+                let command = tagged::to_parts(command, &mut content)?;
+                let every = every.map(|every| u64::try_from(every.as_micros()).unwrap_or(u64::MAX));
+                let command = Value::from_iter([(command, parsed(&content))]);
+                Effect::timer_set(name, at.micros, every, command)
+            }
+        });
+    }
+    if let Answer::Forward(to) = answer
+        && (!is_asked || to.child || !effects.is_empty())
+    {
+        all.push(message(to)?);
+    }
+    // Where nothing has ever happened is nothing to end.
+    if effects.ends && (seq > 0 || !effects.events.is_empty()) {
+        all.push(Effect::end());
+    }
+    Ok(all)
+}
+
+fn message(sent: &Sent) -> serde_json::Result<Effect> {
+    let mut content = Vec::new();
+    let command = sent.encoded(&mut content)?;
+    let command = Value::from_iter([(command, parsed(&content))]);
+    Ok(Effect::message(sent.kind, &sent.id, command))
+}

@@ -1,0 +1,106 @@
+//! Who asks for what.
+
+use crate::problem::Problem;
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use http::request::Parts;
+use serde_json::{Map, Value};
+use std::{convert::Infallible, sync::Arc};
+
+/// Who asks, as the gateway has made sure of it. An app's handler takes it as an extractor: `Option<Caller>`, or `Caller` to refuse
+/// everybody else with 401.
+#[derive(Clone, Debug)]
+pub struct Caller(Arc<Known>);
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    means: Means,
+    claims: Map<String, Value>,
+}
+
+/// By what a caller is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// A token of the service's own file.
+    Token,
+    /// A JSON web token.
+    Jwt,
+    /// The certificate of its TLS connection.
+    Certificate,
+}
+
+impl Caller {
+    pub(crate) fn new(name: impl Into<String>, means: Means, claims: Map<String, Value>) -> Self {
+        Self(Arc::new(Known {
+            name: name.into(),
+            means,
+            claims,
+        }))
+    }
+
+    /// Its name: the token's in the file, the `sub` of a JSON web token, the subject of a certificate. Entities see it as
+    /// [`Asker::Client`](throng::model::Asker::Client).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// By what it is known.
+    #[must_use]
+    pub fn means(&self) -> Means {
+        self.0.means
+    }
+
+    /// What a JSON web token says besides; of other callers nothing.
+    #[must_use]
+    pub fn claims(&self) -> &Map<String, Value> {
+        &self.0.claims
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts
+            .extensions
+            .get()
+            .cloned()
+            .ok_or_else(|| Problem::unauthorized("This needs to know who asks."))
+    }
+}
+
+impl<S: Send + Sync> OptionalFromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get().cloned())
+    }
+}
+
+/// One access to an entity or a kind by its generic routes, on which a service's hook decides
+/// ([`Gateway::authorize`](crate::Gateway::authorize)).
+#[derive(Clone, Copy, Debug)]
+pub struct Access<'a> {
+    /// Who asks, if that is known.
+    pub caller: Option<&'a Caller>,
+    /// The kind.
+    pub kind: &'a str,
+    /// The entity or actor; `None`: all of the kind.
+    pub id: Option<&'a str>,
+    /// What is asked.
+    pub action: Action<'a>,
+}
+
+/// What is asked of an entity or a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// A command, by its serde name.
+    Command(&'a str),
+    /// A query, by its name.
+    Query(&'a str),
+    /// What has happened, or what happens.
+    Events,
+    /// The ids there are.
+    List,
+}

@@ -1,0 +1,182 @@
+//! Files that are read again when they change, while the service runs.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+/// How often files are looked at.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A file of tokens, keys or certificates has at most so many bytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+type Read<T> = Box<dyn Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync>;
+
+/// What some files say.
+pub(crate) struct Watched<T> {
+    paths: Vec<PathBuf>,
+    read: Read<T>,
+    value: RwLock<Arc<T>>,
+    /// As the files were when they were read last, well or badly.
+    seen: Mutex<Vec<Option<Stamp>>>,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    inode: u64,
+}
+
+/// Why a file of tokens, keys or certificates, or a URL of keys, cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {why}")]
+pub struct FileError {
+    path: String,
+    why: String,
+}
+
+impl FileError {
+    pub(crate) fn new(path: &str, why: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
+}
+
+impl<T> Watched<T> {
+    /// Reads the files for the first time.
+    pub(crate) fn new(
+        paths: Vec<PathBuf>,
+        read: impl Fn(&[Vec<u8>]) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Result<Self, FileError> {
+        let stamps = paths.iter().map(|path| stamp(path)).collect();
+        let value = read_all(&paths, &read)?;
+        Ok(Self {
+            paths,
+            read: Box::new(read),
+            value: RwLock::new(Arc::new(value)),
+            seen: Mutex::new(stamps),
+        })
+    }
+
+    /// What they say.
+    pub(crate) fn get(&self) -> Arc<T> {
+        self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Something that is looked at now and then.
+pub(crate) trait Refresh: Send + Sync {
+    /// Whether it has another value now.
+    fn refresh(&self) -> bool;
+}
+
+impl<T: Send + Sync> Refresh for Watched<T> {
+    fn refresh(&self) -> bool {
+        let stamps: Vec<_> = self.paths.iter().map(|path| stamp(path)).collect();
+        {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if *seen == stamps {
+                return false;
+            }
+            *seen = stamps;
+        }
+        match read_all(&self.paths, &self.read) {
+            Ok(value) => {
+                *self.value.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+                tracing::info!("read again: {}", self.names());
+                true
+            }
+            Err(error) => {
+                tracing::error!("what was read before goes on to hold: {error}");
+                false
+            }
+        }
+    }
+}
+
+impl<T> Watched<T> {
+    fn names(&self) -> String {
+        let names: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
+        names.join(", ")
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(path).ok()?;
+    Some(Stamp {
+        modified: metadata.modified().ok(),
+        bytes: metadata.len(),
+        inode: metadata.ino(),
+    })
+}
+
+fn read_all<T>(paths: &[PathBuf], read: impl Fn(&[Vec<u8>]) -> Result<T, String>) -> Result<T, FileError> {
+    let named = |path: &Path, why: String| FileError::new(&path.display().to_string(), why);
+    let mut contents = Vec::new();
+    for path in paths {
+        contents.push(read_file(path).map_err(|why| named(path, why.to_string()))?);
+    }
+    let first = paths.first().map_or(Path::new(""), PathBuf::as_path);
+    read(&contents).map_err(|why| named(first, why))
+}
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let bytes = fs::metadata(path)?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "it has {bytes} bytes, at most {FILE_BYTES_MAX} are read"
+        )));
+    }
+    fs::read(path)
+}
+
+/// Counts changes, so that what rests on them is not kept.
+#[derive(Debug, Default)]
+pub(crate) struct Version(AtomicU64);
+
+impl Version {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn next(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_again_when_it_has_changed_and_a_bad_one_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("number");
+        fs::write(&path, "1").unwrap();
+        let read = |contents: &[Vec<u8>]| {
+            let text = String::from_utf8_lossy(&contents[0]);
+            text.parse::<u32>().map_err(|why| why.to_string())
+        };
+        let watched = Watched::new(vec![path.clone()], read).unwrap();
+        assert!(!watched.refresh(), "nothing has changed");
+        fs::write(&path, "22").unwrap();
+        assert!(watched.refresh() && *watched.get() == 22);
+        fs::write(&path, "three").unwrap();
+        assert!(!watched.refresh() && *watched.get() == 22);
+        fs::remove_file(&path).unwrap();
+        assert!(!watched.refresh() && *watched.get() == 22);
+        fs::write(&path, "4444").unwrap();
+        assert!(watched.refresh() && *watched.get() == 4_444);
+        assert!(Watched::new(vec![dir.path().join("none")], read).is_err());
+    }
+}

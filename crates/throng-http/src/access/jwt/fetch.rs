@@ -1,0 +1,183 @@
+//! A document behind a URL, fetched now and then.
+
+use crate::access::{FileError, Refresh};
+use bytes::Bytes;
+use http::{Request, StatusCode, Uri, header};
+use hyper::{
+    body::Body,
+    client::conn::http1::{SendRequest, handshake},
+};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+/// How often it is fetched.
+const EVERY: Duration = Duration::from_mins(5);
+/// The same while there is none, or another is wanted: not at once, or whoever sends nonsense has the issuer asked all the time.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How long fetching may take.
+const WAIT: Duration = Duration::from_secs(5);
+/// Bytes of the document at most.
+const BYTES_MAX: usize = 1 << 20;
+
+type Read<T> = fn(&[u8]) -> Result<T, String>;
+
+/// What the document says.
+pub(super) struct Fetched<T> {
+    url: String,
+    uri: Uri,
+    read: Read<T>,
+    value: RwLock<Arc<T>>,
+    /// Another one is wanted.
+    is_wanted: AtomicBool,
+    last: Mutex<Last>,
+}
+
+#[derive(Default)]
+struct Last {
+    /// When it was tried.
+    tried: Option<Instant>,
+    /// What it said.
+    text: Bytes,
+}
+
+pub(super) fn is_url(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+impl<T: Default> Fetched<T> {
+    pub(super) fn new(url: String, read: Read<T>) -> Result<Self, FileError> {
+        let uri: Uri = url.parse().map_err(|_| FileError::new(&url, "this is no URL"))?;
+        if uri.host().is_none() {
+            return Err(FileError::new(&url, "this URL has no host"));
+        }
+        Ok(Self {
+            url,
+            uri,
+            read,
+            value: RwLock::default(),
+            is_wanted: AtomicBool::new(false),
+            last: Mutex::default(),
+        })
+    }
+
+    /// What it says; nothing until it was fetched for the first time.
+    pub(super) fn get(&self) -> Arc<T> {
+        self.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has it fetched soon, though not at once after the last time.
+    pub(super) fn want(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
+}
+
+impl<T: Send + Sync> Refresh for Fetched<T> {
+    fn refresh(&self) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_soon = last.text.is_empty() || self.is_wanted.load(Ordering::Relaxed);
+        let every = if is_soon { AGAIN } else { EVERY };
+        if last.tried.is_some_and(|tried| tried.elapsed() < every) {
+            return false;
+        }
+        last.tried = Some(Instant::now());
+        self.is_wanted.store(false, Ordering::Relaxed);
+        let fetched = fetch(&self.uri).map_err(|why| why.to_string());
+        let read = fetched.and_then(|text| Ok(((self.read)(&text)?, text)));
+        match read {
+            Ok((_, text)) if text == last.text => false,
+            Ok((value, text)) => {
+                last.text = text;
+                *self.value.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+                tracing::info!("fetched: {}", self.url);
+                true
+            }
+            Err(why) => {
+                tracing::error!(
+                    "{} cannot be had, what was fetched before goes on to hold: {why}",
+                    self.url
+                );
+                false
+            }
+        }
+    }
+}
+
+fn fetch(uri: &Uri) -> io::Result<Bytes> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let fetched = tokio::time::timeout(WAIT, get(uri)).await;
+        fetched.unwrap_or_else(|_| Err(io::Error::other(format!("it did not come within {WAIT:?}"))))
+    })
+}
+
+async fn get(uri: &Uri) -> io::Result<Bytes> {
+    let (host, is_tls) = (uri.host().unwrap_or_default(), uri.scheme_str() == Some("https"));
+    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((name, port)).await?;
+    if !is_tls {
+        return ask(uri, stream).await;
+    }
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    ask(uri, connector()?.connect(name, stream).await?).await
+}
+
+/// TLS with the roots this machine trusts.
+fn connector() -> io::Result<tokio_rustls::TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        return Err(io::Error::other(
+            "this machine has no root certificates that can be read",
+        ));
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config).into())
+}
+
+async fn ask(uri: &Uri, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> io::Result<Bytes> {
+    let (mut sender, connection): (SendRequest<String>, _) =
+        handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get(uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str))
+        .header(header::HOST, uri.authority().map_or("", http::uri::Authority::as_str))
+        .header(header::ACCEPT, "application/json")
+        .header(header::CONNECTION, "close")
+        .body(String::new())
+        .map_err(io::Error::other)?;
+    let mut response = sender.send_request(request).await.map_err(io::Error::other)?;
+    if response.status() != StatusCode::OK {
+        return Err(io::Error::other(format!("it is answered {}", response.status())));
+    }
+    let mut text = Vec::new();
+    let body = response.body_mut();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
+        if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
+            text.extend_from_slice(&data);
+        }
+        if text.len() > BYTES_MAX {
+            return Err(io::Error::other(format!("it has more than {BYTES_MAX} bytes")));
+        }
+    }
+    connection.abort();
+    Ok(text.into())
+}

@@ -1,0 +1,240 @@
+//! Who asks, from which page, under which name of this service, and whether they may.
+//!
+//! Every way into the service passes [`enter`]: a command in the lane of plain requests, a command or an app's route in the full one, the request
+//! that opens a WebSocket. What a client shows is looked at once: a loop remembers lately seen credentials until the files they rest on change, or
+//! they expire.
+
+mod caller;
+pub(crate) mod cors;
+mod files;
+pub(crate) mod jwt;
+mod names;
+mod recent;
+pub(crate) mod tls;
+mod tokens;
+
+pub use caller::{Access, Action, Caller, Means};
+pub use files::FileError;
+pub(crate) use files::{LOOK_EVERY, Refresh};
+use files::{Version, Watched};
+pub use jwt::Jwt;
+pub(crate) use names::Names;
+pub(crate) use recent::Recent;
+pub use tls::Tls;
+use tokens::Tokens;
+pub use tokens::make_token;
+
+use crate::{
+    event_loop::{Connection, Local},
+    openapi::Credentials,
+    problem::Problem,
+    routes::Answered,
+};
+use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Authority};
+use rustls::ServerConfig;
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Decides about each access, where a service has something to say.
+pub(crate) type Hook = Box<dyn Fn(&Access<'_>) -> Result<(), Box<Problem>> + Send + Sync>;
+
+/// Who is let in.
+#[derive(Default)]
+pub(crate) struct Guard {
+    pub(crate) names: Names,
+    pub(crate) authorize: Option<Hook>,
+    pub(crate) tokens: Option<Arc<Watched<Tokens>>>,
+    pub(crate) jwt: Option<Arc<jwt::Verifier>>,
+    pub(crate) tls: Option<Arc<Watched<Arc<ServerConfig>>>>,
+    /// Certificates of clients are asked for.
+    pub(crate) has_certificates: bool,
+    /// Who shows nothing is let in as nobody.
+    pub(crate) lets_anonymous: bool,
+    /// The token that lets its holder administrate.
+    pub(crate) admin_token: Option<String>,
+    /// The names of callers who may administrate.
+    pub(crate) administrators: Vec<String>,
+    /// Administration has a listener of its own.
+    pub(crate) has_admin_listener: bool,
+    /// Counts what was read again.
+    pub(crate) version: Version,
+}
+
+/// Where a connection came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entrance {
+    /// By the listener for administration.
+    pub(crate) is_admin: bool,
+    /// Only programs of this machine reach that listener.
+    pub(crate) is_loopback: bool,
+}
+
+/// What a request's head says of who sends it, and to whom.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Said<'a> {
+    pub(crate) host: Option<&'a [u8]>,
+    /// The authority of the request's target, where it has one: HTTP/2, absolute form.
+    pub(crate) authority: Option<&'a str>,
+    pub(crate) origin: Option<&'a [u8]>,
+    pub(crate) authorization: Option<&'a [u8]>,
+    /// The body is JSON, in so many words.
+    pub(crate) is_json: bool,
+}
+
+impl<'a> Said<'a> {
+    pub(crate) fn of(parts: &'a Parts) -> Self {
+        Self::of_head(&parts.uri, &parts.headers)
+    }
+
+    pub(crate) fn of_request<B>(request: &'a Request<B>) -> Self {
+        Self::of_head(request.uri(), request.headers())
+    }
+
+    fn of_head(target: &'a Uri, headers: &'a HeaderMap) -> Self {
+        let field = |name| headers.get(name).map(HeaderValue::as_bytes);
+        Self {
+            host: field(header::HOST),
+            authority: target.authority().map(Authority::as_str),
+            origin: field(header::ORIGIN),
+            authorization: field(header::AUTHORIZATION),
+            is_json: field(header::CONTENT_TYPE) == Some(b"application/json"),
+        }
+    }
+}
+
+/// Where it stands who is let in.
+#[derive(Default)]
+pub(crate) struct Sources {
+    pub(crate) tokens: Option<PathBuf>,
+    pub(crate) jwt: Option<Jwt>,
+    pub(crate) tls: Option<Tls>,
+}
+
+impl Guard {
+    /// Reads the sources, and gives what has to be read again when it changes.
+    pub(crate) fn read(&mut self, sources: Sources) -> Result<Vec<Arc<dyn Refresh>>, FileError> {
+        let mut watched: Vec<Arc<dyn Refresh>> = Vec::new();
+        if let Some(file) = sources.tokens {
+            let read = |files: &[Vec<u8>]| Tokens::parse(&String::from_utf8_lossy(&files.concat()));
+            let tokens = Arc::new(Watched::new(vec![file], read)?);
+            watched.push(tokens.clone());
+            self.tokens = Some(tokens);
+        }
+        if let Some(jwt) = sources.jwt {
+            let verifier = Arc::new(jwt::Verifier::new(jwt)?);
+            watched.push(verifier.clone());
+            self.jwt = Some(verifier);
+        }
+        if let Some(tls) = sources.tls {
+            self.has_certificates = tls.client_ca.is_some();
+            let tls = Arc::new(Watched::new(tls.paths(), tls::read)?);
+            watched.push(tls.clone());
+            self.tls = Some(tls);
+        }
+        Ok(watched)
+    }
+
+    /// How a caller is known.
+    pub(crate) fn credentials(&self) -> Credentials {
+        Credentials {
+            by_token: self.tokens.is_some() || self.jwt.is_some(),
+            by_certificate: self.has_certificates,
+            is_optional: self.lets_anonymous,
+        }
+    }
+
+    /// Somebody's word is taken for who they are.
+    pub(crate) fn authenticates(&self) -> bool {
+        self.tokens.is_some() || self.jwt.is_some() || self.has_certificates
+    }
+
+    /// Whose credentials these are, and until when they hold.
+    fn look_up(&self, authorization: &[u8]) -> Answered<(Caller, Option<i64>)> {
+        let bearer = authorization
+            .split_at_checked(7)
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
+        let Some((_, token)) = bearer else {
+            return Err(Problem::unauthorized("The header Authorization is not Bearer, with a token.").boxed());
+        };
+        let token = token.trim_ascii();
+        // Of the service's own tokens none has a dot.
+        if let Some(jwt) = self.jwt.as_ref().filter(|_| token.contains(&b'.')) {
+            return jwt.verify(token);
+        }
+        let found = self.tokens.as_ref().and_then(|tokens| tokens.get().find(token));
+        found.ok_or_else(|| Problem::unauthorized("The token is not one that this service takes.").boxed())
+    }
+}
+
+/// Lets a request in, and says who asks.
+pub(crate) fn enter(local: &Local, connection: &Connection, said: &Said<'_>) -> Answered<Option<Caller>> {
+    let entrance = connection.entrance();
+    if entrance.is_admin {
+        return Err(Problem::only_administration().boxed());
+    }
+    let guard = &local.shared().guard;
+    guard.names.check(said, entrance.is_loopback)?;
+    who(local, connection, said.authorization)
+}
+
+/// Who asks. Nobody, where the service takes nobody's word.
+pub(crate) fn who(local: &Local, connection: &Connection, authorization: Option<&[u8]>) -> Answered<Option<Caller>> {
+    let guard = &local.shared().guard;
+    if !guard.authenticates() {
+        return Ok(None);
+    }
+    let Some(shown) = authorization else {
+        return match connection.certified() {
+            Some(caller) => Ok(Some(caller)),
+            None if guard.lets_anonymous => Ok(None),
+            None => Err(Problem::unauthorized(
+                "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.",
+            )
+            .boxed()),
+        };
+    };
+    let version = guard.version.get();
+    let mut recent = local.recent.borrow_mut();
+    let (caller, until) = match recent.find(version, shown) {
+        Some(known) => known,
+        None => {
+            let found = guard.look_up(shown)?;
+            recent.keep(shown, &found);
+            found
+        }
+    };
+    match until {
+        Some(until) if until <= now() => Err(Problem::unauthorized("The token has expired.").boxed()),
+        _ => Ok(Some(caller)),
+    }
+}
+
+/// In seconds since 1970.
+pub(crate) fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Asks the service's hook, if there is one.
+pub(crate) fn may(local: &Local, access: &Access<'_>) -> Answered<()> {
+    match &local.shared().guard.authorize {
+        None => Ok(()),
+        Some(hook) => hook(access),
+    }
+}
+
+/// A proxy has passed the request on: it is its client's, not the proxy's own.
+pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+    const BY_PROXIES: [&str; 6] = [
+        "forwarded",
+        "via",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+        "x-real-ip",
+    ];
+    BY_PROXIES.into_iter().any(|name| headers.contains_key(name))
+}

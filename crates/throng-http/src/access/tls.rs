@@ -1,0 +1,167 @@
+//! Certificates: the service's own, and those of its clients.
+
+use super::{Caller, Means};
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::WebPkiClientVerifier,
+};
+use serde_json::Map;
+use std::{path::PathBuf, sync::Arc};
+
+/// What a gateway speaks under TLS, in the order of its liking.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// TLS for a gateway's listener: its certificate, and who has signed its clients'. The files are PEM, and read again when they change: new
+/// connections have what they say then.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The certificate, with those between it and a root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The roots of clients' certificates. A client that shows one is known by it; of one that shows none nothing is known.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl Tls {
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let own = [self.certificate.clone(), self.key.clone()];
+        own.into_iter().chain(self.client_ca.clone()).collect()
+    }
+}
+
+/// Reads the files of [`Tls::paths`].
+pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
+    let [certificate, key, client_ca @ ..] = files else {
+        return Err("a certificate and its key are needed".into());
+    };
+    let chain = certificates(certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the private key: {why}"))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|why| why.to_string())?;
+    let builder = match client_ca {
+        [] => builder.with_no_client_auth(),
+        [roots, ..] => {
+            let mut store = RootCertStore::empty();
+            for root in certificates(roots)? {
+                store.add(root).map_err(|why| format!("the client CA: {why}"))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider);
+            // Who shows none is told so by an answer, and may ask how the service is.
+            let verifier = verifier.allow_unauthenticated().build();
+            builder.with_client_cert_verifier(verifier.map_err(|why| format!("the client CA: {why}"))?)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, key)
+        .map_err(|why| format!("certificate and key: {why}"))?;
+    config.alpn_protocols = PROTOCOLS.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("there is no certificate in it".into()),
+        Ok(found) => Ok(found),
+        Err(why) => Err(format!("a certificate: {why}")),
+    }
+}
+
+/// Whose certificate this is: its first URI, else its first DNS name, else the common name of its subject.
+pub(crate) fn caller(certificate: &CertificateDer<'_>) -> Option<Caller> {
+    let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
+    let name = certificate
+        .valid_uri_names()
+        .next()
+        .or_else(|| certificate.valid_dns_names().next())
+        .or_else(|| common_name(certificate.subject()))?;
+    (!name.is_empty()).then(|| Caller::new(name, Means::Certificate, Map::new()))
+}
+
+/// The common name (OID 2.5.4.3) of a subject: a sequence of sets of pairs of an object identifier and a text.
+fn common_name(subject: &[u8]) -> Option<&str> {
+    const OID: &[u8] = &[0x55, 0x04, 0x03];
+    const SEQUENCE: u8 = 0x30;
+    const SET: u8 = 0x31;
+    const TEXTS: [u8; 2] = [0x0c, 0x13];
+    let mut names = match subject.first() {
+        Some(&SEQUENCE) => element(subject)?.content,
+        _ => subject,
+    };
+    while !names.is_empty() {
+        let set = element(names).filter(|set| set.tag == SET)?;
+        names = set.rest;
+        let mut pairs = set.content;
+        while !pairs.is_empty() {
+            let pair = element(pairs).filter(|pair| pair.tag == SEQUENCE)?;
+            pairs = pair.rest;
+            let oid = element(pair.content)?;
+            let text = element(oid.rest)?;
+            if oid.content == OID && TEXTS.contains(&text.tag) {
+                return str::from_utf8(text.content).ok();
+            }
+        }
+    }
+    None
+}
+
+/// The first element of some DER (X.690).
+struct Element<'a> {
+    tag: u8,
+    content: &'a [u8],
+    rest: &'a [u8],
+}
+
+fn element(der: &[u8]) -> Option<Element<'_>> {
+    let (&tag, der) = der.split_first()?;
+    let (&first, mut der) = der.split_first()?;
+    let length = match first {
+        0..=0x7f => usize::from(first),
+        0x81..=0x83 => {
+            let (bytes, rest) = der.split_at_checked(usize::from(first & 0x7f))?;
+            der = rest;
+            bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte))
+        }
+        _ => return None,
+    };
+    let (content, rest) = der.split_at_checked(length)?;
+    Some(Element { tag, content, rest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(content.len()).unwrap();
+        [&[tag, length], content].concat()
+    }
+
+    fn name(oid: &[u8], text: &[u8]) -> Vec<u8> {
+        der(0x31, &der(0x30, &[der(0x06, oid), der(0x0c, text)].concat()))
+    }
+
+    #[test]
+    fn a_subject_has_a_common_name_wherever_it_stands() {
+        let common = name(&[0x55, 0x04, 0x03], b"skier-7");
+        let country = name(&[0x55, 0x04, 0x06], b"AT");
+        for subject in [
+            common.clone(),
+            [country.clone(), common.clone()].concat(),
+            [common.clone(), country.clone()].concat(),
+        ] {
+            assert_eq!(common_name(&subject), Some("skier-7"));
+            assert_eq!(common_name(&der(0x30, &subject)), Some("skier-7"));
+            for length in 0..subject.len() {
+                // Cut anywhere: no panic, and never another name.
+                assert!(common_name(&subject[..length]).is_none_or(|name| name == "skier-7"));
+            }
+        }
+        assert_eq!(common_name(&country), None);
+    }
+}

@@ -1,0 +1,164 @@
+//! Tokens of a service's own, in a file that holds their hashes.
+//!
+//! A line is `NAME HASH`, with the SHA-256 of the token in hexadecimal, and perhaps the time until which it is taken (RFC 3339). Tokens
+//! are random numbers of 256 bits, so that a hash without salt or stretching gives nothing away. Empty lines, and those that begin with `#`,
+//! are passed over.
+
+use super::{Caller, Means};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use ring::{
+    digest::{SHA256, digest},
+    rand::{SecureRandom as _, SystemRandom},
+};
+use serde_json::Map;
+use std::collections::HashMap;
+
+/// What a token begins with, so that one that lies about is recognised.
+const PREFIX: &str = "throng_";
+/// Bytes of a caller's name.
+const NAME_BYTES_MAX: usize = 256;
+
+type Hash = [u8; 32];
+
+/// The tokens that are taken, by their hashes.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(HashMap<Hash, Token>);
+
+#[derive(Debug)]
+struct Token {
+    caller: Caller,
+    /// In seconds since 1970.
+    until: Option<i64>,
+}
+
+/// Makes a token for a caller of this name: the token itself, which is shown once, and its line for the file.
+///
+/// # Errors
+/// The name cannot stand in the file, or the system gives no random numbers.
+pub fn make_token(name: &str, until: Option<jiff::Timestamp>) -> Result<(String, String), String> {
+    check_name(name)?;
+    let mut random = [0; 32];
+    let filled = SystemRandom::new().fill(&mut random);
+    filled.map_err(|_| "the system gives no random numbers")?;
+    let token = format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(random));
+    let hash = hex(&hash(token.as_bytes()));
+    let until = until.map_or_else(String::new, |until| format!(" {until}"));
+    Ok((token, format!("{name} {hash}{until}")))
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = name
+        .chars()
+        .all(|letter| !letter.is_whitespace() && !letter.is_control());
+    if is_plain && !name.starts_with('#') && (1..=NAME_BYTES_MAX).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(format!(
+        "{name:?} is no name: 1 to {NAME_BYTES_MAX} bytes without spaces, not beginning with #"
+    ))
+}
+
+impl Tokens {
+    /// Reads a file's text.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut tokens = HashMap::new();
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (hash, token) = parse_line(line).map_err(|why| format!("line {}: {why}", at + 1))?;
+            if tokens.insert(hash, token).is_some() {
+                return Err(format!("line {}: this token stands in the file twice", at + 1));
+            }
+        }
+        Ok(Self(tokens))
+    }
+
+    /// Whose token this is, and until when, in seconds since 1970.
+    pub(crate) fn find(&self, token: &[u8]) -> Option<(Caller, Option<i64>)> {
+        // Looked up by a hash that whoever guesses cannot steer: how long that takes tells nothing.
+        let token = self.0.get(&hash(token))?;
+        Some((token.caller.clone(), token.until))
+    }
+}
+
+fn parse_line(line: &str) -> Result<(Hash, Token), String> {
+    let mut parts = line.split_whitespace();
+    let (Some(name), Some(hash), until, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return Err("expected NAME HASH, and perhaps UNTIL".into());
+    };
+    check_name(name)?;
+    let hash = unhex(hash).ok_or_else(|| format!("{hash:?} is no SHA-256 of 64 hexadecimal digits"))?;
+    let until = until
+        .map(|until| until.parse::<jiff::Timestamp>())
+        .transpose()
+        .map_err(|why| format!("the time: {why}"))?;
+    let token = Token {
+        caller: Caller::new(name, Means::Token, Map::new()),
+        until: until.map(jiff::Timestamp::as_second),
+    };
+    Ok((hash, token))
+}
+
+fn hash(token: &[u8]) -> Hash {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, token).as_ref());
+    hash
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Hash> {
+    let mut hash = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (at, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_found_by_itself_and_nothing_else() {
+        let (ann, ann_line) = make_token("ann", None).unwrap();
+        let (bob, bob_line) = make_token("bob", "2030-01-01T00:00:00Z".parse().ok()).unwrap();
+        assert_ne!(ann, bob);
+        assert!(!ann_line.contains(&ann), "the file has no token");
+        let tokens = Tokens::parse(&format!("# callers\n\n{ann_line}\n  {bob_line}\n")).unwrap();
+        let found = |token: &str| {
+            let (caller, until) = tokens.find(token.as_bytes())?;
+            Some((caller.name().to_owned(), until))
+        };
+        assert_eq!(found(&ann), Some(("ann".into(), None)));
+        assert_eq!(found(&bob), Some(("bob".into(), Some(1_893_456_000))));
+        for wrong in ["", "throng_", &ann[1..], &ann.to_uppercase(), &format!("{ann}x")] {
+            assert_eq!(found(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_says_where() {
+        let (_, line) = make_token("ann", None).unwrap();
+        for (text, why) in [
+            ("ann".to_owned(), "line 1: expected NAME HASH"),
+            ("\nann abc".to_owned(), "line 2: \"abc\" is no SHA-256"),
+            (format!("{line} soon"), "line 1: the time"),
+            (format!("{line} 2030-01-01T00:00:00Z x"), "line 1: expected NAME HASH"),
+            (format!("{line}\n{line}"), "line 2: this token stands in the file twice"),
+        ] {
+            let found = Tokens::parse(&text).unwrap_err();
+            assert!(found.starts_with(why), "{found}");
+        }
+        for name in ["", "a b", "#a", "a\n", &"x".repeat(257)] {
+            assert!(make_token(name, None).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Under which names a service is asked, by whose pages, and what their browsers are told.
+
+use crate::support::{
+    Client,
+    client::request,
+    lanes::{in_both, raw_in_both},
+    plain, start, tokens,
+};
+
+#[test]
+fn a_service_on_loopback_is_asked_under_no_foreign_name() {
+    let gateway = start(|gateway| gateway.host("shop.test"));
+    let post = |host: &str| {
+        format!("POST /api/section/S1/open HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n")
+    };
+    let get = |host: &str| format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\n");
+    for head in [
+        post("evil.example"),
+        get("evil.example:8080"),
+        get("localhost.evil.example"),
+    ] {
+        for refused in raw_in_both(&gateway, &head) {
+            let problem = refused.problem(421, "misdirected");
+            assert!(problem["detail"].to_string().contains("evil.example"), "{problem}");
+        }
+    }
+    for host in ["localhost", "localhost:1", "127.0.0.1", "[::1]:80", "shop.test:8080"] {
+        for answer in raw_in_both(&gateway, &get(host)) {
+            assert_eq!(answer.status, 200, "{host}");
+        }
+    }
+    // The target of a request in absolute form counts, too.
+    let mut client = Client::new(&gateway);
+    client.send("GET http://evil.example/metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    client.answer().problem(421, "misdirected");
+}
+
+#[test]
+fn a_page_of_another_origin_asks_for_nothing_unless_it_is_allowed() {
+    let gateway = start(|gateway| gateway.origin("https://app.example"));
+    Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let body = r#"{"student":"eve"}"#;
+    for origin in [
+        "https://evil.example",
+        "null",
+        "http://localhost:1",
+        "https://app.example.evil",
+    ] {
+        let fields = [("origin", origin)];
+        for refused in in_both(&gateway, "POST", "/api/section/S1/add_student", &fields, body) {
+            let problem = refused.problem(403, "forbidden-origin");
+            assert!(problem["detail"].to_string().contains(origin), "{problem}");
+        }
+        for refused in in_both(&gateway, "GET", "/api/section/S1/events", &fields, "") {
+            refused.problem(403, "forbidden-origin");
+        }
+    }
+    for origin in ["https://app.example", "http://localhost"] {
+        for answer in in_both(
+            &gateway,
+            "POST",
+            "/api/section/S1/add_student",
+            &[("origin", origin)],
+            body,
+        ) {
+            assert_eq!(answer.status, 200, "{origin}");
+        }
+    }
+}
+
+#[test]
+fn what_a_page_of_any_site_could_send_without_asking_is_no_command() {
+    let gateway = plain();
+    Client::new(&gateway).post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let path = "POST /api/section/S1/crash HTTP/1.1\r\nhost: localhost\r\n";
+    for refused in raw_in_both(&gateway, path) {
+        let problem = refused.problem(415, "unsupported-media-type");
+        assert!(problem["detail"].to_string().contains("no Content-Type"), "{problem}");
+    }
+    for media in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
+        for refused in in_both(
+            &gateway,
+            "POST",
+            "/api/section/S1/crash",
+            &[("content-type", media)],
+            "{}",
+        ) {
+            refused.problem(415, "unsupported-media-type");
+        }
+    }
+    // Also among many that were sent together.
+    let mut client = Client::new(&gateway);
+    let good = request("POST", "/api/section/S1/add_student", &[], r#"{"student":"ann"}"#);
+    client.send(format!("{good}{path}content-length: 0\r\n\r\n{good}"));
+    assert_eq!([200, 415, 200], [(); 3].map(|()| client.answer().status));
+}
+
+#[test]
+fn the_browser_of_an_allowed_page_is_told_that_it_may() {
+    let (dir, [ann]) = tokens(["ann"]);
+    let gateway = start(|gateway| {
+        let hello = axum::Router::new().route("/hello", axum::routing::post(async || "hello"));
+        gateway
+            .tokens(dir.path().join("tokens"))
+            .origin("https://app.example")
+            .routes(hello)
+    });
+    let page = ("origin", "https://app.example");
+    let asks = [
+        page,
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization, content-type"),
+    ];
+    for path in ["/api/section/S1/open", "/hello"] {
+        for told in in_both(&gateway, "OPTIONS", path, &asks, "") {
+            assert_eq!(
+                (told.status, told.header("access-control-allow-origin")),
+                (204, Some("https://app.example"))
+            );
+            assert_eq!(
+                told.header("access-control-allow-headers"),
+                Some("authorization, content-type")
+            );
+            assert!(
+                told.header("access-control-allow-methods")
+                    .is_some_and(|methods| methods.contains("POST"))
+            );
+        }
+        let fields = [page, ("authorization", ann.as_str())];
+        for answer in in_both(&gateway, "POST", path, &fields, r#"{"capacity":9}"#) {
+            assert_eq!(
+                (answer.status, answer.header("access-control-allow-origin")),
+                (200, Some("https://app.example"))
+            );
+            assert_eq!(answer.header("vary"), Some("origin"));
+        }
+        // Also that it was refused is for the page to read.
+        for refused in in_both(&gateway, "POST", path, &[page], r#"{"capacity":9}"#) {
+            assert_eq!(
+                (refused.status, refused.header("access-control-allow-origin")),
+                (401, Some("https://app.example"))
+            );
+        }
+        let foreign = [("origin", "https://evil.example"), asks[1]];
+        for refused in in_both(&gateway, "OPTIONS", path, &foreign, "") {
+            refused.problem(403, "forbidden-origin");
+            assert_eq!(refused.header("access-control-allow-origin"), None);
+        }
+    }
+}
+
+#[test]
+fn the_pages_run_no_script_but_their_own() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    for (path, fields) in [("/docs", &[][..]), ("/", &[("accept", "text/html")])] {
+        let page = client.request("GET", path, fields, "");
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(!policy.contains("unsafe-inline"), "{policy}");
+        for element in ["script", "style"] {
+            let (begin, end) = (format!("<{element}>"), format!("</{element}>"));
+            let inside = page
+                .text()
+                .split_once(&begin)
+                .and_then(|(_, rest)| rest.split_once(&end))
+                .unwrap()
+                .0;
+            let hash = ring::digest::digest(&ring::digest::SHA256, inside.as_bytes());
+            let hash = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, hash);
+            assert!(
+                policy.contains(&format!("'sha256-{hash}'")),
+                "{path} {element}: {policy}"
+            );
+        }
+        assert!(
+            !page.text().contains(" style=") && !page.text().contains(" onclick="),
+            "{path}"
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! JSON web tokens: by keys of a file, and of an issuer's URL.
+
+use crate::support::{Client, engine, start};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use ring::{
+    hmac,
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _},
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    sync::{Arc, Mutex},
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use throng_http::{Access, Gateway, Jwt, Problem};
+
+fn encoded(bytes: impl AsRef<[u8]>) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// In so many seconds, since 1970.
+fn in_seconds(seconds: i64) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_secs()).unwrap() + seconds
+}
+
+fn signed(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+    let message = format!("{}.{}", encoded(header.to_string()), encoded(claims.to_string()));
+    let signature = sign(message.as_bytes());
+    format!("Bearer {message}.{}", encoded(signature))
+}
+
+/// An issuer with a key on the curve P-256.
+struct Issuer {
+    id: &'static str,
+    key: EcdsaKeyPair,
+}
+
+impl Issuer {
+    fn new(id: &'static str) -> Self {
+        let random = SystemRandom::new();
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
+        Self { id, key }
+    }
+
+    fn jwk(&self) -> Value {
+        let point = self.key.public_key().as_ref();
+        json!({ "kty": "EC", "crv": "P-256", "use": "sig", "alg": "ES256", "kid": self.id,
+            "x": encoded(&point[1..33]), "y": encoded(&point[33..]) })
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        let header = json!({ "alg": "ES256", "typ": "JWT", "kid": self.id });
+        let random = SystemRandom::new();
+        signed(&header, claims, |message| {
+            self.key.sign(&random, message).unwrap().as_ref().to_vec()
+        })
+    }
+}
+
+fn claims(name: &str) -> Value {
+    json!({ "sub": name, "exp": in_seconds(600), "iss": "https://id.example", "aud": "bank", "role": "teller" })
+}
+
+fn with(claims: &Value, name: &str, value: impl Into<Value>) -> Value {
+    let mut claims = claims.clone();
+    claims[name] = value.into();
+    claims
+}
+
+fn without(claims: &Value, name: &str) -> Value {
+    let mut claims = claims.clone();
+    claims.as_object_mut().unwrap().remove(name);
+    claims
+}
+
+fn jwt(keys: impl ToString) -> Jwt {
+    Jwt {
+        keys: keys.to_string(),
+        issuer: Some("https://id.example".into()),
+        audience: Some("bank".into()),
+    }
+}
+
+#[test]
+fn a_token_of_the_issuer_says_who_asks_and_any_other_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.json");
+    let (issuer, other) = (Issuer::new("one"), Issuer::new("one"));
+    let random = SystemRandom::new();
+    let edwards = Ed25519KeyPair::from_pkcs8(Ed25519KeyPair::generate_pkcs8(&random).unwrap().as_ref()).unwrap();
+    let edwards_jwk = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "ed", "x": encoded(edwards.public_key()) });
+    let secret = b"a secret that both sides know, of 40 byt";
+    let secret_jwk = json!({ "kty": "oct", "kid": "shared", "k": encoded(secret) });
+    let unknown = json!({ "kty": "EC", "crv": "P-521", "kid": "x", "x": "AA", "y": "AA" });
+    let set = json!({ "keys": [unknown, issuer.jwk(), edwards_jwk, secret_jwk] });
+    fs::write(&file, set.to_string()).unwrap();
+    let gateway = start(|gateway| {
+        gateway.jwt(jwt(file.display())).authorize(|access: &Access<'_>| {
+            let role = access
+                .caller
+                .and_then(|caller| caller.claims().get("role"))
+                .and_then(Value::as_str);
+            match role {
+                Some("teller") => Ok(()),
+                role => Err(Problem::forbidden(format!("The role is {role:?}, and not teller.")).into()),
+            }
+        })
+    });
+    let good = claims("ann");
+    let symmetric = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    let taken = [
+        issuer.token(&good),
+        issuer.token(&with(&good, "aud", json!(["shop", "bank"]))),
+        signed(&json!({ "alg": "EdDSA", "kid": "ed" }), &good, |message| {
+            edwards.sign(message).as_ref().to_vec()
+        }),
+        signed(&json!({ "alg": "HS256", "kid": "shared" }), &good, |message| {
+            hmac::sign(&symmetric, message).as_ref().to_vec()
+        }),
+    ];
+    let mut client = Client::new(&gateway);
+    let mut ask =
+        |bearer: &str, path: &str, body: &str| client.request("POST", path, &[("authorization", bearer)], body);
+    assert_eq!(ask(&taken[0], "/api/section/S1/open", r#"{"capacity":9}"#).status, 200);
+    for bearer in &taken {
+        let signed = ask(bearer, "/api/section/S1/sign", "{}").json();
+        assert_eq!(signed["students"].as_array().unwrap().last(), Some(&json!("ann")));
+    }
+    let public = issuer.key.public_key().as_ref().to_vec();
+    let confused = hmac::Key::new(hmac::HMAC_SHA256, &public);
+    for (bearer, reason) in [
+        (issuer.token(&with(&good, "exp", in_seconds(-120))), "has expired"),
+        (issuer.token(&with(&good, "nbf", in_seconds(600))), "does not hold yet"),
+        (issuer.token(&with(&good, "aud", "shop")), "another audience"),
+        (
+            issuer.token(&with(&good, "iss", "https://evil.example")),
+            "another issuer",
+        ),
+        (issuer.token(&without(&good, "sub")), "no claim sub"),
+        (issuer.token(&without(&good, "exp")), "no claim exp"),
+        (issuer.token(&without(&good, "aud")), "no claim aud"),
+        (issuer.token(&with(&good, "sub", "")), "no text as its claim sub"),
+        (other.token(&good), "signature is wrong"),
+        (Issuer::new("two").token(&good), "not among its issuer"),
+        (format!("{}x", issuer.token(&good)), "not one that this service takes"),
+        (
+            signed(&json!({ "alg": "none", "kid": "one" }), &good, |_| Vec::new()),
+            "not one that this service takes",
+        ),
+        (
+            signed(&json!({ "alg": "HS256", "kid": "one" }), &good, |message| {
+                hmac::sign(&confused, message).as_ref().to_vec()
+            }),
+            "not among its issuer",
+        ),
+        ("Bearer a.b.c".into(), "not one that this service takes"),
+    ] {
+        for lane in [&[][..], &[("te", "trailers")]] {
+            let fields = [&[("authorization", bearer.as_str())][..], lane].concat();
+            let refused = Client::new(&gateway).request("POST", "/api/section/S1/sign", &fields, "{}");
+            let problem = refused.problem(401, "unauthorized");
+            assert!(problem["detail"].to_string().contains(reason), "{reason}: {problem}");
+        }
+    }
+    let clerk = issuer.token(&with(&good, "role", "clerk"));
+    ask(&clerk, "/api/section/S1/sign", "{}").problem(403, "forbidden");
+    let document = Client::new(&gateway).get("/openapi.json").json();
+    assert_eq!(document["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+    assert_eq!(document["security"], json!([{ "token": [] }]));
+    assert_eq!(document["paths"]["/health/live"]["get"]["security"], json!([]));
+}
+
+#[test]
+fn a_file_of_keys_that_is_none_stops_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.json");
+    for (text, why) in [
+        ("{}", "no set of JSON web keys"),
+        (r#"{"keys":[]}"#, "none of its keys"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let error = Gateway::builder(engine())
+            .jwt(jwt(file.display()))
+            .start()
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    for url in ["http://", "https:// x/"] {
+        assert!(Gateway::builder(engine()).jwt(jwt(url)).start().is_err(), "{url}");
+    }
+}
+
+/// Serves a document that changes, and counts how often it was asked for.
+fn serve(document: Arc<Mutex<String>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/keys", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut asked = [0; 4_096];
+            let count = stream.read(&mut asked).unwrap();
+            assert!(asked[..count].starts_with(b"GET /keys HTTP/1.1\r\n"));
+            let text = document.lock().unwrap().clone();
+            let (one, two) = text.split_at(text.len() / 2);
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            let body = format!("{:x}\r\n{one}\r\n{:x}\r\n{two}\r\n0\r\n\r\n", one.len(), two.len());
+            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn keys_of_a_url_are_there_at_the_start_and_symmetric_ones_are_not_taken() {
+    let issuer = Issuer::new("one");
+    let secret = json!({ "kty": "oct", "kid": "shared", "k": encoded([7; 40]) });
+    let document = Arc::new(Mutex::new(json!({ "keys": [issuer.jwk(), secret] }).to_string()));
+    let gateway = start(|gateway| gateway.jwt(jwt(serve(document))));
+    let mut client = Client::new(&gateway);
+    let mut ask = |bearer: &str| client.request("GET", "/api/section", &[("authorization", bearer)], "");
+    assert_eq!(ask(&issuer.token(&claims("ann"))).status, 200);
+    let symmetric = hmac::Key::new(hmac::HMAC_SHA256, &[7; 40]);
+    let header = json!({ "alg": "HS256", "kid": "shared" });
+    let token = signed(&header, &claims("ann"), |message| {
+        hmac::sign(&symmetric, message).as_ref().to_vec()
+    });
+    ask(&token).problem(401, "unauthorized");
+}
+
+#[test]
+fn a_key_that_is_not_known_has_the_keys_fetched_again() {
+    let (old, new) = (Issuer::new("old"), Issuer::new("new"));
+    let document = Arc::new(Mutex::new(json!({ "keys": [old.jwk()] }).to_string()));
+    let gateway = start(|gateway| gateway.jwt(jwt(serve(document.clone()))));
+    let mut client = Client::new(&gateway);
+    let mut ask = |bearer: &str| {
+        client
+            .request("GET", "/api/section", &[("authorization", bearer)], "")
+            .status
+    };
+    let (by_old, by_new) = (old.token(&claims("ann")), new.token(&claims("ann")));
+    assert_eq!((ask(&by_old), ask(&by_new)), (200, 401));
+    *document.lock().unwrap() = json!({ "keys": [new.jwk()] }).to_string();
+    while ask(&by_new) != 200 {
+        thread::yield_now();
+    }
+    assert_eq!(ask(&by_old), 401, "what was looked at before is forgotten");
+}
+
+#[test]
+fn where_the_keys_cannot_be_had_the_service_starts_and_takes_no_token() {
+    let gateway = start(|gateway| gateway.jwt(jwt("http://127.0.0.1:1/keys")));
+    let mut client = Client::new(&gateway);
+    let bearer = Issuer::new("one").token(&claims("ann"));
+    client
+        .request("GET", "/api/section", &[("authorization", &bearer)], "")
+        .problem(401, "unauthorized");
+    assert_eq!(client.get("/health/live").status, 200);
+}

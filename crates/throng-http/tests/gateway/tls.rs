@@ -1,0 +1,308 @@
+//! TLS: real handshakes, in both lanes, on HTTP/2 and under a WebSocket.
+
+use crate::support::{Client, client::PATIENCE, client::request, plain, start};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+};
+use serde_json::json;
+use std::{
+    fs,
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use throng_http::{Gateway, Running, Tls};
+
+type Secure = StreamOwned<ClientConnection, TcpStream>;
+
+/// Somebody who signs certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// A certificate and its key.
+    fn signs(&self, params: CertificateParams) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn serves(&self, names: &[&str]) -> (String, String) {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        self.signs(CertificateParams::new(names).unwrap())
+    }
+
+    fn root(&self) -> CertificateDer<'static> {
+        self.0.der().clone()
+    }
+}
+
+/// The files of a gateway.
+struct Files {
+    dir: tempfile::TempDir,
+    authority: Authority,
+}
+
+impl Files {
+    fn new() -> Self {
+        let files = Self {
+            dir: tempfile::tempdir().unwrap(),
+            authority: Authority::new(),
+        };
+        files.write(files.authority.serves(&["localhost"]));
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, (certificate, key): (String, String)) {
+        fs::write(self.path("key.pem"), key).unwrap();
+        fs::write(self.path("cert.pem"), certificate).unwrap();
+    }
+
+    fn tls(&self, client_ca: Option<&Authority>) -> Tls {
+        let client_ca = client_ca.map(|authority| {
+            fs::write(self.path("ca.pem"), authority.0.pem()).unwrap();
+            self.path("ca.pem")
+        });
+        Tls {
+            certificate: self.path("cert.pem"),
+            key: self.path("key.pem"),
+            client_ca,
+        }
+    }
+
+    fn config(&self, certificate: Option<&(String, String)>) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.root()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        match certificate {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        }
+    }
+
+    fn connect(&self, gateway: &Running, certificate: Option<&(String, String)>) -> Client<Secure> {
+        connect(gateway.address(), self.config(certificate))
+    }
+}
+
+fn connect(address: SocketAddr, config: ClientConfig) -> Client<Secure> {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    Client::over(StreamOwned::new(
+        ClientConnection::new(Arc::new(config), name).unwrap(),
+        socket,
+    ))
+}
+
+/// The fields that a request needs to go by each of the lanes.
+const LANES: [&[(&str, &str)]; 2] = [&[], &[("te", "trailers")]];
+
+#[test]
+fn requests_are_answered_under_tls_in_both_lanes_one_by_one_and_together() {
+    let files = Files::new();
+    let gateway = start(|gateway| gateway.tls(files.tls(None)));
+    assert!(gateway.url().starts_with("https://"));
+    for lane in LANES {
+        let mut client = files.connect(&gateway, None);
+        let open = request("POST", "/api/section/S1/open", lane, r#"{"capacity":5000}"#);
+        assert_eq!(client.send(open).answer().status, 200);
+        assert_eq!(
+            client.request("GET", "/health/live", lane, "").text(),
+            r#"{"live":true}"#
+        );
+        let added: String = (0..200)
+            .map(|number| {
+                request(
+                    "POST",
+                    "/api/section/S1/add_student",
+                    lane,
+                    &format!(r#"{{"student":"{number}"}}"#),
+                )
+            })
+            .collect();
+        client.send(added);
+        for _ in 0..200 {
+            assert_eq!(client.answer().status, 200);
+        }
+        let view = client.request("GET", "/api/section/S1", lane, "").json();
+        assert_eq!(view["students"].as_array().unwrap().len(), 200);
+        // Large both ways: many records.
+        let title = "x".repeat(300_000);
+        let renamed = client.request(
+            "POST",
+            "/api/section/S1/rename",
+            lane,
+            &json!({ "title": title }).to_string(),
+        );
+        assert_eq!(renamed.status, 200);
+        let events = client.request("GET", "/api/section/S1/events?after=100&limit=1000", lane, "");
+        assert!(events.text().contains(&title));
+        // The end is announced.
+        let mut rest = Vec::new();
+        let closing = request("GET", "/health/live", &[("connection", "close")], "");
+        client.send(closing).answer();
+        let mut stream = client.into_inner();
+        assert_eq!(std::io::Read::read_to_end(&mut stream, &mut rest).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_client_that_speaks_no_tls_or_trusts_another_is_not_served_and_holds_up_nobody() {
+    let files = Files::new();
+    let gateway = start(|gateway| gateway.tls(files.tls(None)));
+    let mut plain = Client::new(&gateway);
+    plain.send("GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert!(plain.try_answer().is_err());
+    let silent = TcpStream::connect(gateway.address()).unwrap();
+    let other = Files::new();
+    let mut client = connect(gateway.address(), other.config(None));
+    let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        client.request("GET", "/health/live", &[], "").status
+    }));
+    assert!(sent.is_err());
+    assert_eq!(files.connect(&gateway, None).get("/health/live").status, 200);
+    drop(silent);
+}
+
+#[test]
+fn a_handshake_that_was_not_done_holds_up_no_stop() {
+    let files = Files::new();
+    let limits = throng_http::Limits {
+        header_wait: std::time::Duration::from_hours(1),
+        drain: std::time::Duration::from_hours(1),
+        ..throng_http::Limits::default()
+    };
+    let gateway = start(|gateway| gateway.tls(files.tls(None)).limits(limits));
+    let _silent = TcpStream::connect(gateway.address()).unwrap();
+    // Behind it in the queue of the listener: once it is served, the other one is taken, too.
+    assert_eq!(files.connect(&gateway, None).get("/health/live").status, 200);
+    gateway.stop_blocking();
+}
+
+#[test]
+fn http2_is_agreed_on_and_a_websocket_opens() {
+    let files = Files::new();
+    let gateway = start(|gateway| gateway.tls(files.tls(None)));
+    let mut config = files.config(None);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let mut stream = connect(gateway.address(), config.clone()).into_inner();
+    stream.conn.complete_io(&mut stream.sock).unwrap();
+    assert_eq!(stream.conn.alpn_protocol(), Some(b"h2".as_slice()));
+    std::io::Write::write_all(&mut stream, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    let mut settings = [0; 9];
+    std::io::Read::read_exact(&mut stream, &mut settings).unwrap();
+    assert_eq!(settings[3], 4, "a frame of settings");
+
+    let stream = files.connect(&gateway, None).into_inner();
+    let (mut socket, _) = tokio_tungstenite::tungstenite::client("wss://localhost/api/ws", stream).unwrap();
+    let mut ask = |text: String| {
+        socket
+            .send(tokio_tungstenite::tungstenite::Message::text(text))
+            .unwrap();
+        socket.read().unwrap().into_text().unwrap().to_string()
+    };
+    let open = json!({ "type": "command", "id": 1, "kind": "section", "entity": "S1", "command": "open", "body": { "capacity": 9 } });
+    assert!(ask(open.to_string()).contains("hello"));
+    assert!(socket.read().unwrap().into_text().unwrap().contains("capacity"));
+}
+
+#[test]
+fn certificates_are_read_again_without_a_restart() {
+    let files = Files::new();
+    let gateway = start(|gateway| gateway.tls(files.tls(None)));
+    let shown = || {
+        let mut stream = files.connect(&gateway, None).into_inner();
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream.conn.peer_certificates().unwrap()[0].clone()
+    };
+    let mut held = files.connect(&gateway, None);
+    let first = shown();
+    files.write(files.authority.serves(&["localhost", "new.example"]));
+    while shown() == first {
+        std::thread::yield_now();
+    }
+    // A half-written file changes nothing.
+    let second = shown();
+    fs::write(files.path("cert.pem"), "-----BEGIN").unwrap();
+    assert_eq!((shown(), held.get("/health/live").status), (second, 200));
+    let error = Gateway::builder(crate::support::engine())
+        .tls(files.tls(None))
+        .start()
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("cert.pem"), "{error}");
+}
+
+/// A client's certificate with these names.
+fn certificate(authority: &Authority, common: &str, names: Vec<SanType>) -> (String, String) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, common);
+    params.subject_alt_names = names;
+    authority.signs(params)
+}
+
+#[test]
+fn a_clients_certificate_says_who_asks() {
+    let (files, clients) = (Files::new(), Authority::new());
+    let gateway = start(|gateway| gateway.tls(files.tls(Some(&clients))));
+    let uri = SanType::URI("spiffe://example/desk".try_into().unwrap());
+    let dns = SanType::DnsName("desk.example".try_into().unwrap());
+    for (names, expected) in [
+        (Vec::new(), "ann"),
+        (vec![dns.clone()], "desk.example"),
+        (vec![dns, uri], "spiffe://example/desk"),
+    ] {
+        let shown = certificate(&clients, "ann", names);
+        for lane in LANES {
+            let mut client = files.connect(&gateway, Some(&shown));
+            let path = format!("/api/section/{}", if lane.is_empty() { "L" } else { "F" });
+            let open = client.request("POST", &format!("{path}/open"), lane, r#"{"capacity":9}"#);
+            assert_eq!(open.status, 200);
+            let signed = client.request("POST", &format!("{path}/sign"), lane, "{}").json();
+            assert_eq!(signed["students"].as_array().unwrap().last(), Some(&json!(expected)));
+        }
+    }
+    for lane in LANES {
+        let mut nobody = files.connect(&gateway, None);
+        nobody
+            .request("POST", "/api/section/L/sign", lane, "{}")
+            .problem(401, "unauthorized");
+        assert_eq!(nobody.request("GET", "/health/ready", lane, "").status, 200);
+    }
+    let forged = certificate(&Authority::new(), "ann", Vec::new());
+    let mut client = files.connect(&gateway, Some(&forged));
+    let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        client.request("GET", "/api/section", &[], "").status
+    }));
+    assert!(asked.is_err(), "a certificate that nobody known has signed");
+}
+
+#[test]
+fn administration_on_loopback_needs_no_certificate_of_the_service() {
+    let files = Files::new();
+    let gateway = start(|gateway| gateway.tls(files.tls(None)).admin(([127, 0, 0, 1], 0).into()));
+    assert_eq!(Client::of(gateway.admin_address().unwrap()).get("/metrics").status, 200);
+    drop(plain());
+    assert!(Path::new(&files.path("key.pem")).exists());
+}
