@@ -131,6 +131,8 @@ pub(crate) struct Opening {
     pub(crate) sync_delay: Duration,
     /// A loss of durable commits that is accepted.
     pub(crate) accept_loss: Option<Position>,
+    /// Where segments are copied before history is removed from them.
+    pub(crate) archive: Option<PathBuf>,
     pub(crate) has_projections: bool,
 }
 
@@ -149,6 +151,7 @@ impl Place {
                 };
                 let (log, store) = throng_log::open_embedded(directory, options)
                     .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
+                log.set_archive(how.archive.clone());
                 // Who has none needs no file for them.
                 let views: Arc<dyn Views> = match how.has_projections {
                     true => Arc::new(throng_log::EmbeddedViews::open(Arc::clone(&log))?),
@@ -164,6 +167,11 @@ impl Place {
             (Self::Postgres(options), _) => {
                 if !sync_delay.is_zero() {
                     bail!("--sync-delay slows the embedded journal only");
+                }
+                if how.archive.is_some() {
+                    bail!(
+                        "--archive is the embedded journal's; PostgreSQL has backups of its own, see docs/postgresql.md"
+                    );
                 }
                 let mut options = (**options).clone();
                 options.accept_loss = how.accept_loss;

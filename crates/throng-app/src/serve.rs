@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use std::{
     io::Write as _,
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     sync::{
         Arc,
@@ -16,6 +17,7 @@ use std::{
 use throng::{
     Options,
     journal::{self, Position},
+    model::Keep,
 };
 use throng_http::StopSignal;
 
@@ -70,6 +72,13 @@ pub struct ServeArguments {
     /// Go on without durable commits that are lost, named as the refused start has named them. Recorded in the journal.
     #[arg(long, value_name = "WRITER.NUMBER")]
     accept_loss: Option<Position>,
+    /// For how long the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity; the state
+    /// remains. Once for each kind [default: what the kind says].
+    #[arg(long, value_name = "KIND=HOW", value_parser = keep)]
+    keep: Vec<(String, Keep)>,
+    /// Where the embedded journal copies its segments before history is removed from them; it can be read as a journal.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
     /// What to do when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "stand-by")]
     when_taken_over: WhenTakenOver,
@@ -83,6 +92,12 @@ pub struct ServeArguments {
     sync_delay: Duration,
     #[command(flatten)]
     limits: LimitArguments,
+}
+
+/// `account=30d`.
+fn keep(text: &str) -> Result<(String, Keep), String> {
+    let (kind, how) = text.split_once('=').ok_or("write for example account=30d")?;
+    Ok((kind.to_owned(), how.parse()?))
 }
 
 impl ServeArguments {
@@ -118,12 +133,14 @@ impl ServeArguments {
             durability: self.durability,
             sync_delay: self.sync_delay,
             accept_loss: self.accept_loss,
+            archive: self.archive.clone(),
             loops: self.loops.map(usize::from),
             limits: self.limits.clone(),
             security: self.security.clone().with_admin_listener(self.listen),
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),
+                keep: self.keep.iter().cloned().collect(),
                 projections: !self.no_projections && defaults.projections.unwrap_or(true),
                 ..Options::default()
             },

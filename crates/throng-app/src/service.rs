@@ -4,6 +4,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
@@ -44,6 +45,8 @@ pub struct Settings {
     pub sync_delay: Duration,
     /// A loss of durable commits that is accepted.
     pub accept_loss: Option<Position>,
+    /// Where the embedded journal copies its segments before history is removed from them.
+    pub archive: Option<PathBuf>,
     /// Threads that serve connections; without it, one and more under load.
     pub loops: Option<usize>,
     /// The gateway's limits, as far as they are said.
@@ -92,6 +95,7 @@ impl Service {
                 durability: settings.durability,
                 sync_delay: settings.sync_delay,
                 accept_loss: settings.accept_loss,
+                archive: settings.archive.clone(),
                 has_projections: builder.has_projections(),
             })?,
             false => Opened::in_memory(),
@@ -99,6 +103,10 @@ impl Service {
         let released = Arc::downgrade(&journal);
         let builder = builder.options(settings.engine.clone()).views(views);
         let engine = runtime.block_on(builder.start_shared(journal, store))?;
+        if let Some(kind) = settings.engine.keep.keys().find(|kind| engine.kind(kind).is_none()) {
+            runtime.block_on(engine.stop());
+            bail!("--keep names the kind {kind:?}, which this service does not have");
+        }
         let recovery = begun.elapsed();
         let mut gateway = app.into_gateway(engine.clone()).bind(settings.listen);
         gateway = gateway.adjust_limits(|limits| {

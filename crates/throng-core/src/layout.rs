@@ -135,11 +135,19 @@ impl Layout {
     }
 }
 
+/// Whether a record belongs to an entity, and so to its shard: not one of the journal, of a whole shard, or of nobody any more.
+#[must_use]
+pub fn is_of_an_entity(record: &Record<'_>) -> bool {
+    use throng_journal::RecordKind::{Loss, Numbers, Removed};
+    !matches!(record.record, Loss | Numbers | Removed)
+}
+
 /// The number of shards a commit was written with, if only one fits all its records.
 fn shards_of(commit: &Commit) -> Option<u16> {
     let placed: Vec<(u64, ShardId)> = commit
         .records()
         .flatten()
+        .filter(|record| is_of_an_entity(record))
         .map(|record| (limits::hash(record.kind, record.id), record.shard))
         .collect();
     let fits = |shards: &u16| {

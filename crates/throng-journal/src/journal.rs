@@ -1,7 +1,7 @@
 //! The truth: per writer one ordered, gapless stream of commits.
 
-use crate::{AppendError, Commit, CommitNo, Error, Place, Position, ShardId, WriterId, commit};
-use std::{future::Future, pin::Pin};
+use crate::{AppendError, Commit, CommitNo, Error, Place, Position, Record, ShardId, Stamp, WriterId, commit};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 /// An answer that comes later; polled by whatever executor the engine runs on.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -40,6 +40,61 @@ pub struct Taken {
     pub writer: WriterId,
     /// Its last commit: nothing after it will ever land. 0 if it never committed.
     pub last: CommitNo,
+}
+
+/// Whether a record is over, so that nothing needs it any more.
+pub type Judge = Arc<dyn Fn(&Record<'_>, Stamp) -> bool + Send + Sync>;
+
+/// What is to be taken out of a stream's history.
+#[derive(Clone)]
+pub struct Prune {
+    /// The commits after this one, of its stream, …
+    pub after: Position,
+    /// … up to and including this one are looked at; fewer, where the journal removes by larger pieces.
+    pub upto: CommitNo,
+    /// Says of each record whether it is over.
+    pub judge: Judge,
+    /// What to do with what is over.
+    pub how: PruneHow,
+}
+
+/// What is done with records that are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PruneHow {
+    /// Nothing: it is only said what would go.
+    Dry,
+    /// They are removed. Where the journal keeps an archive, they stay there.
+    #[default]
+    Remove,
+    /// They are removed, also from the journal's archive.
+    Erase,
+}
+
+/// What was taken out of a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// The last commit that was looked at; commit 0 if none was.
+    pub upto: CommitNo,
+    /// When it was made, microseconds since 1970-01-01 UTC.
+    pub at_micros: i64,
+    /// Records that are gone.
+    pub records: u64,
+    /// Commits of which nothing is left.
+    pub commits: u64,
+    /// Bytes that were given back.
+    pub bytes: u64,
+}
+
+impl Pruned {
+    /// Both together; the other one came later.
+    pub fn add(&mut self, other: Self) {
+        if other.upto > CommitNo(0) {
+            (self.upto, self.at_micros) = (other.upto, other.at_micros);
+        }
+        self.records += other.records;
+        self.commits += other.commits;
+        self.bytes += other.bytes;
+    }
 }
 
 /// What came of an append.
@@ -84,7 +139,8 @@ pub trait Journal: Send + Sync {
     fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>>;
 
     /// The commits after a position, in order, within its writer's stream: at least one if there is one, then as many
-    /// as fit in `bytes_max`. Empty at the end of what is durable.
+    /// as fit in `bytes_max`. Empty at the end of what is durable. For commits of which [`prune`](Self::prune) left nothing the last
+    /// one of them may [stand](Commit::stands_for), without records.
     ///
     /// # Errors
     /// [`Error::Damaged`] names the first commit that cannot be read.
@@ -108,6 +164,28 @@ pub trait Journal: Send + Sync {
     /// A checkpoint covers everything up to here: the journal may drop what it keeps in memory to find these commits.
     /// History itself stays.
     fn forget(&self, upto: Position);
+
+    /// Takes the records that are over out of a stream's history, for good. Their commits' numbers stay taken, and every other
+    /// record stays where it is. Only for what is durable and covered by a checkpoint, from which nothing of it is read any more.
+    /// After a crash in the middle, some are gone and some are not, from the oldest on.
+    ///
+    /// # Errors
+    /// The journal keeps all of its history; it cannot be read or written.
+    fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
+        let at = prune.after;
+        Box::pin(std::future::ready(Err(Error::Backend {
+            doing: format!("removing history after commit {at}"),
+            why: "this journal keeps all of its history".into(),
+        })))
+    }
+
+    /// What was committed so far may be [pruned](Self::prune) as a whole from here on, however the journal divides its history.
+    ///
+    /// # Errors
+    /// The journal's; the writer is then over.
+    fn end_segment(&self) -> Later<'_, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// How many appends may be in flight now: 1 while a sync is fast, more when it is slow and the device overlaps them.
     fn depth(&self) -> usize;

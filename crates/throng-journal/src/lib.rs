@@ -36,13 +36,13 @@ mod store;
 pub mod tools;
 mod views;
 
-pub use commit::{COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Stamp};
+pub use commit::{COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Rest, Stamp};
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
-pub use journal::{Append, Appended, Durability, Journal, Later, Maybe, Opened, Taken};
+pub use journal::{Append, Appended, Durability, Journal, Judge, Later, Maybe, Opened, Prune, PruneHow, Pruned, Taken};
 pub use loss::{ACCEPTED_LOSS_NODE, Loss};
 pub use memory::{MemoryJournal, MemoryStore, MemoryViews};
 pub use pace::Pace;
 pub use place::Place;
-pub use store::{Checkpoint, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal};
+pub use store::{Checkpoint, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal};
 pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

@@ -1,6 +1,6 @@
 //! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
 
-use crate::{Address, Error, Later, Maybe, Pace, Position, ShardId};
+use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId};
 use std::ops::Bound;
 
 /// An entity's state as the engine encoded it.
@@ -16,6 +16,20 @@ pub struct StoredState {
     pub version: u16,
     /// The state, opaque to the store.
     pub bytes: Vec<u8>,
+}
+
+impl StoredState {
+    /// What a record of a [state](crate::RecordKind::State) says.
+    #[must_use]
+    pub fn of_record(record: &Record<'_>) -> Self {
+        Self {
+            address: Address::new(record.kind, record.id),
+            shard: record.shard,
+            seq: record.seq,
+            version: record.version,
+            bytes: record.body.to_vec(),
+        }
+    }
 }
 
 /// One event as it was recorded.
@@ -48,9 +62,9 @@ pub struct EntityHead {
 /// checkpoint are the engine's to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// The last stored state of the version asked for, if there is one.
+    /// The last stored state of the version asked for, if there is one; of any version, where the events before it are gone.
     pub state: Option<StoredState>,
-    /// The events after that state (from the first, without one), up to the last checkpoint, in order.
+    /// The events after that state (from the first there is, without one), up to the last checkpoint, in order.
     pub events: Vec<StoredEvent>,
 }
 
@@ -66,8 +80,21 @@ pub struct Checkpoint {
     pub states: Vec<StoredState>,
     /// The engine's own rows (timers, outbox, keys): key and value, or key and `None` to remove it.
     pub system: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Entities whose oldest events are gone from here on, if only from the index.
+    pub cuts: Vec<Cut>,
     /// How fast it is made.
     pub pace: Pace,
+}
+
+/// How much of an entity's history goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Whose.
+    pub address: Address,
+    /// Its events up to this one go.
+    pub upto: u64,
+    /// Everything else goes too that is stored of it, unless events follow that one.
+    pub is_gone: bool,
 }
 
 /// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and what was
@@ -91,7 +118,7 @@ pub trait Store: Send + Sync {
     /// The row cannot be read, or the store is not reachable.
     fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>>;
 
-    /// An entity's events after a sequence number, in order: at most `limit` and, after the first, `bytes_max`.
+    /// An entity's events after a sequence number, as far as they are not gone, in order: at most `limit` and, after the first, `bytes_max`.
     ///
     /// # Errors
     /// The row cannot be read, or the store is not reachable.

@@ -240,20 +240,52 @@ pub struct Verification {
     pub damages: Vec<Finding>,
     /// What is worth knowing and no loss, such as an unfinished end after a crash.
     pub notes: Vec<Finding>,
+    /// The last commit from which retention or an erasure has removed something, written `writer.commit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed_upto: Option<String>,
+    /// When that commit was made, microseconds since 1970-01-01 UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed_upto_micros: Option<i64>,
+    /// Commits of which nothing is left.
+    pub removed_commits: u64,
     /// What became of checking the store: a sentence.
     pub store: String,
     /// Each entity's last event.
     #[serde(skip)]
     last: HashMap<Box<str>, u64>,
+    /// Entities whose first events are missing, with what is wrong unless the history says further on what they were.
+    #[serde(skip)]
+    unfounded: HashMap<Box<str>, (u64, Finding)>,
 }
 
 impl Verification {
     /// The next whole commit: each entity's events follow one another. Says how many events it has.
     pub fn commit(&mut self, commit: &Commit) -> u64 {
-        self.commits += 1;
+        self.commits += 1 + u64::from(commit.stands_for());
         let before = self.events;
+        if commit.record_count() == 0 {
+            self.removed_commits += 1 + u64::from(commit.stands_for());
+            self.removed(commit);
+        }
         for record in commit.records().flatten() {
+            if record.record == RecordKind::Removed {
+                self.removed(commit);
+                continue;
+            }
             self.records += 1;
+            if matches!(record.record, RecordKind::State | RecordKind::Ended) {
+                let entity: Box<str> = format!("{}/{}", record.kind, record.id).into();
+                let founded = self
+                    .unfounded
+                    .get(&entity)
+                    .is_some_and(|(seq, _)| *seq <= record.seq + 1);
+                if founded {
+                    self.unfounded.remove(&entity);
+                }
+                let last = self.last.entry(entity).or_default();
+                *last = record.seq.max(*last);
+                continue;
+            }
             if record.record == RecordKind::Loss {
                 self.damages.push(Finding {
                     position: commit.position().to_string(),
@@ -268,16 +300,33 @@ impl Verification {
             let entity = format!("{}/{}", record.kind, record.id);
             let last = self.last.entry(entity.clone().into()).or_default();
             if record.seq != *last + 1 {
-                self.damages.push(Finding {
+                let finding = Finding {
                     position: commit.position().to_string(),
-                    place: entity,
+                    place: entity.clone(),
                     why: format!("event {} follows event {last}", record.seq),
-                });
+                };
+                match *last {
+                    // What came before may have been removed: the history then says what the entity was.
+                    0 => _ = self.unfounded.insert(entity.into(), (record.seq, finding)),
+                    _ => self.damages.push(finding),
+                }
             }
             *last = record.seq;
         }
         self.entities = self.last.len() as u64;
         self.events - before
+    }
+
+    fn removed(&mut self, commit: &Commit) {
+        self.removed_upto = Some(commit.position().to_string());
+        self.removed_upto_micros = Some(commit.stamp().at_micros);
+    }
+
+    /// All commits were seen.
+    pub fn finish(&mut self) {
+        let mut unfounded: Vec<Finding> = self.unfounded.drain().map(|(_, (_, finding))| finding).collect();
+        unfounded.sort_by(|one, other| one.place.cmp(&other.place));
+        self.damages.append(&mut unfounded);
     }
 
     /// Nothing is damaged.
@@ -297,6 +346,15 @@ impl fmt::Display for Verification {
             "{} writers, {} commits, {} records, {} events of {} entities",
             self.writers, self.commits, self.records, self.events, self.entities
         )?;
+        if let (Some(upto), Some(micros)) = (&self.removed_upto, self.removed_upto_micros) {
+            writeln!(
+                f,
+                "history up to commit {upto}, made {} s after 1970-01-01 UTC, was removed in whole or in part: nothing is left of \
+                 {} commits",
+                micros / 1_000_000,
+                self.removed_commits
+            )?;
+        }
         writeln!(f, "store: {}", self.store)?;
         for note in &self.notes {
             writeln!(f, "note: {}: {}", note.place, note.why)?;

@@ -43,6 +43,13 @@ impl store::Harness for Memory {
     fn reopen(&self, pair: Pair<MemoryJournal, MemoryStore>) -> Pair<MemoryJournal, MemoryStore> {
         pair
     }
+
+    fn without_store(&self, pair: Pair<MemoryJournal, MemoryStore>) -> Pair<MemoryJournal, MemoryStore> {
+        Pair {
+            store: Arc::new(MemoryStore::new((*pair.journal).clone())),
+            ..pair
+        }
+    }
 }
 
 impl views::Harness for Memory {

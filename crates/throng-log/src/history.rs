@@ -84,8 +84,9 @@ impl History {
     }
 
     /// A commit was written to the active segment.
-    pub(crate) fn wrote(&mut self, offset: u64) {
-        self.active.push(scan::sectors(offset));
+    pub(crate) fn wrote(&mut self, offset: u64, stands_for: u32) {
+        let places = std::iter::repeat_n(scan::sectors(offset), 1 + stands_for as usize);
+        self.active.extend(places);
     }
 
     /// The directory of the last segment, found by recovery.
@@ -99,6 +100,11 @@ impl History {
             self.directories.pop_front();
         }
         self.directories.push_back((segment, directory));
+    }
+
+    /// The segment was written anew: where its commits stand has to be looked for again.
+    pub(crate) fn drop_directory(&mut self, segment: u64) {
+        self.directories.retain(|(number, _)| *number != segment);
     }
 
     /// Drops the directories of the segments that end at or below a position.

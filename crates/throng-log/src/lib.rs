@@ -83,6 +83,13 @@
 //! a warning. What was read of the end is written and synced again before the next writer begins: the page cache may show
 //! what a failed sync has never brought to the disk. Older history is checked as it is read; [`tools::verify`] reads all.
 //!
+//! # History that ends
+//!
+//! [`prune`](throng_journal::Journal::prune) works on segments that are finished. Each is written anew beside itself (`….log.new`) without
+//! the records that are over, and then renamed: what is left stands where it stood, so no index changes; what went is a hole in the file,
+//! which takes no room. Commits of which nothing is left become one that stands for all of them and is as long as they were together (4 MiB at
+//! most); at the end of a segment it is 56 bytes, and the file ends with it. A segment of which nothing is left is 1.5 KiB, and stays.
+//!
 //! # A full disk
 //!
 //! Room is reserved a segment ahead, by halves where there is not so much, and what a reservation that failed has taken is given
@@ -105,6 +112,7 @@ mod options;
 mod pace;
 mod recovery;
 mod reserve;
+mod rewrite;
 mod scan;
 mod store;
 pub mod tools;

@@ -111,14 +111,16 @@ pub(crate) fn follow(
             }
         };
         let stamp = commit.stamp();
-        if stamp.writer != writer || stamp.number != run.next {
+        if stamp.writer != writer || commit.first() != run.next {
             run.stop = format!("commit {} where {writer}.{} was due", stamp.position(), run.next);
             return Ok(run);
         }
-        run.sectors.push(sectors(run.end));
+        // One that stands for others stands where each of them is looked for.
+        let places = std::iter::repeat_n(sectors(run.end), 1 + commit.stands_for() as usize);
+        run.sectors.extend(places);
         run.synced = run.synced.max(stamp.synced);
         run.end = align(run.end + commit.bytes().len() as u64);
-        run.next = run.next.next();
+        run.next = stamp.number.next();
     }
 }
 
@@ -196,13 +198,13 @@ pub(crate) fn directory(
             Err(damage) => return Ok((found, Some(damage.to_string()))),
         };
         let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
-        let (of, is) = (number(8), number(16));
-        if (of, is) != (writer.0, due.0) {
+        let (of, is, before) = (number(8), number(16), throng_journal::commit::stands_for(head));
+        if (of, is) != (writer.0, due.0 + u64::from(before)) {
             return Ok((found, Some(format!("commit {of}.{is} where {writer}.{due} was due"))));
         }
-        found.push(sectors(at));
+        found.extend(std::iter::repeat_n(sectors(at), 1 + before as usize));
         at = align(at + length as u64);
-        due = due.next();
+        due = CommitNo(is + 1);
     }
     Ok((found, None))
 }

@@ -65,6 +65,14 @@ impl store::Harness for OnDisk {
         let (journal, store) = open_embedded(dir, self.options.clone()).unwrap();
         Pair { journal, store }
     }
+
+    fn without_store(&self, pair: Opened) -> Opened {
+        let dir = pair.journal.dir().to_owned();
+        drop(pair);
+        std::fs::remove_file(dir.join("store.redb")).unwrap();
+        let (journal, store) = open_embedded(dir, self.options.clone()).unwrap();
+        Pair { journal, store }
+    }
 }
 
 impl views::Harness for OnDisk {

@@ -60,6 +60,21 @@ impl store::Harness for OnServer {
         drop(pair);
         self.open(&schema)
     }
+
+    fn without_store(&self, pair: Pair<PostgresJournal, PostgresStore>) -> Pair<PostgresJournal, PostgresStore> {
+        let schema = pair.journal.options().schema.clone();
+        drop(pair);
+        let forget = format!(
+            "SET search_path TO {schema}; TRUNCATE entities, states, places, system, events; UPDATE checkpoint SET writer = NULL, \
+             commit = NULL, entities = 0, events_writer = NULL, events_commit = NULL"
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async { kit::psql(&kit::SERVER).await.batch_execute(&forget).await.unwrap() });
+        self.open(&schema)
+    }
 }
 
 impl views::Harness for OnServer {

@@ -1,6 +1,12 @@
 //! Without faults, the simulated journal and store are a journal and a store like any other.
 
-use crate::{faults::Faults, journal::SimJournal, medium::Medium, store::SimStore, world::World};
+use crate::{
+    faults::Faults,
+    journal::SimJournal,
+    medium::{Medium, Rows},
+    store::SimStore,
+    world::World,
+};
 use std::sync::{Arc, Mutex};
 use throng_journal::{
     Durability,
@@ -60,6 +66,11 @@ impl store::Harness for Kept {
             }),
             journal: Arc::new(journal),
         }
+    }
+
+    fn without_store(&self, pair: store::Pair<SimJournal, SimStore>) -> store::Pair<SimJournal, SimStore> {
+        pair.journal.medium.lock().rows = Rows::default();
+        store::Harness::reopen(self, pair)
     }
 }
 

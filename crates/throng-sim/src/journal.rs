@@ -15,7 +15,7 @@ use std::{
 };
 use throng_journal::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position,
-    ShardId, Taken, WriterId, commit::Buffer,
+    Prune, Pruned, ShardId, Taken, WriterId, commit::Buffer,
 };
 
 /// What one process holds of the medium.
@@ -367,6 +367,16 @@ impl Journal for SimJournal {
                 }
             }
             Ok(())
+        })
+    }
+
+    fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
+        self.slowly(("removing history", "prune failed"), move |journal| {
+            let stop = || journal.world.chance(journal.faults().journal_error / 100.0);
+            let pruned = journal.medium.lock().prune(&prune, stop);
+            journal.world.count("history removed");
+            journal.world.add("record removed", pruned.records);
+            Ok(pruned)
         })
     }
 

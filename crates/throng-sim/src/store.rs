@@ -3,12 +3,12 @@
 use crate::{
     faults::Lie,
     journal::{SimJournal, io},
-    medium::Inner,
+    medium::{Inner, Rows},
 };
 use std::{ops::Bound, sync::atomic::Ordering};
 use throng_journal::{
-    Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, Position, RecordKind, Store, StoredEvent,
-    begin_of_removal,
+    Address, Checkpoint, Commit, CommitNo, Cut, EntityHead, Error, Later, Loaded, Maybe, Position, Record, RecordKind,
+    Store, StoredEvent, StoredState, begin_of_removal,
 };
 
 /// The store on the same medium as the journal.
@@ -126,32 +126,7 @@ impl Inner {
                     break;
                 }
                 for record in commit.records().flatten() {
-                    if record.record != RecordKind::Event {
-                        continue;
-                    }
-                    let events = self
-                        .rows
-                        .events
-                        .entry(Address::new(record.kind, record.id))
-                        .or_default();
-                    let next = events.len() as u64 + 1;
-                    if record.seq != next {
-                        violations.push(format!(
-                            "promise 5: event {} of {}/{} follows {}",
-                            record.seq,
-                            record.kind,
-                            record.id,
-                            next - 1
-                        ));
-                    }
-                    events.push(StoredEvent {
-                        seq: record.seq,
-                        position: commit.position(),
-                        at_micros: commit.stamp().at_micros,
-                        name: record.name.into(),
-                        version: record.version,
-                        payload: record.body.to_vec(),
-                    });
+                    violations.extend(self.rows.index(&commit, &record));
                 }
             }
             self.rows.covers = Some(end.max(self.rows.covers.unwrap_or_default()));
@@ -159,6 +134,9 @@ impl Inner {
         self.violations.append(&mut violations);
         for state in checkpoint.states {
             self.rows.states.insert(state.address.clone(), state);
+        }
+        for cut in &checkpoint.cuts {
+            self.rows.cut(cut);
         }
         let forgets = self.lie == Some(Lie::ForgetsKeys);
         for (key, value) in checkpoint.system {
@@ -178,7 +156,8 @@ impl Inner {
             });
         }
         let state = self.rows.states.get(address);
-        let state = state.filter(|state| state.version == state_version).cloned();
+        let is_cut = self.rows.is_cut(address);
+        let state = state.filter(|state| state.version == state_version || is_cut).cloned();
         let after = state.as_ref().map_or(0, |state| state.seq);
         let events = self.rows.events.get(address).map_or(&[][..], Vec::as_slice);
         let mut events: Vec<StoredEvent> = events.iter().filter(|event| event.seq > after).cloned().collect();
@@ -186,6 +165,63 @@ impl Inner {
             events.pop();
         }
         Ok(Loaded { state, events })
+    }
+}
+
+impl Rows {
+    /// Says what is wrong with a record, if anything is.
+    fn index(&mut self, commit: &Commit, record: &Record<'_>) -> Option<String> {
+        let address = Address::new(record.kind, record.id);
+        match record.record {
+            RecordKind::Event => {
+                let last = self.last.entry(address.clone()).or_default();
+                let before = std::mem::replace(last, record.seq);
+                self.events.entry(address).or_default().push(StoredEvent {
+                    seq: record.seq,
+                    position: commit.position(),
+                    at_micros: commit.stamp().at_micros,
+                    name: record.name.into(),
+                    version: record.version,
+                    payload: record.body.to_vec(),
+                });
+                // What came before the first that is left is gone.
+                let follows = before == 0 || record.seq == before + 1;
+                (!follows).then(|| {
+                    format!(
+                        "promise 5: event {} of {}/{} follows {before}",
+                        record.seq, record.kind, record.id
+                    )
+                })
+            }
+            RecordKind::State => {
+                let last = self.last.entry(address.clone()).or_default();
+                *last = record.seq.max(*last);
+                let known = self.states.get(&address).map_or(0, |state| state.seq);
+                if known < record.seq {
+                    self.states.insert(address, StoredState::of_record(record));
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn cut(&mut self, cut: &Cut) {
+        if let Some(events) = self.events.get_mut(&cut.address) {
+            events.retain(|event| event.seq > cut.upto);
+        }
+        let last = self.last.get(&cut.address).copied().unwrap_or_default();
+        if cut.is_gone && last <= cut.upto {
+            self.events.remove(&cut.address);
+            self.last.remove(&cut.address);
+            self.states.remove(&cut.address);
+        }
+    }
+
+    /// Its first events are gone.
+    fn is_cut(&self, address: &Address) -> bool {
+        let first = self.events.get(address).and_then(|events| events.first());
+        self.last.contains_key(address) && first.is_none_or(|event| event.seq > 1)
     }
 }
 
@@ -261,14 +297,14 @@ impl Store for SimStore {
     fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
         let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
         self.slowly(("listing entities", "store read failed"), move |medium| {
-            let events = medium.rows.events.iter();
-            let of_kind = events.filter(|(address, _)| *address.kind == *kind);
+            let entities = medium.rows.last.iter();
+            let of_kind = entities.filter(|(address, _)| *address.kind == *kind);
             let later = of_kind.filter(|(address, _)| after.as_deref().is_none_or(|after| &*address.id > after));
             later
                 .take(limit)
-                .map(|(address, events)| EntityHead {
+                .map(|(address, seq)| EntityHead {
                     id: address.id.clone(),
-                    seq: events.len() as u64,
+                    seq: *seq,
                 })
                 .collect()
         })

@@ -8,6 +8,7 @@ use crate::{
     engine::{Core, Engine},
     host::{Host, TokioHost},
     life::{Lives, tasks},
+    retention,
     tail::{self, Tail},
 };
 #[cfg(feature = "services")]
@@ -251,6 +252,7 @@ impl Builder {
             )),
             #[cfg(feature = "projections")]
             projections: Projections::new(consumers, self.views),
+            pruning: tokio::sync::Mutex::new(()),
             context,
             lives,
             #[cfg(feature = "services")]
@@ -259,6 +261,7 @@ impl Builder {
         core.context.host.spawn(Box::pin(tail::task(Arc::downgrade(&core))));
         #[cfg(feature = "projections")]
         projection::start(&core);
+        retention::start(&core);
         Ok(Engine { core })
     }
 }

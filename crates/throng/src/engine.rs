@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) services: Services,
     #[cfg(feature = "projections")]
     pub(crate) projections: Projections,
+    /// One removal of history at a time.
+    pub(crate) pruning: tokio::sync::Mutex<()>,
     /// The end of the log, decoded once for all who follow it.
     pub(crate) tail: Arc<Tail>,
 }

@@ -1,9 +1,9 @@
 //! What has happened to an entity: what the store has indexed, then what stands only in the log.
 
-use crate::{driver::widen, engine::Engine, ledger::unreadable};
+use crate::{door::now_or_later, driver::widen, engine::Engine, ledger::unreadable};
 use throng_core::{
     model::Error,
-    shard::{JsonRejection, TailEvent},
+    shard::{JsonRejection, TailEvent, base_row},
 };
 use throng_journal::{Address, CommitNo, Position, RecordKind, StoredEvent};
 
@@ -20,6 +20,8 @@ pub struct History {
     pub events: Vec<StoredEvent>,
     /// There are more after them: the page was cut by its number of events or by its bytes (4 MiB).
     pub more: bool,
+    /// Events up to this one, of those asked for, are not kept any more; 0 where all are.
+    pub removed: u64,
 }
 
 impl Engine {
@@ -57,8 +59,9 @@ impl Engine {
             let last = events.last().map_or(after, |event| event.seq);
             tail.retain(|event| event.seq > last);
             match tail.first() {
-                // Numbers have no gaps: between the two is what the store left out for its bytes.
-                Some(first) => more = first.seq != last + 1,
+                // Numbers have no gaps: between the two is what the store left out for its bytes. Before the first there may be one:
+                // what is not kept any more.
+                Some(first) => more = !events.is_empty() && first.seq != last + 1,
                 // Also what the store left out; one event it always gives.
                 None if !events.is_empty() => more = !stored(last, 1, 0).await.map_err(unavailable)?.is_empty(),
                 None => {}
@@ -73,13 +76,30 @@ impl Engine {
                 .await
                 .map_err(unavailable)?;
         }
-        if events.is_empty() && after == 0 && !more {
+        let removed = match events.first() {
+            Some(first) if first.seq > after + 1 => first.seq - 1,
+            Some(_) => 0,
+            None if more => 0,
+            None => self.recorded(&address).await.map_err(unavailable)?,
+        };
+        if events.is_empty() && after == 0 && !more && removed == 0 {
             return Err(Error::Unknown {
                 kind: name,
                 id: id.to_owned(),
             });
         }
-        Ok(History { events, more })
+        Ok(History {
+            events,
+            more,
+            removed: if removed > after { removed } else { 0 },
+        })
+    }
+
+    /// Up to which event the log says what an entity is, so that its events need not be kept.
+    async fn recorded(&self, address: &Address) -> Result<u64, throng_journal::Error> {
+        let row = now_or_later(self.core.context.store.system(&base_row(address))).await?;
+        let seq = row.and_then(|row| row.first_chunk::<8>().copied());
+        Ok(seq.map_or(0, u64::from_be_bytes))
     }
 
     /// Reads events that stand only in the log: those that stand close together at once.

@@ -77,6 +77,7 @@ mod metrics;
 mod options;
 #[cfg(feature = "projections")]
 pub mod projection;
+mod retention;
 mod stuck;
 mod tail;
 
@@ -91,6 +92,7 @@ pub use handle::Handle;
 pub use history::History;
 pub use metrics::Metrics;
 pub use options::Options;
+pub use retention::{Erased, PruneReport};
 pub use stuck::StuckEntity;
 pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{

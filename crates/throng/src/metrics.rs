@@ -41,6 +41,8 @@ pub struct Metrics {
     pub(crate) checkpoints: Count,
     pub(crate) checkpoint_seconds: Histogram,
     pub(crate) recoveries: Count,
+    pub(crate) pruned_records: Count,
+    pub(crate) pruned_bytes: Count,
     pub(crate) entities: Level,
     pub(crate) entity_bytes: Level,
     pub(crate) pending_bytes: Level,
@@ -111,6 +113,12 @@ impl Default for Metrics {
             timers_fired: count(r, "timers_fired", "Timers fired"),
             checkpoints: count(r, "checkpoints", "Checkpoints done"),
             checkpoint_seconds: histogram(r, "checkpoint_seconds", "Duration of a checkpoint", 0.001, 2.0, 16),
+            pruned_records: count(
+                r,
+                "pruned_records",
+                "Records of history that were removed because they are not kept any longer",
+            ),
+            pruned_bytes: count(r, "pruned_bytes", "Bytes of history that were given back"),
             recoveries: count(r, "recoveries", "Times the engine started from its journal"),
             entities: level(r, "entities", "Entities in memory"),
             entity_bytes: level(

@@ -1,6 +1,7 @@
 //! What can be set, with its defaults.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
+use throng_core::model::Keep;
 
 /// Limits and intervals of an engine. Every one has a default that suits a node of a few cores.
 #[derive(Clone, Debug)]
@@ -32,6 +33,12 @@ pub struct Options {
     pub deliveries_per_turn: usize,
     /// How long a graceful stop waits for what is in flight.
     pub drain: Duration,
+    /// For how long the events of a kind are kept, where that is not what the kind says.
+    pub keep: BTreeMap<String, Keep>,
+    /// Between two removals of what is not kept any longer; a sixteenth of the shortest time that is kept, if nothing is said.
+    pub prune_every: Option<Duration>,
+    /// A projection that has been behind for so long does not hold up the removal of what it has not read. Without, all do.
+    pub left_behind_after: Option<Duration>,
     /// Runs the projections and sinks; without, their read models stay as they are.
     pub projections: bool,
 }
@@ -51,6 +58,9 @@ impl Default for Options {
             outbox_max: 65_536,
             deliveries_per_turn: 1_024,
             drain: Duration::from_secs(10),
+            keep: BTreeMap::new(),
+            prune_every: None,
+            left_behind_after: None,
             projections: true,
         }
     }

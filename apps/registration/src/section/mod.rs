@@ -106,7 +106,7 @@ mod tests {
     use proptest::prelude::*;
     use throng::{
         Subject,
-        model::{Error, Moment, Query, Timestamp},
+        model::{Asker, Error, Moment, Query, Timestamp},
     };
 
     const ID: &str = "C S 142-1";

@@ -46,6 +46,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
         accept_loss: None,
+        archive: None,
         loops: Some(arguments.loops),
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),

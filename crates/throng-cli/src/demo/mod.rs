@@ -253,6 +253,7 @@ fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
         durability: arguments.durability,
         sync_delay: arguments.sync_delay,
         accept_loss: None,
+        archive: None,
         loops: Some(usize::from(arguments.loops)),
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),

@@ -1,6 +1,6 @@
 //! The entity: a small single-threaded, event-sourced thing with an id.
 
-use super::{Answer, Event, Recorded, Turn, UpcastError};
+use super::{Answer, Event, Keep, Recorded, Turn, UpcastError};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Display, panic::RefUnwindSafe, str::FromStr};
 
@@ -45,6 +45,8 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
     const KIND: &'static str;
     /// Raise it when the state's shape or meaning changes: stored states are then rebuilt from the events.
     const STATE_VERSION: u16 = 1;
+    /// For how long its events are kept, unless the service says otherwise.
+    const KEEP: Keep = Keep::Forever;
     /// The commands that clients may ask over the network, by their serde names. The others are asked by entities, timers, outcomes and the
     /// service's own code only: they are no routes, stand in no document, and are refused with 403. A gateway does not start if one of
     /// these is no command of the kind.
@@ -100,6 +102,17 @@ pub trait Entity: Default + Serialize + DeserializeOwned + Send + RefUnwindSafe 
         Err(UpcastError(format!(
             "there is no step up from the command {}",
             old.name
+        )))
+    }
+
+    /// Takes a stored state of an older [`STATE_VERSION`](Self::STATE_VERSION) one version up, as JSON. Only asked where the events it
+    /// was made from are not kept any more; otherwise the state is rebuilt from them.
+    ///
+    /// # Errors
+    /// There is no step up: the entity is quarantined, with this reason.
+    fn upcast_state(version: u16, _state: serde_json::Value) -> Result<serde_json::Value, UpcastError> {
+        Err(UpcastError(format!(
+            "there is no step up from a state of version {version}"
         )))
     }
 

@@ -275,8 +275,8 @@ impl<'a, E: Entity> Turn<'a, E> {
 
     /// Ends the entity: what this command emits are its last events. Its timers are cancelled, and from then on a command is
     /// answered [`Ended`](super::Error::Ended), a message to it is refused, and a request for something hears
-    /// [`RequestError::Ended`](super::RequestError::Ended). Its last state can be asked, and its history read, for as long as they
-    /// are kept. Only a command that [creates anew](Entity::creates_anew) brings the id back.
+    /// [`RequestError::Ended`](super::RequestError::Ended). Its last state can be asked, and its history read, for as long as the kind
+    /// [keeps](super::Entity::KEEP) them. Only a command that [creates anew](Entity::creates_anew) brings the id back.
     ///
     /// What the same command sends is delivered. An entity to which nothing has ever happened has nothing to end.
     pub fn end(&mut self) {

@@ -367,6 +367,7 @@ impl<E: Entity> Entities<E> {
         }
         let first = resident.seq + 1;
         resident.seq += events.len() as u64;
+        resident.is_gone = false;
         let (is_new, full) = (
             first == 1,
             resident.seq.saturating_sub(resident.stored_seq) >= limits::events_per_state(slot.bytes, slot.hash),
@@ -393,6 +394,7 @@ impl<E: Entity> Entities<E> {
                 place,
                 name: event.name,
                 version: event.version,
+                is_state: false,
             });
             offset += event.length;
         }

@@ -165,6 +165,7 @@ impl<E: Entity> Entities<E> {
             state: E::default(),
             seq: 0,
             stored_seq: 0,
+            is_gone: false,
         };
         let at = self.insert(hash, id, Body::Resident(nothing));
         Lookup::Found { at, is_new: true }

@@ -26,6 +26,15 @@ pub(super) struct Kept {
     pub(super) rests_on: u64,
 }
 
+/// Whether the hour of an idempotency key is over, as its record says.
+#[must_use]
+pub fn is_key_over(body: &[u8], now: Timestamp) -> bool {
+    let kept = body
+        .split_first_chunk::<16>()
+        .map(|(_, kept)| serde_json::from_slice::<Kept>(kept));
+    matches!(kept, Some(Ok(kept)) if kept.until <= now.micros)
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum KeptAnswer {
     /// The reply as JSON.

@@ -34,6 +34,7 @@ impl<E: Entity> Entities<E> {
             state,
             seq,
             stored_seq: seq,
+            is_gone: false,
         });
         self.used(common, at);
         true
@@ -74,7 +75,8 @@ impl<E: Entity> Entities<E> {
         };
         let pending = self.slot(at).trace.as_ref().and_then(|trace| trace.pending.clone());
         let tail_family = self.slot(at).family.take();
-        let (family, kept_end) = kept_with_newest(stored.state.as_ref(), pending.as_ref());
+        let recorded = tail.iter().find(|(event, _)| event.is_state);
+        let (family, kept_end) = kept_with_newest(stored.state.as_ref(), pending.as_ref(), recorded);
         let row_end = ended_row
             .and_then(|row| row.try_into().ok())
             .map_or(0, u64::from_be_bytes);
@@ -127,35 +129,42 @@ fn rebuild<E: Entity>(
             });
         }
     };
-    let stored = loaded.state.map(|state| Pending {
-        seq: state.seq,
-        generation: 0,
-        bytes: state.bytes,
-    });
-    let newest = stored.into_iter().chain(pending).max_by_key(|state| state.seq);
+    let stored = loaded.state.map(|state| (state.seq, state.version, state.bytes));
+    let pending = pending.map(|state| (state.seq, E::STATE_VERSION, state.bytes));
+    let recorded = tail.iter().filter(|(event, _)| event.is_state);
+    let recorded = recorded.map(|(event, bytes)| (event.seq, event.version, bytes.clone()));
+    let newest = recorded.chain(stored).chain(pending).max_by_key(|(seq, ..)| *seq);
     let (mut state, mut seq) = (E::default(), 0);
-    if let Some(newest) = newest {
-        match parts_of(&newest.bytes).and_then(|parts| parts.state()) {
-            Ok(decoded) => (state, seq) = (decoded, newest.seq),
+    let mut is_gone = false;
+    if let Some((newest, version, bytes)) = newest {
+        match parts_of(&bytes).and_then(|parts| parts.state_of(version)) {
+            Ok(decoded) => (state, seq) = (decoded, newest),
             Err(why) if is_stored => return Err(why),
             Err(why) => {
                 let reason = format!("its state cannot be read: {why}");
-                return quarantined(Broken {
-                    seq: newest.seq,
-                    reason,
-                });
+                return quarantined(Broken { seq: newest, reason });
             }
+        }
+    } else {
+        let first = loaded.events.first().map(|event| event.seq);
+        let in_tail = tail.iter().map(|(event, _)| event.seq).next();
+        // Of what it was until it ended nothing is kept.
+        if ended > 0 && first.or(in_tail).is_none_or(|first| first > ended) {
+            (seq, is_gone) = (ended, true);
         }
     }
     let stored_seq = seq;
-    let tail = tail.into_iter().map(|(event, payload)| throng_journal::StoredEvent {
-        seq: event.seq,
-        position: event.place.position,
-        at_micros: 0,
-        name: event.name.into(),
-        version: event.version,
-        payload,
-    });
+    let tail = tail
+        .into_iter()
+        .filter(|(event, _)| !event.is_state)
+        .map(|(event, payload)| throng_journal::StoredEvent {
+            seq: event.seq,
+            position: event.place.position,
+            at_micros: 0,
+            name: event.name.into(),
+            version: event.version,
+            payload,
+        });
     for event in loaded.events.into_iter().chain(tail) {
         if event.seq <= seq {
             continue;
@@ -172,20 +181,31 @@ fn rebuild<E: Entity>(
             return quarantined(broken);
         }
         seq = event.seq;
+        is_gone = false;
     }
     Ok(Body::Resident(Resident {
         id,
         state,
         seq,
         stored_seq,
+        is_gone,
     }))
 }
 
 /// The family kept with the newest state, and when its entity ended.
-fn kept_with_newest(stored: Option<&StoredState>, pending: Option<&Pending>) -> (Option<Box<Family>>, u64) {
+fn kept_with_newest(
+    stored: Option<&StoredState>,
+    pending: Option<&Pending>,
+    recorded: Option<&(TailEvent, Vec<u8>)>,
+) -> (Option<Box<Family>>, u64) {
+    let recorded = recorded.map(|(event, bytes)| (event.seq, bytes));
     let stored = stored.map(|state| (state.seq, &state.bytes));
     let pending = pending.map(|state| (state.seq, &state.bytes));
-    let newest = stored.into_iter().chain(pending).max_by_key(|(seq, _)| *seq);
+    let newest = recorded
+        .into_iter()
+        .chain(stored)
+        .chain(pending)
+        .max_by_key(|(seq, _)| *seq);
     match newest.map(|(_, bytes)| parts_of(bytes)) {
         Some(Ok(parts)) => (parts.family().unwrap_or_default(), parts.ended),
         _ => (None, 0),

@@ -131,6 +131,23 @@ pub(super) struct Numbers {
     storing: bool,
 }
 
+/// How many messages a shard has sent and taken at some moment.
+#[derive(Clone, Debug, Default)]
+pub struct MessageCounts {
+    pub(super) sent: BTreeMap<ShardId, u64>,
+    pub(super) taken: BTreeMap<ShardId, Watermark>,
+}
+
+impl MessageCounts {
+    /// Had it taken the message of this number from that shard?
+    #[must_use]
+    pub fn has_taken(&self, from: ShardId, number: u64) -> bool {
+        self.taken
+            .get(&from)
+            .is_some_and(|watermark| watermark.contains(number))
+    }
+}
+
 /// What was sent, and what was taken.
 type Counts<'a> = (&'a BTreeMap<ShardId, u64>, &'a BTreeMap<ShardId, Watermark>);
 
@@ -149,6 +166,35 @@ impl Watermark {
     pub(super) fn contains(&self, number: u64) -> bool {
         let range = self.beyond.range(..=number).next_back();
         number <= self.upto || range.is_some_and(|(_, last)| number <= *last)
+    }
+
+    /// Takes over all numbers of another one.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.insert_range(1, other.upto);
+        for (first, last) in &other.beyond {
+            self.insert_range(*first, *last);
+        }
+    }
+
+    fn insert_range(&mut self, first: u64, last: u64) {
+        let (mut first, mut last) = (first, last);
+        if last <= self.upto || first > last {
+            return;
+        }
+        // Those that it meets become a part of it.
+        let met = self.beyond.range(..=last.saturating_add(1)).rev();
+        let met = met
+            .take_while(|(_, end)| **end + 1 >= first)
+            .map(|(begin, end)| (*begin, *end));
+        for (begin, end) in met.collect::<Vec<_>>() {
+            self.beyond.remove(&begin);
+            (first, last) = (first.min(begin), last.max(end));
+        }
+        if first <= self.upto + 1 {
+            self.upto = last;
+        } else {
+            self.beyond.insert(first, last);
+        }
     }
 
     pub(super) fn insert(&mut self, number: u64) {
@@ -216,6 +262,24 @@ impl Numbers {
     /// The checkpoint with them has failed.
     pub(super) fn rows_failed(&mut self) {
         self.changed |= std::mem::take(&mut self.storing);
+    }
+
+    pub(super) fn counts(&self) -> MessageCounts {
+        MessageCounts {
+            sent: self.sent.clone(),
+            taken: self.taken.clone(),
+        }
+    }
+
+    /// What the log says of all that stood before.
+    pub(super) fn recorded(&mut self, counts: &MessageCounts) {
+        self.changed = true;
+        for (to, number) in &counts.sent {
+            self.sent(*to, *number);
+        }
+        for (from, watermark) in &counts.taken {
+            self.taken.entry(*from).or_default().merge(watermark);
+        }
     }
 
     /// What the store has of it, at recovery.
@@ -302,6 +366,20 @@ mod tests {
             }
             let row = serde_json::to_vec(&watermark).unwrap();
             prop_assert_eq!(serde_json::from_slice::<Watermark>(&row).unwrap(), watermark);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn merged_watermarks_are_a_union(one in proptest::collection::vec(1u64..40, 0..40), other in proptest::collection::vec(1u64..40, 0..40)) {
+            let of = |numbers: &[u64]| {
+                let mut watermark = Watermark::default();
+                numbers.iter().for_each(|number| watermark.insert(*number));
+                watermark
+            };
+            let mut merged = of(&one);
+            merged.merge(&of(&other));
+            prop_assert_eq!(merged, of(&[one, other].concat()));
         }
     }
 

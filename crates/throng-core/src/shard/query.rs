@@ -43,7 +43,7 @@ impl<E: Entity> Entities<E> {
         let slot = self.slot(at);
         let rests_on = slot.rests_on;
         let ran = match &slot.body {
-            Body::Resident(resident) if resident.seq > 0 => {
+            Body::Resident(resident) if resident.seq > 0 && !resident.is_gone => {
                 let family = slot.family.as_deref();
                 let moment = Moment {
                     id: &resident.id,
@@ -79,14 +79,7 @@ impl<E: Entity> Entities<E> {
                     rests_on,
                 )
             }
-            _ => done(
-                call.output,
-                Error::Unknown {
-                    kind: E::KIND,
-                    id: call.id.to_owned(),
-                },
-                rests_on,
-            ),
+            body => done(call.output, nobody::<E, _>(body, call.id), rests_on),
         };
         if is_new {
             self.remove(common, at);
@@ -116,7 +109,7 @@ impl<E: Entity> Entities<E> {
         let slot = self.slot(at);
         let rests_on = slot.rests_on;
         let looked = match &slot.body {
-            Body::Resident(resident) if resident.seq > 0 => {
+            Body::Resident(resident) if resident.seq > 0 && !resident.is_gone => {
                 let family = slot.family.as_deref();
                 let moment = Moment {
                     id: &resident.id,
@@ -142,10 +135,7 @@ impl<E: Entity> Entities<E> {
                     reason: reason.to_string(),
                 })
             }
-            _ => Err(Error::Unknown {
-                kind: E::KIND,
-                id: id.to_owned(),
-            }),
+            body => Err(nobody::<E, _>(body, id)),
         };
         if is_new {
             self.remove(common, at);
@@ -155,5 +145,14 @@ impl<E: Entity> Entities<E> {
         looked
             .map(|answer| (answer, rests_on))
             .map_err(|error| Some((error, rests_on)))
+    }
+}
+
+/// Why there is nothing to look at.
+fn nobody<E: Entity, R>(body: &Body<E>, id: &str) -> Error<R> {
+    let (kind, id) = (E::KIND, id.to_owned());
+    match body {
+        Body::Resident(resident) if resident.is_gone => Error::Ended { kind, id },
+        _ => Error::Unknown { kind, id },
     }
 }

@@ -17,6 +17,8 @@ pub struct Kind {
     pub public: &'static [&'static str],
     /// The version of its state.
     pub state_version: u16,
+    /// For how long its events are kept, if the service does not say otherwise.
+    pub keep: crate::model::Keep,
     /// The queries it answers, in the order they were given.
     pub queries: Vec<QueryKind>,
     /// The schema of its commands: one of several objects or words, each a command.
@@ -101,6 +103,7 @@ impl Registry {
             name: E::KIND,
             public: E::PUBLIC,
             state_version: E::STATE_VERSION,
+            keep: E::KEEP,
             queries: Vec::new(),
             #[cfg(feature = "schemas")]
             command_schema: |generator| generator.subschema_for::<E::Command>(),

@@ -5,7 +5,7 @@ use super::{
     entities::Entities,
     keys::{self, Kept},
     known,
-    messages::Watermark,
+    messages::{MessageCounts, Watermark},
     slot::Body,
     timers::{self, Due, Set},
 };
@@ -58,7 +58,17 @@ impl Shard {
                 }
             }
             RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),
-            RecordKind::Released | RecordKind::Loss | RecordKind::Command => {}
+            RecordKind::State => {
+                if let Some(kind) = self.registry.find(record.kind) {
+                    self.tables[kind].replay(common, hash, record, "");
+                }
+            }
+            RecordKind::Numbers => {
+                if let Ok(numbers) = serde_json::from_slice::<NumbersRow>(record.body) {
+                    common.messages.recorded(&numbers.into_counts());
+                }
+            }
+            RecordKind::Released | RecordKind::Loss | RecordKind::Removed | RecordKind::Command => {}
         }
     }
 
@@ -195,6 +205,28 @@ pub(super) struct NumbersRow {
     pub(super) taken: Vec<(u16, Watermark)>,
 }
 
+impl NumbersRow {
+    pub(super) fn of(counts: &MessageCounts) -> Self {
+        let taken = counts.taken.iter();
+        Self {
+            sent: counts.sent.iter().map(|(to, number)| (to.0, *number)).collect(),
+            taken: taken.map(|(from, watermark)| (from.0, watermark.clone())).collect(),
+        }
+    }
+
+    fn into_counts(self) -> MessageCounts {
+        let taken = self.taken.into_iter();
+        MessageCounts {
+            sent: self
+                .sent
+                .into_iter()
+                .map(|(to, number)| (ShardId(to), number))
+                .collect(),
+            taken: taken.map(|(from, watermark)| (ShardId(from), watermark)).collect(),
+        }
+    }
+}
+
 /// Which shard a system row belongs to, of this many.
 #[must_use]
 pub fn shard_of_row(row: &[u8], registry: &super::Registry) -> Option<ShardId> {
@@ -248,15 +280,20 @@ impl<E: Entity> Entities<E> {
             place: record.place,
             name,
             version: record.version,
+            is_state: record.record == RecordKind::State,
         };
         let trace = self.trace(at);
         let before = trace.tail_bytes();
+        if event.is_state {
+            trace.tail.retain(|before| !before.is_state);
+        }
         trace.tail.push(event);
-        common.pending_bytes += trace.tail_bytes() - before;
+        common.pending_bytes = (common.pending_bytes + trace.tail_bytes()).saturating_sub(before);
     }
 
     pub(super) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {
         let trace = self.find(hash, id).and_then(|at| self.peek(at).trace.as_ref());
-        trace.map(|trace| trace.tail.clone()).unwrap_or_default()
+        let events = trace.into_iter().flat_map(|trace| &trace.tail);
+        events.filter(|event| !event.is_state).copied().collect()
     }
 }

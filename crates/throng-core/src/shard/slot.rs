@@ -16,6 +16,8 @@ pub struct TailEvent {
     pub name: &'static str,
     /// The version of its shape.
     pub version: u16,
+    /// It is no event but the state after it: what is before it may be gone.
+    pub is_state: bool,
 }
 
 /// What the store does not have yet.
@@ -87,6 +89,8 @@ pub(super) struct Resident<E: Entity> {
     pub(super) seq: u64,
     /// The sequence number of the last state given to the store.
     pub(super) stored_seq: u64,
+    /// It has ended, and nothing is kept of it.
+    pub(super) is_gone: bool,
 }
 
 impl<E: Entity> Resident<E> {
@@ -182,6 +186,25 @@ impl StateParts<'_> {
 
     pub(super) fn state<E: Entity>(&self) -> Result<E, String> {
         serde_json::from_slice(self.state).map_err(|why| why.to_string())
+    }
+
+    /// The state, which was stored by a program with this version of it.
+    pub(super) fn state_of<E: Entity>(&self, version: u16) -> Result<E, String> {
+        if version == E::STATE_VERSION {
+            return self.state();
+        }
+        let mut state = serde_json::from_slice(self.state).map_err(|why| why.to_string())?;
+        if version > E::STATE_VERSION {
+            let own = E::STATE_VERSION;
+            return Err(format!(
+                "the state has version {version}, this program {own}, and the events before it are gone"
+            ));
+        }
+        for version in version..E::STATE_VERSION {
+            state =
+                E::upcast_state(version, state).map_err(|why| format!("{why}, and the events before it are gone"))?;
+        }
+        serde_json::from_value(state).map_err(|why| why.to_string())
     }
 }
 

@@ -1,6 +1,8 @@
 //! One virtual call a command: the table of a kind, its type erased.
 
-use super::{Call, Common, Quarantined, QueryCall, Ran, Registry, Rows, Stage, TailEvent, Unloadable};
+use super::{
+    Call, Common, Quarantined, QueryCall, Ran, Recorded, Recording, Registry, Rows, Stage, TailEvent, Unloadable,
+};
 use std::{any::Any, collections::BTreeMap};
 use throng_journal::{Loaded, Position, Record};
 
@@ -83,6 +85,18 @@ pub trait Table: Any + Send {
     /// A checkpoint up to here is done, with the states of these tokens.
     fn checkpointed(&mut self, common: &mut Common, upto: Position);
 
+    /// Records what an entity is by now.
+    fn record_state(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        how: Recording,
+        stage: &mut dyn Stage,
+    ) -> Recorded;
+
+    /// Ends an entity, and keeps nothing of it.
+    fn erase(&mut self, common: &mut Common, entity: (u64, &str), stage: &mut dyn Stage) -> Option<u64>;
+
     /// Passivates the entity not used for the longest time; `false` if there is none.
     fn passivate(&mut self, common: &mut Common) -> bool;
 }
@@ -142,6 +156,20 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
 
     fn checkpointed(&mut self, common: &mut Common, upto: Position) {
         Self::checkpointed(self, common, upto);
+    }
+
+    fn record_state(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        how: Recording,
+        stage: &mut dyn Stage,
+    ) -> Recorded {
+        self.record(common, entity, how, stage)
+    }
+
+    fn erase(&mut self, common: &mut Common, entity: (u64, &str), stage: &mut dyn Stage) -> Option<u64> {
+        self.erase_one(common, entity, stage)
     }
 
     fn passivate(&mut self, common: &mut Common) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use throng_journal::Address;
 
 /// A timer that is due.
@@ -81,6 +81,14 @@ impl Timers {
         let named = (address.clone(), name.to_owned());
         if self.remove(&named) {
             self.changed.insert(named);
+        }
+    }
+
+    /// One number for each that is set.
+    pub(super) fn prints(&self, into: &mut HashSet<u64>) {
+        for ((address, name), set) in &self.set {
+            let body = serde_json::to_vec(set).unwrap_or_default();
+            into.insert(super::timer_print(&address.kind, &address.id, name, &body));
         }
     }
 

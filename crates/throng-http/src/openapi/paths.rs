@@ -322,6 +322,18 @@ pub(super) fn own() -> Map<String, Value> {
         "application/json",
     );
     release = json!({ "post": release["get"].take() });
+    let mut prune = page(
+        "prune",
+        "Removes the history that is kept no longer; with dry_run=true, says what would go",
+        "application/json",
+    );
+    prune = json!({ "post": prune["get"].take() });
+    let mut erase = page(
+        "erase",
+        "Ends an entity (kind, id) and overwrites all that is recorded of it",
+        "application/json",
+    );
+    erase = json!({ "post": erase["get"].take() });
     let mut ready = page("ready", "Are commands taken?", "application/json");
     ready["get"]["responses"]["503"] =
         json!({ "description": "Not now; `reason` says why", "content": { "application/json": {} } });
@@ -357,6 +369,8 @@ pub(super) fn own() -> Map<String, Value> {
             ),
         ),
         ("/admin/release", release),
+        ("/admin/prune", prune),
+        ("/admin/erase", erase),
         ("/openapi.json", page("openapi", "This document", "application/json")),
     ];
     pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect()

@@ -58,7 +58,16 @@ pub(crate) struct RetryQuery {
     pub(crate) after: Option<String>,
 }
 
-/// Which entity to load again.
+/// How history is removed.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PruneQuery {
+    /// Only says what would go.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+}
+
+/// Which entity to load again, or to erase.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseQuery {

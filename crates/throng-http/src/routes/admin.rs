@@ -9,19 +9,19 @@ use crate::{
     problem::Problem,
     request::{
         headers,
-        query::{self, DeadQuery, ReleaseQuery, RetryQuery},
+        query::{self, DeadQuery, PruneQuery, ReleaseQuery, RetryQuery},
     },
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
-use throng::{DeadMessage, Retried, journal::Address, journal::ShardId};
+use throng::{DeadMessage, Erased, PruneReport, Retried, journal::Address, journal::ShardId};
 
 /// Answers a path below `/admin/`.
 pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
     let path = parts.uri.path();
     let allow = match path {
         "/admin/dead" | "/admin/stuck" => Method::GET,
-        "/admin/dead/retry" | "/admin/release" => Method::POST,
+        "/admin/dead/retry" | "/admin/release" | "/admin/prune" | "/admin/erase" => Method::POST,
         _ => return Err(Problem::unknown_route(path).boxed()),
     };
     if parts.method != allow {
@@ -33,6 +33,8 @@ pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts
         "/admin/dead" => serde_json::to_vec(&dead(local, parts).await?),
         "/admin/stuck" => serde_json::to_vec(&stuck(local).await?),
         "/admin/release" => serde_json::to_vec(&release(local, parts).await?),
+        "/admin/prune" => serde_json::to_vec(&prune(local, parts).await?),
+        "/admin/erase" => serde_json::to_vec(&erase(local, parts).await?),
         _ => serde_json::to_vec(&retry(local, parts).await?),
     };
     Ok(answer::json(body.unwrap_or_default()))
@@ -263,6 +265,20 @@ async fn release(local: &Local, parts: &Parts) -> Answered<Released> {
     Ok(Released {
         released: released.map_err(engine_problem)?,
     })
+}
+
+/// Removes the history that is kept no longer, or says what would go.
+async fn prune(local: &Local, parts: &Parts) -> Answered<PruneReport> {
+    let PruneQuery { dry_run } = query::read(parts.uri.query())?;
+    let pruned = local.shared().engine.prune(dry_run).await;
+    pruned.map_err(|error| Problem::of_journal("History could not be removed.", &error).boxed())
+}
+
+/// Overwrites all that is recorded of an entity.
+async fn erase(local: &Local, parts: &Parts) -> Answered<Erased> {
+    let ReleaseQuery { kind, id } = query::read(parts.uri.query())?;
+    let erased = local.shared().engine.erase(&kind, &id).await;
+    erased.map_err(engine_problem)
 }
 
 /// Of the answer to who has no token.

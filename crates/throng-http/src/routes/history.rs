@@ -30,6 +30,9 @@ struct Page<'a> {
     events: Vec<Shown<'a>>,
     /// What to give as `after` for the next page; null at the end.
     next: Option<u64>,
+    /// Events up to this one are not kept any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed: Option<u64>,
 }
 
 impl<'a> Shown<'a> {
@@ -83,6 +86,7 @@ pub(super) async fn page(
     let page = Page {
         events: history.events.iter().map(Shown::new).collect(),
         next: last.filter(|_| history.more),
+        removed: Some(history.removed).filter(|removed| *removed > 0),
     };
     Ok(answer::json(serde_json::to_vec(&page).unwrap_or_default()))
 }

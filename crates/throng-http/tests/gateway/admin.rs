@@ -126,3 +126,28 @@ fn entities_that_cannot_be_brought_back_are_listed_and_released() {
         .get("/admin/release?kind=section&id=S1")
         .problem(405, "method-not-allowed");
 }
+
+#[test]
+fn history_is_removed_and_an_entity_is_erased_by_hand() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    for id in ["S1", "S2"] {
+        client.post(&format!("/api/section/{id}/open"), r#"{"capacity":9}"#);
+    }
+    let dry = client.post("/admin/prune?dry_run=true", "").json();
+    assert_eq!(
+        (&dry["is_dry"], &dry["records"]),
+        (&json!(true), &json!(0)),
+        "all is kept"
+    );
+    let erased = client.post("/admin/erase?kind=section&id=S1", "").json();
+    assert!(erased["records"].as_u64() > Some(0), "{erased}");
+    client
+        .post("/api/section/S1/open", r#"{"capacity":9}"#)
+        .problem(410, "ended");
+    assert_eq!(client.get("/api/section/S2/events").status, 200);
+    client
+        .post("/admin/erase?kind=section&id=S9", "")
+        .problem(404, "unknown-entity");
+    client.get("/admin/prune").problem(405, "method-not-allowed");
+}

@@ -12,7 +12,7 @@
 //!     32     8  when, microseconds since 1970-01-01 UTC
 //!     40     4  offset of the directory
 //!     44     4  number of records
-//!     48     4  reserved, 0
+//!     48     4  for how many commits right before it this one stands, because retention left nothing of them
 //!     52     4  CRC32C over the seed, then bytes 0..52, then bytes 56..length
 //!
 //!     56     …  bodies, one after another, in the order of the directory
@@ -39,10 +39,12 @@
 mod buffer;
 mod builder;
 mod reader;
+mod removal;
 
 pub use buffer::Buffer;
 pub use builder::{CommitBuilder, Mark, Stamp};
 pub use reader::{Commit, Damage, Record, Records};
+pub use removal::{Rest, stands_for};
 
 /// Bytes of a commit's header.
 pub const HEADER_BYTES: usize = 56;
@@ -82,11 +84,18 @@ pub enum RecordKind {
     Ended = 10,
     /// A client's command that was accepted, of a kind that keeps them; it follows what it has done.
     Command = 11,
+    /// What an entity is after its event `seq`: what stands before this is not needed any more to bring it back. `version` is that of
+    /// its state.
+    State = 12,
+    /// There was a record; retention or an erasure took it. Its body is zeros.
+    Removed = 13,
+    /// How many messages a shard has sent and taken: what stands before this is not needed any more to know it.
+    Numbers = 14,
 }
 
 impl RecordKind {
     /// All there are, in the order of their numbers, from 1.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Event,
         Self::Sent,
         Self::Taken,
@@ -98,6 +107,9 @@ impl RecordKind {
         Self::Loss,
         Self::Ended,
         Self::Command,
+        Self::State,
+        Self::Removed,
+        Self::Numbers,
     ];
 
     /// The word people read, in an export and in tools.
@@ -115,11 +127,16 @@ impl RecordKind {
             Self::Loss => "loss",
             Self::Ended => "ended",
             Self::Command => "command",
+            Self::State => "state",
+            Self::Removed => "removed",
+            Self::Numbers => "numbers",
         }
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
+        let kind = Self::ALL.get(usize::from(byte).checked_sub(1)?).copied();
+        debug_assert!(kind.is_none_or(|kind| kind as u8 == byte));
+        kind
     }
 }
 

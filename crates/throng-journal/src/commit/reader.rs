@@ -33,7 +33,7 @@ pub enum Damage {
 /// A finished commit. Reading one that came from a disk or a network begins with [`Commit::parse`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Commit {
-    bytes: Buffer,
+    pub(super) bytes: Buffer,
 }
 
 impl std::fmt::Debug for Commit {
@@ -183,7 +183,7 @@ impl Commit {
         u32_at(&self.bytes, 44) as usize
     }
 
-    fn directory_at(&self) -> usize {
+    pub(super) fn directory_at(&self) -> usize {
         u32_at(&self.bytes, 40) as usize
     }
 

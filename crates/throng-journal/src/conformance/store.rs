@@ -1,5 +1,12 @@
 //! What every store must do, beside the journal it is built from.
 
+mod retention;
+
+pub use retention::{
+    a_history_is_pruned_again_and_again, a_store_is_built_anew_from_a_pruned_history,
+    nothing_is_stored_of_an_entity_that_is_gone, what_is_left_of_a_pruned_history_is_read_as_it_was,
+};
+
 use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
 use crate::{
     Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, Store, StoredEvent, StoredState,
@@ -29,6 +36,9 @@ pub trait Harness {
     /// Both closed and opened again on what they hold, as after a restart.
     fn reopen(&self, pair: Pair<Self::Journal, Self::Store>) -> Pair<Self::Journal, Self::Store>;
 
+    /// As [`reopen`](Self::reopen), with a store that holds nothing.
+    fn without_store(&self, pair: Pair<Self::Journal, Self::Store>) -> Pair<Self::Journal, Self::Store>;
+
     /// Runs a future; a backend that needs a runtime of its own says how.
     fn run<F: Future>(&self, future: F) -> F::Output {
         block_on(future)
@@ -54,6 +64,10 @@ pub fn check_all<H: Harness>(harness: &H) {
     system_rows_of_a_prefix_are_removed_some_at_a_time(harness);
     an_entity_with_a_long_history_is_read_from_any_point(harness);
     reopening_sees_the_last_checkpoint_whole(harness);
+    what_is_left_of_a_pruned_history_is_read_as_it_was(harness);
+    a_store_is_built_anew_from_a_pruned_history(harness);
+    a_history_is_pruned_again_and_again(harness);
+    nothing_is_stored_of_an_entity_that_is_gone(harness);
 }
 
 /// A pair under test, and what has been appended to it.

@@ -1,8 +1,8 @@
 //! The store in memory, beside a journal in memory.
 
 use crate::{
-    Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position, RecordKind,
-    Store, StoredEvent, StoredState, begin_of_removal,
+    Address, Checkpoint, CommitNo, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position,
+    Record, RecordKind, Store, StoredEvent, StoredState, begin_of_removal,
 };
 use std::{
     collections::BTreeMap,
@@ -21,13 +21,21 @@ pub struct MemoryStore {
 struct Rows {
     covers: Option<Position>,
     states: BTreeMap<Address, StoredState>,
-    /// In the order of their sequence numbers: event `n` stands at `n - 1`.
-    events: BTreeMap<Address, Vec<Indexed>>,
+    entities: BTreeMap<Address, Entity>,
     system: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+struct Entity {
+    /// The number of its last event.
+    seq: u64,
+    /// In the order of their numbers, without a gap.
+    events: Vec<Indexed>,
 }
 
 #[derive(Debug)]
 struct Indexed {
+    seq: u64,
     place: Place,
     at_micros: i64,
     name: Box<str>,
@@ -59,20 +67,8 @@ impl MemoryStore {
             for commit in commits.iter().take_while(|commit| commit.stamp().number <= upto) {
                 from.commit = commit.stamp().number;
                 let at_micros = commit.stamp().at_micros;
-                for record in commit
-                    .records()
-                    .flatten()
-                    .filter(|record| record.record == RecordKind::Event)
-                {
-                    rows.events
-                        .entry(Address::new(record.kind, record.id))
-                        .or_default()
-                        .push(Indexed {
-                            place: record.place,
-                            at_micros,
-                            name: record.name.into(),
-                            version: record.version,
-                        });
+                for record in commit.records().flatten() {
+                    rows.index(&record, at_micros);
                 }
             }
             if commits.last().is_some_and(|commit| commit.stamp().number > upto) {
@@ -82,15 +78,12 @@ impl MemoryStore {
     }
 
     fn events(&self, rows: &Rows, address: &Address, after: u64, limit: usize, bytes_max: usize) -> Vec<StoredEvent> {
-        let Some(events) = rows.events.get(address) else {
+        let Some(entity) = rows.entities.get(address) else {
             return Vec::new();
         };
         let (mut found, mut bytes) = (Vec::new(), 0);
-        for (seq, event) in (1..)
-            .zip(events)
-            .skip(usize::try_from(after).unwrap_or(usize::MAX))
-            .take(limit)
-        {
+        let from = entity.events.partition_point(|event| event.seq <= after);
+        for event in entity.events[from..].iter().take(limit) {
             let Some(payload) = self.journal.body(event.place) else {
                 break;
             };
@@ -99,7 +92,7 @@ impl MemoryStore {
                 break;
             }
             found.push(StoredEvent {
-                seq,
+                seq: event.seq,
                 position: event.place.position,
                 at_micros: event.at_micros,
                 name: event.name.clone(),
@@ -108,6 +101,54 @@ impl MemoryStore {
             });
         }
         found
+    }
+}
+
+impl Rows {
+    fn index(&mut self, record: &Record<'_>, at_micros: i64) {
+        let address = || Address::new(record.kind, record.id);
+        match record.record {
+            RecordKind::Event => {
+                let entity = self.entities.entry(address()).or_default();
+                entity.seq = record.seq;
+                entity.events.push(Indexed {
+                    seq: record.seq,
+                    place: record.place,
+                    at_micros,
+                    name: record.name.into(),
+                    version: record.version,
+                });
+            }
+            RecordKind::State => {
+                let entity = self.entities.entry(address()).or_default();
+                entity.seq = entity.seq.max(record.seq);
+                let known = self.states.get(&address()).map_or(0, |state| state.seq);
+                if known < record.seq {
+                    self.states.insert(address(), StoredState::of_record(record));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn cut(&mut self, cut: &Cut) {
+        let Some(entity) = self.entities.get_mut(&cut.address) else {
+            return;
+        };
+        entity.events.retain(|event| event.seq > cut.upto);
+        if cut.is_gone && entity.seq <= cut.upto {
+            self.entities.remove(&cut.address);
+            self.states.remove(&cut.address);
+        }
+    }
+
+    /// The state of this version, or, where the events before it are gone, of any.
+    fn state(&self, address: &Address, version: u16) -> Option<&StoredState> {
+        let entity = self.entities.get(address);
+        let is_cut =
+            entity.is_some_and(|entity| entity.seq > 0 && entity.events.first().is_none_or(|event| event.seq > 1));
+        let state = self.states.get(address);
+        state.filter(|state| state.version == version || is_cut)
     }
 }
 
@@ -141,16 +182,13 @@ impl Store for MemoryStore {
                 None => rows.system.remove(&key),
             };
         }
+        checkpoint.cuts.iter().for_each(|cut| rows.cut(cut));
         Box::pin(std::future::ready(Ok(())))
     }
 
     fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
         let rows = self.rows();
-        let state = rows
-            .states
-            .get(address)
-            .filter(|state| state.version == state_version)
-            .cloned();
+        let state = rows.state(address, state_version).cloned();
         let after = state.as_ref().map_or(0, |state| state.seq);
         let events = self.events(&rows, address, after, usize::MAX, usize::MAX);
         Maybe::Ready(Ok(Loaded { state, events }))
@@ -174,13 +212,13 @@ impl Store for MemoryStore {
             None => Bound::Included(Address::new(kind, "")),
         };
         let heads = rows
-            .events
+            .entities
             .range((from, Bound::Unbounded))
             .take_while(|(address, _)| &*address.kind == kind)
             .take(limit)
-            .map(|(address, events)| EntityHead {
+            .map(|(address, entity)| EntityHead {
                 id: address.id.clone(),
-                seq: events.len() as u64,
+                seq: entity.seq,
             })
             .collect();
         Box::pin(std::future::ready(Ok(heads)))

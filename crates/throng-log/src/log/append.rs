@@ -23,7 +23,7 @@ impl Log {
     pub(super) fn append_commit(&self, commit: Commit) -> Append {
         let stamp = commit.stamp();
         let mut writing = self.writing();
-        let synced = match self.admit(stamp) {
+        let synced = match self.admit(stamp, commit.first()) {
             Ok(synced) => synced,
             Err(refused) => return done(Err(refused), commit.into_buffer()),
         };
@@ -40,7 +40,7 @@ impl Log {
     }
 
     /// Whether this commit may be appended now; the newest one known to be synced.
-    fn admit(&self, stamp: Stamp) -> Result<CommitNo, AppendError> {
+    fn admit(&self, stamp: Stamp, first: CommitNo) -> Result<CommitNo, AppendError> {
         let state = self.shared.state();
         let live = match &state.live {
             Some(live) if live.writer == stamp.writer && !live.reserved => live,
@@ -58,7 +58,7 @@ impl Log {
         if let Some(why) = &live.over {
             return Err(AppendError::InDoubt(why.clone()));
         }
-        if stamp.number != live.written.next() {
+        if first != live.written.next() {
             let why = format!("commit {} does not follow commit {}", stamp.number, live.written);
             return Err(AppendError::InDoubt(why));
         }
@@ -68,6 +68,7 @@ impl Log {
     /// Writes a commit behind the last one, in the next segment if this one is full.
     fn write(&self, writing: &mut Writing, mut commit: Commit, synced: CommitNo) -> Result<Buffer, (String, Buffer)> {
         let bytes = commit.bytes().len() as u64;
+        let (number, stands_for) = (commit.stamp().number, commit.stands_for());
         // A large one ends with a block, so that the next one begins with one.
         let blocks = bytes >= LARGE_BYTES;
         let room = if blocks { bytes + BLOCK_BYTES } else { bytes };
@@ -92,9 +93,9 @@ impl Log {
         }
         {
             let mut state = self.shared.state();
-            state.history.wrote(active.offset);
+            state.history.wrote(active.offset, stands_for);
             if let Some(live) = &mut state.live {
-                live.written = live.written.next();
+                live.written = number;
             }
         }
         active.offset += buffer.len() as u64;

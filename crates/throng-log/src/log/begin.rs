@@ -420,6 +420,11 @@ impl Log {
 
     /// Removes files that hold nothing of the history; what cannot be removed is tried at the next start again.
     fn remove_dead(&self, writing: &mut Writing) {
+        let names = self.options.files.list(&self.dir).unwrap_or_default();
+        for name in names.iter().filter(|name| crate::rewrite::is_leftover(name)) {
+            // Of a rewriting that was cut off; the next one would begin it anew.
+            let _ = self.options.files.remove(&self.dir.join(name));
+        }
         for number in std::mem::take(&mut writing.dead) {
             let path = segment_path(&self.dir, number);
             match self.options.files.remove(&path) {

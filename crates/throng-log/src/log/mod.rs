@@ -3,6 +3,7 @@
 mod append;
 mod begin;
 mod keeper;
+mod prune;
 mod read;
 mod state;
 mod syncers;
@@ -14,19 +15,20 @@ use crate::{
     files::File,
     recovery::{self, Cut, Recovered},
     reserve::Reserve,
+    worker::Worker,
 };
 use keeper::Keeper;
 use read::Readers;
 use state::Shared;
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU64},
     time::{SystemTime, UNIX_EPOCH},
 };
 use syncers::Syncers;
 use throng_journal::{
-    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position, ShardId, Taken,
-    WriterId,
+    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position, Prune, Pruned,
+    ShardId, Taken, WriterId,
 };
 
 /// A directory is this process's alone while it lives.
@@ -46,6 +48,11 @@ pub struct Log {
     writing: Mutex<Writing>,
     readers: Readers,
     reserve: Arc<Reserve>,
+    /// Rewrites segments; started by whoever needs it first.
+    worker: OnceLock<Worker>,
+    /// Segments rewritten so far: who reads one meanwhile, by what it knew of it, reads again.
+    rewritten: AtomicU64,
+    archive: Mutex<Option<PathBuf>>,
     /// Held for the log's life.
     _lock: Lock,
 }
@@ -145,6 +152,9 @@ impl Log {
                 syncers: Syncers::default(),
             }),
             reserve,
+            worker: OnceLock::new(),
+            rewritten: AtomicU64::new(0),
+            archive: Mutex::default(),
             dir,
             options,
             shared,
@@ -179,6 +189,14 @@ impl Log {
 
     fn writing(&self) -> MutexGuard<'_, Writing> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn worker(&self) -> Result<&Worker, Error> {
+        if let Some(worker) = self.worker.get() {
+            return Ok(worker);
+        }
+        let worker = Worker::start("throng-prune").map_err(Error::io("starting a thread"))?;
+        Ok(self.worker.get_or_init(|| worker))
     }
 
     fn sync_file(&self, file: &dyn File) -> std::io::Result<()> {
@@ -272,6 +290,14 @@ impl Journal for Log {
 
     fn sync(&self) -> Later<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Log::sync(self)))
+    }
+
+    fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
+        Box::pin(self.prune_stream(prune))
+    }
+
+    fn end_segment(&self) -> Later<'_, Result<(), Error>> {
+        ready(self.finish_segment())
     }
 
     fn forget(&self, upto: Position) {

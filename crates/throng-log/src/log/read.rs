@@ -11,7 +11,7 @@ use std::{
     collections::HashMap,
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
 };
 use throng_journal::{Commit, CommitNo, Error, Loss, Place, Position};
 
@@ -78,6 +78,17 @@ impl Readers {
 impl Log {
     /// The commits after a position, with where they stand.
     pub(crate) fn read_located(&self, after: Position, bytes_max: usize) -> Result<Vec<Located>, Error> {
+        loop {
+            let rewritten = self.rewritten.load(Ordering::Acquire);
+            let read = self.try_read_located(after, bytes_max);
+            // Where something stood may be a hole by now.
+            if read.is_ok() || rewritten == self.rewritten.load(Ordering::Acquire) {
+                return read;
+            }
+        }
+    }
+
+    fn try_read_located(&self, after: Position, bytes_max: usize) -> Result<Vec<Located>, Error> {
         let (mut read, mut bytes) = (Vec::new(), 0);
         let mut due = Position {
             commit: after.commit.next(),
@@ -93,18 +104,22 @@ impl Log {
                 let commit = scan::commit_at(&mut window, number, at)
                     .map_err(self.reading(number))?
                     .map_err(|damage| self.damaged(due, number, at, damage.to_string()))?;
-                if commit.position() != due {
+                let number_of = commit.stamp().number;
+                if commit.stamp().writer != due.writer || !(commit.first()..=number_of).contains(&due.commit) {
                     return Err(self.damaged(due, number, at, format!("commit {} stands there", commit.position())));
                 }
-                bytes += commit.bytes().len();
+                bytes += match commit.record_count() {
+                    0 => throng_journal::HEADER_BYTES,
+                    _ => commit.bytes().len(),
+                };
                 if bytes > bytes_max && !read.is_empty() {
                     return Ok(read);
                 }
                 let offset = at;
                 at = crate::header::align(at + commit.bytes().len() as u64);
-                due.commit = due.commit.next();
+                due.commit = number_of.next();
                 read.push(Located {
-                    commit,
+                    commit: without_hole(commit, (number, offset)),
                     segment: number,
                     offset,
                 });
@@ -248,4 +263,14 @@ impl Log {
             why,
         }
     }
+}
+
+/// One that stands for others is as long as they were: none of that is needed in memory.
+fn without_hole(commit: Commit, (segment, offset): (u64, u64)) -> Commit {
+    if commit.record_count() > 0 || commit.bytes().len() == throng_journal::HEADER_BYTES {
+        return commit;
+    }
+    let mut small = commit.emptied(commit.stands_for());
+    small.seal(&crate::header::seed(segment, offset));
+    small
 }

@@ -4,13 +4,14 @@
 use super::{
     Inner,
     chunk::{Packer, Told},
+    cut::cut,
     database::{self, CHUNKS, Database, HEADS, META, STATES, SYSTEM, backend_error, failed, head_key},
-    read::encode_state,
+    read::{encode_state, seq_of_state},
 };
 use crate::log::Located;
 use redb::{ReadableTable as _, Table};
 use std::collections::HashMap;
-use throng_journal::{Checkpoint, CommitNo, Durability, Error, Position, RecordKind, StoredState};
+use throng_journal::{Checkpoint, CommitNo, Durability, Error, Position, Record, RecordKind, StoredState};
 
 const DOING: &str = "making a checkpoint";
 /// Read from the log at once.
@@ -29,12 +30,27 @@ struct Gathered {
     packer: Packer,
     /// Full rows, by the sequence number of their last event.
     rows: Vec<(u64, Vec<u8>)>,
+    /// The newest state that the log itself holds.
+    state: Option<StoredState>,
 }
 
-struct Tables<'a> {
-    heads: Table<'a, &'static [u8], (u64, u64)>,
-    chunks: Table<'a, (u64, u64), &'static [u8]>,
-    states: Table<'a, u64, &'static [u8]>,
+impl Gathered {
+    /// The log says what the entity is by now: its index may begin after that.
+    fn state(&mut self, record: &Record<'_>) {
+        if record.seq > self.seq {
+            if !self.packer.is_empty() {
+                self.rows.push((self.seq, self.packer.finish()));
+            }
+            self.seq = record.seq;
+        }
+        self.state = Some(StoredState::of_record(record));
+    }
+}
+
+pub(super) struct Tables<'a> {
+    pub(super) heads: Table<'a, &'static [u8], (u64, u64)>,
+    pub(super) chunks: Table<'a, (u64, u64), &'static [u8]>,
+    pub(super) states: Table<'a, u64, &'static [u8]>,
     system: Table<'a, &'static [u8], &'static [u8]>,
     meta: Table<'a, &'static str, u64>,
 }
@@ -105,6 +121,9 @@ impl Inner {
             index.flush(&mut tables)?;
             for state in &checkpoint.states {
                 index.put_state(&mut tables, state)?;
+            }
+            for one in &checkpoint.cuts {
+                cut(&mut tables, one)?;
             }
             for (key, value) in &checkpoint.system {
                 match value {
@@ -186,7 +205,7 @@ impl Index {
         let stamp = located.commit.stamp();
         for record in located.commit.records() {
             let record = record.map_err(|damage| backend_error(DOING, damage))?;
-            if record.record != RecordKind::Event {
+            if !matches!(record.record, RecordKind::Event | RecordKind::State) {
                 continue;
             }
             head_key(&mut self.key, record.kind, record.id);
@@ -207,7 +226,13 @@ impl Index {
             let Some(entity) = self.gathered.get_mut(&*self.key) else {
                 continue;
             };
-            if record.seq != entity.seq + 1 {
+            if record.record == RecordKind::State {
+                entity.state(&record);
+                self.bytes += record.body.len();
+                continue;
+            }
+            // What came before the first that is left is gone.
+            if record.seq != entity.seq + 1 && entity.seq > 0 {
                 return Err(Error::Damaged {
                     position: stamp.position(),
                     place: format!("{}/{}", record.kind, record.id),
@@ -223,7 +248,8 @@ impl Index {
                 at_micros: stamp.at_micros,
                 segment: located.segment,
                 offset: located.offset + u64::from(record.place.offset),
-                body: record.body,
+                length: record.place.len,
+                crc: crc32c::crc32c(record.body),
                 version: record.version,
                 name: record.name,
             });
@@ -251,10 +277,20 @@ impl Index {
             if !entity.packer.is_empty() {
                 entity.rows.push((entity.seq, entity.packer.finish()));
             }
-            rows.push((number, entity.rows));
+            rows.push((number, entity.rows, entity.state));
         }
-        rows.sort_unstable_by_key(|(number, _)| *number);
-        for (number, rows) in rows {
+        rows.sort_unstable_by_key(|(number, ..)| *number);
+        for (number, rows, state) in rows {
+            if let Some(state) = state {
+                let row = tables.states.get(number).map_err(failed(DOING))?;
+                let is_newer = row.is_none_or(|row| seq_of_state(row.value()) < state.seq);
+                if is_newer {
+                    tables
+                        .states
+                        .insert(number, &*encode_state(&state))
+                        .map_err(failed(DOING))?;
+                }
+            }
             for (last, row) in rows {
                 tables.chunks.insert((number, last), &*row).map_err(failed(DOING))?;
             }

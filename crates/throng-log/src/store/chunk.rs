@@ -71,9 +71,27 @@ pub(super) struct Told<'a> {
     pub at_micros: i64,
     pub segment: u64,
     pub offset: u64,
-    pub body: &'a [u8],
+    pub length: u32,
+    /// Of the body.
+    pub crc: u32,
     pub version: u16,
     pub name: &'a str,
+}
+
+impl Entry {
+    /// To be packed again.
+    pub(super) fn told(&self) -> Told<'_> {
+        Told {
+            position: self.position,
+            at_micros: self.at_micros,
+            segment: self.segment,
+            offset: self.offset,
+            length: self.length,
+            crc: self.crc,
+            version: self.version,
+            name: &self.name,
+        }
+    }
 }
 
 impl Packer {
@@ -97,8 +115,8 @@ impl Packer {
         put_signed(bytes, told.at_micros.wrapping_sub(before.at_micros));
         put(bytes, told.segment.wrapping_sub(before.segment));
         put_signed(bytes, told.offset.wrapping_sub(before.offset).cast_signed());
-        put(bytes, told.body.len() as u64);
-        bytes.extend_from_slice(&crc32c::crc32c(told.body).to_le_bytes());
+        put(bytes, u64::from(told.length));
+        bytes.extend_from_slice(&told.crc.to_le_bytes());
         put(bytes, u64::from(told.version));
         if self.events > 0 && *before.name == *told.name {
             put(bytes, 0);
@@ -235,7 +253,8 @@ mod tests {
             for (commit, at_micros, segment, offset, body, version, name) in &entries {
                 let position = Position { writer: WriterId(writer), commit: CommitNo(*commit) };
                 packer.push(Told {
-                    position, at_micros: *at_micros, segment: *segment, offset: *offset, body, version: *version, name,
+                    position, at_micros: *at_micros, segment: *segment, offset: *offset, length: body.len() as u32,
+                    crc: crc32c::crc32c(body), version: *version, name,
                 });
                 expected.push(Entry {
                     position, at_micros: *at_micros, segment: *segment, offset: *offset, length: body.len() as u32,

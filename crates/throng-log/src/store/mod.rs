@@ -7,6 +7,7 @@ mod advance;
 mod backend;
 mod care;
 mod chunk;
+mod cut;
 pub(crate) mod database;
 mod read;
 mod remove;

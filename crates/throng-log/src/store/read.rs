@@ -37,6 +37,11 @@ pub(super) fn check_state(row: &[u8]) -> bool {
     row.len() >= STATE_AT && row[12..STATE_AT] == state_checksum(row).to_le_bytes()
 }
 
+/// The number of the last event in a state, as its row says; 0 of a row that is none.
+pub(super) fn seq_of_state(row: &[u8]) -> u64 {
+    row.first_chunk::<8>().map_or(0, |seq| u64::from_le_bytes(*seq))
+}
+
 /// A state, or why its row is not what was written.
 fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, &'static str> {
     if row.len() < STATE_AT {
@@ -58,22 +63,39 @@ fn decode_state(row: &[u8], address: &Address) -> Result<StoredState, &'static s
 
 impl Inner {
     pub(super) fn load(&self, address: &Address, state_version: u16) -> Result<Loaded, Error> {
-        self.read(DOING, |snapshot| {
-            let Some((number, seq)) = head(snapshot, address)? else {
+        self.read_again(|snapshot| {
+            let Some(head) = head(snapshot, address)? else {
                 return Ok(Loaded::default());
             };
-            let row = snapshot.states.get(number).map_err(failed(DOING))?;
+            let row = snapshot.states.get(head.0).map_err(failed(DOING))?;
             let state = row.and_then(|row| {
                 let decoded = decode_state(row.value(), address).inspect_err(|why| {
                     tracing::warn!(
                         "the stored state of {address} cannot be read ({why}); it is rebuilt from its events"
                     );
                 });
-                decoded.ok().filter(|state| state.version == state_version)
+                decoded.ok()
             });
+            let state = match state {
+                Some(state) if state.version == state_version => Some(state),
+                // Of another version it is of use only where there is no other way back.
+                Some(state) => {
+                    let first = entries(snapshot, address, head, 0, 1, usize::MAX)?;
+                    let is_whole = first.entries.is_empty() || first.first == 1;
+                    (!is_whole || first.entries.is_empty() && head.1 > 0).then_some(state)
+                }
+                None => None,
+            };
             let after = state.as_ref().map_or(0, |state| state.seq);
-            let entries = entries(snapshot, address, (number, seq), after, usize::MAX, usize::MAX)?;
-            let events = self.events(address, after, entries)?;
+            let found = entries(snapshot, address, head, after, usize::MAX, usize::MAX)?;
+            let last = match found.entries.len() as u64 {
+                0 => after,
+                count => found.first + count - 1,
+            };
+            if last < head.1 || (state.is_none() && found.first > 1) {
+                return Err(index_damaged(address));
+            }
+            let events = self.events(address, found)?;
             Ok(Loaded { state, events })
         })
     }
@@ -85,13 +107,23 @@ impl Inner {
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<StoredEvent>, Error> {
-        self.read(DOING, |snapshot| {
+        self.read_again(|snapshot| {
             let Some(head) = head(snapshot, address)? else {
                 return Ok(Vec::new());
             };
-            let entries = entries(snapshot, address, head, after, limit, bytes_max)?;
-            self.events(address, after, entries)
+            let found = entries(snapshot, address, head, after, limit, bytes_max)?;
+            self.events(address, found)
         })
+    }
+
+    /// Reads, and once more if that failed and a checkpoint was made meanwhile: what it had found in the index may be gone from the
+    /// log since.
+    fn read_again<T>(&self, look: impl Fn(&Snapshot) -> Result<T, Error>) -> Result<T, Error> {
+        let before = self.snapshot();
+        match self.read(DOING, &look) {
+            Err(_) if !std::sync::Arc::ptr_eq(&before, &self.snapshot()) => self.read(DOING, &look),
+            read => read,
+        }
     }
 
     pub(super) fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Result<Vec<EntityHead>, Error> {
@@ -163,9 +195,9 @@ impl Inner {
     }
 
     /// The events whose places these are; bodies that stand near each other are read together.
-    fn events(&self, address: &Address, after: u64, entries: Vec<Entry>) -> Result<Vec<StoredEvent>, Error> {
-        let mut events = Vec::with_capacity(entries.len());
-        let mut left = entries.as_slice();
+    fn events(&self, address: &Address, of: Entries) -> Result<Vec<StoredEvent>, Error> {
+        let mut events = Vec::with_capacity(of.entries.len());
+        let mut left = of.entries.as_slice();
         while let Some(first) = left.first() {
             let together = near(left);
             let (group, rest) = left.split_at(together);
@@ -190,7 +222,7 @@ impl Inner {
                     return Err(self.blame(address, entry, damaged));
                 }
                 events.push(StoredEvent {
-                    seq: after + 1 + events.len() as u64,
+                    seq: of.first + events.len() as u64,
                     position: entry.position,
                     at_micros: entry.at_micros,
                     name: entry.name.clone(),
@@ -236,7 +268,14 @@ fn head(snapshot: &Snapshot, address: &Address) -> Result<Option<(u64, u64)>, Er
     Ok(head.map(|head| head.value()))
 }
 
-/// The places of an entity's events after a sequence number.
+/// The places of an entity's events that follow one another.
+struct Entries {
+    /// The number of the first of them.
+    first: u64,
+    entries: Vec<Entry>,
+}
+
+/// The places of an entity's events after a sequence number, as far as they are not gone.
 fn entries(
     snapshot: &Snapshot,
     address: &Address,
@@ -244,8 +283,11 @@ fn entries(
     after: u64,
     limit: usize,
     bytes_max: usize,
-) -> Result<Vec<Entry>, Error> {
-    let mut found = Vec::new();
+) -> Result<Entries, Error> {
+    let mut found = Entries {
+        first: after + 1,
+        entries: Vec::new(),
+    };
     if after >= seq || limit == 0 {
         return Ok(found);
     }
@@ -264,20 +306,23 @@ fn entries(
         while unpacker.left() > 0 {
             let entry = unpacker.next_entry().ok_or_else(damaged)?;
             if seq > after {
+                if found.entries.is_empty() {
+                    (found.first, due) = (seq, seq);
+                }
                 if seq != due {
                     return Err(damaged());
                 }
                 bytes += entry.length as usize;
-                if found.len() == limit || (bytes > bytes_max && !found.is_empty()) {
+                if found.entries.len() == limit || (bytes > bytes_max && !found.entries.is_empty()) {
                     return Ok(found);
                 }
-                found.push(entry);
+                found.entries.push(entry);
                 due += 1;
             }
             seq += 1;
         }
     }
-    if due != seq + 1 {
+    if due != seq + 1 && !found.entries.is_empty() {
         return Err(damaged());
     }
     Ok(found)

@@ -8,7 +8,7 @@ use crate::Options;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::value::RawValue;
 use std::{fmt, io::Write, path::Path};
-use throng_journal::{Commit, Error, Record, WriterId};
+use throng_journal::{Commit, Error, Record, RecordKind, WriterId};
 
 /// How to export.
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,7 +118,6 @@ impl<'a> ExportLines<'a> {
     /// The output's.
     pub fn commit(&mut self, commit: &Commit) -> Result<(), Error> {
         self.exported.commits += 1;
-        self.exported.records += commit.record_count() as u64;
         self.write_commit(commit)
     }
 
@@ -163,10 +162,13 @@ impl<'a> ExportLines<'a> {
             return self.write(&Line {
                 commit: Some(stamp.number.0),
                 at_micros: Some(stamp.at_micros),
+                removed: Some(commit.stands_for()).filter(|before| *before > 0),
                 ..Line::default()
             });
         }
-        for record in commit.records().flatten() {
+        let left = commit.records().flatten();
+        for record in left.filter(|record| record.record != RecordKind::Removed) {
+            self.exported.records += 1;
             self.write_record(commit, &record)?;
         }
         Ok(())

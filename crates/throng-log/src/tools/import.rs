@@ -116,6 +116,7 @@ pub fn import_into(
         target,
         open: CommitBuilder::default(),
         pending: None,
+        stands_for: 0,
         writer: None,
         begun: false,
         ended: false,
@@ -167,6 +168,8 @@ struct Importer<'a> {
     open: CommitBuilder,
     /// The commit whose records are being read.
     pending: Option<Stamp>,
+    /// For how many commits before it that one stands.
+    stands_for: u32,
     writer: Option<(WriterId, CommitNo)>,
     begun: bool,
     /// The line that says how much there was has come.
@@ -215,12 +218,14 @@ impl Importer<'_> {
             .ok_or_else(|| Refusal::Line("a commit before any writer".into()))?;
         if self.pending.is_none_or(|pending| pending.number != number) {
             self.finish_commit()?;
-            if number != last.next() {
+            let before = line.removed.unwrap_or(0);
+            if number.0.checked_sub(u64::from(before)) != Some(last.next().0) {
                 return Err(Refusal::Line(format!(
                     "commit {number} follows commit {last} of writer {writer}"
                 )));
             }
             self.writer = Some((writer, number));
+            self.stands_for = before;
             self.pending = Some(Stamp {
                 writer,
                 number,
@@ -310,7 +315,16 @@ impl Importer<'_> {
         let Some(stamp) = self.pending.take() else {
             return Ok(());
         };
-        let commit = self.open.finish(stamp);
+        let mut commit = self.open.finish(stamp);
+        if self.stands_for > 0 {
+            if commit.record_count() > 0 {
+                return Err(Refusal::Line(format!(
+                    "commit {} stands for others and has records",
+                    stamp.number
+                )));
+            }
+            commit = commit.emptied(self.stands_for);
+        }
         let buffer = self.target.append(commit).map_err(Refusal::Log)?;
         self.open.recycle(buffer);
         self.imported.commits += 1;

@@ -71,6 +71,9 @@ pub(super) struct Line<'a> {
     pub commit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_micros: Option<i64>,
+    /// For how many commits right before it this one stands, because nothing is left of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Log, Options};
 use std::path::Path;
-use throng_journal::{Commit, CommitBuilder, Durability, Error, Position, Stamp, WriterId};
+use throng_journal::{Commit, CommitBuilder, Durability, Error, Position, RecordKind, Stamp, WriterId};
 
 /// Up to where a history is restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +89,8 @@ impl Restoring<'_> {
             self.is_done = true;
             return Ok(());
         }
-        for record in commit.records().flatten() {
+        let left = commit.records().flatten();
+        for record in left.filter(|record| record.record != RecordKind::Removed) {
             let (address, shape) = ((record.kind, record.id), (record.name, record.version));
             self.open
                 .push_parts(record.record, record.shard, address, record.seq, shape, record.body);
@@ -99,10 +100,15 @@ impl Restoring<'_> {
             synced: throng_journal::CommitNo(0),
             ..stamp
         };
-        let buffer = self.log.append(self.open.finish(stamp))?;
+        let mut restored = self.open.finish(stamp);
+        if commit.stands_for() > 0 {
+            restored = restored.emptied(commit.stands_for());
+        }
+        let buffer = self.log.append(restored)?;
         self.open.recycle(buffer);
         self.restored.commits += 1;
-        self.is_done = self.until == Until::Commit(stamp.position());
+        self.is_done = matches!(self.until, Until::Commit(last) if last.writer == stamp.writer
+            && (commit.first()..=stamp.number).contains(&last.commit));
         Ok(())
     }
 }

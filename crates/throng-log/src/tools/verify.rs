@@ -40,6 +40,7 @@ pub fn verify(options: &Options, dir: &Path) -> Result<Verification, Error> {
         }
         Ok(())
     })?;
+    found.finish();
     found.segments = Some(segments);
     found.store = verify_store(options, dir, &mut found.damages);
     Ok(found)

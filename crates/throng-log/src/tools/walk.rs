@@ -190,12 +190,13 @@ fn walk_piece(
     while piece.last.is_none_or(|last| due <= last) {
         let found = scan::commit_at(&mut window, segment, at).map_err(Error::io(reading()))?;
         let why = match found {
-            Ok(commit) if commit.position() == (Position { writer, commit: due }) => {
+            Ok(commit) if commit.stamp().writer == writer && commit.first() == due => {
                 visit(Seen::Commit { commit: &commit })?;
+                let last = commit.stamp().number;
                 let end = at + commit.bytes().len() as u64;
                 at = align(end);
-                check_padding(&mut window, due, writer, path, (end, at), visit)?;
-                due = due.next();
+                check_padding(&mut window, last, writer, path, (end, at), visit)?;
+                due = last.next();
                 continue;
             }
             Ok(commit) => format!("commit {} where {writer}.{due} was due", commit.position()),

@@ -4,6 +4,7 @@ mod append;
 mod lease;
 mod loss;
 mod process;
+mod prune;
 mod read;
 mod writers;
 
@@ -21,8 +22,8 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position, ShardId, Taken,
-    WriterId,
+    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position, Prune, PruneHow,
+    Pruned, ShardId, Taken, WriterId,
 };
 
 pub(crate) use append::shards;
@@ -159,6 +160,21 @@ impl Journal for PostgresJournal {
             .database
             .threads
             .run(async move { read::sync(&database).await })
+    }
+
+    fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
+        let database = Arc::clone(&self.shared.database);
+        let shared = Arc::clone(&self.shared);
+        self.shared.database.threads.run(async move {
+            let pruned = prune::prune(&database, &prune).await?;
+            if prune.how != PruneHow::Dry {
+                shared.bytes.fetch_sub(
+                    pruned.bytes.min(shared.bytes.load(Ordering::Relaxed)),
+                    Ordering::Relaxed,
+                );
+            }
+            Ok(pruned)
+        })
     }
 
     fn forget(&self, _upto: Position) {}

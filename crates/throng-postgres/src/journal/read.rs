@@ -36,18 +36,20 @@ pub(crate) async fn read_commits(
             writer: after.writer,
             commit: due,
         };
-        if found != due {
+        let commit = Commit::parse(body, &[]).map_err(|damage| damaged(position, damage.to_string()))?;
+        // It may stand for others of which nothing is left, before the one that is due too.
+        if !(commit.first()..=found).contains(&due) || (!commits.is_empty() && commit.first() != due) {
             return Err(damaged(
                 position,
                 format!("the next row is commit {found}: rows are missing"),
             ));
         }
-        let commit = Commit::parse(body, &[]).map_err(|damage| damaged(position, damage.to_string()))?;
-        if commit.position() != position {
-            return Err(damaged(position, format!("the row holds commit {}", commit.position())));
+        let held = commit.position();
+        if (held.writer, held.commit) != (position.writer, found) {
+            return Err(damaged(position, format!("the row holds commit {held}")));
         }
         commits.push(commit);
-        due = due.next();
+        due = found.next();
     }
     Ok(commits)
 }

@@ -1,6 +1,7 @@
 //! Making a checkpoint true: one transaction.
 
 use super::{
+    cut::cut,
     events::{self, Filling},
     index::Index,
     pacer::Pacer,
@@ -58,6 +59,7 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
     index.flush(database, &transaction, &part).await?;
     let part = pacer.part(read + (1.0 - read) * 0.6, 1.0);
     index.states(database, &transaction, &part, &checkpoint.states).await?;
+    cut(database, &transaction, &checkpoint.cuts).await?;
     system(database, &transaction, &checkpoint.system).await?;
     let upto = checkpoint.upto;
     let (writer, commit) = (upto.writer.0.cast_signed(), upto.commit.0.cast_signed());

@@ -38,6 +38,8 @@ struct Gathered {
     at: Position,
     /// One row for each writer: its last event's number, and its places.
     rows: Vec<(u64, WriterId, Vec<u8>)>,
+    /// The newest state that the commits themselves hold.
+    state: Option<StoredState>,
 }
 
 /// Its number in the table, and its last event there.
@@ -83,7 +85,7 @@ impl Index {
         let stamp = commit.stamp();
         for record in commit.records() {
             let record = record.map_err(|damage| crate::journal::damaged(stamp.position(), damage.to_string()))?;
-            if record.record != RecordKind::Event {
+            if !matches!(record.record, RecordKind::Event | RecordKind::State) {
                 continue;
             }
             set_key(&mut self.key, record.kind, record.id);
@@ -94,12 +96,23 @@ impl Index {
                     seq: record.seq.wrapping_sub(1),
                     at: stamp.position(),
                     rows: Vec::new(),
+                    state: None,
                 };
                 self.gathered.insert(self.key.as_slice().into(), entry);
             }
             let Some(entity) = self.gathered.get_mut(&*self.key) else {
                 continue;
             };
+            if record.record == RecordKind::State {
+                entity.seq = entity.seq.max(record.seq);
+                self.bytes += record.body.len();
+                entity.state = Some(StoredState::of_record(&record));
+                continue;
+            }
+            if entity.rows.is_empty() && entity.state.is_none() {
+                entity.first = record.seq;
+                entity.seq = record.seq.wrapping_sub(1);
+            }
             if record.seq != entity.seq.wrapping_add(1) {
                 return Err(gap(stamp.position(), &self.key, record.seq, entity.seq));
             }
@@ -133,7 +146,8 @@ impl Index {
             let heads = find(database, transaction, part.iter().map(|(key, _)| &**key)).await?;
             for ((key, entity), head) in part.iter().zip(heads) {
                 let before = head.map_or(0, |(_, seq)| seq);
-                if entity.first != before + 1 {
+                // What came before the first that is left is gone, and a state says what it was.
+                if entity.first != before + 1 && before > 0 && entity.state.is_none() {
                     return Err(gap(entity.at, key, entity.first, before));
                 }
                 let number = head.map_or_else(|| self.next_number(), |(number, _)| number);
@@ -145,6 +159,7 @@ impl Index {
         let mut written = 0;
         for part in rows.chunks(ENTITIES) {
             write(database, transaction, part).await?;
+            write_states(database, transaction, part).await?;
             written += part.len();
             pacer.keep(0.5 + share(written) / 2.0).await;
         }
@@ -265,6 +280,34 @@ async fn write(
             .map_err(failed())?;
     }
     send(database, transaction, PLACES, places).await
+}
+
+/// Writes the states that the commits themselves hold, where no newer ones are stored.
+async fn write_states(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    rows: &[(u64, Option<&[u8]>, &Gathered)],
+) -> Result<(), Error> {
+    let of = rows
+        .iter()
+        .filter_map(|(number, _, entity)| Some((number, entity.state.as_ref()?)));
+    let (numbers, states): (Vec<i64>, Vec<&StoredState>) =
+        of.map(|(number, state)| (number.cast_signed(), state)).unzip();
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let seqs: Vec<i64> = states.iter().map(|state| state.seq.cast_signed()).collect();
+    let versions: Vec<i32> = states.iter().map(|state| i32::from(state.version)).collect();
+    let shards: Vec<i32> = states.iter().map(|state| i32::from(state.shard.0)).collect();
+    let bytes: Vec<&[u8]> = states.iter().map(|state| &*state.bytes).collect();
+    let failed = || database.failed(DOING);
+    let newer = format!("{STATES} WHERE states.seq < excluded.seq");
+    let statement = transaction.prepare_cached(&newer).await.map_err(failed())?;
+    transaction
+        .execute(&statement, &[&numbers, &seqs, &versions, &shards, &bytes])
+        .await
+        .map(drop)
+        .map_err(failed())
 }
 
 async fn send(

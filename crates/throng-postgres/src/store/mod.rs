@@ -1,6 +1,7 @@
 //! The store: what can be rebuilt from the journal, written at checkpoints.
 
 mod advance;
+mod cut;
 mod events;
 mod index;
 mod pacer;

@@ -63,6 +63,18 @@ pub(super) fn unpack(mut row: &[u8]) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
+/// A row without its events up to a number, `last` being that of its last one; `None` if it is not what was packed.
+pub(super) fn without_first(mut row: &[u8], last: u64, upto: u64) -> Option<&[u8]> {
+    let events = unpack(row)?.len() as u64;
+    let mut seq = (last + 1).checked_sub(events)?;
+    while seq <= upto && !row.is_empty() {
+        let name = usize::from(*row.get(FIXED_BYTES - 1)?);
+        row = row.get(FIXED_BYTES + name..)?;
+        seq += 1;
+    }
+    Some(row)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +118,11 @@ mod tests {
             assert_eq!(entry.crc, crc32c::crc32c(record.body));
         }
         assert_eq!(entries.len(), 3);
+        let rest = |upto| unpack(without_first(&row, 9, upto).unwrap()).unwrap();
+        assert_eq!(
+            (rest(6), rest(7), rest(8)),
+            (entries.clone(), entries[1..].to_vec(), entries[2..].to_vec())
+        );
         assert_eq!(unpack(&row[..row.len() - 1]), None, "a row that was cut");
         assert_eq!(unpack(&[0; 7]), None);
     }

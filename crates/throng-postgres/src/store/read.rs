@@ -32,24 +32,45 @@ async fn ask(
 }
 
 pub(super) async fn load(database: &Database, address: &Address, state_version: u16) -> Result<Loaded, Error> {
+    match try_load(database, address, state_version).await {
+        Err(error) if may_be_gone(&error) => try_load(database, address, state_version).await,
+        loaded => loaded,
+    }
+}
+
+/// What was found in the index may have been removed before it was read: it is not in the index any more then.
+fn may_be_gone(error: &Error) -> bool {
+    matches!(error, Error::Row { .. } | Error::Damaged { .. } | Error::NoCommit(_))
+}
+
+async fn try_load(database: &Database, address: &Address, state_version: u16) -> Result<Loaded, Error> {
     let client = database.client(DOING).await?;
     let rows = ask(database, &client, LOAD, &[&&*address.kind, &address.id.as_bytes()]).await?;
     let Some(row) = rows.first() else {
         return Ok(Loaded::default());
     };
-    let state = row
-        .get::<_, Option<i32>>(3)
-        .filter(|version| *version == i32::from(state_version))
-        .map(|_| StoredState {
-            address: address.clone(),
-            shard: ShardId(u16::try_from(row.get::<_, i32>(4)).unwrap_or_default()),
-            seq: row.get::<_, i64>(2).cast_unsigned(),
-            version: state_version,
-            bytes: row.get(5),
-        });
-    let after = state.as_ref().map_or(0, |state| state.seq);
     let head = (row.get(0), row.get::<_, i64>(1).cast_unsigned());
+    let state = row.get::<_, Option<i32>>(3).map(|version| StoredState {
+        address: address.clone(),
+        shard: ShardId(u16::try_from(row.get::<_, i32>(4)).unwrap_or_default()),
+        seq: row.get::<_, i64>(2).cast_unsigned(),
+        version: u16::try_from(version).unwrap_or_default(),
+        bytes: row.get(5),
+    });
+    let state = match state {
+        // Of another version it is of use only where there is no other way back.
+        Some(state) if state.version != state_version => {
+            let first = events(database, &client, (address, head), 0, (1, usize::MAX)).await?;
+            let is_whole = head.1 == 0 || first.first().is_some_and(|first| first.seq == 1);
+            (!is_whole).then_some(state)
+        }
+        state => state,
+    };
+    let after = state.as_ref().map_or(0, |state| state.seq);
     let events = events(database, &client, (address, head), after, (usize::MAX, usize::MAX)).await?;
+    if events.last().map_or(after, |last| last.seq) < head.1 {
+        return Err(unreadable(address));
+    }
     Ok(Loaded { state, events })
 }
 
@@ -60,13 +81,25 @@ pub(super) async fn history(
     limit: usize,
     bytes_max: usize,
 ) -> Result<Vec<StoredEvent>, Error> {
+    match try_history(database, address, after, (limit, bytes_max)).await {
+        Err(error) if may_be_gone(&error) => try_history(database, address, after, (limit, bytes_max)).await,
+        found => found,
+    }
+}
+
+async fn try_history(
+    database: &Database,
+    address: &Address,
+    after: u64,
+    most: (usize, usize),
+) -> Result<Vec<StoredEvent>, Error> {
     let client = database.client(DOING).await?;
     let rows = ask(database, &client, HEAD, &[&&*address.kind, &address.id.as_bytes()]).await?;
     let Some(row) = rows.first() else {
         return Ok(Vec::new());
     };
     let head = (row.get(0), row.get::<_, i64>(1).cast_unsigned());
-    events(database, &client, (address, head), after, (limit, bytes_max)).await
+    events(database, &client, (address, head), after, most).await
 }
 
 /// An entity's events after a sequence number, up to its last one at the checkpoint.
@@ -81,7 +114,7 @@ async fn events(
     let (mut due, mut bytes, mut whole) = (after + 1, 0usize, false);
     while due <= seq && found.len() < limit && !whole {
         let rows = ask(database, client, PLACES, &[&entity, &(due - 1).cast_signed(), &ROWS]).await?;
-        let before = due;
+        let mut before = due;
         let mut wanted: Vec<(WriterId, Entry)> = Vec::new();
         'rows: for row in &rows {
             let writer = WriterId(row.get::<_, i64>(1).cast_unsigned());
@@ -93,6 +126,10 @@ async fn events(
             for (number, entry) in (first..).zip(entries) {
                 if number < due {
                     continue;
+                }
+                // What came before the first that is left is gone.
+                if found.is_empty() && wanted.is_empty() {
+                    (due, before) = (number, number);
                 }
                 if number != due {
                     return Err(unreadable(address));
@@ -108,6 +145,9 @@ async fn events(
             }
         }
         if due == before && !whole {
+            if found.is_empty() {
+                return Ok(found);
+            }
             return Err(unreadable(address));
         }
         bodies(database, client, &wanted, before, &mut found).await?;

@@ -30,8 +30,14 @@ pub fn verify(options: &PostgresOptions) -> Result<Verification, Error> {
         }
         Ok(())
     })?;
+    found.finish();
     found.store = match store.covers {
         (0, 0) => "it covers nothing yet".into(),
+        (writer, commit) if found.removed_upto.is_some() => {
+            format!(
+                "it covers everything up to commit {writer}.{commit}; events are not counted, because history was removed"
+            )
+        }
         (writer, commit) if store.events == indexed => {
             format!("it covers everything up to commit {writer}.{commit}")
         }

@@ -114,12 +114,15 @@ async fn read(database: &Database, give: &Give) -> Result<(), Error> {
 }
 
 fn look(found: &mut Vec<Found>, due: Position, number: CommitNo, body: Vec<u8>) {
-    if number != due.commit {
+    let parsed = Commit::parse(body, &[]);
+    // It may stand for those before it.
+    let first = parsed.as_ref().map_or(number, Commit::first);
+    if first != due.commit {
         let why = format!("the next row is commit {number}: rows are missing");
         found.push(Found::Damage(damaged(due, why)));
     }
     let position = Position { commit: number, ..due };
-    found.push(match Commit::parse(body, &[]) {
+    found.push(match parsed {
         Ok(commit) if commit.position() == position => Found::Commit(commit),
         Ok(commit) => Found::Damage(damaged(position, format!("the row holds commit {}", commit.position()))),
         Err(damage) => Found::Damage(damaged(position, damage.to_string())),

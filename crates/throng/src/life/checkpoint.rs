@@ -221,7 +221,9 @@ impl Lives {
     async fn store_rows(&self, life: &Life, upto: Upto, pace: Pace, rows: Rows) -> Result<bool, Error> {
         let (context, ledger) = (&self.context, &life.ledger);
         let covers = ledger.covers();
-        if rows.states.is_empty() && rows.system.is_empty() && covers == Some(upto.position) {
+        let due = std::mem::take(&mut *self.due());
+        let is_due = !due.cuts.is_empty() || !due.rows.is_empty();
+        if rows.states.is_empty() && rows.system.is_empty() && covers == Some(upto.position) && !is_due {
             return Ok(false);
         }
         // Nothing in the store may be newer than what is durable.
@@ -245,6 +247,9 @@ impl Lives {
             .filter(|end| from.is_none_or(|from| end.writer >= from))
             .copied()
             .collect();
+        // Those of an entity that goes come last, and so count.
+        checkpoint.system.extend(due.rows);
+        checkpoint.cuts = due.cuts;
         let cursor = upto
             .outbox
             .map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());

@@ -11,9 +11,10 @@ use crate::{
     door::{Attempt, Door, Progress},
     ledger::{Ledger, Refusal},
     mail::{Mail, Within},
+    retention::Due,
 };
 use std::sync::{
-    Arc, PoisonError, RwLock, RwLockReadGuard,
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
     atomic::{AtomicBool, Ordering},
 };
 use throng_core::{model::Error, shard::Outcome};
@@ -91,6 +92,8 @@ pub(crate) struct Lives {
     pub(crate) context: Arc<Context>,
     status: RwLock<Status>,
     checkpoints: checkpoint::Checkpoints,
+    /// What the next checkpoint takes along for the removal of history.
+    due: Mutex<Due>,
     /// Another engine has taken over, and has not ended yet.
     stands_by: AtomicBool,
 }
@@ -101,8 +104,13 @@ impl Lives {
             context,
             status: RwLock::new(Status::Down(Down::new("the engine is starting"))),
             checkpoints: checkpoint::Checkpoints::default(),
+            due: Mutex::default(),
             stands_by: AtomicBool::new(false),
         }
+    }
+
+    pub(crate) fn due(&self) -> MutexGuard<'_, Due> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn status(&self) -> RwLockReadGuard<'_, Status> {

@@ -247,13 +247,16 @@ const STAND_BY_RETRY: Duration = Duration::from_secs(1);
 fn replay(layout: &Layout, shards: &mut [Shard], commit: &Commit) -> Result<bool, LayoutError> {
     let mut has_sent = false;
     for record in commit.records().flatten() {
-        // Of the journal, not of an entity.
-        if record.record == RecordKind::Loss {
-            continue;
-        }
-        let hash = layout.check_record(&record, commit)?;
+        let hash = match record.record {
+            // Of the journal, or of nobody any more.
+            RecordKind::Loss | RecordKind::Removed => continue,
+            RecordKind::Numbers => 0,
+            _ => layout.check_record(&record, commit)?,
+        };
         has_sent |= record.record == RecordKind::Sent;
-        shards[usize::from(record.shard.0)].replay(hash, &record);
+        if let Some(shard) = shards.get_mut(usize::from(record.shard.0)) {
+            shard.replay(hash, &record);
+        }
     }
     Ok(has_sent)
 }

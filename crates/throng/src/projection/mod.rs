@@ -90,6 +90,7 @@ pub use sink::{Sink, SinkError};
 pub use table::{RowPage, Table, row_key};
 
 pub(crate) use consumer::Consumer;
+pub(crate) use progress::BEHIND_SECONDS_NORMAL;
 pub(crate) use projector::{Projections, start};
 pub(crate) use rows::RowCache;
 

@@ -84,6 +84,11 @@ impl Projections {
         }
     }
 
+    /// How far they have come.
+    pub(crate) fn progress(&self, inner: &Core) -> Vec<super::Progress> {
+        self.all.iter().map(|projector| projector.progress(inner)).collect()
+    }
+
     /// Sets the metrics to what is now.
     pub(crate) fn refresh(&self, inner: &Core) {
         for projector in &self.all {

@@ -1,7 +1,7 @@
 //! Where a projection reads: the durable commits after an offset, over all lives of the engine.
 
 use crate::{engine::Core, life::Life, tail::Ends};
-use throng_journal::{Commit, CommitNo, Error, Position, ViewOffset};
+use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, ViewOffset};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -33,9 +33,15 @@ pub(super) async fn mismatch(inner: &Core, life: &Life, offset: ViewOffset) -> R
         ..at
     };
     let read = inner.context.journal.read(before, 0).await?;
-    let is_same = read
-        .first()
-        .is_some_and(|commit| commit.position() == at && commit.checksum_sealed() == offset.checksum);
+    // Of a commit from which history was removed only the number is left to compare.
+    let was_pruned = |commit: &Commit| {
+        let mut records = commit.records().flatten();
+        commit.record_count() == 0 || records.any(|record| record.record == RecordKind::Removed)
+    };
+    let is_same = read.first().is_some_and(|commit| {
+        let holds = commit.first() <= at.commit && at.commit <= commit.stamp().number;
+        holds && (was_pruned(commit) || commit.checksum_sealed() == offset.checksum)
+    });
     Ok((!is_same).then(|| format!("commit {at} of the journal is not the one it has come to: {LOST}")))
 }
 

@@ -1,0 +1,225 @@
+//! What stands in for history before it goes: the log then says what an entity is, and how many messages a shard has sent and taken,
+//! without what stood before.
+
+use super::{
+    Common, Shard, Stage,
+    entities::Entities,
+    messages::MessageCounts,
+    replay::NumbersRow,
+    slot::{Body, encode_state},
+};
+use crate::{limits, model::Entity};
+use std::collections::HashSet;
+use throng_journal::{Address, RecordKind};
+
+/// How it is recorded what an entity is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recording {
+    /// Nothing is kept of it if it ended with this event and was not created anew since.
+    pub ended: u64,
+    /// What the log says already is enough unless it has had more events than so many.
+    pub enough: Option<u64>,
+    /// Nothing is recorded: it is only said what would be.
+    pub is_dry: bool,
+}
+
+/// What came of recording what an entity is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It has to be loaded first.
+    Load,
+    /// The log says what it is after this event, from the commit of this number on.
+    State {
+        /// The number of its last event.
+        seq: u64,
+        /// The commit.
+        commit: u64,
+    },
+    /// What the log says of it already is enough.
+    Enough {
+        /// The number of its last event.
+        seq: u64,
+    },
+    /// It has ended with this event, and nothing is kept of it from here on.
+    Ended {
+        /// The number of its last event.
+        seq: u64,
+    },
+    /// There is nothing to record: it does not exist, is gone already, or cannot be brought back.
+    Nothing,
+}
+
+impl Shard {
+    /// Records what an entity is by now.
+    pub fn record_state(
+        &mut self,
+        kind: usize,
+        hash: u64,
+        id: &str,
+        how: Recording,
+        stage: &mut dyn Stage,
+    ) -> Recorded {
+        self.tables[kind].record_state(&mut self.common, (hash, id), how, stage)
+    }
+
+    /// Ends an entity and keeps nothing of it, from here on. The number of its last event, 0 if there is none; `None`: it has to be
+    /// loaded first.
+    pub fn erase(&mut self, kind: usize, hash: u64, id: &str, stage: &mut dyn Stage) -> Option<u64> {
+        self.tables[kind].erase(&mut self.common, (hash, id), stage)
+    }
+
+    /// Records how many messages it has sent and taken, and says so.
+    pub fn record_numbers(&mut self, is_dry: bool, stage: &mut dyn Stage) -> (MessageCounts, u64) {
+        let common = &mut self.common;
+        let counts = common.messages.counts();
+        if is_dry {
+            return (counts, u64::MAX);
+        }
+        let body = serde_json::to_vec(&NumbersRow::of(&counts)).unwrap_or_default();
+        let (kind, shard) = (RecordKind::Numbers, common.id);
+        common.records.push_parts(kind, shard, ("", ""), 0, ("", 0), &body);
+        let staged = common.stage(stage);
+        (counts, staged.commit)
+    }
+
+    /// One number for each timer that is set: [`timer_print`].
+    pub fn timer_prints(&self, into: &mut HashSet<u64>) {
+        self.common.timers.prints(into);
+    }
+}
+
+/// A timer in one number: its entity, its name, and what its record says.
+#[must_use]
+pub fn timer_print(kind: &str, id: &str, name: &str, body: &[u8]) -> u64 {
+    let all = [kind.as_bytes(), &[0], id.as_bytes(), &[0], name.as_bytes(), &[0], body].concat();
+    xxhash_rust::xxh3::xxh3_64(&all)
+}
+
+impl<E: Entity> Entities<E> {
+    pub(super) fn record(
+        &mut self,
+        common: &mut Common,
+        (hash, id): (u64, &str),
+        how: Recording,
+        stage: &mut dyn Stage,
+    ) -> Recorded {
+        let Some(at) = self.find(hash, id) else {
+            return match self.may_know(hash) {
+                true => Recorded::Load,
+                false => Recorded::Nothing,
+            };
+        };
+        if matches!(self.slot(at).body, Body::Passivated(_)) && !self.revive(common, at) {
+            return Recorded::Load;
+        }
+        let slot = self.slot(at);
+        let Body::Resident(resident) = &slot.body else {
+            return Recorded::Nothing;
+        };
+        let seq = resident.seq;
+        if seq == 0 || resident.is_gone {
+            return Recorded::Nothing;
+        }
+        if slot.ended == seq && how.ended == seq {
+            if !how.is_dry {
+                self.forget_gone(common, at);
+            }
+            return Recorded::Ended { seq };
+        }
+        if how.enough.is_some_and(|enough| seq <= enough) {
+            return Recorded::Enough { seq };
+        }
+        if how.is_dry {
+            return Recorded::State { seq, commit: u64::MAX };
+        }
+        let bytes = match encode_state(&resident.state, slot.family.as_deref(), slot.ended) {
+            Ok(bytes) if bytes.len() <= limits::RECORD_BYTES_MAX => bytes,
+            Ok(bytes) => {
+                let (length, max) = (bytes.len(), limits::RECORD_BYTES_MAX);
+                tracing::warn!(
+                    "the history of {}/{id} stays: its state has {length} bytes, of {max}",
+                    E::KIND
+                );
+                return Recorded::Nothing;
+            }
+            Err(why) => {
+                tracing::warn!(
+                    "the history of {}/{id} stays: its state cannot be recorded: {why}",
+                    E::KIND
+                );
+                return Recorded::Nothing;
+            }
+        };
+        let shape = ("", E::STATE_VERSION);
+        common
+            .records
+            .push_parts(RecordKind::State, common.id, (E::KIND, id), seq, shape, &bytes);
+        let commit = common.stage(stage).commit;
+        self.slot(at).rests_on = commit;
+        self.store_state(common, at);
+        Recorded::State { seq, commit }
+    }
+
+    /// It has ended, and nothing is kept of it.
+    fn forget_gone(&mut self, common: &mut Common, at: u32) {
+        let slot = self.slot(at);
+        let Body::Resident(resident) = &mut slot.body else {
+            return;
+        };
+        resident.state = E::default();
+        resident.is_gone = true;
+        resident.stored_seq = resident.seq;
+        slot.family = None;
+        if let Some(trace) = &mut slot.trace {
+            trace.family = false;
+            let pending = trace.pending.take();
+            common.pending_bytes -= pending.map_or(0, |pending| pending.bytes.len());
+        }
+        self.used(common, at);
+    }
+
+    pub(super) fn erase_one(
+        &mut self,
+        common: &mut Common,
+        (hash, id): (u64, &str),
+        stage: &mut dyn Stage,
+    ) -> Option<u64> {
+        let Some(at) = self.find(hash, id) else {
+            return (!self.may_know(hash)).then_some(0);
+        };
+        if matches!(self.slot(at).body, Body::Passivated(_)) && !self.revive(common, at) {
+            return None;
+        }
+        let slot = self.slot(at);
+        let seq = match &slot.body {
+            Body::Resident(resident) => resident.seq,
+            // It cannot be brought back, and goes all the same.
+            Body::Quarantined { seq, .. } => (*seq).max(1),
+            Body::Passivated(_) => return None,
+        };
+        if seq == 0 {
+            self.forget(common, at);
+            return Some(0);
+        }
+        let (record, shape) = (RecordKind::Ended, (ERASED, 0));
+        common
+            .records
+            .push_parts(record, common.id, (E::KIND, id), seq, shape, &[]);
+        let commit = common.stage(stage).commit;
+        common.timers.clear_all(&Address::new(E::KIND, id));
+        let slot = self.slot(at);
+        (slot.rests_on, slot.ended) = (commit, seq);
+        self.forget_gone(common, at);
+        Some(seq)
+    }
+}
+
+/// The name of the record that says that an entity was erased.
+pub const ERASED: &str = "Erased";
+
+/// The system row of what the log says an entity is: the number of
+/// its last event then, and the commit it stands in, each eight bytes, most significant first (writer, number).
+#[must_use]
+pub fn base_row(address: &Address) -> Vec<u8> {
+    [b"b", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
+}

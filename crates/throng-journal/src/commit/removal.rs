@@ -1,0 +1,175 @@
+//! Commits of which retention or an erasure has taken records: what stays stands where it stood.
+//!
+//! A record that is taken leaves a [filler](RecordKind::Removed) with a body of zeros, so that no other body moves and no index has to
+//! change. A commit of which nothing is left may stand for those before it too, of which nothing is left either: they are read as one.
+
+use super::{CRC_AT, Commit, CommitBuilder, ENTRY_BYTES, HEADER_BYTES, Record, RecordKind};
+use crate::CommitNo;
+
+/// Where a header says for how many commits before it a commit stands.
+const STANDS_FOR_AT: usize = 48;
+
+/// What is left of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// All of it.
+    Whole,
+    /// This, as long as it was; to be sealed again.
+    Part(Commit),
+    /// No record.
+    Nothing,
+}
+
+impl Commit {
+    /// What is left once the records that are over are taken, of which none is kept for what it says. Those that were taken before
+    /// are not asked about.
+    #[must_use]
+    pub fn without(&self, mut is_over: impl FnMut(&Record<'_>) -> bool) -> Rest {
+        let (mut left, mut taken) = (0, 0);
+        let mut bytes = self.bytes.to_vec();
+        let mut directory = Vec::with_capacity(bytes.len() - self.directory_at());
+        for record in self.records().flatten() {
+            let was_taken = record.record == RecordKind::Removed;
+            if !was_taken && !is_over(&record) {
+                left += 1;
+                push_entry(&mut directory, &record);
+                continue;
+            }
+            taken += usize::from(!was_taken);
+            let from = record.place.offset as usize;
+            bytes[from..from + record.body.len()].fill(0);
+            push_entry(
+                &mut directory,
+                &Record {
+                    record: RecordKind::Removed,
+                    shard: crate::ShardId(0),
+                    kind: "",
+                    id: "",
+                    seq: 0,
+                    name: "",
+                    version: 0,
+                    ..record
+                },
+            );
+        }
+        match (left, taken) {
+            (0, _) => Rest::Nothing,
+            (_, 0) => Rest::Whole,
+            _ => {
+                let at = self.directory_at();
+                bytes[at..at + directory.len()].copy_from_slice(&directory);
+                bytes[at + directory.len()..].fill(0);
+                Rest::Part(Self { bytes: bytes.into() })
+            }
+        }
+    }
+
+    /// A commit without records in the place of this one and of so many right before it. To be sealed.
+    #[must_use]
+    pub fn emptied(&self, before: u32) -> Self {
+        let mut bytes = CommitBuilder::default().finish(self.stamp()).into_bytes();
+        bytes[STANDS_FOR_AT..CRC_AT].copy_from_slice(&before.to_le_bytes());
+        debug_assert_eq!(bytes.len(), HEADER_BYTES);
+        Self { bytes: bytes.into() }
+    }
+
+    /// For how many commits right before it this one stands, because nothing is left of any of them.
+    #[must_use]
+    pub fn stands_for(&self) -> u32 {
+        stands_for(&self.bytes)
+    }
+
+    /// The first of the commits this one stands for; nearly always itself.
+    #[must_use]
+    pub fn first(&self) -> CommitNo {
+        CommitNo(self.stamp().number.0.saturating_sub(u64::from(self.stands_for())))
+    }
+}
+
+/// As [`Commit::stands_for`], from a commit's first [`HEADER_BYTES`] alone.
+///
+/// # Panics
+/// There are fewer.
+#[must_use]
+pub fn stands_for(header: &[u8]) -> u32 {
+    let field = &header[STANDS_FOR_AT..CRC_AT];
+    u32::from_le_bytes([field[0], field[1], field[2], field[3]])
+}
+
+fn push_entry(directory: &mut Vec<u8>, record: &Record<'_>) {
+    let mut entry = [0u8; ENTRY_BYTES];
+    entry[0] = record.record as u8;
+    entry[1] = record.kind.len() as u8;
+    entry[2..4].copy_from_slice(&(record.id.len() as u16).to_le_bytes());
+    entry[4..6].copy_from_slice(&record.shard.0.to_le_bytes());
+    entry[6..8].copy_from_slice(&record.version.to_le_bytes());
+    entry[8] = record.name.len() as u8;
+    entry[12..16].copy_from_slice(&(record.body.len() as u32).to_le_bytes());
+    entry[16..24].copy_from_slice(&record.seq.to_le_bytes());
+    directory.extend_from_slice(&entry);
+    for text in [record.kind, record.id, record.name] {
+        directory.extend_from_slice(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Address, ShardId, Stamp, WriterId};
+    use proptest::prelude::*;
+
+    fn commit(bodies: &[Vec<u8>]) -> Commit {
+        let mut open = CommitBuilder::default();
+        for (seq, body) in (1..).zip(bodies) {
+            let address = Address::new("kind", format!("id-{}", seq % 3));
+            open.push(RecordKind::Event, ShardId(7), &address, seq, "Happened", 3, body);
+        }
+        open.finish(Stamp {
+            writer: WriterId(2),
+            number: CommitNo(9),
+            synced: CommitNo(8),
+            at_micros: 77,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_stands_where_it_stood_and_of_the_rest_no_byte(
+            bodies in proptest::collection::vec(proptest::collection::vec(1u8.., 0..30), 1..12),
+            over in any::<u16>(),
+        ) {
+            let whole = commit(&bodies);
+            let is_over = |seq: u64| over & (1 << seq) != 0;
+            let kept: Vec<_> = whole.records().flatten().filter(|record| !is_over(record.seq)).collect();
+            match whole.without(|record| is_over(record.seq)) {
+                Rest::Nothing => prop_assert!(kept.is_empty()),
+                Rest::Whole => prop_assert_eq!(kept.len(), bodies.len()),
+                Rest::Part(mut part) => {
+                    prop_assert_eq!(part.bytes().len(), whole.bytes().len());
+                    part.seal(b"seed");
+                    let part = Commit::parse(part.bytes().to_vec(), b"seed").unwrap();
+                    let all: Vec<_> = part.records().map(Result::unwrap).collect();
+                    prop_assert_eq!(all.len(), bodies.len());
+                    let left: Vec<_> = all.iter().filter(|record| record.record != RecordKind::Removed).copied().collect();
+                    prop_assert_eq!(left, kept);
+                    let taken = all.iter().filter(|record| record.record == RecordKind::Removed);
+                    prop_assert!(taken.flat_map(|record| record.body).all(|byte| *byte == 0));
+                    prop_assert_eq!(part.stamp(), whole.stamp());
+                    prop_assert_eq!(part.without(|_| false), Rest::Whole);
+                    prop_assert_eq!(part.without(|_| true), Rest::Nothing);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_without_records_stands_for_those_before_it() {
+        let whole = commit(&[vec![1], vec![2]]);
+        assert_eq!((whole.stands_for(), whole.first()), (0, CommitNo(9)));
+        let mut empty = whole.emptied(4);
+        empty.seal(&[]);
+        let empty = Commit::parse(empty.bytes().to_vec(), &[]).unwrap();
+        assert_eq!((empty.stands_for(), empty.first()), (4, CommitNo(5)));
+        assert_eq!((empty.record_count(), empty.stamp()), (0, whole.stamp()));
+    }
+}

@@ -1,0 +1,63 @@
+//! Taking the beginnings of histories out of the index, and all that is stored of whoever is gone.
+
+use super::{
+    advance::Tables,
+    chunk::{Packer, Unpacker},
+    database::{backend_error, failed, head_key},
+};
+use redb::ReadableTable as _;
+use throng_journal::{Cut, Error};
+
+const DOING: &str = "removing history";
+
+pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
+    let mut key = Vec::new();
+    head_key(&mut key, &cut.address.kind, &cut.address.id);
+    let head = tables.heads.get(&*key).map_err(failed(DOING))?.map(|head| head.value());
+    let Some((number, last)) = head else { return Ok(()) };
+    // The first row that holds an event after the cut, if there is one.
+    let upto = cut.upto.saturating_add(1);
+    let straddling = match tables
+        .chunks
+        .range((number, upto)..=(number, u64::MAX))
+        .map_err(failed(DOING))?
+        .next()
+    {
+        Some(row) => {
+            let (key, packed) = row.map_err(failed(DOING))?;
+            Some((key.value(), without_first(packed.value(), key.value().1, cut.upto)?))
+        }
+        _ => None,
+    };
+    if let Some((key, Some(rest))) = straddling {
+        tables.chunks.insert(key, &*rest).map_err(failed(DOING))?;
+    }
+    tables
+        .chunks
+        .retain_in((number, 0)..=(number, cut.upto), |_, _| false)
+        .map_err(failed(DOING))?;
+    if cut.is_gone && last <= cut.upto {
+        tables.heads.remove(&*key).map_err(failed(DOING))?;
+        tables.states.remove(number).map_err(failed(DOING))?;
+    }
+    Ok(())
+}
+
+/// A row without its events up to a number; `None`: it begins after that.
+fn without_first(packed: &[u8], last: u64, upto: u64) -> Result<Option<Vec<u8>>, Error> {
+    let unreadable = || backend_error(DOING, "the index of an entity's events cannot be read");
+    let mut unpacker = Unpacker::new(packed).ok_or_else(unreadable)?;
+    let mut seq = (last + 1).checked_sub(unpacker.left()).ok_or_else(unreadable)?;
+    if seq > upto {
+        return Ok(None);
+    }
+    let mut packer = Packer::default();
+    while unpacker.left() > 0 {
+        let entry = unpacker.next_entry().ok_or_else(unreadable)?;
+        if seq > upto {
+            packer.push(entry.told());
+        }
+        seq += 1;
+    }
+    Ok(Some(packer.finish()))
+}

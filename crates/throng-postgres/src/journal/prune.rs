@@ -1,0 +1,114 @@
+//! Taking what is over out of the table `commits`, a page of rows a transaction.
+//!
+//! Of commits of which nothing is left the last one's row stays, without records, and stands for them all. A row of which a part is left
+//! keeps its length, so that no index changes: zeros stand where what is over stood, and the room is given back when the rest goes.
+
+use super::{append::shards, read::read_commits};
+use crate::database::Database;
+use throng_journal::{Commit, CommitNo, Error, Position, Prune, PruneHow, Pruned, Rest};
+
+const DOING: &str = "removing history";
+/// Bytes of commits in one transaction.
+const PAGE_BYTES: usize = 4 << 20;
+const DELETE: &str = "DELETE FROM commits WHERE writer = $1 AND number >= $2 AND number < $3";
+const UPDATE: &str = "UPDATE commits SET shards = $3, body = $4 WHERE writer = $1 AND number = $2";
+
+/// What becomes of a page's rows.
+#[derive(Default)]
+struct Page {
+    /// Rows that go: the first, and the one after the last.
+    removed: Vec<(CommitNo, CommitNo)>,
+    written: Vec<Commit>,
+    pruned: Pruned,
+}
+
+pub(super) async fn prune(database: &Database, prune: &Prune) -> Result<Pruned, Error> {
+    let mut client = database.client(DOING).await?;
+    let (mut at, mut pruned) = (prune.after, Pruned::default());
+    while at.commit < prune.upto {
+        let transaction = client.transaction().await.map_err(database.failed(DOING))?;
+        let mut commits = read_commits(database, &transaction, at, PAGE_BYTES).await?;
+        commits.retain(|commit| commit.stamp().number <= prune.upto);
+        let Some(last) = commits.last() else { break };
+        at = last.position();
+        let page = Page::of(commits, prune);
+        pruned.add(page.pruned);
+        if prune.how == PruneHow::Dry {
+            continue;
+        }
+        page.write(at, &transaction).await.map_err(database.failed(DOING))?;
+        transaction.commit().await.map_err(database.failed(DOING))?;
+    }
+    Ok(pruned)
+}
+
+impl Page {
+    fn of(commits: Vec<Commit>, prune: &Prune) -> Self {
+        let mut page = Self::default();
+        let mut run: Option<(CommitNo, Commit)> = None;
+        for commit in commits {
+            let (stamp, first) = (commit.stamp(), commit.first());
+            (page.pruned.upto, page.pruned.at_micros) = (stamp.number, stamp.at_micros);
+            let was_empty = commit.record_count() == 0;
+            let mut records = 0;
+            let rest = commit.without(|record| {
+                let is_over = (prune.judge)(record, stamp);
+                records += u64::from(is_over);
+                is_over
+            });
+            page.pruned.records += records;
+            if rest == Rest::Nothing {
+                page.pruned.commits += u64::from(!was_empty);
+                page.pruned.bytes += commit.bytes().len() as u64;
+                let begin = run.take().map_or(first, |(begin, _)| begin);
+                run = Some((begin, commit));
+                continue;
+            }
+            page.end(run.take());
+            if let Rest::Part(part) = rest {
+                page.written.push(part);
+            }
+        }
+        page.end(run);
+        page
+    }
+
+    /// One row stands for all of a run.
+    fn end(&mut self, run: Option<(CommitNo, Commit)>) {
+        let Some((first, last)) = run else { return };
+        let number = last.stamp().number;
+        let before = u32::try_from(number.0 - first.0).unwrap_or(u32::MAX);
+        let is_the_same = last.record_count() == 0 && last.stands_for() == before;
+        let one = last.emptied(before);
+        self.pruned.bytes = self.pruned.bytes.saturating_sub(one.bytes().len() as u64);
+        if is_the_same {
+            return;
+        }
+        if first < number {
+            self.removed.push((first, number));
+        }
+        self.written.push(one);
+    }
+
+    async fn write(
+        self,
+        at: Position,
+        transaction: &deadpool_postgres::Transaction<'_>,
+    ) -> Result<(), tokio_postgres::Error> {
+        let writer = at.writer.0.cast_signed();
+        let delete = transaction.prepare_cached(DELETE).await?;
+        for (first, end) in self.removed {
+            let (first, end) = (first.0.cast_signed(), end.0.cast_signed());
+            transaction.execute(&delete, &[&writer, &first, &end]).await?;
+        }
+        let update = transaction.prepare_cached(UPDATE).await?;
+        for mut commit in self.written {
+            commit.seal(&[]);
+            let number = commit.stamp().number.0.cast_signed();
+            transaction
+                .execute(&update, &[&writer, &number, &shards(&commit), &commit.bytes()])
+                .await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Which records nothing needs any more. A decision about one record at a time, without any I/O.
+
+use std::collections::{HashMap, HashSet};
+use throng_core::{
+    limits,
+    model::Timestamp,
+    shard::{Envelope, MessageCounts, dead_row, is_key_over, timer_print},
+};
+use throng_journal::{Address, Position, Record, RecordKind, ShardId, Stamp};
+
+/// What goes of one entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Going {
+    /// Events up to this number.
+    pub(super) upto: u64,
+    /// The log says what it is after this event, in this commit.
+    pub(super) base: (u64, Position),
+    /// It has ended, and nothing is kept of it.
+    pub(super) is_gone: bool,
+}
+
+/// All that is known when records are judged. It was true of what is durable, and stays true.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// Up to where records of a kind are looked at; those of other kinds stay.
+    pub(super) horizons: HashMap<Box<str>, Position>,
+    pub(super) entities: HashMap<Address, Going>,
+    /// Nothing is left of these, whatever their kinds keep.
+    pub(super) erased: HashSet<Address>,
+    /// How many messages each shard has taken, and where the log says so.
+    pub(super) counts: Vec<(MessageCounts, Position)>,
+    /// The timers that are set.
+    pub(super) timers: HashSet<u64>,
+    /// The rows of messages that are dead.
+    pub(super) dead: HashSet<Vec<u8>>,
+    pub(super) now: Timestamp,
+}
+
+impl Plan {
+    pub(super) fn is_over(&self, record: &Record<'_>, stamp: Stamp) -> bool {
+        let at = stamp.position();
+        match record.record {
+            RecordKind::Ended | RecordKind::Loss | RecordKind::Released | RecordKind::Removed => return false,
+            RecordKind::Numbers => return self.counts_of(record.shard).is_some_and(|(_, since)| at < *since),
+            _ => {}
+        }
+        if !self.erased.is_empty() && self.is_of_erased(record) {
+            return record.record != RecordKind::Sent || self.was_taken(record);
+        }
+        let is_looked_at = self.horizons.get(record.kind).is_some_and(|horizon| at <= *horizon);
+        is_looked_at && self.is_over_by_age(record, at)
+    }
+
+    fn is_over_by_age(&self, record: &Record<'_>, at: Position) -> bool {
+        let own = || Address::new(record.kind, record.id);
+        let going = || self.entities.get(&own());
+        match record.record {
+            RecordKind::Event => going().is_some_and(|going| record.seq <= going.upto),
+            RecordKind::State => going().is_some_and(|going| going.is_gone || at < going.base.1),
+            RecordKind::Family => going().is_some_and(|going| going.is_gone || at < going.base.1),
+            RecordKind::Key => is_key_over(record.body, self.now),
+            RecordKind::TimerSet => {
+                let print = timer_print(record.kind, record.id, record.name, record.body);
+                !self.timers.contains(&print)
+            }
+            RecordKind::TimerCleared | RecordKind::Command => true,
+            RecordKind::Sent => self.was_taken(record),
+            RecordKind::Taken => {
+                let number = (ShardId(record.version), record.seq);
+                record.name != "dead" || !self.dead.contains(&dead_row(&own(), number))
+            }
+            _ => false,
+        }
+    }
+
+    fn counts_of(&self, shard: ShardId) -> Option<&(MessageCounts, Position)> {
+        self.counts.get(usize::from(shard.0))
+    }
+
+    fn was_taken(&self, record: &Record<'_>) -> bool {
+        let Some((kind, id)) = receiver(record) else {
+            return false;
+        };
+        let shards = u16::try_from(self.counts.len()).unwrap_or(u16::MAX);
+        let shard = limits::shard_of(limits::hash(&kind, &id), shards.max(1));
+        self.counts_of(shard)
+            .is_some_and(|(counts, _)| counts.has_taken(record.shard, record.seq))
+    }
+
+    /// Its own records, and what was sent to it.
+    fn is_of_erased(&self, record: &Record<'_>) -> bool {
+        if self.erased.contains(&Address::new(record.kind, record.id)) {
+            return true;
+        }
+        record.record == RecordKind::Sent
+            && receiver(record).is_some_and(|(kind, id)| self.erased.contains(&Address::new(&*kind, &*id)))
+    }
+}
+
+fn receiver(record: &Record<'_>) -> Option<(String, String)> {
+    let envelope: Envelope<'_> = serde_json::from_slice(record.body).ok()?;
+    Some((envelope.to.0.into_owned(), envelope.to.1.into_owned()))
+}

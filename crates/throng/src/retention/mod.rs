@@ -1,0 +1,116 @@
+//! History that ends: what a kind keeps no longer goes, pass by pass, in the log, in the store, and in whatever the journal keeps beside
+//! them.
+//!
+//! A pass looks for events that are over, has the log say what their entities are ([`RecordKind::State`]) and how many messages have been
+//! taken ([`RecordKind::Numbers`]), waits until a checkpoint covers that and has taken the events out of the index, and only then has the
+//! journal [prune](throng_journal::Journal::prune). So the log alone is enough to begin from at every moment, and a pass that
+//! was cut off is simply made again.
+
+mod erase;
+mod judge;
+mod pass;
+mod scan;
+
+pub use erase::Erased;
+pub use pass::PruneReport;
+
+use crate::{
+    context::micros,
+    engine::{Core, Engine},
+    life::Life,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+use throng_core::model::Keep;
+use throng_journal::{Cut, Error};
+
+/// Between two looks at whether a pass is due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// From a start to the first pass, at most.
+const FIRST: Duration = Duration::from_mins(1);
+/// A pass in so many parts of the shortest time that is kept.
+const PARTS: u32 = 16;
+const EVERY: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(24));
+/// Where a number of events is kept.
+const EVERY_EVENTS: Duration = Duration::from_hours(1);
+
+/// What the next checkpoint takes along.
+#[derive(Default)]
+pub(crate) struct Due {
+    pub(crate) cuts: Vec<Cut>,
+    pub(crate) rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Core {
+    /// For how long each kind's events are kept, of those that keep not all.
+    pub(crate) fn keeps(&self) -> HashMap<Box<str>, Keep> {
+        let options = &self.context.options.keep;
+        let kinds = self.context.registry.kinds().iter();
+        let keeps = kinds.map(|kind| (kind.name.into(), options.get(kind.name).copied().unwrap_or(kind.keep)));
+        keeps.filter(|(_, keep)| *keep != Keep::Forever).collect()
+    }
+
+    fn prune_every(&self) -> Option<Duration> {
+        let keeps = self.keeps();
+        let shortest = keeps.values().map(|keep| match keep {
+            Keep::Age(age) => (*age / PARTS).clamp(EVERY.0, EVERY.1),
+            Keep::Events(_) | Keep::Forever => EVERY_EVENTS,
+        });
+        let shortest = shortest.min()?;
+        Some(self.context.options.prune_every.unwrap_or(shortest))
+    }
+}
+
+/// Begins to look after what is kept.
+pub(crate) fn start(core: &Arc<Core>) {
+    core.context.host.spawn(Box::pin(task(Arc::downgrade(core))));
+}
+
+async fn task(core: Weak<Core>) {
+    // When the next pass is due.
+    let mut due: Option<u64> = None;
+    // A life whose erasures that were cut off have been made again.
+    let mut resumed: Weak<Life> = Weak::new();
+    loop {
+        let Some(strong) = core.upgrade() else { return };
+        if strong.context.is_stopping() {
+            return;
+        }
+        let now = strong.context.host.elapsed_micros();
+        if let Some(life) = strong.lives.running() {
+            if resumed.upgrade().is_none_or(|before| !Arc::ptr_eq(&before, &life)) {
+                match erase::resume(&strong, &life).await {
+                    Ok(()) => resumed = Arc::downgrade(&life),
+                    Err(error) => tracing::warn!("an erasure that was cut off is tried again: {error}"),
+                }
+            }
+            if let Some(every) = strong.prune_every() {
+                let at = *due.get_or_insert_with(|| now + micros(every.min(FIRST)));
+                if now >= at {
+                    due = Some(now + micros(every));
+                    match pass::run(&strong, false).await {
+                        Ok(report) if report.is_cut_short => due = Some(now),
+                        Ok(_) => {}
+                        Err(error) => tracing::warn!("history could not be removed, it is tried again: {error}"),
+                    }
+                }
+            }
+        }
+        let sleep = strong.context.host.sleep(LOOK_EVERY);
+        drop(strong);
+        sleep.await;
+    }
+}
+
+impl Engine {
+    /// Removes the history that is kept no longer, now; with `is_dry`, only says what would go.
+    ///
+    /// # Errors
+    /// The journal's or the store's; what was removed by then is gone all the same, and the next pass goes on.
+    pub async fn prune(&self, is_dry: bool) -> Result<PruneReport, Error> {
+        pass::run(&self.core, is_dry).await
+    }
+}

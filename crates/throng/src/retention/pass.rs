@@ -1,0 +1,402 @@
+//! One pass: what is over is found, stands in for itself in the log, leaves the index, and goes.
+
+use super::{
+    judge::{Going, Plan},
+    scan::{Noted, scan},
+};
+use crate::{
+    door::{Target, now_or_later, turn},
+    engine::Core,
+    ledger::recovering,
+    life::Life,
+};
+use std::{collections::HashMap, fmt, sync::Arc};
+use throng_core::{
+    limits,
+    model::Keep,
+    shard::{Recorded, base_row, dead_rows, family_row},
+};
+use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, ShardId, WriterId};
+
+pub(super) use throng_journal::PruneHow as How;
+
+/// The row that says up to where each kind's history has been removed.
+const CURSORS_ROW: &[u8] = b"r";
+
+/// What a pass removed, or would remove.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct PruneReport {
+    /// Nothing was removed: this is what would be.
+    pub is_dry: bool,
+    /// Entities that have a shorter history now.
+    pub entities: u64,
+    /// Entities that had ended, and of which nothing is kept any more.
+    pub gone: u64,
+    /// Records that went.
+    pub records: u64,
+    /// Commits of which nothing is left.
+    pub commits: u64,
+    /// Bytes that were given back.
+    pub bytes: u64,
+    /// The last commit that was looked at, written `writer.commit`.
+    pub upto: Option<String>,
+    /// When it was made, microseconds since 1970-01-01 UTC.
+    pub upto_micros: i64,
+    /// The projections that have not read far enough for more to go.
+    pub held_by: Vec<String>,
+    /// There is more to remove.
+    pub is_cut_short: bool,
+}
+
+impl fmt::Display for PruneReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = if self.is_dry { "would remove" } else { "removed" };
+        write!(
+            f,
+            "{verb} {} records ({} whole commits, {} bytes); {} entities keep less history, nothing is kept of {}",
+            self.records, self.commits, self.bytes, self.entities, self.gone
+        )?;
+        if let Some(upto) = &self.upto {
+            write!(f, "; looked at up to commit {upto}")?;
+        }
+        for name in &self.held_by {
+            write!(f, "\nthe projection {name} has not read more yet")?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn run(core: &Arc<Core>, is_dry: bool) -> Result<PruneReport, Error> {
+    let Some(life) = core.lives.running() else {
+        return Ok(PruneReport::default());
+    };
+    let _one_at_a_time = core.pruning.lock().await;
+    core.lives.checkpoint_now(&life).await?;
+    let (limit, held_by) = limit(core, &life);
+    let cursors = cursors(core).await?;
+    let found = scan(core, &life, &cursors, limit).await?;
+    let mut report = PruneReport {
+        is_dry,
+        is_cut_short: found.is_cut_short,
+        upto_micros: found.at_micros,
+        held_by,
+        ..PruneReport::default()
+    };
+    let upto = found.horizons.values().max().copied().unwrap_or_default();
+    if upto == Position::default() {
+        return Ok(report);
+    }
+    report.upto = Some(upto.to_string());
+    let mut plan = Plan {
+        horizons: found.horizons.clone(),
+        now: core.context.host.now(),
+        ..Plan::default()
+    };
+    let mut passing = Passing {
+        core,
+        life: &life,
+        plan: &mut plan,
+        is_dry,
+    };
+    for (address, noted) in found.noted {
+        passing.entity(&address, noted).await?;
+    }
+    report.gone = plan.entities.values().filter(|going| going.is_gone).count() as u64;
+    report.entities = plan.entities.len() as u64 - report.gone;
+    stand_in(core, &life, &mut plan, is_dry).await?;
+    if !is_dry {
+        core.lives.checkpoint_now(&life).await?;
+    }
+    plan.dead = dead(core).await?;
+    let mut pruned = Pruned::default();
+    let reached = prune(
+        core,
+        &life,
+        Arc::new(plan),
+        (upto.min(limit), if is_dry { How::Dry } else { How::Remove }),
+        &mut pruned,
+    )
+    .await?;
+    (report.records, report.commits, report.bytes) = (pruned.records, pruned.commits, pruned.bytes);
+    if !is_dry {
+        core.context.metrics.pruned_records.inc_by(pruned.records);
+        core.context.metrics.pruned_bytes.inc_by(pruned.bytes);
+        let mut moved = cursors;
+        for (kind, horizon) in found.horizons {
+            let cursor = moved.entry(kind).or_default();
+            *cursor = horizon.min(reached).max(*cursor);
+        }
+        store_cursors(core, &moved);
+        if report.records > 0 {
+            tracing::info!("{report}");
+        }
+    }
+    Ok(report)
+}
+
+/// Up to where a pass may go: nothing that a checkpoint does not cover, or that a projection has not read. And the projections that hold
+/// it, if they are behind.
+fn limit(core: &Core, life: &Life) -> (Position, Vec<String>) {
+    let Some(covers) = life.ledger.covers() else {
+        return (Position::default(), Vec::new());
+    };
+    // By the commit that is covered last, a store is known to belong to its journal.
+    #[cfg_attr(not(feature = "projections"), allow(unused_mut, reason = "only projections hold it"))]
+    let mut limit = Position {
+        commit: CommitNo(covers.commit.0.saturating_sub(1)),
+        ..covers
+    };
+    #[cfg_attr(not(feature = "projections"), allow(unused_mut, reason = "only projections hold it"))]
+    let mut held_by = Vec::new();
+    #[cfg(feature = "projections")]
+    let patience = core.context.options.left_behind_after;
+    #[cfg(feature = "projections")]
+    for progress in core.projections.progress(core) {
+        let reached = progress.reached.unwrap_or_default();
+        if reached >= limit {
+            continue;
+        }
+        if patience.is_some_and(|patience| progress.behind_seconds > patience.as_secs_f64()) {
+            let name = progress.name;
+            tracing::warn!("the projection {name} is left behind: history it has not read is removed");
+            continue;
+        }
+        if progress.behind_seconds > crate::projection::BEHIND_SECONDS_NORMAL {
+            held_by.push(progress.name.to_owned());
+        }
+        limit = reached;
+    }
+    (limit, held_by)
+}
+
+struct Passing<'a> {
+    core: &'a Arc<Core>,
+    life: &'a Arc<Life>,
+    plan: &'a mut Plan,
+    is_dry: bool,
+}
+
+impl Passing<'_> {
+    /// Decides what goes of an entity, and has the log say what it is.
+    async fn entity(&mut self, address: &Address, noted: Noted) -> Result<(), Error> {
+        let base = base(self.core, address).await?;
+        let keeps = self.core.keeps();
+        let kept = match keeps.get(&*address.kind) {
+            Some(Keep::Events(count)) => Some(*count),
+            _ => None,
+        };
+        let is_enough = |base: &(u64, Position)| kept.is_none() && base.0 >= noted.seq;
+        if let Some(base) = base.filter(is_enough).filter(|_| noted.ended == 0) {
+            self.goes(address, noted.seq, base, false);
+            return Ok(());
+        }
+        let recorded = self.record(address, noted, kept, base).await?;
+        match recorded {
+            Recorded::Ended { seq } => self.goes(address, seq, (seq, Position::default()), true),
+            Recorded::State { seq, commit } => {
+                let at = Position {
+                    writer: self.life.ledger.writer,
+                    commit: CommitNo(commit),
+                };
+                let upto = kept.map_or(noted.seq, |count| seq.saturating_sub(count));
+                self.goes(address, upto.min(seq), (seq, at), false);
+            }
+            Recorded::Enough { seq } => {
+                let upto = kept.map_or(noted.seq, |count| seq.saturating_sub(count));
+                if let Some(base) = base {
+                    self.goes(address, upto.min(base.0), base, false);
+                }
+            }
+            Recorded::Load | Recorded::Nothing => {}
+        }
+        Ok(())
+    }
+
+    async fn record(
+        &self,
+        address: &Address,
+        noted: Noted,
+        kept: Option<u64>,
+        base: Option<(u64, Position)>,
+    ) -> Result<Recorded, Error> {
+        let (core, life) = (self.core, self.life);
+        let Some(kind) = core.context.registry.find(&address.kind) else {
+            return Ok(Recorded::Nothing);
+        };
+        let hash = limits::hash(&address.kind, &address.id);
+        let shard = life.door.shard_of(hash);
+        for _ in 0..3 {
+            life.mail.room().await;
+            let (ledger, id) = (life.ledger.clone(), address.id.clone());
+            let how = throng_core::shard::Recording {
+                ended: noted.ended,
+                enough: base.map(|(seq, _)| seq.saturating_add(kept.unwrap_or(0))),
+                is_dry: self.is_dry,
+            };
+            let recorded = life.door.visit(shard, move |shard| {
+                shard.record_state(kind, hash, &id, how, &mut ledger.staging())
+            });
+            turn::wake_committer(&core.context);
+            match recorded.await.map_err(|error| backend(&error))? {
+                Recorded::Load => {}
+                recorded => return Ok(recorded),
+            }
+            let target = Target {
+                kind,
+                hash,
+                id: address.id.to_string().into(),
+            };
+            life.door.load(&target).await.map_err(|error| backend(&error))?;
+        }
+        Ok(Recorded::Nothing)
+    }
+
+    fn goes(&mut self, address: &Address, upto: u64, base: (u64, Position), is_gone: bool) {
+        if upto == 0 {
+            return;
+        }
+        self.plan
+            .entities
+            .insert(address.clone(), Going { upto, base, is_gone });
+        if self.is_dry {
+            return;
+        }
+        let mut due = self.core.lives.due();
+        due.cuts.push(Cut {
+            address: address.clone(),
+            upto,
+            is_gone,
+        });
+        if is_gone {
+            due.rows.push((base_row(address), None));
+            due.rows.push((family_row(address), None));
+        } else {
+            let (seq, at) = base;
+            let value = [seq, at.writer.0, at.commit.0].map(u64::to_be_bytes).concat();
+            due.rows.push((base_row(address), Some(value)));
+        }
+    }
+}
+
+/// How many messages were taken, and which timers are set: of what is durable once this returns.
+pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan, is_dry: bool) -> Result<(), Error> {
+    for shard in life.door.shards() {
+        life.mail.room().await;
+        let ledger = life.ledger.clone();
+        let visited = life.door.visit(shard, move |shard| {
+            let mut timers = std::collections::HashSet::new();
+            shard.timer_prints(&mut timers);
+            let (counts, commit) = shard.record_numbers(is_dry, &mut ledger.staging());
+            (counts, commit, timers)
+        });
+        turn::wake_committer(&core.context);
+        let (counts, commit, timers) = visited.await.map_err(|error| backend(&error))?;
+        let at = Position {
+            writer: life.ledger.writer,
+            commit: CommitNo(commit),
+        };
+        plan.counts.push((counts, at));
+        plan.timers.extend(timers);
+    }
+    let last = life.ledger.last();
+    turn::wake_committer(&core.context);
+    life.ledger.wait(last).await.map_err(|_| backend(&recovering()))
+}
+
+pub(super) async fn dead(core: &Core) -> Result<std::collections::HashSet<Vec<u8>>, Error> {
+    let mut found = std::collections::HashSet::new();
+    let mut visit = |row: &[u8], _: &[u8]| _ = found.insert(row.to_vec());
+    core.context.store.system_scan(&dead_rows(None), &mut visit).await?;
+    Ok(found)
+}
+
+/// Has the journal remove what is over, stream by stream; how far that came.
+pub(super) async fn prune(
+    core: &Core,
+    life: &Life,
+    plan: Arc<Plan>,
+    (upto, how): (Position, How),
+    pruned: &mut Pruned,
+) -> Result<Position, Error> {
+    let own = life.ledger.durable();
+    let mut reached = Position::default();
+    for end in life.ledger.sealed.iter().copied().chain([own]) {
+        if end.writer > upto.writer {
+            break;
+        }
+        let to = if end.writer == upto.writer {
+            end.commit.min(upto.commit)
+        } else {
+            end.commit
+        };
+        let plan = Arc::clone(&plan);
+        let done = core.context.journal.prune(Prune {
+            after: Position {
+                commit: CommitNo(0),
+                ..end
+            },
+            upto: to,
+            judge: Arc::new(move |record, stamp| plan.is_over(record, stamp)),
+            how,
+        });
+        let done = done.await?;
+        pruned.add(done);
+        reached = Position {
+            commit: done.upto,
+            ..end
+        };
+        if done.upto < end.commit {
+            break;
+        }
+    }
+    Ok(reached)
+}
+
+/// What the log says of an entity already: up to which event, and where.
+async fn base(core: &Core, address: &Address) -> Result<Option<(u64, Position)>, Error> {
+    let row = now_or_later(core.context.store.system(&base_row(address))).await?;
+    let numbers = row.as_deref().and_then(|row| {
+        let (numbers, []) = row.as_chunks::<8>() else {
+            return None;
+        };
+        <[[u8; 8]; 3]>::try_from(numbers).ok()
+    });
+    Ok(numbers.map(|numbers| {
+        let [seq, writer, commit] = numbers.map(u64::from_be_bytes);
+        let at = Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        };
+        (seq, at)
+    }))
+}
+
+async fn cursors(core: &Core) -> Result<HashMap<Box<str>, Position>, Error> {
+    let row = now_or_later(core.context.store.system(CURSORS_ROW)).await?;
+    let texts: HashMap<Box<str>, String> = row
+        .and_then(|row| serde_json::from_slice(&row).ok())
+        .unwrap_or_default();
+    let read = texts
+        .into_iter()
+        .filter_map(|(kind, text)| Some((kind, text.parse().ok()?)));
+    Ok(read.collect())
+}
+
+fn store_cursors(core: &Core, cursors: &HashMap<Box<str>, Position>) {
+    let texts: HashMap<&str, String> = cursors.iter().map(|(kind, at)| (&**kind, at.to_string())).collect();
+    let row = serde_json::to_vec(&texts).ok();
+    core.lives.due().rows.push((CURSORS_ROW.to_vec(), row));
+}
+
+pub(super) fn backend(error: &crate::ledger::Refusal) -> Error {
+    Error::Backend {
+        doing: "removing history".into(),
+        why: error.to_string(),
+    }
+}
+
+/// The shard of an entity.
+pub(super) fn shard_of(life: &Life, address: &Address) -> (ShardId, u64) {
+    let hash = limits::hash(&address.kind, &address.id);
+    (life.door.shard_of(hash), hash)
+}

@@ -1,0 +1,109 @@
+//! Looking for what is over: up to where each kind's history is, and whose events stand there.
+
+use crate::{engine::Core, life::Life, tail::Ends};
+use std::{collections::HashMap, sync::Arc};
+use throng_core::model::Keep;
+use throng_journal::{Address, Commit, Error, Position, RecordKind};
+
+/// Bytes of commits read at a time.
+const READ_BYTES: usize = 4 << 20;
+/// Entities of one pass; the next one goes on at once.
+const ENTITIES_MAX: usize = 20_000;
+
+/// What was found of one entity.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noted {
+    /// The last of its events that are over.
+    pub(super) seq: u64,
+    /// It ended with this event, long enough ago.
+    pub(super) ended: u64,
+}
+
+/// What is over.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// Up to where each kind's records are looked at.
+    pub(super) horizons: HashMap<Box<str>, Position>,
+    pub(super) noted: HashMap<Address, Noted>,
+    /// There is more.
+    pub(super) is_cut_short: bool,
+    /// When the last commit was made that is looked at, microseconds since 1970-01-01 UTC.
+    pub(super) at_micros: i64,
+}
+
+/// Reads what the last pass has not, up to a position.
+pub(super) async fn scan(
+    core: &Arc<Core>,
+    life: &Life,
+    cursors: &HashMap<Box<str>, Position>,
+    limit: Position,
+) -> Result<Scan, Error> {
+    let keeps = core.keeps();
+    let now = core.context.host.now().micros;
+    let mut scan = Scan::default();
+    // Kinds whose history is looked at still, and from when on it is kept.
+    let mut open: HashMap<Box<str>, Option<i64>> = HashMap::new();
+    for (kind, keep) in &keeps {
+        let since = match keep {
+            Keep::Age(age) => Some(now.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX))),
+            Keep::Events(_) | Keep::Forever => None,
+        };
+        open.insert(kind.clone(), since);
+        let cursor = cursors.get(kind).copied().unwrap_or_default();
+        scan.horizons.insert(kind.clone(), cursor);
+    }
+    let start = Ends::of(life).start();
+    let begin = keeps
+        .keys()
+        .map(|kind| cursors.get(kind).copied().unwrap_or(start))
+        .min();
+    let mut at = begin.unwrap_or(start).max(start);
+    while !open.is_empty() {
+        let Some(stretch) = Ends::of(life).after(at) else { break };
+        let commits = stretch.read(&*core.context.journal, READ_BYTES).await?;
+        for commit in &commits {
+            at = commit.position();
+            if at > limit {
+                return Ok(scan);
+            }
+            let made = commit.stamp().at_micros;
+            open.retain(|_, since| since.is_none_or(|since| made < since));
+            if open.is_empty() {
+                break;
+            }
+            scan.note(commit, &open, cursors);
+            for kind in open.keys() {
+                let horizon = scan.horizons.entry(kind.clone()).or_default();
+                *horizon = at.max(*horizon);
+            }
+            scan.at_micros = made;
+            if scan.noted.len() >= ENTITIES_MAX {
+                scan.is_cut_short = true;
+                return Ok(scan);
+            }
+        }
+        // What is served has the processor in between.
+        core.context.host.sleep(std::time::Duration::ZERO).await;
+    }
+    Ok(scan)
+}
+
+impl Scan {
+    fn note(&mut self, commit: &Commit, open: &HashMap<Box<str>, Option<i64>>, cursors: &HashMap<Box<str>, Position>) {
+        let at = commit.position();
+        for record in commit.records().flatten() {
+            let is_new = || cursors.get(record.kind).is_none_or(|cursor| at > *cursor);
+            if !matches!(record.record, RecordKind::Event | RecordKind::Ended)
+                || !open.contains_key(record.kind)
+                || !is_new()
+            {
+                continue;
+            }
+            let noted = self.noted.entry(Address::new(record.kind, record.id)).or_default();
+            match record.record {
+                RecordKind::Ended => noted.ended = noted.ended.max(record.seq),
+                _ => noted.seq = noted.seq.max(record.seq),
+            }
+        }
+    }
+}
