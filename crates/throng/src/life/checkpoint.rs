@@ -4,6 +4,7 @@ use super::{Life, Lives, tasks::signalled_within};
 use crate::{
     door::{Door, Target, turn},
     host::yield_now,
+    retention::Due,
 };
 use std::{
     collections::BTreeSet,
@@ -219,9 +220,17 @@ impl Lives {
 
     /// `false`: there was nothing to do, or the writer is over.
     async fn store_rows(&self, life: &Life, upto: Upto, pace: Pace, rows: Rows) -> Result<bool, Error> {
+        let due = std::mem::take(&mut *self.due());
+        let stored = self.store(life, upto, pace, rows, &due).await;
+        if !matches!(stored, Ok(true)) {
+            self.due().put_back(due);
+        }
+        stored
+    }
+
+    async fn store(&self, life: &Life, upto: Upto, pace: Pace, rows: Rows, due: &Due) -> Result<bool, Error> {
         let (context, ledger) = (&self.context, &life.ledger);
         let covers = ledger.covers();
-        let due = std::mem::take(&mut *self.due());
         let is_due = !due.cuts.is_empty() || !due.rows.is_empty();
         if rows.states.is_empty() && rows.system.is_empty() && covers == Some(upto.position) && !is_due {
             return Ok(false);
@@ -248,8 +257,8 @@ impl Lives {
             .copied()
             .collect();
         // Those of an entity that goes come last, and so count.
-        checkpoint.system.extend(due.rows);
-        checkpoint.cuts = due.cuts;
+        checkpoint.system.extend_from_slice(&due.rows);
+        checkpoint.cuts.clone_from(&due.cuts);
         let cursor = upto
             .outbox
             .map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());

@@ -44,6 +44,15 @@ pub(crate) struct Due {
     pub(crate) rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
+impl Due {
+    /// The checkpoint that took this was not made: it comes before what has become due since.
+    pub(crate) fn put_back(&mut self, mut taken: Self) {
+        taken.cuts.append(&mut self.cuts);
+        taken.rows.append(&mut self.rows);
+        *self = taken;
+    }
+}
+
 impl Core {
     /// For how long each kind's events are kept, of those that keep not all.
     pub(crate) fn keeps(&self) -> HashMap<Box<str>, Keep> {
