@@ -14,7 +14,7 @@ use crate::{
     routes::admin::CHALLENGE,
 };
 use catalog::Entry;
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, header};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, time::Duration};
@@ -82,27 +82,6 @@ impl Problem {
     #[must_use]
     pub fn malformed(detail: impl Into<String>) -> Self {
         Self::of(&catalog::MALFORMED, detail)
-    }
-
-    /// Whether an extractor of an app's route answers with this status what it cannot take.
-    pub(crate) fn is_of_extractor(status: StatusCode) -> bool {
-        Self::entry_of_extractor(status).is_some()
-    }
-
-    fn entry_of_extractor(status: StatusCode) -> Option<&'static Entry> {
-        Some(match status {
-            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => &catalog::MALFORMED,
-            StatusCode::PAYLOAD_TOO_LARGE => &catalog::TOO_LARGE,
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => &catalog::UNSUPPORTED_MEDIA,
-            _ => return None,
-        })
-    }
-
-    /// What an extractor says, with its status.
-    pub(crate) fn of_extractor(status: StatusCode, detail: String) -> Self {
-        let entry = Self::entry_of_extractor(status).unwrap_or(&catalog::MALFORMED);
-        let end = if detail.ends_with('.') { "" } else { "." };
-        Self::new(entry.slug, status.as_u16(), entry.title, detail + end)
     }
 
     pub(crate) fn unknown_route(path: &str) -> Self {

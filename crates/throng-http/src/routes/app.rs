@@ -23,9 +23,6 @@ use std::{
 };
 use tower::Service;
 
-/// Most bytes of a sentence of an extractor.
-const SAID_BYTES_MAX: u64 = 4_096;
-
 /// A request its handler works on.
 pub(crate) struct Handling {
     answering: RouteFuture<Infallible>,
@@ -122,7 +119,7 @@ impl Handling {
         let answering = Pin::new(&mut self.answering);
         let answered = match catch_unwind(AssertUnwindSafe(|| answering.poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(Ok(response))) => self.looked_over(local, response, context),
+            Ok(Poll::Ready(Ok(response))) => self.looked_over(local, response),
             Ok(Poll::Ready(Err(never))) => match never {},
             Err(panic) => Err(Problem::crashed(&said(panic.as_ref())).boxed()),
         };
@@ -132,12 +129,7 @@ impl Handling {
     }
 
     /// The router's own "no" says what is wrong, as every other does.
-    fn looked_over(
-        &self,
-        local: &Local,
-        mut response: axum::response::Response,
-        context: &mut Context<'_>,
-    ) -> Answered<Response<Answer>> {
+    fn looked_over(&self, local: &Local, response: axum::response::Response) -> Answered<Response<Answer>> {
         let is_read = matches!(self.method, Method::GET | Method::HEAD);
         match response.status() {
             StatusCode::NOT_FOUND if is_bare(&response) => {
@@ -153,36 +145,8 @@ impl Handling {
                     None => Ok(response.map(Answer::App)),
                 }
             }
-            status if Problem::is_of_extractor(status) && is_plain(&response) => {
-                match said_at_once(response.body_mut(), context) {
-                    Some(detail) => Err(Problem::of_extractor(status, detail).boxed()),
-                    None => Ok(response.map(Answer::App)),
-                }
-            }
             _ => Ok(response.map(Answer::App)),
         }
-    }
-}
-
-/// A sentence, as axum's extractors answer what they cannot read, and no page and no document.
-fn is_plain(response: &axum::response::Response) -> bool {
-    let media = response.headers().get(header::CONTENT_TYPE);
-    media.is_some_and(|media| media.as_bytes().starts_with(b"text/plain"))
-        && response
-            .body()
-            .size_hint()
-            .exact()
-            .is_some_and(|bytes| bytes <= SAID_BYTES_MAX)
-}
-
-/// A small body that is all there.
-fn said_at_once(body: &mut axum::body::Body, context: &mut Context<'_>) -> Option<String> {
-    match Pin::new(body).poll_frame(context) {
-        Poll::Ready(Some(Ok(frame))) => {
-            let bytes = frame.into_data().ok()?;
-            Some(String::from_utf8_lossy(&bytes).into_owned())
-        }
-        _ => None,
     }
 }
 

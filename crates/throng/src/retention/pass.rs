@@ -141,16 +141,22 @@ fn limit(core: &Core, life: &Life) -> (Position, Vec<String>) {
         return (Position::default(), Vec::new());
     };
     // By the commit that is covered last, a store is known to belong to its journal.
-    #[cfg_attr(not(feature = "projections"), allow(unused_mut, reason = "only projections hold it"))]
-    let mut limit = Position {
+    let covered = Position {
         commit: CommitNo(covers.commit.0.saturating_sub(1)),
         ..covers
     };
-    #[cfg_attr(not(feature = "projections"), allow(unused_mut, reason = "only projections hold it"))]
-    let mut held_by = Vec::new();
-    #[cfg(feature = "projections")]
+    read_by_projections(core, covered)
+}
+
+#[cfg(not(feature = "projections"))]
+fn read_by_projections(_: &Core, covered: Position) -> (Position, Vec<String>) {
+    (covered, Vec::new())
+}
+
+#[cfg(feature = "projections")]
+fn read_by_projections(core: &Core, covered: Position) -> (Position, Vec<String>) {
+    let (mut limit, mut held_by) = (covered, Vec::new());
     let patience = core.context.options.left_behind_after;
-    #[cfg(feature = "projections")]
     for progress in core.projections.progress(core) {
         let reached = progress.reached.unwrap_or_default();
         if reached >= limit {
