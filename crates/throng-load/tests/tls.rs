@@ -38,13 +38,26 @@ fn start() -> (SocketAddr, String) {
 fn serve(stream: TcpStream, config: Arc<rustls::ServerConfig>) {
     let session = rustls::ServerConnection::new(config).unwrap();
     let mut stream = rustls::StreamOwned::new(session, stream);
-    let mut buffer = [0; 4096];
+    let (mut buffer, mut came) = ([0; 4096], Vec::new());
     let body = "x".repeat(40_000); // more than a TLS record
-    while let Ok(1..) = stream.read(&mut buffer) {
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        came.extend_from_slice(&buffer[..count]);
+        let Some(request) = request_bytes(&came).filter(|bytes| came.len() >= *bytes) else {
+            continue;
+        };
+        came.drain(..request);
         if stream.write_all(&support::answer(200, &body)).is_err() {
             return;
         }
     }
+}
+
+/// The length of a request whose head is there, with its body.
+fn request_bytes(came: &[u8]) -> Option<usize> {
+    let head = came.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
+    let text = String::from_utf8_lossy(&came[..head]).to_ascii_lowercase();
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length:"));
+    Some(head + 4 + length.map_or(0, |length| length.trim().parse().unwrap()))
 }
 
 fn options(address: SocketAddr) -> Options {

@@ -152,7 +152,13 @@ impl<'a> Checker<'a> {
     fn check_shown(&mut self) {
         let mut wrong = Vec::new();
         for shown in &self.entries.shown {
-            if shown.view.count == 0 || self.may_be_lost(shown.ended) {
+            // An answer to a query may be on its way while the power fails.
+            let since = if shown.what == "a query" {
+                shown.began
+            } else {
+                shown.ended
+            };
+            if shown.view.count == 0 || self.may_be_lost(since) {
                 continue;
             }
             let at = usize::try_from(shown.view.count).unwrap();
