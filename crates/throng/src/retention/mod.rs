@@ -123,3 +123,22 @@ impl Engine {
         pass::run(&self.core, is_dry).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failed_checkpoint_took_goes_with_the_next_one_before_what_is_newer() {
+        let due = |name: &[u8]| Due {
+            cuts: Vec::new(),
+            rows: vec![(name.to_vec(), None)],
+        };
+        let mut waiting = due(b"older");
+        let taken = std::mem::take(&mut waiting);
+        waiting.rows.extend(due(b"newer").rows);
+        waiting.put_back(taken);
+        let names: Vec<_> = waiting.rows.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, [&b"older"[..], b"newer"], "the last row of a name counts");
+    }
+}
