@@ -147,7 +147,7 @@ pub async fn page(engine: &Engine, page: Page) -> Result<RichestPage, Problem> {
     })
 }
 
-/// `GET /richest`.
+/// The service's own route, `GET /richest`.
 pub fn routes(engine: Engine) -> Router {
     Router::new().route("/richest", get(richest)).with_state(engine)
 }

@@ -32,7 +32,7 @@ const SEEN: f32 = 0.3;
 pub struct Recommended {
     /// The item's number.
     pub item: u32,
-    /// Its category.
+    /// Its category's number in the catalogue.
     pub category: u8,
     /// Higher is better; only to be compared within one list.
     pub score: f32,

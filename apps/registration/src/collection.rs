@@ -31,12 +31,12 @@ pub enum CollectionCommand {
     Needed {
         /// Its id: 1 to 256 bytes without comma or control character.
         section: String,
-        /// Seats.
+        /// How many seats it is opened with.
         capacity: u32,
     },
     /// Passes a request on to one of the sections, which answers it. Refused for a section it does not have.
     Route {
-        /// Its id.
+        /// The id of a section the collection has.
         section: String,
         /// What it is asked.
         request: SectionCommand,
@@ -48,7 +48,7 @@ pub enum CollectionCommand {
 pub enum CollectionEvent {
     /// It has a new section.
     Created {
-        /// Its id.
+        /// The id of the section that was made.
         section: String,
     },
 }
@@ -135,7 +135,7 @@ pub struct ListSections {
 /// A page of the list of sections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SectionsPage {
-    /// Ids.
+    /// The ids of sections, in their order.
     pub sections: Vec<String>,
     /// Where the next page begins; nothing on the last.
     pub after: Option<String>,

@@ -104,13 +104,13 @@ pub fn describe() -> Described {
 /// A section to be opened.
 #[derive(Deserialize, JsonSchema)]
 struct Opening {
-    /// Its id.
+    /// The id it is to have.
     section: String,
-    /// Its seats.
+    /// How many seats it is opened with.
     capacity: u32,
 }
 
-/// Who asks.
+/// The student a request is made for.
 #[derive(Deserialize, JsonSchema)]
 struct Student {
     /// The student's number.

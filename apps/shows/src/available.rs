@@ -56,7 +56,7 @@ pub struct AvailableShow {
 /// A page of shows with seats left, in the order of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AvailablePage {
-    /// The shows.
+    /// The shows of this page.
     pub shows: Vec<AvailableShow>,
     /// Where the next page begins; nothing on the last.
     pub after: Option<String>,

@@ -27,11 +27,11 @@ pub enum Candidate {
 /// A channel of somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rival {
-    /// crossbeam-channel.
+    /// The bounded channel of `crossbeam-channel`.
     Crossbeam,
-    /// flume.
+    /// The bounded channel of `flume`.
     Flume,
-    /// kanal.
+    /// The bounded channel of `kanal`.
     Kanal,
     /// tokio's mpsc, used from threads.
     Tokio,

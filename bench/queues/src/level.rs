@@ -17,9 +17,9 @@ use std::{
 pub struct Level {
     /// Trades a second, of all senders together.
     pub rate: f64,
-    /// Senders.
+    /// How many threads send.
     pub threads: u32,
-    /// How long.
+    /// How long they send.
     pub lasts: Duration,
 }
 

@@ -24,7 +24,6 @@ pub(crate) trait Sending: Clone + Send + 'static {
     }
 }
 
-/// The receiver.
 pub(crate) trait Receiving: Send + 'static {
     /// Waits for trades and looks at those that came; `false` when there will be none any more.
     fn receive(&mut self, look: impl FnMut(&[Trade])) -> bool;

@@ -10,7 +10,7 @@ pub enum Error {
     Missing {
         /// The program looked for.
         program: &'static str,
-        /// Where.
+        /// The places that were looked at.
         looked: String,
         /// How to get it.
         install: &'static str,
@@ -26,7 +26,7 @@ pub enum Error {
     /// A program of the server ended with an error.
     #[error("{program} failed: {said}")]
     Failed {
-        /// Which program.
+        /// The program's name.
         program: &'static str,
         /// What it said.
         said: String,
@@ -34,7 +34,7 @@ pub enum Error {
     /// The server was started and takes no connections.
     #[error("{program} does not answer after {seconds} s; its log ends: {said}")]
     Silent {
-        /// Which program.
+        /// The program's name.
         program: &'static str,
         /// How long was waited.
         seconds: u64,
@@ -44,7 +44,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`.
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }

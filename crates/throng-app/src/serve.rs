@@ -44,7 +44,7 @@ const TAKEN_OVER: u8 = 3;
 enum WhenTakenOver {
     /// It answers 503 until the other one ends, and then takes back.
     StandBy,
-    /// It ends.
+    /// It ends, with exit code 3.
     Exit,
 }
 
@@ -94,7 +94,6 @@ pub struct ServeArguments {
     limits: LimitArguments,
 }
 
-/// `account=30d`.
 fn keep(text: &str) -> Result<(String, Keep), String> {
     let (kind, how) = text.split_once('=').ok_or("write for example account=30d")?;
     Ok((kind.to_owned(), how.parse()?))

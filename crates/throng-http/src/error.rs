@@ -34,7 +34,7 @@ pub enum StartError {
     /// What is said to be public is no command.
     #[error("{command:?} is in PUBLIC of the kind {kind:?}, and is none of its commands; they are: {known}")]
     NoSuchCommand {
-        /// The kind.
+        /// The name of the kind.
         kind: &'static str,
         /// What its `PUBLIC` has.
         command: &'static str,

@@ -90,7 +90,7 @@ impl Gateway {
         self
     }
 
-    /// Sets limits.
+    /// Sets the limits of connections, bytes and waits; without it, the defaults of [`Limits`].
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

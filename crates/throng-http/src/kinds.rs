@@ -13,7 +13,7 @@ pub(crate) struct Names {
     pub(crate) kind: &'static str,
     /// Those that clients may ask, as serde says them.
     pub(crate) commands: Vec<String>,
-    /// The others.
+    /// The commands that clients may not ask.
     pub(crate) internal: Vec<String>,
     pub(crate) queries: Vec<&'static str>,
     /// How it says no, as far as its schema tells.

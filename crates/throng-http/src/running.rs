@@ -65,7 +65,7 @@ impl Running {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Its engine.
+    /// The engine it serves.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.shared.engine

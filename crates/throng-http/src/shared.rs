@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) proxies: Vec<IpAddr>,
     /// How the service's other parts are.
     pub(crate) checks: Checks,
-    /// Of connections.
+    /// Places for the connections of the service's own listener.
     pub(crate) places: Places,
     /// Of those, what each address has.
     pub(crate) connected: Connected,

@@ -96,7 +96,6 @@ impl Address {
     }
 }
 
-/// Written `kind/id`.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.kind, self.id)

@@ -1,6 +1,6 @@
 //! The truth: per writer one ordered, gapless stream of commits.
 
-use crate::{AppendError, Commit, CommitNo, Error, Place, Position, Record, ShardId, Stamp, WriterId, commit};
+use crate::{AppendError, Commit, CommitNo, Error, Place, Position, Record, Rest, ShardId, Stamp, WriterId, commit};
 use std::{future::Future, pin::Pin, sync::Arc};
 
 /// An answer that comes later; polled by whatever executor the engine runs on.
@@ -56,6 +56,40 @@ pub struct Prune {
     pub judge: Judge,
     /// What to do with what is over.
     pub how: PruneHow,
+}
+
+impl Prune {
+    /// Takes what is over out of a stream's commits in memory, until `stop` says so before one of them.
+    pub fn in_memory<'a>(&self, commits: impl Iterator<Item = &'a mut Commit>, stop: impl Fn() -> bool) -> Pruned {
+        let mut pruned = Pruned::default();
+        let is_looked_at = |number: CommitNo| number > self.after.commit && number <= self.upto;
+        for commit in commits.filter(|commit| is_looked_at(commit.stamp().number)) {
+            if stop() {
+                break;
+            }
+            let stamp = commit.stamp();
+            (pruned.upto, pruned.at_micros) = (stamp.number, stamp.at_micros);
+            let (mut records, before) = (0, commit.bytes().len());
+            let rest = commit.without(|record| {
+                let is_over = (self.judge)(record, stamp);
+                records += u64::from(is_over);
+                is_over
+            });
+            let mut left = match rest {
+                Rest::Whole => continue,
+                Rest::Part(part) => part,
+                Rest::Nothing => commit.emptied(0),
+            };
+            left.seal(&[]);
+            pruned.records += records;
+            pruned.commits += u64::from(left.record_count() == 0 && records > 0);
+            pruned.bytes += (before - left.bytes().len()) as u64;
+            if self.how != PruneHow::Dry {
+                *commit = left;
+            }
+        }
+        pruned
+    }
 }
 
 /// What is done with records that are over.

@@ -52,7 +52,7 @@ pub struct StoredEvent {
 /// What is known of an entity without loading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityHead {
-    /// Its id.
+    /// The entity's id within the kind that was asked for.
     pub id: Box<str>,
     /// The sequence number of its last event at the last checkpoint.
     pub seq: u64,
@@ -89,7 +89,7 @@ pub struct Checkpoint {
 /// How much of an entity's history goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Whose.
+    /// The entity whose history is cut.
     pub address: Address,
     /// Its events up to this one go.
     pub upto: u64,

@@ -73,7 +73,7 @@ pub struct HistoryLine {
 pub struct Contents {
     /// The writers, in the order of history.
     pub writers: Vec<WriterLine>,
-    /// Whole commits.
+    /// Commits that are whole.
     pub commits: u64,
     /// How many records of each kind, entity kind and name.
     pub records: BTreeMap<String, u64>,
@@ -226,9 +226,9 @@ pub struct Verification {
     /// Segments read, where the journal has them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub segments: Option<u64>,
-    /// Streams met.
+    /// How many streams were met.
     pub writers: u64,
-    /// Whole commits.
+    /// Commits that are whole.
     pub commits: u64,
     /// Records in them.
     pub records: u64,

@@ -50,7 +50,6 @@ pub struct ViewRange {
 }
 
 impl Default for ViewRange {
-    /// Everything.
     fn default() -> Self {
         Self {
             from: Bound::Unbounded,

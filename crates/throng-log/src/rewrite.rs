@@ -225,7 +225,6 @@ impl Blocks {
     }
 }
 
-/// Only counts.
 #[derive(Default)]
 struct Plan {
     before: Blocks,

@@ -40,7 +40,6 @@ pub struct Reply<T>(To<T>);
 type Hears<T> = Box<dyn FnOnce(Option<T>) + Send>;
 
 enum To<T> {
-    /// A [`Pending`].
     Cell(Option<oneshot::Sender<T>>),
     /// A service that goes on with its own messages meanwhile.
     Service(Option<Hears<T>>),

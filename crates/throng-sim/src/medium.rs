@@ -7,8 +7,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use throng_journal::{
-    Address, Commit, CommitBuilder, CommitNo, Durability, Position, Prune, PruneHow, Pruned, RecordKind, Rest, Stamp,
-    StoredEvent, StoredState, WriterId,
+    Address, Commit, CommitBuilder, CommitNo, Durability, Position, Prune, Pruned, RecordKind, Stamp, StoredEvent,
+    StoredState, WriterId,
 };
 
 /// Shared by all that write on it.
@@ -190,7 +190,6 @@ impl Inner {
 
     /// Takes what is over out of a stream; `stop` says after which commit a crash or a fault ends it.
     pub(crate) fn prune(&mut self, prune: &Prune, stop: impl Fn() -> bool) -> Pruned {
-        let mut pruned = Pruned::default();
         let covers = self.rows.covers.unwrap_or_default();
         let upto = Position {
             commit: prune.upto,
@@ -198,41 +197,12 @@ impl Inner {
         };
         if upto > covers {
             self.violation(format!("history up to {upto} was pruned, the store covers {covers}"));
-            return pruned;
+            return Pruned::default();
         }
         let Some(stream) = self.streams.get_mut(&prune.after.writer) else {
-            return pruned;
+            return Pruned::default();
         };
-        let looked_at = |commit: &&mut Commit| {
-            let number = commit.stamp().number;
-            number > prune.after.commit && number <= prune.upto
-        };
-        for commit in stream.commits.iter_mut().filter(looked_at) {
-            if stop() {
-                break;
-            }
-            let stamp = commit.stamp();
-            (pruned.upto, pruned.at_micros) = (stamp.number, stamp.at_micros);
-            let (mut records, before) = (0, commit.bytes().len());
-            let rest = commit.without(|record| {
-                let is_over = (prune.judge)(record, stamp);
-                records += u64::from(is_over);
-                is_over
-            });
-            let mut left = match rest {
-                Rest::Whole => continue,
-                Rest::Part(part) => part,
-                Rest::Nothing => commit.emptied(0),
-            };
-            left.seal(&[]);
-            pruned.records += records;
-            pruned.commits += u64::from(left.record_count() == 0 && records > 0);
-            pruned.bytes += (before - left.bytes().len()) as u64;
-            if prune.how != PruneHow::Dry {
-                *commit = left;
-            }
-        }
-        pruned
+        prune.in_memory(stream.commits.iter_mut(), stop)
     }
 
     pub(crate) fn violation(&mut self, what: String) {

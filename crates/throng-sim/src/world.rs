@@ -406,7 +406,6 @@ impl World {
         task
     }
 
-    /// Time passes.
     pub(crate) fn pass(&self, micros: u64) {
         let mut inner = self.inner();
         inner.elapsed_micros = inner.elapsed_micros.saturating_add(micros);

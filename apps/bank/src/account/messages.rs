@@ -11,33 +11,33 @@ use throng_app::model::{Event, Rejection, TextId};
 pub enum Command {
     /// Opens the account; an open one stays as it is.
     Open {},
-    /// Pays in.
+    /// Adds money that comes from outside.
     Deposit {
-        /// How much.
+        /// What is added to the balance.
         cents: u64,
     },
-    /// Pays out.
+    /// Takes money out, if there is enough of it.
     Withdraw {
-        /// How much.
+        /// What is taken from the balance.
         cents: u64,
     },
     /// Sends money to another account, and takes it back if that account does not take it.
     Transfer {
         /// The other account.
         to: TextId,
-        /// How much.
+        /// What leaves the balance at once.
         cents: u64,
     },
     /// Closes the account, which must be empty.
     Close {},
     /// From an account that transfers: takes the money.
     Receive {
-        /// How much.
+        /// What the sender has given up already.
         cents: u64,
     },
     /// From the engine: what came of a transfer.
     FinishTransfer {
-        /// Its number.
+        /// The number the transfer was begun with.
         number: u64,
         /// Why it was not taken; nothing if it was.
         refused: Option<String>,
@@ -54,12 +54,12 @@ pub enum Happened {
     Opened {},
     /// Money was paid in.
     Deposited {
-        /// How much.
+        /// Added to the balance.
         cents: u64,
     },
     /// Money was paid out.
     Withdrawn {
-        /// How much.
+        /// Taken from the balance.
         cents: u64,
     },
     /// Money left for another account, and is on its way.
@@ -68,7 +68,7 @@ pub enum Happened {
         number: u64,
         /// The other account.
         to: String,
-        /// How much.
+        /// Taken from the balance, on its way.
         cents: u64,
     },
     /// The other account has taken it.
@@ -80,17 +80,17 @@ pub enum Happened {
     TransferRefunded {
         /// The transfer's number.
         number: u64,
-        /// Why.
+        /// What the other account said, or why it could not be asked.
         reason: String,
     },
     /// Money came from another account.
     Received {
-        /// How much.
+        /// Added to the balance.
         cents: u64,
     },
     /// Interest was paid.
     InterestPaid {
-        /// How much.
+        /// Added to the balance.
         cents: u64,
     },
     /// It was closed.
@@ -127,7 +127,7 @@ pub enum Refusal {
     /// It is not empty.
     #[error("the account is not empty")]
     IsNotEmpty,
-    /// To itself.
+    /// A transfer to the account it comes from.
     #[error("money is not transferred to where it comes from")]
     ToItself,
 }

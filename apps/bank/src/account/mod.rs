@@ -164,7 +164,7 @@ impl Hears<Account> for Account {
     }
 }
 
-/// `GET /api/account/{id}`.
+/// Asks for the balance: `GET /api/account/{id}`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GetAccount {}
 

@@ -13,9 +13,9 @@ use crate::catalogue::ITEMS;
 pub enum ActionKind {
     /// Looked at it.
     View,
-    /// Liked it.
+    /// Said that they like it.
     Like,
-    /// Bought it.
+    /// Paid for it.
     Buy,
 }
 
@@ -31,7 +31,7 @@ impl ActionKind {
     }
 }
 
-/// One action.
+/// What a user did with one item, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Act {
@@ -88,13 +88,13 @@ pub enum UserRejection {
     /// A list that is too long.
     #[error("{count} actions are too many; send at most {ACTIONS_MAX} at once")]
     TooManyActions {
-        /// Its length.
+        /// How many were sent.
         count: usize,
     },
     /// An item that is not in the catalogue.
     #[error("there is no item {item}; the catalogue has the items 0 to {}", ITEMS - 1)]
     NoSuchItem {
-        /// Its number.
+        /// The number that was asked for.
         item: u32,
     },
 }

@@ -17,7 +17,7 @@ pub struct GetSummary {}
 /// What [`GetSummary`] answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SummaryView {
-    /// Who.
+    /// The user's id, as in the address.
     pub user: String,
     /// Actions so far.
     pub actions: u64,
@@ -28,7 +28,7 @@ pub struct SummaryView {
 /// What a category is worth to a user.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interest {
-    /// The category.
+    /// The category's number in the catalogue.
     pub category: u8,
     /// The actions in it, by their weights; what is 30 days older than the newest counts half.
     pub weight: f32,
@@ -71,9 +71,9 @@ impl Default for Recommend {
 /// What [`Recommend`] answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recommendations {
-    /// For whom.
+    /// The user's id, as in the address.
     pub user: String,
-    /// Best first.
+    /// The best one comes first.
     pub items: Vec<Recommended>,
 }
 

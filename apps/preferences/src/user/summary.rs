@@ -23,9 +23,9 @@ pub struct Summary {
     at_s: i64,
     /// By category, ascending.
     interests: Vec<(u8, f32)>,
-    /// Newest last.
+    /// The newest one comes last.
     recent: VecDeque<(ActionKind, u16)>,
-    /// Newest last.
+    /// The newest one comes last.
     bought: VecDeque<u16>,
 }
 

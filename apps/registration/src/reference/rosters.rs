@@ -122,7 +122,7 @@ impl Rosters {
 pub struct ContradictoryAnswers {
     /// The id of the section.
     pub section: Arc<str>,
-    /// The student.
+    /// The student's name, as it stands in the trace.
     pub student: Arc<str>,
     /// Answers by which the student joined, less those by which the student left.
     pub count: i64,

@@ -33,17 +33,17 @@ pub enum SectionCommand {
 pub enum SectionEvent {
     /// It was opened.
     Opened {
-        /// Seats.
+        /// How many seats it was opened with.
         capacity: u32,
     },
     /// A student took a seat.
     Added {
-        /// Who.
+        /// The name of the student who has the seat.
         student: String,
     },
     /// A student left.
     Dropped {
-        /// Who.
+        /// The name of the student who had the seat.
         student: String,
     },
 }
@@ -96,11 +96,11 @@ pub enum Change {
 pub struct SectionReply {
     /// What the command did.
     pub change: Change,
-    /// Seats.
+    /// How many seats it was opened with.
     pub capacity: u32,
-    /// Seats taken.
+    /// How many students have a seat.
     pub taken: u32,
-    /// Seats left.
+    /// How many seats nobody has.
     pub remaining: u32,
 }
 
@@ -111,13 +111,13 @@ pub enum SectionRejection {
     /// No seat is left.
     #[error("the section is full: all of its {capacity} seats are taken")]
     Full {
-        /// Seats.
+        /// How many seats it was opened with.
         capacity: u32,
     },
     /// It was opened before.
     #[error("the section is open already, with {capacity} seats")]
     AlreadyOpen {
-        /// Seats.
+        /// How many seats it was opened with.
         capacity: u32,
     },
     /// The collection has no such section.

@@ -20,11 +20,11 @@ pub struct Look {}
 pub struct SectionView {
     /// The section's id.
     pub section: String,
-    /// Seats.
+    /// How many seats it was opened with.
     pub capacity: u32,
-    /// Seats taken.
+    /// How many students have a seat.
     pub taken: u32,
-    /// Seats left.
+    /// How many seats nobody has.
     pub remaining: u32,
 }
 
@@ -56,7 +56,7 @@ pub struct GetRoster {
 /// A page of a roster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RosterPage {
-    /// The students.
+    /// The students' names, in their order.
     pub students: Vec<String>,
     /// Where the next page begins; nothing on the last.
     pub after: Option<String>,
@@ -78,7 +78,7 @@ impl Query<Section> for GetRoster {
 /// Whether a student sits in the section: the query `in-roster`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct InRoster {
-    /// Who.
+    /// The name that is looked for.
     pub student: String,
 }
 

@@ -11,7 +11,7 @@ pub enum TraceError {
     /// The operating system did not let the file be read.
     #[error("cannot read the trace file {}: {source}; check the path and that you may read it", path.display())]
     Unreadable {
-        /// The file.
+        /// The path that was given.
         path: PathBuf,
         /// What the operating system said.
         source: io::Error,
@@ -19,7 +19,7 @@ pub enum TraceError {
     /// The operating system did not let the file be written.
     #[error("cannot write the trace file {}: {source}; check that the folder exists and that you may write to it", path.display())]
     Unwritable {
-        /// The file.
+        /// The path that was given.
         path: PathBuf,
         /// What the operating system said.
         source: io::Error,
@@ -29,13 +29,13 @@ pub enum TraceError {
         "{file} holds more than {FILE_BYTES_MAX} bytes, the most a trace file may hold; check that it is a trace file"
     )]
     TooLarge {
-        /// The file.
+        /// The file, as it was named.
         file: String,
     },
     /// The file holds bytes that are not UTF-8.
     #[error("{file}, line {line}: found bytes that are not UTF-8 text; save the file as UTF-8")]
     NotText {
-        /// The file.
+        /// The file, as it was named.
         file: String,
         /// The line, counted from 1.
         line: usize,
@@ -43,7 +43,7 @@ pub enum TraceError {
     /// The file holds no line with something in it.
     #[error("{file} is empty; at least one line `{layout}` is needed")]
     Empty {
-        /// The file.
+        /// The file, as it was named.
         file: String,
         /// What a line looks like.
         layout: &'static str,
@@ -53,7 +53,7 @@ pub enum TraceError {
         "{file}, line {line}: expected {expected} fields as in `{layout}`, found {found}; correct the line `{text}`"
     )]
     FieldCount {
-        /// The file.
+        /// The file, as it was named.
         file: String,
         /// The line, counted from 1.
         line: usize,
@@ -69,7 +69,7 @@ pub enum TraceError {
     /// A field does not hold what it must hold.
     #[error("{file}, line {line}, {field}: found `{found}`, expected {expected}; correct the field")]
     Field {
-        /// The file.
+        /// The file, as it was named.
         file: String,
         /// The line, counted from 1.
         line: usize,
@@ -85,7 +85,7 @@ pub enum TraceError {
         "{file}, line {line}: {at} is before {previous}, the request above it; put the requests in the order they were made"
     )]
     OutOfOrder {
-        /// The file.
+        /// The file, as it was named.
         file: String,
         /// The line, counted from 1.
         line: usize,

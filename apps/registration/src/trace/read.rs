@@ -32,7 +32,7 @@ pub struct Source<'text> {
 /// A trace that was read, and what its reader should know about the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The trace.
+    /// What the files hold.
     pub trace: Trace,
     /// The lines of the capacities that were passed over, in the order of the file.
     pub duplicates: Vec<DuplicateSection>,

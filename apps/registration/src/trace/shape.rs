@@ -8,7 +8,7 @@ use super::{Operation, PERIOD_DAYS, Trace};
 /// meets exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Sections offered.
+    /// How many sections are offered.
     pub sections: u32,
     /// Sections among them without a seat.
     pub sections_closed: u32,

@@ -116,7 +116,7 @@ enum Action {
     CancelReservation,
 }
 
-/// Which shows.
+/// The page that is asked for.
 #[derive(Deserialize, JsonSchema)]
 struct Listing {
     /// `true`: those with seats left. Only these are listed here.

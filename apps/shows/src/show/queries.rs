@@ -21,7 +21,7 @@ pub struct ShowView {
     pub seats: Vec<SeatView>,
 }
 
-/// One seat.
+/// A seat, as a show's page lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SeatView {
     /// Its number, from 0.

@@ -23,7 +23,7 @@ const STOP: u64 = u64::MAX - 1;
 pub struct Served {
     /// Requests answered, also those whose body was not JSON.
     pub requests: u64,
-    /// Connections taken.
+    /// How many connections were taken so far.
     pub connections: u64,
 }
 

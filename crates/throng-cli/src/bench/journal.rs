@@ -166,7 +166,6 @@ struct Run {
     bytes: usize,
     /// Of each commit, sorted.
     times: Vec<Duration>,
-    /// While appending.
     cpu: Duration,
 }
 

@@ -11,9 +11,9 @@ pub enum Asker<'a> {
     Client(Option<&'a str>),
     /// Another entity, with a message, or by forwarding what it was asked itself.
     Entity {
-        /// Its kind.
+        /// The sender's kind.
         kind: &'a str,
-        /// Its id.
+        /// The sender's id within its kind.
         id: &'a str,
     },
     /// One of the entity's own timers, by its name.

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 /// For how long the events of a kind are kept, and what is left of an entity that has ended. The state remains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// For good.
+    /// All events, for good.
     #[default]
     Forever,
     /// For this long. Of an entity that has ended for longer nothing is kept.

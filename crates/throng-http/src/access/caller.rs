@@ -84,7 +84,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for Caller {
 pub struct Access<'a> {
     /// Who asks, if that is known.
     pub caller: Option<&'a Caller>,
-    /// The kind.
+    /// The name of the kind that is asked.
     pub kind: &'a str,
     /// The entity or actor; `None`: all of the kind.
     pub id: Option<&'a str>,

@@ -25,7 +25,6 @@ pub(crate) enum Verdict {
     Serve,
     /// After the requests in flight.
     Finish,
-    /// Now.
     Drop,
 }
 
@@ -322,7 +321,6 @@ impl Connection {
         }
     }
 
-    /// Ends it.
     pub(super) fn condemn(&self, verdict: Verdict) {
         if self.verdict.get() == Verdict::Drop || self.verdict.get() == verdict {
             return;

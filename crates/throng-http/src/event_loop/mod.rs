@@ -47,7 +47,6 @@ use tokio::{runtime, sync::watch};
 /// Where a gateway is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// It serves.
     Serving,
     /// It takes no connections any more, and finishes what is in flight.
     Draining,

@@ -32,7 +32,6 @@ thread_local! {
     static ENCRYPTED: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(RECORD_BYTES));
 }
 
-/// A socket.
 pub(crate) struct Stream {
     socket: TcpStream,
     tls: Option<Box<Tls>>,

@@ -83,7 +83,6 @@ pub(crate) enum Reason {
     Share,
 }
 
-/// Who waits.
 pub(super) enum Waiter {
     /// A connection of which nothing is read, by its key.
     Connection(usize),

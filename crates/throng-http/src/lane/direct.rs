@@ -48,7 +48,6 @@ impl Door {
     }
 }
 
-/// A connection.
 pub(super) struct Member {
     pub(super) wire: Wire,
     pub(super) guest: Guest,

@@ -19,7 +19,6 @@ pub(crate) enum Judged {
     Unreadable,
     /// It is answered with this, and the connection ends.
     Wrong(Box<Problem>),
-    /// A request.
     Request(Extent),
 }
 

@@ -29,7 +29,6 @@ pub(super) enum Next<'a> {
 
 /// What waits until the commands before it are answered.
 pub(super) enum Else {
-    /// More bytes.
     Read,
     /// So many bytes.
     ReadTo(usize),

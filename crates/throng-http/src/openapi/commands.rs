@@ -3,7 +3,6 @@
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
-/// One command.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Command {
     /// As serde says it.
@@ -80,7 +79,6 @@ mod tests {
     #[serde(rename_all = "snake_case")]
     #[expect(dead_code, reason = "only its schema is used")]
     enum Many {
-        /// Opens it.
         Open {
             capacity: u32,
         },

@@ -315,7 +315,7 @@ impl Problem {
         self.status
     }
 
-    /// The sentence.
+    /// The sentence that tells a person what happened.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail

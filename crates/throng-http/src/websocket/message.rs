@@ -16,7 +16,6 @@ pub(super) enum Id {
     Text(Box<str>),
 }
 
-/// A message.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     Command(Command<'a>),

@@ -54,7 +54,6 @@ impl Drop for Subscription {
     }
 }
 
-/// Begins one.
 pub(super) fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> Answered<()> {
     let from = from(shared, &asked)?;
     let most = shared.local.limits().socket_subscriptions_max;

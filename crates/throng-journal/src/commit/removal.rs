@@ -16,7 +16,7 @@ pub enum Rest {
     Whole,
     /// This, as long as it was; to be sealed again.
     Part(Commit),
-    /// No record.
+    /// No record is left.
     Nothing,
 }
 

@@ -8,7 +8,7 @@ use std::future::Future;
 
 /// How the suite gets at a backend.
 pub trait Harness {
-    /// The backend.
+    /// The journal that is tested.
     type Journal: Journal;
 
     /// A new journal that holds nothing.

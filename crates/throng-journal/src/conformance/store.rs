@@ -25,9 +25,9 @@ pub struct Pair<J, S> {
 
 /// How the suite gets at a backend.
 pub trait Harness {
-    /// The journal.
+    /// The journal that the store reads.
     type Journal: Journal;
-    /// The store.
+    /// The store that is tested.
     type Store: Store;
 
     /// A journal and a store that hold nothing.

@@ -6,7 +6,7 @@ use std::{future::Future, ops::Bound};
 
 /// How the suite gets at a backend.
 pub trait Harness {
-    /// The backend.
+    /// What is tested.
     type Views: Views;
 
     /// One that holds nothing.

@@ -2,7 +2,7 @@
 
 use crate::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position,
-    Prune, PruneHow, Pruned, Rest, ShardId, Taken, WriterId, commit,
+    Prune, Pruned, ShardId, Taken, WriterId, commit,
 };
 use std::{
     collections::BTreeMap,
@@ -63,35 +63,8 @@ impl MemoryJournal {
 
     fn prune_now(&self, prune: &Prune) -> Pruned {
         let mut streams = self.streams();
-        let mut pruned = Pruned::default();
         let commits = streams.get_mut(&prune.after.writer).map(|stream| &mut stream.commits);
-        let looked_at = |commit: &&mut Commit| {
-            let number = commit.stamp().number;
-            number > prune.after.commit && number <= prune.upto
-        };
-        for commit in commits.into_iter().flatten().filter(looked_at) {
-            let stamp = commit.stamp();
-            (pruned.upto, pruned.at_micros) = (stamp.number, stamp.at_micros);
-            let (mut records, before) = (0, commit.bytes().len());
-            let rest = commit.without(|record| {
-                let is_over = (prune.judge)(record, stamp);
-                records += u64::from(is_over);
-                is_over
-            });
-            let mut left = match rest {
-                Rest::Whole => continue,
-                Rest::Part(part) => part,
-                Rest::Nothing => commit.emptied(0),
-            };
-            left.seal(&[]);
-            pruned.records += records;
-            pruned.commits += u64::from(left.record_count() == 0 && records > 0);
-            pruned.bytes += (before - left.bytes().len()) as u64;
-            if prune.how != PruneHow::Dry {
-                *commit = left;
-            }
-        }
-        pruned
+        prune.in_memory(commits.into_iter().flatten(), || false)
     }
 
     /// A record's body, for a store beside it.

@@ -162,7 +162,7 @@ impl Log {
         })
     }
 
-    /// The directory.
+    /// The data directory it lies in.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -18,7 +18,7 @@ pub struct Compacted {
     pub store_bytes_after: u64,
     /// Segments made ready ahead that were removed.
     pub segments_removed: u64,
-    /// Their bytes.
+    /// Bytes of the segments that were removed.
     pub segments_removed_bytes: u64,
 }
 

@@ -21,9 +21,9 @@ pub struct ExportOptions {
 /// What was exported.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Exported {
-    /// Streams.
+    /// How many streams were written.
     pub writers: u64,
-    /// Commits.
+    /// How many commits were written.
     pub commits: u64,
     /// Records, one a line.
     pub records: u64,

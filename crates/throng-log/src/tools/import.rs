@@ -19,11 +19,11 @@ const LINE_BYTES_MAX: usize = 16 << 20;
 /// What was imported.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Imported {
-    /// Streams.
+    /// How many streams were taken.
     pub writers: u64,
-    /// Commits.
+    /// How many commits were taken.
     pub commits: u64,
-    /// Records.
+    /// How many records they hold.
     pub records: u64,
 }
 

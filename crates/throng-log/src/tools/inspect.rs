@@ -8,7 +8,7 @@ use throng_journal::{
     tools::{Contents, InspectOptions},
 };
 
-/// One segment.
+/// What a segment's header and commits say of it.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct SegmentLine {
     /// Its file's name.

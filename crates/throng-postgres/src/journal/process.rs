@@ -107,7 +107,6 @@ impl FromStr for Process {
     }
 }
 
-/// For people.
 pub(super) fn told(process: Option<&str>) -> String {
     match process.map(str::parse::<Process>) {
         Some(Ok(Process { id, host, .. })) => format!("process {id} on {host}"),

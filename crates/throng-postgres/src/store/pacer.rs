@@ -19,7 +19,6 @@ pub(super) struct Pacer<'a> {
 }
 
 impl<'a> Pacer<'a> {
-    /// The whole.
     pub(super) fn new(pace: &'a Pace) -> Self {
         Self {
             pace,

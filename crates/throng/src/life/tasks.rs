@@ -148,7 +148,6 @@ async fn deliver_once(context: &Context, life: &Life) {
     life.mail.deliver(Within::Pass);
 }
 
-/// Fires timers.
 async fn timers(lives: Weak<Lives>) {
     loop {
         let Some(strong) = lives.upgrade() else { return };

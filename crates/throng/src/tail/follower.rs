@@ -18,7 +18,7 @@ pub enum Follow {
         /// The events from here on.
         from: Cursor,
     },
-    /// One entity.
+    /// The events of one entity.
     Entity {
         /// The kind's index.
         kind: usize,

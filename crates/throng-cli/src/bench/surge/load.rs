@@ -45,7 +45,6 @@ pub(super) enum Pace {
     Open { calm: f64, surge: f64 },
 }
 
-/// One run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) address: SocketAddr,

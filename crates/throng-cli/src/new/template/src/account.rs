@@ -16,14 +16,14 @@ pub struct Account {
 pub enum Command {
     /// Opens the account; an open one stays as it is.
     Open {},
-    /// Pays in.
+    /// Adds money that comes from outside.
     Deposit {
         /// How much, at least one.
         cents: u64,
     },
-    /// Pays out.
+    /// Takes money out, if there is enough of it.
     Withdraw {
-        /// How much.
+        /// What is taken from the balance.
         cents: u64,
     },
 }
@@ -36,12 +36,12 @@ pub enum Happened {
     Opened {},
     /// Money came in.
     Deposited {
-        /// How much.
+        /// Added to the balance.
         cents: u64,
     },
     /// Money went out.
     Withdrawn {
-        /// How much.
+        /// Taken from the balance.
         cents: u64,
     },
 }
@@ -121,7 +121,7 @@ impl Entity for Account {
     }
 }
 
-/// `GET /api/account/{id}`.
+/// Asks for the balance: `GET /api/account/{id}`.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct GetAccount {}
 
