@@ -30,6 +30,7 @@
 //! # }
 //! ```
 
+pub mod message;
 mod models;
 pub mod number;
 pub mod resort;
