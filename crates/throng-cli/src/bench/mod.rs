@@ -6,6 +6,7 @@ mod followers;
 mod http;
 mod journal;
 mod loops;
+mod plot;
 mod postgres;
 mod preferences;
 mod queue;
@@ -13,6 +14,7 @@ mod recovery;
 mod requests;
 mod serve;
 mod shows;
+mod skiers;
 mod start;
 mod surge;
 mod table;
@@ -57,6 +59,8 @@ enum BenchCommand {
     Followers(followers::FollowersArguments),
     /// Seat reservations over HTTP on one journal or several: rates, CPU, latency, a hot show, a cold start.
     Shows(shows::ShowsArguments),
+    /// Lift rides over HTTP until the read models hold them: rates, latency, how far behind they are; over limits of a commit.
+    Skiers(skiers::SkiersArguments),
     /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
     Preferences(preferences::PreferencesArguments),
     /// More clients and more load than the service can answer: what it answers still, and how soon; alone and beside others.
@@ -80,6 +84,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Websocket(arguments) => websocket::run(arguments),
         BenchCommand::Followers(arguments) => followers::run(arguments),
         BenchCommand::Shows(arguments) => shows::run(arguments),
+        BenchCommand::Skiers(arguments) => skiers::run(arguments),
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),

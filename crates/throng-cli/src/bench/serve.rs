@@ -35,11 +35,15 @@ pub(crate) struct ServerArguments {
     durability: Durability,
     #[arg(long, default_value = "0s", value_parser = units::duration)]
     sync_delay: Duration,
+    /// Bytes of a commit beyond which work from outside waits for the next one.
+    #[arg(long)]
+    commit_bytes_max: Option<usize>,
 }
 
 /// Prints the address as the first line on standard output, then serves.
 pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     throng_app::cli::start_logging("error");
+    let usual = Options::default();
     let settings = Settings {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
         place: arguments.place.place(arguments.app.name)?,
@@ -52,7 +56,8 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         security: SecurityArguments::default(),
         engine: Options {
             projections: !arguments.no_projections,
-            ..Options::default()
+            commit_bytes_max: arguments.commit_bytes_max.unwrap_or(usual.commit_bytes_max),
+            ..usual
         },
     };
     let service = Service::start((arguments.app.app)(), &settings)?;

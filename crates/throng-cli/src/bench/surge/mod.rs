@@ -2,7 +2,6 @@
 //! after it all is as before; alone on the machine and beside others who want its cores.
 
 mod load;
-mod plot;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -16,10 +15,14 @@ use std::{
 use throng_load::measure::Latencies;
 use yardsticks::echo::EchoProcess;
 
-use super::{Common, Scratch, table::Table, yardstick};
+use super::{
+    Common, Scratch,
+    plot::{self, Picture, Series},
+    table::Table,
+    yardstick,
+};
 use crate::units;
 use load::{Load, Pace, Seen};
-use plot::Series;
 
 /// Before an open load's surge, and after it.
 const CALM: Duration = Duration::from_millis(1_500);
@@ -154,8 +157,15 @@ pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
         }
     }
     if let Some(file) = &arguments.plot {
-        fs::write(file, plot::svg(&series(&lines)))
-            .with_context(|| format!("cannot write the picture {}", file.display()))?;
+        let picture = plot::svg(&Picture {
+            title: "Requests answered in a surge, by what the service can do",
+            across: "offered load, by what the service can do",
+            across_text: |load| format!("{load} ×"),
+            up_text: |share| format!("{:.0} %", share * 100.0),
+            up_step: 0.25,
+            series: &series(&lines),
+        });
+        fs::write(file, picture).with_context(|| format!("cannot write the picture {}", file.display()))?;
     }
     arguments
         .common
