@@ -14,6 +14,7 @@ mod requests;
 mod serve;
 mod shows;
 mod start;
+mod storm;
 mod surge;
 mod table;
 mod websocket;
