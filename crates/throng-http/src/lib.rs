@@ -105,6 +105,7 @@
 //! (`Entity::IGNORES_UNKNOWN_FIELDS`), and so are repeated ones.
 
 mod access;
+mod access_log;
 mod answer;
 mod behind;
 mod checks;
@@ -141,6 +142,7 @@ pub mod fuzzing {
 }
 
 pub use access::{Access, Action, Caller, FileError, Jwt, Means, Tls, make_token};
+pub use access_log::AccessLog;
 pub use behind::Behind;
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};
