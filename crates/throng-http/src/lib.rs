@@ -84,6 +84,9 @@
 //! ([`Gateway::admin`]). Every request is held against the names of the service and the origins of pages that may ask ([`Gateway::host`],
 //! [`Gateway::origin`]). `docs/security.md` has all of it.
 //!
+//! An app's own routes answer as the gateway's do: [`extract`] has axum's extractors with refusals that are problem details, and [`Problem`] is
+//! what a handler returns.
+//!
 //! # A turn
 //!
 //! A loop is one thread with all of its connections. It reads every socket that is ready, executes the commands in place,
@@ -112,6 +115,7 @@ mod checks;
 mod clients;
 mod error;
 mod event_loop;
+pub mod extract;
 mod follow;
 mod gate;
 mod gateway;
