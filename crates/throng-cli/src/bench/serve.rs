@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, LimitArguments, SecurityArguments, Service, Settings, cli};
+use throng_app::{AccessLogArguments, Durability, LimitArguments, SecurityArguments, Service, Settings, cli};
 
 use super::storm;
 use crate::{
@@ -54,6 +54,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         loops: Some(arguments.loops),
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
+        access_log: AccessLogArguments::default(),
         engine: Options {
             projections: !arguments.no_projections,
             ..Options::default()
