@@ -7,6 +7,7 @@ mod followers;
 mod http;
 mod journal;
 mod loops;
+mod plot;
 mod postgres;
 mod preferences;
 mod queue;

@@ -2,7 +2,6 @@
 //! after it all is as before; alone on the machine and beside others who want its cores.
 
 mod load;
-mod plot;
 mod websocket;
 
 use anyhow::Context as _;
@@ -17,10 +16,14 @@ use std::{
 use throng_load::measure::Latencies;
 use yardsticks::echo::EchoProcess;
 
-use super::{Common, Scratch, table::Table, yardstick};
+use super::{
+    Common, Scratch,
+    plot::{self, Series},
+    table::Table,
+    yardstick,
+};
 use crate::units;
 use load::{Load, Pace, Seen, Transport};
-use plot::Series;
 
 /// Before an open load's surge, and after it.
 const CALM: Duration = Duration::from_millis(1_500);
