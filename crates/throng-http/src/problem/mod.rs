@@ -173,8 +173,8 @@ impl Problem {
 
     pub(crate) fn unsupported_media(found: &str) -> Self {
         let detail = match found {
-            "" => "The request has no Content-Type. Commands are application/json.".into(),
-            found => format!("The body's Content-Type is {found:?}. Commands are application/json."),
+            "" => "The request has no Content-Type; it has to be application/json.".into(),
+            found => format!("The body's Content-Type is {found:?}; it has to be application/json."),
         };
         Self::of(&catalog::UNSUPPORTED_MEDIA, detail).at_field("Content-Type")
     }
