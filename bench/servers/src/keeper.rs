@@ -37,10 +37,11 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    pub(crate) fn create(prefix: &str, user: Option<User>) -> Result<Self, Error> {
-        let path = tempfile::Builder::new()
-            .prefix(prefix)
-            .tempdir()
+    pub(crate) fn create(prefix: &str, user: Option<User>, within: Option<&Path>) -> Result<Self, Error> {
+        let mut builder = tempfile::Builder::new();
+        let named = builder.prefix(prefix);
+        let path = within
+            .map_or_else(|| named.tempdir(), |within| named.tempdir_in(within))
             .map_err(Error::io("creating a temporary directory"))?
             .keep();
         if let Some(user) = user {

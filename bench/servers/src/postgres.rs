@@ -24,6 +24,8 @@ pub struct PostgresOptions {
     pub settings: Vec<(String, String)>,
     /// Serve TLS with this certificate and key, both PEM.
     pub tls: Option<(String, String)>,
+    /// Where its own directory is made, for example a file system that can be filled. Without it, where temporary files go.
+    pub directory: Option<PathBuf>,
 }
 
 impl Default for PostgresOptions {
@@ -32,6 +34,7 @@ impl Default for PostgresOptions {
             fsync: true,
             settings: Vec::new(),
             tls: None,
+            directory: None,
         }
     }
 }
@@ -71,7 +74,7 @@ impl Postgres {
         let directories = programs::versions("/usr/lib/postgresql");
         let programs = programs::find(&["postgres", "initdb"], &directories, INSTALL)?;
         let user = User::unprivileged(&["postgres"]);
-        let directory = Directory::create("throng-postgres-", user)?;
+        let directory = Directory::create("throng-postgres-", user, options.directory.as_deref())?;
         initialise(&programs, &directory)?;
         let mut server = Self {
             keeper: None,
@@ -164,6 +167,26 @@ impl Postgres {
     pub fn process_id(&self) -> Option<u32> {
         let file = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
         file.lines().next()?.trim().parse().ok()
+    }
+
+    /// The ids of all its processes, the first one first.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let Some(first) = self.process_id() else {
+            return Vec::new();
+        };
+        let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        std::iter::once(first)
+            .chain(ids.filter(|id| programs::parent(*id) == Some(first)))
+            .collect()
+    }
+
+    /// Has it ended by itself, as a server does that cannot recover?
+    #[must_use]
+    pub fn has_ended(&mut self) -> bool {
+        let directory = &self.directory;
+        self.keeper.as_mut().is_none_or(|keeper| keeper.has_ended(directory))
     }
 
     /// The end of its log, for a failed test.

@@ -70,8 +70,8 @@ impl RabbitMq {
         let mut broker = Self {
             keeper: None,
             mapper: None,
-            directory: Directory::create("throng-rabbitmq-", user)?,
-            mapper_directory: Directory::create("throng-epmd-", user)?,
+            directory: Directory::create("throng-rabbitmq-", user, None)?,
+            mapper_directory: Directory::create("throng-epmd-", user, None)?,
             programs: Programs {
                 server: server.join("rabbitmq-server").display().to_string(),
                 mapper: mapper.join("epmd").display().to_string(),

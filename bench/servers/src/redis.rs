@@ -30,7 +30,7 @@ impl Redis {
         let user = User::unprivileged(&["redis"]);
         let mut server = Self {
             keeper: None,
-            directory: Directory::create("throng-redis-", user)?,
+            directory: Directory::create("throng-redis-", user, None)?,
             program: programs.join("redis-server").display().to_string(),
             port: free_port()?,
         };

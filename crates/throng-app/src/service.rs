@@ -16,7 +16,7 @@ use throng::{
 use throng_http::{Limits, Running};
 
 use crate::{
-    App, End, SecurityArguments,
+    AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
     place::{Opened, Opening, Place},
 };
@@ -53,6 +53,8 @@ pub struct Settings {
     pub limits: LimitArguments,
     /// Who may ask it, and where it is administrated.
     pub security: SecurityArguments,
+    /// Which requests are logged.
+    pub access_log: AccessLogArguments,
     /// The engine's limits and intervals.
     pub engine: Options,
 }
@@ -121,7 +123,7 @@ impl Service {
         if let Some(loops) = settings.loops {
             gateway = gateway.loops(loops);
         }
-        gateway = settings.security.set(gateway);
+        gateway = settings.access_log.set(settings.security.set(gateway));
         let mut beside: Vec<End> = Vec::new();
         let started = starting.into_iter().try_for_each(|start| {
             beside.push(start(&engine)?);
