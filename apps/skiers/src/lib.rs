@@ -5,6 +5,7 @@
 //! - [`skier`]: one entity a skier. A [`Ride`](ride::Ride) is an event of its skier, who tells the resort's day by a durable message;
 //! - [`resort_day`]: one entity a day of a resort: unique skiers, rides by lift and by hour;
 //! - [`resort`]: one entity a resort, its seasons;
+//! - [`broker`]: the arrangement with a broker between servers and consumers;
 //! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway; [`describe`] documents them;
 //! - [`app`] is all of it as a program; [`kinds`] gives an engine the entities with their queries.
 //!
@@ -30,6 +31,7 @@
 //! # }
 //! ```
 
+pub mod broker;
 pub mod message;
 mod models;
 pub mod number;
@@ -63,7 +65,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<Resort, GetResort>()
 }
 
-/// The service: its kinds, its routes, its documentation.
+/// The service: its kinds, its routes, its documentation; and, by `serve --role`, the two sides of a broker.
 #[must_use]
 pub fn app() -> App {
     App::new("skiers")
@@ -71,4 +73,11 @@ pub fn app() -> App {
         .engine(kinds)
         .routes(routes)
         .describe(describe())
+        .role("server", || broker::server::app(&of_process()?))
+        .role("consumer", || broker::consumer::app(of_process()?))
+}
+
+/// What the process's environment says of the broker.
+fn of_process() -> Result<broker::Environment, broker::Unreadable> {
+    broker::environment(|name| std::env::var(name).ok())
 }

@@ -29,7 +29,7 @@ pub use describe::describe;
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{Request, State},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -37,6 +37,10 @@ use std::{future::Future, sync::Arc, time::Instant};
 use throng::Engine;
 
 use crate::{
+    broker::{
+        forward::{self, Consumer},
+        server::Rides,
+    },
     models::Models,
     statistics::{ApiStatistics, Endpoint, Statistics},
 };
@@ -47,11 +51,7 @@ const WAR: &str = "/Server_war";
 
 /// The routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
-    let service = Arc::new(Service {
-        models: Models::new(engine.clone()),
-        engine,
-        statistics: Statistics::default(),
-    });
+    let service = Arc::new(Service::new(engine, None));
     let mounted = |prefix: &'static str, dialect| {
         Router::new()
             .route(&format!("{prefix}/skiers"), get(skiers::no_path).post(skiers::no_path))
@@ -74,11 +74,55 @@ pub fn routes(engine: Engine) -> Router {
     mounted("", Dialect::Definition).merge(mounted(WAR, Dialect::Original))
 }
 
+/// The routes of a server in front of a broker: rides are published, all else is passed on to the consumer.
+pub(crate) fn front(engine: Engine, rides: Rides, consumer: Option<Consumer>) -> Router {
+    let service = Arc::new(Service::new(engine, Some(rides)));
+    let pass = move |request: Request| async move {
+        match &consumer {
+            Some(consumer) => consumer.answer(request).await,
+            None => forward::unavailable(),
+        }
+    };
+    let mounted = |prefix: &'static str, dialect| {
+        Router::new()
+            .route(&format!("{prefix}/skiers"), get(skiers::no_path).post(skiers::no_path))
+            .route(
+                &format!("{prefix}/skiers/{{*path}}"),
+                get(pass.clone()).post(skiers::post),
+            )
+            .route(&format!("{prefix}/resorts"), get(pass.clone()))
+            .route(
+                &format!("{prefix}/resorts/{{*path}}"),
+                get(pass.clone()).post(pass.clone()),
+            )
+            .route(&format!("{prefix}/statistics"), get(statistics))
+            .with_state(Site {
+                service: Arc::clone(&service),
+                prefix,
+                dialect,
+            })
+    };
+    mounted("", Dialect::Definition).merge(mounted(WAR, Dialect::Original))
+}
+
 /// What the handlers share.
 struct Service {
     engine: Engine,
+    /// Where rides go instead of to the engine.
+    rides: Option<Rides>,
     models: Models,
     statistics: Statistics,
+}
+
+impl Service {
+    fn new(engine: Engine, rides: Option<Rides>) -> Self {
+        Self {
+            models: Models::new(engine.clone()),
+            engine,
+            rides,
+            statistics: Statistics::default(),
+        }
+    }
 }
 
 /// The service as it stands below a prefix.

@@ -136,9 +136,15 @@ pub(super) async fn post(State(site): State<Site>, uri: Uri, once: Once, body: B
 }
 
 async fn record(site: &Site, once: Once, skier: u32, ride: Ride) -> Result<(), Failure> {
-    let skier = once.of(site.service.engine.entity::<Skier>(Number(skier)));
-    match skier.ask(SkierCommand::Ride(ride)).await {
-        Ok(_) => Ok(()),
+    let recorded = match &site.service.rides {
+        Some(rides) => rides.publish(skier, ride, once.key()).await,
+        None => {
+            let skier = once.of(site.service.engine.entity::<Skier>(Number(skier)));
+            skier.ask(SkierCommand::Ride(ride)).await.map(drop)
+        }
+    };
+    match recorded {
+        Ok(()) => Ok(()),
         Err(Error::Rejected(refused @ Refused::Invalid { .. })) => Err(Failure::bad(refused.to_string())),
         Err(other) => Err(Failure::Problem(Box::new(other.into()))),
     }
