@@ -1,11 +1,13 @@
 //! `throng bench`: the engine against what the machine can do, ratios taken in one run.
 
 mod entities;
+mod faults;
 mod fill;
 mod followers;
 mod http;
 mod journal;
 mod loops;
+mod plot;
 mod postgres;
 mod preferences;
 mod queue;
@@ -14,6 +16,7 @@ mod requests;
 mod serve;
 mod shows;
 mod start;
+mod storm;
 mod surge;
 mod table;
 mod websocket;
@@ -61,6 +64,8 @@ enum BenchCommand {
     Preferences(preferences::PreferencesArguments),
     /// More clients and more load than the service can answer: what it answers still, and how soon; alone and beside others.
     Surge(surge::SurgeArguments),
+    /// Faults of processes, disks and servers under load: what was lost or doubled, and how long until it served again.
+    Faults(faults::FaultsArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
     /// Starting with many entities and the idempotency keys of an hour, and the end of that hour.
@@ -82,6 +87,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Shows(arguments) => shows::run(arguments),
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),
+        BenchCommand::Faults(arguments) => faults::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),
         BenchCommand::Start(arguments) => start::run(arguments),
     }
@@ -120,6 +126,13 @@ impl Common {
 }
 
 struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Leaves it there, for a person to look at.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Scratch {
     fn drop(&mut self) {

@@ -5,6 +5,7 @@
 mod bench;
 mod crash;
 mod demo;
+mod faults;
 mod journal;
 mod kit;
 mod load;

@@ -295,6 +295,13 @@ impl Problem {
         )
     }
 
+    /// Says when trying again may make sense: `Retry-After`, in whole seconds.
+    #[must_use]
+    pub fn retry_after(mut self, pause: Duration) -> Self {
+        self.retry_after = Some(pause);
+        self
+    }
+
     /// Names the field at fault.
     #[must_use]
     pub fn at_field(mut self, field: impl Into<String>) -> Self {
