@@ -30,6 +30,8 @@ pub struct PostgresOptions {
     pub tls: Option<(String, String)>,
     /// Where its own directory is made, for example a file system that can be filled. Without it, where temporary files go.
     pub directory: Option<PathBuf>,
+    /// Where the directory of its write-ahead log is made, if not within its own.
+    pub wal_directory: Option<PathBuf>,
 }
 
 impl Default for PostgresOptions {
@@ -39,6 +41,7 @@ impl Default for PostgresOptions {
             settings: Vec::new(),
             tls: None,
             directory: None,
+            wal_directory: None,
         }
     }
 }
@@ -59,6 +62,8 @@ pub struct Postgres {
     // Before the directory: dropped first.
     keeper: Option<Keeper>,
     directory: Directory,
+    /// Held for its removal.
+    _wal: Option<Directory>,
     programs: PathBuf,
     port: u16,
 }
@@ -79,11 +84,16 @@ impl Postgres {
         let programs = programs::find(&["postgres", "initdb"], &directories, INSTALL)?;
         let user = User::unprivileged(&["postgres"]);
         let directory = Directory::create("throng-postgres-", user, options.directory.as_deref())?;
-        initialise(&programs, &directory)?;
+        let wal = options.wal_directory.as_deref();
+        let wal = wal
+            .map(|within| Directory::create("throng-wal-", user, Some(within)))
+            .transpose()?;
+        initialise(&programs, &directory, wal.as_ref())?;
         let mut server = Self {
             keeper: None,
             port: free_port()?,
             directory,
+            _wal: wal,
             programs,
         };
         server.configure(&options)?;
@@ -262,7 +272,7 @@ impl Drop for Postgres {
     }
 }
 
-fn initialise(programs: &Path, directory: &Directory) -> Result<(), Error> {
+fn initialise(programs: &Path, directory: &Directory, wal: Option<&Directory>) -> Result<(), Error> {
     let password = directory.path().join("password");
     fs::write(&password, Postgres::PASSWORD).map_err(Error::io(format!("writing {}", password.display())))?;
     if let Some(user) = directory.user {
@@ -279,6 +289,7 @@ fn initialise(programs: &Path, directory: &Directory) -> Result<(), Error> {
         ])
         .arg(format!("--username={}", Postgres::USER))
         .arg(format!("--pwfile={}", password.display()))
+        .args(wal.map(|wal| format!("--waldir={}", wal.path().join("wal").display())))
         .arg(directory.path().join("data"))
         .current_dir(directory.path())
         .stdin(Stdio::null());
