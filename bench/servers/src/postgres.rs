@@ -4,20 +4,16 @@ use crate::{
     Error,
     keeper::{Directory, Keeper},
     programs::{self, User},
+    start::{free_port, takes_connections, until_ready},
 };
 use std::{
     fmt::Write as _,
     fs,
-    net::{Ipv4Addr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 const INSTALL: &str = "the package postgresql of the distribution (./test does so)";
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// How a private PostgreSQL is set up.
 #[derive(Clone, Debug)]
@@ -162,18 +158,9 @@ impl Postgres {
         let data = self.data().display().to_string();
         let keeper = Keeper::start(&self.directory, "QUIT", &[program, "-D".into(), data])?;
         let keeper = self.keeper.insert(keeper);
-        let begun = Instant::now();
-        while !is_ready(self.directory.path()) || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            if keeper.has_ended(&self.directory) || begun.elapsed() > PATIENCE {
-                return Err(Error::Silent {
-                    program: "postgres",
-                    seconds: begun.elapsed().as_secs(),
-                    said: self.directory.log(),
-                });
-            }
-            thread::sleep(PAUSE);
-        }
-        Ok(())
+        until_ready("postgres", keeper, &self.directory, || {
+            is_ready(self.directory.path()) && takes_connections(self.port)
+        })
     }
 
     /// [`stop`](Self::stop), then [`resume`](Self::resume).
@@ -253,15 +240,7 @@ impl Postgres {
 impl Postgres {
     /// A file of the data directory that only the server reads.
     fn secret(&self, name: &str, text: &str) -> Result<(), Error> {
-        use std::os::unix::fs::{PermissionsExt as _, chown};
-        let path = self.data().join(name);
-        let failed = || Error::io(format!("writing {}", path.display()));
-        fs::write(&path, text).map_err(failed())?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed())?;
-        match self.directory.user {
-            Some(user) => chown(&path, Some(user.id), Some(user.group)).map_err(failed()),
-            None => Ok(()),
-        }
+        self.directory.secret(&Path::new("data").join(name), text)
     }
 }
 
@@ -274,11 +253,7 @@ impl Drop for Postgres {
 
 fn initialise(programs: &Path, directory: &Directory, wal: Option<&Directory>) -> Result<(), Error> {
     let password = directory.path().join("password");
-    fs::write(&password, Postgres::PASSWORD).map_err(Error::io(format!("writing {}", password.display())))?;
-    if let Some(user) = directory.user {
-        std::os::unix::fs::chown(&password, Some(user.id), Some(user.group))
-            .map_err(Error::io(format!("giving {} to another user", password.display())))?;
-    }
+    directory.secret(Path::new("password"), Postgres::PASSWORD)?;
     let mut initdb = Command::new(programs.join("initdb"));
     initdb
         .args([
@@ -309,10 +284,4 @@ fn initialise(programs: &Path, directory: &Directory, wal: Option<&Directory>) -
 fn is_ready(directory: &Path) -> bool {
     let pid = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap_or_default();
     pid.lines().nth(7).is_some_and(|status| status.trim() == "ready")
-}
-
-fn free_port() -> Result<u16, Error> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("looking for a free port"))?;
-    let address = listener.local_addr().map_err(Error::io("looking for a free port"))?;
-    Ok(address.port())
 }

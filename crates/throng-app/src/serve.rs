@@ -22,7 +22,7 @@ use throng::{
 use throng_http::StopSignal;
 
 use crate::{
-    App, SecurityArguments,
+    AccessLogArguments, App, SecurityArguments,
     limits::{self, LimitArguments},
     logging,
     place::PlaceArguments,
@@ -87,6 +87,8 @@ pub struct ServeArguments {
     no_projections: bool,
     #[command(flatten)]
     security: SecurityArguments,
+    #[command(flatten)]
+    access_log: AccessLogArguments,
     /// Added to every sync: a slow disk, for tests.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration, hide = true)]
     sync_delay: Duration,
@@ -136,6 +138,7 @@ impl ServeArguments {
             loops: self.loops.map(usize::from),
             limits: self.limits.clone(),
             security: self.security.clone().with_admin_listener(self.listen),
+            access_log: self.access_log.clone(),
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),

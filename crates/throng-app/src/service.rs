@@ -16,7 +16,7 @@ use throng::{
 use throng_http::{Limits, Running};
 
 use crate::{
-    App, SecurityArguments,
+    AccessLogArguments, App, SecurityArguments,
     limits::LimitArguments,
     place::{Opened, Opening, Place},
 };
@@ -53,6 +53,8 @@ pub struct Settings {
     pub limits: LimitArguments,
     /// Who may ask it, and where it is administrated.
     pub security: SecurityArguments,
+    /// Which requests are logged.
+    pub access_log: AccessLogArguments,
     /// The engine's limits and intervals.
     pub engine: Options,
 }
@@ -119,7 +121,7 @@ impl Service {
         if let Some(loops) = settings.loops {
             gateway = gateway.loops(loops);
         }
-        gateway = settings.security.set(gateway);
+        gateway = settings.access_log.set(settings.security.set(gateway));
         let running = match gateway.start() {
             Ok(running) => running,
             Err(error) => {

@@ -70,6 +70,11 @@ fn check(bytes: Vec<u8>) {
     assert_eq!(commit.into_bytes(), bytes);
 }
 
+/// A segment of the log: its header, and the commits behind it.
+pub fn segments(bytes: &[u8]) {
+    throng_log::fuzzing::segment(bytes);
+}
+
 /// The lines of an export, as they are imported.
 pub fn import_lines(bytes: &[u8]) {
     for unchecked in [false, true] {
@@ -229,6 +234,21 @@ mod tests {
         #[test]
         fn commits_that_are_taken_can_be_read(bytes in vec(prop_oneof![Just(0), 0..8u8, any::<u8>()], 0..256)) {
             commit(&bytes);
+        }
+
+        #[test]
+        fn what_is_followed_in_a_segment_can_be_read(
+            raw in vec(any::<u8>(), 0..64),
+            pieces in vec((vec(prop_oneof![6 => Just(0), 1 => any::<u8>()], 48..120), any::<bool>()), 0..6),
+        ) {
+            segments(&raw);
+            let pieces = pieces.into_iter().map(|(mut piece, is_empty)| {
+                if is_empty {
+                    piece.fill(0);
+                }
+                [&[u8::try_from(piece.len()).unwrap()][..], &piece].concat()
+            });
+            segments(&pieces.collect::<Vec<_>>().concat());
         }
 
         #[test]

@@ -58,6 +58,9 @@ pub enum StartError {
         /// The most there may be.
         most: usize,
     },
+    /// The access log's file cannot be opened.
+    #[error("the access log cannot be opened: {0}")]
+    AccessLog(io::Error),
     /// The system gives no thread or no event queue.
     #[error("a loop of the gateway could not be started: {0}")]
     Loop(io::Error),

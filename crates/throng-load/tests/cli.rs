@@ -166,6 +166,42 @@ fn a_plan_file_runs_with_its_variables_and_csv() {
 }
 
 #[test]
+fn a_plan_is_logged_as_the_courses_client_logs_every_try_by_itself() {
+    let server = Server::start(|number, _| Reply::Answer(if number == 0 { 503 } else { 201 }, String::new()));
+    let files = Files::new();
+    let plan = files.write(
+        "plan.toml",
+        r#"
+        name = "rides"
+        [request.ride]
+        path = "/ride"
+        body = "{}"
+        retry = { tries = 2, pauses = ["1ms"] }
+        [request.look]
+        path = "/look"
+        [[phase]]
+        name = "all"
+        users = 1
+        repeat = 2
+        steps = ["ride", "look"]
+        "#,
+    );
+    let csv = files.text("output.csv");
+    let code = load(&["run", &plan, "--target", &server.url(), "-q", "--course", &csv]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let text = std::fs::read_to_string(csv).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0], ["start_time", "latency", "request_type", "response_code"]);
+    let tries: Vec<_> = lines[1..].iter().map(|line| (line[2], line[3])).collect();
+    let look = ("GET", "201");
+    assert_eq!(tries, [("POST", "503"), ("POST", "201"), look, ("POST", "201"), look]);
+    for line in &lines[1..] {
+        assert!(line[0].parse::<u64>().unwrap() > 1_600_000_000_000, "{line:?}");
+        assert!(line[1].parse::<f64>().unwrap() > 0.0, "{line:?}");
+    }
+}
+
+#[test]
 fn a_trace_is_replayed_in_order_and_judged() {
     let server = Server::start(|_, request| {
         Reply::Answer(if request.line.contains("/full") { 422 } else { 200 }, String::new())

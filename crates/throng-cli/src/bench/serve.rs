@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, LimitArguments, SecurityArguments, Service, Settings, cli};
+use throng_app::{AccessLogArguments, Durability, LimitArguments, SecurityArguments, Service, Settings, cli};
 
+use super::storm;
 use crate::{
     apps::{self, Served},
     units,
@@ -35,6 +36,9 @@ pub(crate) struct ServerArguments {
     durability: Durability,
     #[arg(long, default_value = "0s", value_parser = units::duration)]
     sync_delay: Duration,
+    /// Has so many messages go back and forth between entities, as long as it runs.
+    #[arg(long, default_value_t = 0)]
+    storm: u32,
 }
 
 /// Prints the address as the first line on standard output, then serves.
@@ -50,12 +54,21 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         loops: Some(arguments.loops),
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
+        access_log: AccessLogArguments::default(),
         engine: Options {
             projections: !arguments.no_projections,
             ..Options::default()
         },
     };
-    let service = Service::start((arguments.app.app)(), &settings)?;
+    let mut app = (arguments.app.app)();
+    if arguments.storm > 0 {
+        app = app.engine(storm::with_players);
+    }
+    let service = Service::start(app, &settings)?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(storm::begin(&service.engine, arguments.storm))?;
     let mut output = std::io::stdout();
     writeln!(output, "{}", service.address)?;
     output.flush()?;

@@ -182,6 +182,7 @@ impl Bench {
             output: Output::Typed(&mut output),
             cause: Cause::Asked {
                 key,
+                life: KeyLife::default(),
                 caller: None,
                 forwarded: None,
             },
@@ -229,6 +230,7 @@ impl Bench {
             output: Output::Json(&mut reply),
             cause: Cause::Asked {
                 key: None,
+                life: KeyLife::default(),
                 caller: None,
                 forwarded: None,
             },

@@ -7,6 +7,7 @@
 mod caller;
 pub(crate) mod cors;
 mod files;
+mod held;
 pub(crate) mod jwt;
 mod names;
 mod recent;
@@ -17,6 +18,7 @@ pub use caller::{Access, Action, Caller, Means};
 pub use files::FileError;
 pub(crate) use files::{LOOK_EVERY, Refresh};
 use files::{Version, Watched};
+pub(crate) use held::{Held, ends};
 pub use jwt::Jwt;
 pub(crate) use names::Names;
 pub(crate) use recent::Recent;
@@ -186,16 +188,22 @@ pub(crate) fn who(local: &Local, connection: &Connection, authorization: Option<
     if !guard.authenticates() {
         return Ok(None);
     }
-    let Some(shown) = authorization else {
-        return match connection.certified() {
+    match authorization {
+        Some(shown) => bearer(local, shown).map(|(caller, _)| Some(caller)),
+        None => match connection.certified() {
             Some(caller) => Ok(Some(caller)),
             None if guard.lets_anonymous => Ok(None),
             None => Err(Problem::unauthorized(
                 "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.",
             )
             .boxed()),
-        };
-    };
+        },
+    }
+}
+
+/// Whose credentials these are, and until when they hold, in seconds since 1970.
+fn bearer(local: &Local, shown: &[u8]) -> Answered<(Caller, Option<i64>)> {
+    let guard = &local.shared().guard;
     let version = guard.version.get();
     let mut recent = local.recent.borrow_mut();
     let (caller, until) = match recent.find(version, shown) {
@@ -208,7 +216,7 @@ pub(crate) fn who(local: &Local, connection: &Connection, authorization: Option<
     };
     match until {
         Some(until) if until <= now() => Err(Problem::unauthorized("The token has expired.").boxed()),
-        _ => Ok(Some(caller)),
+        _ => Ok((caller, until)),
     }
 }
 

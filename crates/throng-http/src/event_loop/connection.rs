@@ -6,13 +6,13 @@ use super::{
     waits::{Coming, Waits},
 };
 use crate::{
-    access::{Caller, Entrance},
+    access::{Caller, Entrance, Held},
     gate::{self, Client, Place},
     metrics::Limit,
 };
 use std::{
     cell::{Cell, RefCell},
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr},
     rc::Rc,
     task::Waker,
 };
@@ -69,9 +69,12 @@ pub(crate) struct Connection {
     is_owed_its_end: Cell<bool>,
     /// Whose WebSocket it is.
     caller: RefCell<Option<Caller>>,
+    /// What that rests on, if it can end.
+    held: RefCell<Option<Held>>,
     /// Whose certificate its client has shown.
     certified: RefCell<Option<Caller>>,
     entrance: Cell<Entrance>,
+    address: Cell<IpAddr>,
     /// Its word is taken for whose its requests are.
     is_believed: Cell<bool>,
 }
@@ -120,11 +123,13 @@ impl Connection {
             exchange: Cell::default(),
             is_owed_its_end: Cell::default(),
             caller: RefCell::default(),
+            held: RefCell::default(),
             certified: RefCell::default(),
             entrance: Cell::new(Entrance {
                 is_admin: false,
                 is_loopback: true,
             }),
+            address: Cell::new(Ipv4Addr::UNSPECIFIED.into()),
             is_believed: Cell::new(true),
         }
     }
@@ -133,6 +138,17 @@ impl Connection {
         self.is_believed
             .set(proxies.is_empty() || proxies.contains(&address.to_canonical()));
         self.client.set(client_at(address));
+        self.address.set(address.to_canonical());
+    }
+
+    /// Where it comes from.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address.get()
+    }
+
+    /// What is spoken.
+    pub(crate) fn protocol(&self) -> &'static str {
+        if self.is_http2.get() { "HTTP/2" } else { "HTTP/1.1" }
     }
 
     /// It came in there.
@@ -166,9 +182,15 @@ impl Connection {
     }
 
     /// The response that is made now makes a WebSocket of it.
-    pub(crate) fn becomes_socket(&self, caller: Option<Caller>) {
+    pub(crate) fn becomes_socket(&self, caller: Option<Caller>, held: Option<Held>) {
         self.is_socket.set(true);
         *self.caller.borrow_mut() = caller;
+        *self.held.borrow_mut() = held;
+    }
+
+    /// By what it was opened; given once.
+    pub(crate) fn take_held(&self) -> Option<Held> {
+        self.held.borrow_mut().take()
     }
 
     /// Who asks over it, for as long as it is a WebSocket.

@@ -25,6 +25,7 @@ pub(crate) use waits::{Coming, Going};
 use crate::{
     Limits,
     access::{Entrance, Recent},
+    access_log::Sampler,
     clients::Counted,
     gate::{Gate, Pass},
     lane::{self, Buffers, Door},
@@ -71,6 +72,7 @@ pub(crate) struct Local {
     pub(crate) buffers: Buffers,
     /// Who was seen lately.
     pub(crate) recent: RefCell<Recent>,
+    sampler: Sampler,
     /// To the connections that are direct.
     pub(crate) door: Door,
     connections: Connections,
@@ -90,6 +92,11 @@ impl Local {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    /// Whether the access log has a line for the next request; asked once a request.
+    pub(crate) fn logs_next(&self) -> bool {
+        self.sampler.takes_next(self.shared.access_log.as_ref())
     }
 
     /// A place for a live stream or subscription.
@@ -287,6 +294,7 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             router: router.map(RefCell::new),
             buffers: Buffers::default(),
             recent: RefCell::default(),
+            sampler: Sampler::default(),
             door: Door::default(),
             date: Date::default(),
             connections: Connections::new(),

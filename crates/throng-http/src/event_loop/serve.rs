@@ -8,6 +8,7 @@ use super::{
     stream::Stream,
 };
 use crate::{
+    access_log::{Entry, UNKNOWN},
     answer::Sent,
     lane::{self, Extent, Judged},
     request::body::RequestBody,
@@ -97,6 +98,9 @@ async fn full(guest: Guest, stream: Stream, came: Bytes) {
         Judged::Request(extent) => extent,
         Judged::Wrong(problem) => {
             local.metrics().problem(problem.slug());
+            if local.logs_next() {
+                Entry::new(&connection, UNKNOWN, UNKNOWN).refused(&local, &problem, None);
+            }
             let mut stream = stream;
             let bytes = plain(&problem);
             let told = unless_dropped(&connection, pin!(tell(&mut stream, &bytes))).await;

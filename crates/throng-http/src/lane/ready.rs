@@ -8,6 +8,7 @@ use super::{
     wire::Came,
 };
 use crate::{
+    access_log::Entry,
     event_loop::Verdict,
     gate::{Client, Reason},
     metrics::Route,
@@ -146,11 +147,20 @@ impl Direct {
 
     /// Refuses a connection's next request; of its body nothing is looked at.
     fn refuse(&mut self, key: usize, reason: Reason) {
-        let seen = self.read_head(key, |head| Seen {
-            end: head.body.end,
-            closes: head.closes,
-            is_urgent: routes::is_urgent(head.path()),
-            route: route(head),
+        let (local, connection) = match self.members.get(key) {
+            Some(member) => (self.local.clone(), member.guest.connection.clone()),
+            None => return,
+        };
+        let seen = self.read_head(key, |head| {
+            let is_urgent = routes::is_urgent(head.path());
+            let is_logged = !is_urgent && local.logs_next();
+            Seen {
+                end: head.body.end,
+                closes: head.closes,
+                is_urgent,
+                route: route(head),
+                log: is_logged.then(|| Entry::new(&connection, head.method, head.path())),
+            }
         });
         let Some(seen) = seen else { return };
         if seen.is_urgent {
@@ -162,16 +172,17 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
-        let connection = &member.guest.connection;
         let closes = seen.closes || connection.is_ending();
         connection.begins();
         member.wire.pass_over(seen.end);
         member.may_be_urgent = false;
-        let local = &self.local;
         let refusal = self.refusals.find(reason, local.gate.drain());
         local.date.with(|date| refusal.write(&mut self.output, date, closes));
-        local.metrics().problem(&refusal.slug);
+        local.metrics().problem(refusal.problem.slug());
         local.metrics().answered(seen.route, refusal.status, None);
+        if let Some(entry) = seen.log {
+            entry.refused(&local, &refusal.problem, None);
+        }
         self.is_answered(key, closes);
         self.goes_on(key);
     }
@@ -195,6 +206,7 @@ struct Seen {
     closes: bool,
     is_urgent: bool,
     route: Route,
+    log: Option<Box<Entry>>,
 }
 
 /// What a request seems to be for.

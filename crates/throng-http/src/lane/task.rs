@@ -8,6 +8,7 @@ use super::{
     wire::{Came, Wire},
 };
 use crate::{
+    access_log::{Entry, UNKNOWN},
     answer::Answer,
     event_loop::{Connection, InFlight, Local, Stream},
     request::{body::RequestBody, headers},
@@ -139,6 +140,9 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 match wire.read_to(end).await? {
                     Ok(taken) => in_flight = Some((begun, Some(taken))),
                     Err(problem) => {
+                        if local.logs_next() {
+                            Entry::new(connection, UNKNOWN, UNKNOWN).refused(local, &problem, None);
+                        }
                         let outgoing = Outgoing::begin(local, connection, problem.response(), true, wire.output());
                         respond(wire, outgoing).await?;
                         wire.flush().await?;

@@ -1,8 +1,9 @@
 //! An app's own routes: axum handlers, on the same loop.
 
-use super::{Answered, admit, counted, finish};
+use super::{Answered, admit, conclude, finish, logged};
 use crate::{
     access::{self, Said},
+    access_log::Entry,
     answer::Answer,
     event_loop::{Connection, Local},
     metrics::Route,
@@ -31,6 +32,7 @@ pub(crate) struct Handling {
     /// Its client is a browser that looks at `/`.
     is_page: bool,
     arrived: Instant,
+    log: Option<Box<Entry>>,
 }
 
 /// Gives a request to its handler at once; the request back if it has to wait for its turn, or is not an app's.
@@ -67,7 +69,10 @@ pub(crate) fn handle_now(
         RequestBody::Here(body) => body,
         RequestBody::Coming(_) => Bytes::new(),
     };
-    Ok(Handling::begin(&mut router.borrow_mut(), parts, body, admitted.arrived))
+    let log = logged(local, connection, &parts);
+    let mut handling = Handling::begin(&mut router.borrow_mut(), parts, body, admitted.arrived);
+    handling.log = log;
+    Ok(handling)
 }
 
 /// Gives a request to its handler, once its body is here and it has its turn.
@@ -78,7 +83,7 @@ pub(super) async fn handle(
     body: RequestBody,
 ) -> Response<Answer> {
     let Some(router) = &local.router else {
-        return finish(local, &parts, Route::App, None, nothing(local, &parts));
+        return finish(local, connection, &parts, Route::App, None, nothing(local, &parts));
     };
     let mut arrived = None;
     let bytes = async {
@@ -88,10 +93,12 @@ pub(super) async fn handle(
     };
     let bytes = match bytes.await {
         Ok(bytes) => bytes,
-        Err(problem) => return finish(local, &parts, Route::App, arrived, Err(problem)),
+        Err(problem) => return finish(local, connection, &parts, Route::App, arrived, Err(problem)),
     };
     let arrived = arrived.unwrap_or_else(Instant::now);
+    let log = logged(local, connection, &parts);
     let mut handling = Handling::begin(&mut router.borrow_mut(), parts, bytes, arrived);
+    handling.log = log;
     poll_fn(|context| handling.poll(local, context)).await
 }
 
@@ -111,6 +118,7 @@ impl Handling {
             path,
             is_page,
             arrived,
+            log: None,
         }
     }
 
@@ -123,9 +131,8 @@ impl Handling {
             Ok(Poll::Ready(Err(never))) => match never {},
             Err(panic) => Err(Problem::crashed(&said(panic.as_ref())).boxed()),
         };
-        let response = answered.unwrap_or_else(|problem| counted(local, *problem, &self.path).response());
-        super::answered(local, Route::App, response.status(), Some(self.arrived));
-        Poll::Ready(response)
+        let seen = (Route::App, Some(self.arrived), self.log.take());
+        Poll::Ready(conclude(local, &self.path, seen, answered))
     }
 
     /// The router's own "no" says what is wrong, as every other does.

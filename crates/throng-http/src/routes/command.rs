@@ -1,6 +1,6 @@
 //! `POST /api/{kind}/{id}/{command}`: the hot path.
 
-use super::{Answered, Asked, Begun, admit, commanded, engine_problem, entity_id, may};
+use super::{Answered, Asked, Begins, Begun, Noted, admit, commanded, engine_problem, entity_id, may};
 use crate::{
     access::{self, Action, Caller},
     event_loop::{Connection, Local},
@@ -9,7 +9,6 @@ use crate::{
     request::{body, body::RequestBody, headers, path, trace},
 };
 use http::Method;
-use std::time::Instant;
 use throng::{
     JsonRejection,
     driver::{Attempt, Driver, Executed, Tried},
@@ -23,9 +22,10 @@ pub(super) async fn stage(
     connection: &Connection,
     asked: &Asked<'_>,
     body: RequestBody,
-    arrived: &mut Option<Instant>,
+    noted: &mut Noted,
 ) -> Answered<Executed> {
-    let caller = access::enter(local, connection, &asked.said)?;
+    noted.caller = access::enter(local, connection, &asked.said)?;
+    let caller = noted.caller.as_ref();
     let (headers, (kind_part, id_part, name_part)) = (asked.headers, asked.place);
     let (kind, names) = commanded(local, kind_part)?;
     let given = path::decode(name_part).unwrap_or_default();
@@ -36,20 +36,20 @@ pub(super) async fn stage(
         return Err(names.no_command(&given).boxed());
     };
     let id = entity_id(id_part)?;
-    may(local, caller.as_ref(), (names.kind, Some(&id)), Action::Command(name))?;
+    may(local, caller, (names.kind, Some(&id)), Action::Command(name))?;
     if !asked.said.is_json {
         headers::json_content(headers)?;
     }
     let key = headers::idempotency_key(headers)?;
     let body = body::read(body, headers, local, connection).await?;
-    let left = admit(local, connection, headers, body.len(), arrived).await?;
+    let left = admit(local, connection, headers, body.len(), &mut noted.arrived).await?;
     let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
     let span = trace::span(traceparent, names.kind, &id, name);
     let driver = &local.shared().driver;
     let attempt = driver
         .command(kind, &id, name, &body[..])
         .and_then(|attempt| once(attempt, key))
-        .map(|attempt| by(attempt, caller.as_ref()));
+        .map(|attempt| by(attempt, caller));
     execute(driver, attempt.map_err(engine_problem)?.within(left), span).await
 }
 
@@ -89,13 +89,8 @@ fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Er
 }
 
 /// Tries a command whose header fields are [plain](headers::is_plain), if it has its turn; and when it can have arrived at the
-/// earliest.
-pub(super) fn try_now(
-    local: &Local,
-    connection: &Connection,
-    asked: &Asked<'_>,
-    body: &[u8],
-) -> Option<(Begun, Instant)> {
+/// earliest, and whose it is.
+pub(super) fn try_now(local: &Local, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Begins> {
     let caller = access::enter(local, connection, &asked.said).ok()?;
     let (headers, (kind_part, id, name_part)) = (asked.headers, asked.place);
     let (kind, names) = local.shared().kinds.find(kind_part)?;
@@ -114,7 +109,8 @@ pub(super) fn try_now(
     let attempt = by(once(attempt, key).ok()?, caller.as_ref());
     let Admitted { arrived, now } = local.gate.enter_now(&connection.place, body.len())?;
     if let Err(problem) = super::spend(local, connection) {
-        return Some((Begun::Failed(problem), arrived));
+        let begun = Begun::Failed(problem);
+        return Some(Begins { begun, arrived, caller });
     }
     let waited = now.saturating_duration_since(arrived);
     let begun = match local.limits().deadline.checked_sub(waited) {
@@ -125,5 +121,5 @@ pub(super) fn try_now(
             Tried::Refused(error) => Begun::Failed(engine_problem(error)),
         },
     };
-    Some((begun, arrived))
+    Some(Begins { begun, arrived, caller })
 }

@@ -2,7 +2,7 @@
 
 use super::{Answered, caller, entity_id, kind, may};
 use crate::{
-    access::Action,
+    access::{self, Action, Held},
     answer::Answer,
     event_loop::Local,
     follow,
@@ -48,7 +48,8 @@ pub(super) async fn open(
     };
     let follower = local.shared().engine.follow(entity).await.map_err(follow::problem)?;
     let (pages, receiver) = mpsc::channel(PAGES_MAX);
-    tokio::task::spawn_local(run(local.clone(), follower, pages, place));
+    let held = Held::of(&parts.headers, caller(parts));
+    tokio::task::spawn_local(run(local.clone(), follower, pages, held, place));
     let mut response = Response::new(Answer::Live(receiver));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -70,11 +71,12 @@ fn last_event_id(value: &HeaderValue) -> Answered<u64> {
         })
 }
 
-/// Until the client goes or the gateway drains.
-async fn run(local: Rc<Local>, mut follower: Follower, pages: mpsc::Sender<Bytes>, _place: Taken) {
+/// Until the client goes, its token is taken no more, or the gateway drains.
+async fn run(local: Rc<Local>, mut follower: Follower, pages: mpsc::Sender<Bytes>, held: Option<Held>, _place: Taken) {
     tokio::select! {
         () = local.drains() => {}
         () = pages.closed() => {}
+        () = access::ends(held.as_ref(), &local) => {}
         () = send(&mut follower, &pages) => {}
     }
 }

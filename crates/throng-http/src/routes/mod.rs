@@ -15,6 +15,7 @@ pub(crate) use history::Shown;
 
 use crate::{
     access::{self, Access, Action, Caller, Said, cors},
+    access_log::Entry,
     answer::Answer,
     event_loop::{Connection, Local},
     gate::{Admitted, Client},
@@ -62,7 +63,12 @@ pub(crate) async fn answer(
         return answer_same_origin(local, connection, request).await;
     };
     if cors::is_preflight(request.method(), request.headers()) {
-        return cors::preflight(request.headers(), origin);
+        let response = cors::preflight(request.headers(), origin);
+        if local.logs_next() {
+            let entry = Entry::new(connection, request.method().as_str(), request.uri().path());
+            entry.answered(local, response.status(), None);
+        }
+        return response;
     }
     let mut response = Box::pin(answer_same_origin(local, connection, request)).await;
     cors::allow(&mut response, origin);
@@ -108,6 +114,7 @@ pub(crate) struct Staged {
     arrived: Option<Instant>,
     /// Where to say that a problem happened.
     path: Box<str>,
+    log: Option<Box<Entry>>,
 }
 
 /// What has come of a command so far.
@@ -157,13 +164,19 @@ impl Staged {
         }
     }
 
-    fn counted(&self, local: &Local, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
+    fn counted(&mut self, local: &Local, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
         let answered = answered.map_err(|problem| counted(local, *problem, &self.path).boxed());
         let status = answered
             .as_ref()
             .map_or_else(|problem| problem.http_status(), |_| StatusCode::OK);
         let took = self.arrived.map(|arrived| now.saturating_duration_since(arrived));
         local.metrics().answered(Route::Command, status, took);
+        if let Some(entry) = self.log.take() {
+            match &answered {
+                Ok(_) => entry.answered(local, status, took),
+                Err(problem) => entry.refused(local, problem, took),
+            }
+        }
         answered
     }
 }
@@ -171,25 +184,57 @@ impl Staged {
 /// Tries the command a path names, if it is plain and has its turn. Otherwise `None`, nothing was done, and [`stage`] says why
 /// or waits.
 pub(crate) fn try_now(local: &Local, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Staged> {
-    let (begun, arrived) = command::try_now(local, connection, asked, body)?;
+    let Begins { begun, arrived, caller } = command::try_now(local, connection, asked, body)?;
     // An answer that is no problem needs none.
     let is_reply = matches!(&begun, Begun::Executed(executed) if !executed.is_refused());
     Some(Staged {
         path: if is_reply { Box::default() } else { asked.path.into() },
         begun,
         arrived: Some(arrived),
+        log: logged_command(local, connection, asked, caller.as_ref()),
     })
 }
 
 /// Executes the command a path names.
 pub(crate) async fn stage(local: &Local, connection: &Connection, asked: &Asked<'_>, body: RequestBody) -> Staged {
-    let mut arrived = None;
-    let executed = command::stage(local, connection, asked, body, &mut arrived).await;
+    let mut noted = Noted::default();
+    let executed = command::stage(local, connection, asked, body, &mut noted).await;
     Staged {
         begun: Begun::of(executed),
-        arrived,
+        arrived: noted.arrived,
         path: asked.path.into(),
+        log: logged_command(local, connection, asked, noted.caller.as_ref()),
     }
+}
+
+/// What is known of a command however it ends.
+#[derive(Default)]
+struct Noted {
+    /// When it can have come at the earliest, once it had its turn.
+    arrived: Option<Instant>,
+    caller: Option<Caller>,
+}
+
+/// A command that was tried at once.
+struct Begins {
+    begun: Begun,
+    /// When it can have come at the earliest.
+    arrived: Instant,
+    caller: Option<Caller>,
+}
+
+/// What the access log is to say of a command, if anything.
+fn logged_command(
+    local: &Local,
+    connection: &Connection,
+    asked: &Asked<'_>,
+    caller: Option<&Caller>,
+) -> Option<Box<Entry>> {
+    local.logs_next().then(|| {
+        let mut entry = Entry::new(connection, Method::POST.as_str(), asked.path);
+        entry.by(caller);
+        entry
+    })
 }
 
 /// Goes on with a command that has to wait before it is executed.
@@ -226,7 +271,7 @@ async fn other(
     match let_in(local, connection, &parts) {
         Ok(None) => {}
         Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
-        Err(problem) => return finish(local, &parts, Route::Other, None, Err(problem)),
+        Err(problem) => return finish(local, connection, &parts, Route::Other, None, Err(problem)),
     }
     let mut arrived = None;
     let is_gateways = parts.uri.path().starts_with("/api/") || is_urgent(parts.uri.path());
@@ -270,14 +315,14 @@ async fn other(
                 query::run(local, connection, &parts, (kind, id, name), &mut arrived).await,
             ),
         };
-        return finish(local, &parts, route, arrived, answered);
+        return finish(local, connection, &parts, route, arrived, answered);
     }
     if path.starts_with("/admin/") {
         let answered = admin::answer(local, connection, &parts).await;
-        return finish(local, &parts, Route::Other, None, answered);
+        return finish(local, connection, &parts, Route::Other, None, answered);
     }
     if let Some(answered) = pages::answer(local, connection, &parts) {
-        return finish(local, &parts, Route::Other, None, answered);
+        return finish(local, connection, &parts, Route::Other, None, answered);
     }
     app::handle(local, connection, parts, body).await
 }
@@ -300,13 +345,41 @@ fn let_in(local: &Local, connection: &Connection, parts: &Parts) -> Answered<Opt
 
 fn finish(
     local: &Local,
+    connection: &Connection,
     parts: &Parts,
     route: Route,
     arrived: Option<Instant>,
     answered: Answered<Response<Answer>>,
 ) -> Response<Answer> {
-    let response = answered.unwrap_or_else(|problem| counted(local, *problem, parts.uri.path()).response());
-    self::answered(local, route, response.status(), arrived);
+    let log = logged(local, connection, parts);
+    conclude(local, parts.uri.path(), (route, arrived, log), answered)
+}
+
+/// What the access log is to say of a request, if anything.
+fn logged(local: &Local, connection: &Connection, parts: &Parts) -> Option<Box<Entry>> {
+    local.logs_next().then(|| {
+        let mut entry = Entry::new(connection, parts.method.as_str(), parts.uri.path());
+        entry.by(caller(parts));
+        entry
+    })
+}
+
+/// A request has its answer: it is counted and logged.
+fn conclude(
+    local: &Local,
+    path: &str,
+    (route, arrived, log): (Route, Option<Instant>, Option<Box<Entry>>),
+    answered: Answered<Response<Answer>>,
+) -> Response<Answer> {
+    let took = arrived.map(|arrived| arrived.elapsed());
+    if let Some(entry) = log {
+        match &answered {
+            Ok(response) => entry.answered(local, response.status(), took),
+            Err(problem) => entry.refused(local, problem, took),
+        }
+    }
+    let response = answered.unwrap_or_else(|problem| counted(local, *problem, path).response());
+    local.metrics().answered(route, response.status(), took);
     response
 }
 
@@ -314,12 +387,6 @@ fn finish(
 fn counted(local: &Local, problem: Problem, path: &str) -> Problem {
     local.metrics().problem(problem.slug());
     problem.at_instance(path)
-}
-
-fn answered(local: &Local, route: Route, status: StatusCode, arrived: Option<Instant>) {
-    local
-        .metrics()
-        .answered(route, status, arrived.map(|arrived| arrived.elapsed()));
 }
 
 /// What a `POST`, `PUT`, … to a read-only path is told.

@@ -9,6 +9,8 @@ use super::{
     wire::Wire,
 };
 use crate::{
+    access,
+    access_log::{Entry, UNKNOWN},
     event_loop::{Connection, Local, Stream},
     metrics::{Limit, Route},
     problem::Problem,
@@ -26,7 +28,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
-use throng::driver::Executed;
+use throng::{driver::Executed, model::View};
 use tokio::{sync::Notify, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -39,6 +41,8 @@ use tokio_tungstenite::{
 
 /// How long a client may take to answer a close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// A silent client is asked no oftener.
+const SOCKET_PING_MIN: Duration = Duration::from_millis(1);
 /// What is read at once.
 const READ_BYTES: usize = 16 << 10;
 
@@ -62,9 +66,27 @@ pub(super) struct Shared {
 }
 
 struct Staged {
-    id: Id,
     executed: Executed,
+    asked: Asked,
+}
+
+/// A request, until it is answered.
+struct Asked {
+    id: Id,
+    route: Route,
     arrived: Option<Instant>,
+    log: Option<Box<Entry>>,
+}
+
+impl Asked {
+    fn new(id: Id, route: Route, log: Option<Box<Entry>>) -> Self {
+        Self {
+            id,
+            route,
+            arrived: None,
+            log,
+        }
+    }
 }
 
 /// Why a socket ends.
@@ -73,8 +95,8 @@ enum End {
     Client,
     /// It is closed.
     Close(Close),
-    /// The gateway drains: what is in flight is answered first.
-    Stopping,
+    /// Nothing more is read, and what is in flight is answered first: the gateway drains, or the client's token is taken no more.
+    After(Close),
     /// It is broken.
     Gone,
 }
@@ -115,8 +137,7 @@ pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: St
     let close = match end {
         End::Gone => return,
         End::Client => None,
-        End::Close(close) => Some(close),
-        End::Stopping => Some(Close::Stopping),
+        End::Close(close) | End::After(close) => Some(close),
     };
     let closing = async {
         if let Some(close) = close {
@@ -150,12 +171,19 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
     let mut reading = pin!(read(shared, connection, socket, &blocked));
     let mut telling = pin!(settle(shared));
     let mut ping = pin!(ping(shared, socket));
+    let held = connection.take_held();
+    let mut expiry = pin!(access::ends(held.as_ref(), &shared.local));
     let mut writer = Writer::default();
     let mut ended = None;
     poll_fn(|context| {
         shared.set_waker(context.waker());
         loop {
             blocked.set(false);
+            if ended.is_none() && expiry.as_mut().poll(context).is_ready() {
+                ended = Some(End::After(Close::Expired));
+                // What happens from now on is not told.
+                drop(std::mem::take(&mut *shared.subscriptions.borrow_mut()));
+            }
             if ended.is_none()
                 && let Poll::Ready(end) = reading.as_mut().poll(context)
             {
@@ -171,8 +199,8 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
                 return Poll::Ready(End::Gone);
             }
             match ended.take() {
-                Some(End::Stopping) if !shared.is_done() => {
-                    ended = Some(End::Stopping);
+                Some(End::After(close)) if !shared.is_done() => {
+                    ended = Some(End::After(close));
                     return Poll::Pending;
                 }
                 Some(end) => return Poll::Ready(end),
@@ -192,7 +220,7 @@ async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blo
     loop {
         let came = poll_fn(|context| {
             if connection.is_ending() {
-                return Poll::Ready(Err(End::Stopping));
+                return Poll::Ready(Err(End::After(Close::Stopping)));
             }
             if has_pong {
                 if ready!(socket.borrow_mut().poll_flush_unpin(context)).is_err() {
@@ -252,6 +280,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
             }
             // Reading all of it, only to refuse it, takes its part of a turn.
             let problem = pass(shared).await.err().unwrap_or(problem);
+            shared.logged(shared.log(UNKNOWN, &["ws"]), Some(&problem));
             return shared.refuse(None, &problem);
         }
     };
@@ -271,21 +300,22 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
             (id, Err(problem)) => {
                 // What is refused takes its part of a turn, too.
                 let problem = pass(shared).await.err().unwrap_or(problem);
+                shared.logged(shared.log(UNKNOWN, &["ws"]), Some(&problem));
                 shared.refuse(id.as_ref(), &problem);
                 continue;
             }
             (None, Ok(_)) => continue,
         };
-        let done = match message {
+        let (log, done) = match message {
             Message::Command(command) => {
-                let mut arrived = None;
-                match request::stage(&shared.local, &shared.connection, command, &mut arrived).await {
+                let log = shared.log("COMMAND", &[&command.kind, &command.entity, &command.command]);
+                let mut asked = Asked::new(id, Route::Command, log);
+                match request::stage(&shared.local, &shared.connection, command, &mut asked.arrived).await {
                     Ok(executed) => {
                         shared.in_flight.set(shared.in_flight.get() + 1);
-                        let staged = Staged { id, executed, arrived };
-                        shared.staged.borrow_mut().push_back(staged);
+                        shared.staged.borrow_mut().push_back(Staged { executed, asked });
                     }
-                    Err(problem) => shared.answer(Route::Command, &id, arrived, Err(problem)),
+                    Err(problem) => shared.answer(asked, Err(problem)),
                 }
                 continue;
             }
@@ -293,21 +323,29 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
                 ask(shared, id, query).await;
                 continue;
             }
-            Message::Subscribe(asked) => match pass(shared).await {
-                Ok(()) => subscription::subscribe(shared, id.clone(), asked),
-                Err(refused) => Err(refused),
-            },
+            Message::Subscribe(asked) => {
+                let parts = [Some(&*asked.kind), asked.entity.as_deref(), Some("events")];
+                let log = shared.log("SUBSCRIBE", &parts.into_iter().flatten().collect::<Vec<_>>());
+                let done = match pass(shared).await {
+                    Ok(()) => subscription::subscribe(shared, id.clone(), asked),
+                    Err(refused) => Err(refused),
+                };
+                (log, done)
+            }
             // These make less work, and are taken though there is too much of it.
             Message::Credit(events) => {
+                let log = shared.log("CREDIT", &["ws"]);
                 pass(shared).await.ok();
-                subscription::grant(shared, &id, events)
+                (log, subscription::grant(shared, &id, events))
             }
             Message::Unsubscribe => {
+                let log = shared.log("UNSUBSCRIBE", &["ws"]);
                 pass(shared).await.ok();
                 let ended = subscription::unsubscribe(shared, &id);
-                ended.map(|()| shared.tell(|out| out.unsubscribed(&id)))
+                (log, ended.map(|()| shared.tell(|out| out.unsubscribed(&id))))
             }
         };
+        shared.logged(log, done.as_ref().err().map(|problem| &**problem));
         if let Err(problem) = done {
             shared.refuse(Some(&id), &problem);
         }
@@ -332,14 +370,16 @@ async fn pass(shared: &Shared) -> Answered<()> {
 /// Asks now, so that the answer shows the commands before it and none after; it may have to wait for them to be durable.
 async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
     let query = query.into_owned();
+    let name = query.query.as_deref().unwrap_or(View::NAME);
+    let log = shared.log("QUERY", &[&query.kind, &query.entity, name]);
+    let mut asked = Asked::new(id, Route::Query, log);
     shared.in_flight.set(shared.in_flight.get() + 1);
     let mut asking: Pin<Box<dyn Future<Output = ()>>> = Box::pin({
         let shared = shared.clone();
         async move {
-            let mut arrived = None;
-            let answered = request::query(&shared.local, &shared.connection, query, &mut arrived).await;
+            let answered = request::query(&shared.local, &shared.connection, query, &mut asked.arrived).await;
             shared.in_flight.set(shared.in_flight.get() - 1);
-            shared.answer(Route::Query, &id, arrived, answered);
+            shared.answer(asked, answered);
         }
     });
     let asked = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context))).await;
@@ -358,20 +398,17 @@ async fn settle(shared: &Shared) -> std::convert::Infallible {
                 .pop_front()
                 .map_or(Poll::Pending, Poll::Ready)
         });
-        let Staged {
-            id,
-            mut executed,
-            arrived,
-        } = next.await;
+        let Staged { mut executed, asked } = next.await;
         let settled = executed.answer().await.map_err(routes::engine_problem);
         shared.in_flight.set(shared.in_flight.get() - 1);
-        shared.answer(Route::Command, &id, arrived, settled);
+        shared.answer(asked, settled);
     }
 }
 
 /// Asks a silent client whether it is there, now and then; ends when it is not.
 async fn ping(shared: &Shared, socket: &Socket) -> Close {
-    let mut every = tokio::time::interval(shared.local.limits().socket_ping);
+    let silence = shared.local.limits().socket_ping.max(SOCKET_PING_MIN);
+    let mut every = tokio::time::interval(silence);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     every.tick().await;
     loop {
@@ -472,18 +509,40 @@ impl Shared {
         self.out.borrow_mut().problem(id, problem);
     }
 
-    fn answer(&self, route: Route, id: &Id, arrived: Option<Instant>, answered: Answered<Vec<u8>>) {
+    fn answer(&self, asked: Asked, answered: Answered<Vec<u8>>) {
         let status = match &answered {
             Ok(body) => {
-                self.out.borrow_mut().reply(id, body);
+                self.out.borrow_mut().reply(&asked.id, body);
                 StatusCode::OK
             }
             Err(problem) => {
-                self.refuse(Some(id), problem);
+                self.refuse(Some(&asked.id), problem);
                 problem.http_status()
             }
         };
-        let took = arrived.map(|arrived| arrived.elapsed());
-        self.local.metrics().answered(route, status, took);
+        let took = asked.arrived.map(|arrived| arrived.elapsed());
+        self.local.metrics().answered(asked.route, status, took);
+        if let Some(entry) = asked.log {
+            match &answered {
+                Ok(_) => entry.answered(&self.local, status, took),
+                Err(problem) => entry.refused(&self.local, problem, took),
+            }
+        }
+    }
+
+    /// What the access log is to say of a message, if anything.
+    fn log(&self, message: &str, parts: &[&str]) -> Option<Box<Entry>> {
+        let is_logged = self.local.logs_next();
+        is_logged.then(|| Entry::message(&self.connection, message, parts))
+    }
+
+    /// Logs a message that is answered already, or was refused.
+    fn logged(&self, entry: Option<Box<Entry>>, refused: Option<&Problem>) {
+        if let Some(entry) = entry {
+            match refused {
+                None => entry.answered(&self.local, StatusCode::OK, None),
+                Some(problem) => entry.refused(&self.local, problem, None),
+            }
+        }
     }
 }

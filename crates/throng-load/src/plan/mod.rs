@@ -153,6 +153,13 @@ impl Plan {
         Ok(self.compile(target)?.requests_expected())
     }
 
+    /// The method of a class's requests; classes are called by phase and request.
+    pub(crate) fn method_of(&self, class: &str) -> &str {
+        let of_class = |name: &str| class.strip_suffix(name).is_some_and(|phase| phase.ends_with('/'));
+        let found = self.file.request.iter().find(|(name, _)| of_class(name));
+        found.map_or("", |(_, request)| request.method())
+    }
+
     fn wrong(&self, reason: String) -> Error {
         Error::Plan {
             file: self.name.clone(),

@@ -1,5 +1,7 @@
 //! A loop, its clients and its machine in virtual time: what the queue and the policy come to.
 
+mod rules;
+
 use super::{
     clock::Clock,
     queue::{Entry, Queue},
@@ -133,10 +135,58 @@ impl Outcome {
 /// What a turn costs beside its requests: the commit, a look at the sockets.
 const TURN_COST: Duration = Duration::from_micros(60);
 
-struct Simulation {
+/// Decides who goes in a turn, who waits, who is refused.
+trait Discipline {
+    /// A turn begins.
+    fn begin(&mut self, machine: &Machine);
+    /// A request comes; returned if it goes at once.
+    fn come(&mut self, request: Request, machine: &Machine) -> Option<Request>;
+    /// The next of those that wait, if there is room in the turn.
+    fn next(&mut self, machine: &Machine) -> Option<Request>;
+    fn next_refused(&mut self, machine: &Machine) -> Option<Request>;
+    /// The turn is over; `true` if any wait or are to be refused.
+    fn end(&mut self) -> bool;
+    /// One was answered so long after it had been sent.
+    fn answered(&mut self, _took: Duration) {}
+}
+
+impl Discipline for Queue<Request> {
+    fn begin(&mut self, machine: &Machine) {
+        Self::begin(self, machine);
+        while let Some(excess) = self.pop_excess() {
+            self.refuse(excess);
+        }
+    }
+
+    fn come(&mut self, request: Request, machine: &Machine) -> Option<Request> {
+        if self.goes_at_once(machine) {
+            return Some(request);
+        }
+        if self.is_crowded() {
+            self.refuse(request);
+        } else {
+            self.push(request);
+        }
+        None
+    }
+
+    fn next(&mut self, machine: &Machine) -> Option<Request> {
+        self.pop(machine)
+    }
+
+    fn next_refused(&mut self, machine: &Machine) -> Option<Request> {
+        self.pop_refused(machine)
+    }
+
+    fn end(&mut self) -> bool {
+        Self::end(self)
+    }
+}
+
+struct Simulation<D> {
     scenario: Scenario,
     machine: Machine,
-    queue: Queue<Request>,
+    queue: D,
     to_come: BinaryHeap<Reverse<Request>>,
     outcome: Outcome,
     has_waiting: bool,
@@ -144,8 +194,14 @@ struct Simulation {
     leaves_from: u32,
 }
 
-impl Simulation {
-    fn new(scenario: Scenario) -> Self {
+impl Simulation<Queue<Request>> {
+    fn ours(scenario: Scenario) -> Self {
+        Self::new(scenario, Queue::new(&Limits::default(), Instant::now()))
+    }
+}
+
+impl<D: Discipline> Simulation<D> {
+    fn new(scenario: Scenario, queue: D) -> Self {
         let start = Instant::now();
         let mut to_come = BinaryHeap::new();
         for connection in 0..scenario.connections {
@@ -165,7 +221,7 @@ impl Simulation {
                 pauses: scenario.pauses,
                 next_pause: Cell::new(scenario.pauses.map_or(Duration::MAX, |(every, _)| every)),
             },
-            queue: Queue::new(&Limits::default(), start),
+            queue,
             scenario,
             to_come,
             outcome: Outcome::default(),
@@ -213,47 +269,45 @@ impl Simulation {
         }
         self.machine.work(TURN_COST);
         self.queue.begin(&self.machine);
-        while let Some(excess) = self.queue.pop_excess() {
-            self.queue.refuse(excess);
-        }
         let (seen, mut gone) = (self.machine.now.get(), Vec::new());
         while let Some(Reverse(request)) = self.to_come.peek().copied()
             && request.sent <= seen
         {
             self.to_come.pop();
-            if self.queue.goes_at_once(&self.machine) {
+            if let Some(request) = self.queue.come(request, &self.machine) {
                 self.executes();
                 gone.push(request);
-            } else if self.queue.is_crowded() {
-                self.queue.refuse(request);
-            } else {
-                self.queue.push(request);
             }
         }
-        while let Some(request) = self.queue.pop(&self.machine) {
+        while let Some(request) = self.queue.next(&self.machine) {
             self.executes();
             gone.push(request);
         }
-        while let Some(request) = self.queue.pop_refused(&self.machine) {
+        while let Some(request) = self.queue.next_refused(&self.machine) {
             self.machine.work(self.scenario.refusal);
             self.outcome.refused.push(self.machine.now.get() - request.sent);
             self.asks_again(request);
         }
         self.has_waiting = self.queue.end();
         for request in gone {
-            self.outcome.served.push(self.machine.now.get() - request.sent);
+            let took = self.machine.now.get() - request.sent;
+            self.queue.answered(took);
+            self.outcome.served.push(took);
             self.asks_again(request);
         }
+    }
+
+    fn run(mut self) -> Outcome {
+        while self.machine.now.get() < self.scenario.lasts {
+            self.turn();
+        }
+        self.outcome.lasted = self.machine.now.get();
+        self.outcome
     }
 }
 
 fn run(scenario: Scenario) -> Outcome {
-    let mut simulation = Simulation::new(scenario);
-    while simulation.machine.now.get() < scenario.lasts {
-        simulation.turn();
-    }
-    simulation.outcome.lasted = simulation.machine.now.get();
-    simulation.outcome
+    Simulation::ours(scenario).run()
 }
 
 /// What it does with a few connections under the same circumstances.
@@ -371,7 +425,7 @@ fn a_stretch_of_dear_requests_refuses_nobody_who_is_served_in_time() {
 
 #[test]
 fn a_surge_is_forgotten_when_it_is_over() {
-    let mut simulation = Simulation::new(Scenario {
+    let mut simulation = Simulation::ours(Scenario {
         connections: 10_000,
         cost: MILLISECOND,
         ..SCENARIO
