@@ -77,7 +77,7 @@ mod service;
 mod token;
 
 pub use access_log::AccessLogArguments;
-pub use app::{App, Defaults};
+pub use app::{App, Defaults, End};
 pub use limits::LimitArguments;
 /// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
 /// engine's instructions.

@@ -55,6 +55,9 @@ pub struct ServeArguments {
     /// Where to listen; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Which part of the service this process is, where the service has several: its documentation says which.
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
     #[command(flatten)]
     place: PlaceArguments,
     /// What an acknowledged command survives.
@@ -109,6 +112,7 @@ impl ServeArguments {
     pub fn run(&self, app: App) -> anyhow::Result<ExitCode> {
         logging::start("info");
         let stop = StopSignal::watch().context("cannot watch for signals")?;
+        let app = app.in_role(self.role.as_deref())?;
         let name = app.name();
         let settings = self.settings(&app)?;
         let service = Service::start(app, &settings)?;

@@ -16,7 +16,7 @@ use throng::{
 use throng_http::{Limits, Running};
 
 use crate::{
-    AccessLogArguments, App, SecurityArguments,
+    AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
     place::{Opened, Opening, Place},
 };
@@ -74,6 +74,8 @@ pub struct Service {
     /// From opening the journal to an engine that can be asked.
     pub recovery: Duration,
     running: Running,
+    /// Ends what runs beside the gateway.
+    beside: Vec<End>,
     journal: Weak<dyn Journal>,
 }
 
@@ -91,7 +93,7 @@ impl Service {
             .build()
             .context("cannot start a runtime")?;
         let begun = Instant::now();
-        let builder = app.take_builder();
+        let (builder, starting) = (app.take_builder(), app.take_beside());
         let Opened { journal, store, views } = match builder.has_entities() {
             true => settings.place.open(&Opening {
                 durability: settings.durability,
@@ -122,11 +124,18 @@ impl Service {
             gateway = gateway.loops(loops);
         }
         gateway = settings.access_log.set(settings.security.set(gateway));
-        let running = match gateway.start() {
+        let mut beside: Vec<End> = Vec::new();
+        let started = starting.into_iter().try_for_each(|start| {
+            beside.push(start(&engine)?);
+            Ok(())
+        });
+        let running = started.and_then(|()| Ok(gateway.start()?));
+        let running = match running {
             Ok(running) => running,
             Err(error) => {
+                beside.into_iter().for_each(|end| end());
                 runtime.block_on(engine.stop());
-                bail!(error);
+                return Err(error);
             }
         };
         Ok(Self {
@@ -134,6 +143,7 @@ impl Service {
             engine,
             recovery,
             running,
+            beside,
             journal: released,
         })
     }
@@ -146,6 +156,7 @@ impl Service {
 
     /// Finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.
     pub fn stop(self) {
+        self.beside.into_iter().for_each(|end| end());
         self.running.stop_blocking();
         drop(self.engine);
         wait_until_released(&self.journal);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use throng::model::{Moment, Query, View};
 
 use super::{DayLift, Skier};
-use crate::ride::{Refused, vertical};
+use crate::ride::{Refused, ResortDayId, vertical};
 
 /// Rides on a lift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -71,20 +71,7 @@ impl Query<Skier> for GetSkier {
     type Answer = SkierView;
 
     fn answer(self, skier: &Skier, _: &Moment<'_, Skier>) -> Result<SkierView, Refused> {
-        let seasons = skier.rides.all().chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1));
-        let seasons = seasons.map(|rides| {
-            let (resort, season, ..) = rides[0].0;
-            SeasonTotals {
-                resort,
-                season,
-                days: u32::try_from(by_day(rides).count()).unwrap_or(u32::MAX),
-                rides: count(rides),
-                vertical: vertical_of(rides),
-            }
-        });
-        Ok(SkierView {
-            seasons: seasons.collect(),
-        })
+        Ok(skier.view())
     }
 }
 
@@ -102,18 +89,7 @@ impl Query<Skier> for GetSeason {
     type Answer = SkiSeason;
 
     fn answer(self, skier: &Skier, _: &Moment<'_, Skier>) -> Result<SkiSeason, Refused> {
-        let Self { resort, season } = self;
-        let rides = skier
-            .rides
-            .range((resort, season, 0, 0)..=(resort, season, u32::MAX, u32::MAX));
-        if rides.is_empty() {
-            return Err(Refused::NoData {});
-        }
-        Ok(SkiSeason {
-            rides: count(rides),
-            vertical: vertical_of(rides),
-            days: by_day(rides).map(ski_day).collect(),
-        })
+        skier.season(self.resort, self.season).ok_or(Refused::NoData {})
     }
 }
 
@@ -134,13 +110,47 @@ impl Query<Skier> for GetDay {
 
     fn answer(self, skier: &Skier, _: &Moment<'_, Skier>) -> Result<SkiDay, Refused> {
         let Self { resort, season, day } = self;
-        let rides = skier
+        skier.day(ResortDayId { resort, season, day }).ok_or(Refused::NoData {})
+    }
+}
+
+impl Skier {
+    /// What all seasons come to.
+    pub(crate) fn view(&self) -> SkierView {
+        let seasons = self.rides.all().chunk_by(|a, b| (a.0.0, a.0.1) == (b.0.0, b.0.1));
+        let seasons = seasons.map(|rides| {
+            let (resort, season, ..) = rides[0].0;
+            SeasonTotals {
+                resort,
+                season,
+                days: u32::try_from(by_day(rides).count()).unwrap_or(u32::MAX),
+                rides: count(rides),
+                vertical: vertical_of(rides),
+            }
+        });
+        SkierView {
+            seasons: seasons.collect(),
+        }
+    }
+
+    /// A season at a resort; `None` without a ride.
+    pub(crate) fn season(&self, resort: u32, season: u32) -> Option<SkiSeason> {
+        let all = (resort, season, 0, 0)..=(resort, season, u32::MAX, u32::MAX);
+        let rides = self.rides.range(all);
+        (!rides.is_empty()).then(|| SkiSeason {
+            rides: count(rides),
+            vertical: vertical_of(rides),
+            days: by_day(rides).map(ski_day).collect(),
+        })
+    }
+
+    /// A day at a resort; `None` without a ride.
+    pub(crate) fn day(&self, id: ResortDayId) -> Option<SkiDay> {
+        let ResortDayId { resort, season, day } = id;
+        let rides = self
             .rides
             .range((resort, season, day, 0)..=(resort, season, day, u32::MAX));
-        match rides {
-            [] => Err(Refused::NoData {}),
-            rides => Ok(ski_day(rides)),
-        }
+        (!rides.is_empty()).then(|| ski_day(rides))
     }
 }
 

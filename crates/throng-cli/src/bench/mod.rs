@@ -18,6 +18,7 @@ mod requests;
 mod serve;
 mod service;
 mod shows;
+mod skiers;
 mod start;
 mod storm;
 mod surge;
@@ -64,6 +65,8 @@ enum BenchCommand {
     Followers(followers::FollowersArguments),
     /// Seat reservations over HTTP on one journal or several: rates, CPU, latency, a hot show, a cold start.
     Shows(shows::ShowsArguments),
+    /// Lift rides over HTTP until the read models hold them: rates, latency, how far behind they are; over limits of a commit.
+    Skiers(skiers::SkiersArguments),
     /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
     Preferences(preferences::PreferencesArguments),
     /// More clients and more load than the service can answer: what it answers still, and how soon; alone and beside others.
@@ -91,6 +94,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Websocket(arguments) => websocket::run(arguments),
         BenchCommand::Followers(arguments) => followers::run(arguments),
         BenchCommand::Shows(arguments) => shows::run(arguments),
+        BenchCommand::Skiers(arguments) => skiers::run(arguments),
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),
         BenchCommand::Faults(arguments) => faults::run(arguments),

@@ -1,11 +1,23 @@
-//! Goodput over offered load as a picture.
+//! Lines over a logarithmic axis as a picture.
 
 use std::fmt::Write as _;
+
+/// What is drawn.
+pub(super) struct Picture<'a> {
+    pub(super) title: &'a str,
+    /// What grows to the right, and how a value of it is written.
+    pub(super) across: &'a str,
+    pub(super) across_text: fn(f64) -> String,
+    /// How a value is written that grows upwards, and the values between two lines of the grid.
+    pub(super) up_text: fn(f64) -> String,
+    pub(super) up_step: f64,
+    pub(super) series: &'a [Series],
+}
 
 /// One line of the picture.
 pub(super) struct Series {
     pub(super) name: String,
-    /// Offered load and goodput, both by the capacity; by offered load.
+    /// Across and up, in the order of the first.
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -21,32 +33,39 @@ const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 const NAME_HEIGHT: f64 = 18.0;
 
 struct Axes {
-    /// Logarithms of the least and the greatest load.
+    /// Logarithms of the least and the greatest value across.
     from: f64,
     to: f64,
     most: f64,
 }
 
 impl Axes {
-    fn x(&self, load: f64) -> f64 {
-        LEFT + (load.ln() - self.from) / (self.to - self.from) * (WIDTH - LEFT - RIGHT)
+    fn x(&self, value: f64) -> f64 {
+        LEFT + (value.ln() - self.from) / (self.to - self.from) * (WIDTH - LEFT - RIGHT)
     }
 
-    fn y(&self, goodput: f64) -> f64 {
-        HEIGHT - BOTTOM - goodput / self.most * (HEIGHT - TOP - BOTTOM)
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - value / self.most * (HEIGHT - TOP - BOTTOM)
+    }
+}
+
+impl Picture<'_> {
+    fn axes(&self) -> Axes {
+        let points = || self.series.iter().flat_map(|one| &one.points);
+        let least = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
+        let greatest = points().map(|point| point.0).fold(0.0, f64::max);
+        Axes {
+            from: least.ln(),
+            // A single value stands on the left.
+            to: greatest.max(least * 1.1).ln(),
+            most: points().map(|point| point.1).fold(self.up_step, f64::max) * 1.05,
+        }
     }
 }
 
 /// An SVG of these lines.
-pub(super) fn svg(series: &[Series]) -> String {
-    let points = || series.iter().flat_map(|one| &one.points);
-    let least = points().map(|point| point.0).fold(f64::INFINITY, f64::min).min(0.5);
-    let greatest = points().map(|point| point.0).fold(1.0, f64::max);
-    let axes = Axes {
-        from: least.ln(),
-        to: greatest.ln(),
-        most: points().map(|point| point.1).fold(1.1, f64::max),
-    };
+pub(super) fn svg(picture: &Picture<'_>) -> String {
+    let (series, axes) = (picture.series, picture.axes());
     let mut out = String::new();
     let height = HEIGHT + NAME_HEIGHT * series.len() as f64;
     line(
@@ -62,10 +81,11 @@ pub(super) fn svg(series: &[Series]) -> String {
     line(
         &mut out,
         format_args!(
-            r#"<text x="{LEFT}" y="24" font-size="15">Requests answered in a surge, by what the service can do</text>"#
+            r#"<text x="{LEFT}" y="24" font-size="15">{}</text>"#,
+            escaped(picture.title)
         ),
     );
-    grid(&mut out, &axes, points().map(|point| point.0));
+    grid(&mut out, &axes, picture);
     for (at, one) in series.iter().enumerate() {
         curve(&mut out, &axes, one, COLOURS[at % COLOURS.len()]);
         let (y, colour) = (HEIGHT + NAME_HEIGHT * at as f64, COLOURS[at % COLOURS.len()]);
@@ -76,7 +96,7 @@ pub(super) fn svg(series: &[Series]) -> String {
                 y - 7.0
             ),
         );
-        let name = one.name.replace('&', "&amp;").replace('<', "&lt;");
+        let name = escaped(&one.name);
         line(
             &mut out,
             format_args!(r#"<text x="{}" y="{y}">{name}</text>"#, LEFT + 22.0),
@@ -86,11 +106,15 @@ pub(super) fn svg(series: &[Series]) -> String {
     out
 }
 
-fn grid(out: &mut String, axes: &Axes, loads: impl Iterator<Item = f64>) {
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+fn grid(out: &mut String, axes: &Axes, picture: &Picture<'_>) {
     let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-    for step in 0..=(axes.most / 0.25) as u32 {
-        let share = f64::from(step) * 0.25;
-        let y = axes.y(share);
+    for step in 0..=(axes.most / picture.up_step) as u32 {
+        let value = f64::from(step) * picture.up_step;
+        let y = axes.y(value);
         line(
             out,
             format_args!(r##"<line x1="{LEFT}" y1="{y:.1}" x2="{right}" y2="{y:.1}" stroke="#ddd"/>"##),
@@ -98,18 +122,19 @@ fn grid(out: &mut String, axes: &Axes, loads: impl Iterator<Item = f64>) {
         line(
             out,
             format_args!(
-                r#"<text x="{:.1}" y="{:.1}" text-anchor="end">{:.0} %</text>"#,
+                r#"<text x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
                 LEFT - 8.0,
                 y + 4.0,
-                share * 100.0
+                (picture.up_text)(value)
             ),
         );
     }
-    let mut seen: Vec<f64> = loads.collect();
+    let points = picture.series.iter().flat_map(|one| &one.points);
+    let mut seen: Vec<f64> = points.map(|point| point.0).collect();
     seen.sort_by(f64::total_cmp);
     seen.dedup();
-    for load in seen {
-        let x = axes.x(load);
+    for value in seen {
+        let x = axes.x(value);
         line(
             out,
             format_args!(r##"<line x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{bottom}" stroke="#eee"/>"##),
@@ -117,17 +142,19 @@ fn grid(out: &mut String, axes: &Axes, loads: impl Iterator<Item = f64>) {
         line(
             out,
             format_args!(
-                r#"<text x="{x:.1}" y="{:.1}" text-anchor="middle">{load} ×</text>"#,
-                bottom + 18.0
+                r#"<text x="{x:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
+                bottom + 18.0,
+                (picture.across_text)(value)
             ),
         );
     }
     line(
         out,
         format_args!(
-            r#"<text x="{:.1}" y="{:.1}" text-anchor="middle">offered load, by what the service can do</text>"#,
+            r#"<text x="{:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
             (LEFT + right) / 2.0,
-            bottom + 38.0
+            bottom + 38.0,
+            escaped(picture.across)
         ),
     );
 }
@@ -165,10 +192,17 @@ mod tests {
             name: name.into(),
             points: vec![(0.5, 0.5), (1.0, 0.98), (10.0, 0.96)],
         };
-        let picture = svg(&[series("log"), series("a < b")]);
+        let picture = svg(&Picture {
+            title: "Answered",
+            across: "load",
+            across_text: |load| format!("{load} ×"),
+            up_text: |share| format!("{:.0} %", share * 100.0),
+            up_step: 0.25,
+            series: &[series("log"), series("a < b")],
+        });
         assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
         assert_eq!(picture.matches("<polyline").count(), 2);
         assert_eq!(picture.matches("<circle").count(), 6);
-        assert!(picture.contains("a &lt; b") && picture.contains(">10 ×<"));
+        assert!(picture.contains("a &lt; b") && picture.contains(">10 ×<") && picture.contains(">75 %<"));
     }
 }

@@ -36,6 +36,9 @@ pub(crate) struct ServerArguments {
     durability: Durability,
     #[arg(long, default_value = "0s", value_parser = units::duration)]
     sync_delay: Duration,
+    /// Bytes of a commit beyond which work from outside waits for the next one.
+    #[arg(long)]
+    commit_bytes_max: Option<usize>,
     /// Has so many messages go back and forth between entities, as long as it runs.
     #[arg(long, default_value_t = 0)]
     storm: u32,
@@ -44,6 +47,7 @@ pub(crate) struct ServerArguments {
 /// Prints the address as the first line on standard output, then serves.
 pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     throng_app::cli::start_logging("error");
+    let usual = Options::default();
     let settings = Settings {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
         place: arguments.place.place(arguments.app.name)?,
@@ -57,7 +61,8 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         access_log: AccessLogArguments::default(),
         engine: Options {
             projections: !arguments.no_projections,
-            ..Options::default()
+            commit_bytes_max: arguments.commit_bytes_max.unwrap_or(usual.commit_bytes_max),
+            ..usual
         },
     };
     let mut app = (arguments.app.app)();

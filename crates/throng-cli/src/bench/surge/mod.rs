@@ -18,7 +18,7 @@ use yardsticks::echo::EchoProcess;
 
 use super::{
     Common, Scratch,
-    plot::{self, Series},
+    plot::{self, Picture, Series},
     table::Table,
     yardstick,
 };
@@ -172,8 +172,15 @@ pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
         }
     }
     if let Some(file) = &arguments.plot {
-        fs::write(file, plot::svg(&series(&lines)))
-            .with_context(|| format!("cannot write the picture {}", file.display()))?;
+        let picture = plot::svg(&Picture {
+            title: "Requests answered in a surge, by what the service can do",
+            across: "offered load, by what the service can do",
+            across_text: |load| format!("{load} ×"),
+            up_text: |share| format!("{:.0} %", share * 100.0),
+            up_step: 0.25,
+            series: &series(&lines),
+        });
+        fs::write(file, picture).with_context(|| format!("cannot write the picture {}", file.display()))?;
     }
     arguments
         .common
