@@ -243,7 +243,8 @@ impl Plan {
         if open.is_empty() || closed.is_empty() {
             return Ok(None);
         }
-        let seconds = self.compile(target)?.phases.iter().map(|phase| match &phase.crowd {
+        let compiled = self.compile(target)?;
+        let seconds = compiled.phases.iter().map(|phase| match &phase.crowd {
             Crowd::Open { arrivals, .. } => arrivals.seconds(),
             Crowd::Closed { .. } => 0.0,
         });
