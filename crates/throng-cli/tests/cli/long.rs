@@ -10,9 +10,10 @@ fn short(journal: &str) -> Value {
         "bench",
         "long",
         "--for",
-        "20s",
+        "30s",
         "--rate",
-        "200",
+        // Enough that the log finishes its first segment: nothing goes from the one being written.
+        "600",
         "--connections",
         "32",
         "--checkpoint",

@@ -8,7 +8,7 @@ const NOTES: u32 = 9;
 /// One command in so many adds to a counter.
 const COUNTER_ONE_IN: u64 = 4;
 const COUNTERS: u64 = 50;
-const NOTE_BYTES: usize = 100;
+const NOTE_BYTES: usize = 400;
 /// A command that finds no free ticket or connection for so long was due at a time when nobody could have sent it.
 const LANE_WAIT_NANOS: u64 = 1_000_000;
 
