@@ -6,7 +6,7 @@ use crate::{
     access_log::{AccessLog, Log},
     checks::Checks,
     clients::{Connected, Rate},
-    event_loop::Connection,
+    connection::Connection,
     kinds::Kinds,
     metrics::Metrics,
     openapi,
