@@ -26,6 +26,8 @@ pub struct PostgresOptions {
     pub tls: Option<(String, String)>,
     /// Where its own directory is made, for example a file system that can be filled. Without it, where temporary files go.
     pub directory: Option<PathBuf>,
+    /// Where the directory of its write-ahead log is made, if not within its own.
+    pub wal_directory: Option<PathBuf>,
 }
 
 impl Default for PostgresOptions {
@@ -35,6 +37,7 @@ impl Default for PostgresOptions {
             settings: Vec::new(),
             tls: None,
             directory: None,
+            wal_directory: None,
         }
     }
 }
@@ -55,6 +58,8 @@ pub struct Postgres {
     // Before the directory: dropped first.
     keeper: Option<Keeper>,
     directory: Directory,
+    /// Held for its removal.
+    _wal: Option<Directory>,
     programs: PathBuf,
     port: u16,
 }
@@ -75,11 +80,16 @@ impl Postgres {
         let programs = programs::find(&["postgres", "initdb"], &directories, INSTALL)?;
         let user = User::unprivileged(&["postgres"]);
         let directory = Directory::create("throng-postgres-", user, options.directory.as_deref())?;
-        initialise(&programs, &directory)?;
+        let wal = options.wal_directory.as_deref();
+        let wal = wal
+            .map(|within| Directory::create("throng-wal-", user, Some(within)))
+            .transpose()?;
+        initialise(&programs, &directory, wal.as_ref())?;
         let mut server = Self {
             keeper: None,
             port: free_port()?,
             directory,
+            _wal: wal,
             programs,
         };
         server.configure(&options)?;
@@ -241,7 +251,7 @@ impl Drop for Postgres {
     }
 }
 
-fn initialise(programs: &Path, directory: &Directory) -> Result<(), Error> {
+fn initialise(programs: &Path, directory: &Directory, wal: Option<&Directory>) -> Result<(), Error> {
     let password = directory.path().join("password");
     directory.secret(Path::new("password"), Postgres::PASSWORD)?;
     let mut initdb = Command::new(programs.join("initdb"));
@@ -254,6 +264,7 @@ fn initialise(programs: &Path, directory: &Directory) -> Result<(), Error> {
         ])
         .arg(format!("--username={}", Postgres::USER))
         .arg(format!("--pwfile={}", password.display()))
+        .args(wal.map(|wal| format!("--waldir={}", wal.path().join("wal").display())))
         .arg(directory.path().join("data"))
         .current_dir(directory.path())
         .stdin(Stdio::null());

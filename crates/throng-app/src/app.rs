@@ -155,7 +155,10 @@ impl App {
     }
 
     /// The service in a role; itself without one.
-    pub(crate) fn in_role(self, role: Option<&str>) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// It has no such role, or the role cannot be had: its function says why.
+    pub fn in_role(self, role: Option<&str>) -> anyhow::Result<Self> {
         let Some(role) = role else { return Ok(self) };
         match self.roles.iter().find(|(name, _)| *name == role) {
             Some((_, app)) => app(),

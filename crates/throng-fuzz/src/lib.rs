@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! cargo install cargo-fuzz
-//! cargo +nightly fuzz run http_head -- -max_total_time=600     # cargo +nightly fuzz list names the others
+//! cargo +nightly fuzz list
+//! cargo +nightly fuzz run http_head fuzz/corpus/http_head fuzz/seeds/http_head -- -max_total_time=600
 //! ```
 
 use std::io::BufRead;

@@ -5,12 +5,13 @@ use crate::{
     access::{Access, Jwt, LOOK_EVERY, Refresh, Sources, Tls},
     checks::Checks,
     error::StartError,
-    event_loop::{self, Stage, Start},
+    event_loop::{self, Start},
     gate::Pass,
     listen,
     openapi::{About, Described},
     running::Running,
     scale::{self, Sampler, Threads},
+    server::Stage,
     shared::{Shared, Trust},
 };
 use http::HeaderName;

@@ -1,6 +1,6 @@
 //! A gateway that runs, and its end.
 
-use crate::{StopSignal, event_loop::Stage, scale::Threads, shared::Shared};
+use crate::{StopSignal, scale::Threads, server::Stage, shared::Shared};
 use std::{
     io,
     net::SocketAddr,

@@ -6,7 +6,7 @@ use crate::{
     access_log::{AccessLog, Log},
     checks::Checks,
     clients::{Connected, Rate},
-    event_loop::Connection,
+    connection::Connection,
     kinds::Kinds,
     metrics::Metrics,
     openapi,
@@ -87,7 +87,11 @@ impl Shared {
         let driver = engine.driver();
         let bodies = Places::of(driver.bytes_outside(), limits.bodies_bytes_max);
         let metrics = Metrics::register(&engine, places.clone(), live.clone(), bodies.clone());
-        let start = |what| Log::start(what, metrics.access_log_dropped.clone()).map_err(StartError::AccessLog);
+        let start = |what: &AccessLog| {
+            let path = || what.file.clone().unwrap_or_else(|| "-".into());
+            let log = Log::start(what, metrics.access_log_dropped.clone());
+            log.map_err(|source| StartError::AccessLog { path: path(), source })
+        };
         let access_log = access_log.map(start).transpose()?;
         let mut checks = checks;
         let of_services = engine.checks().clone();

@@ -292,6 +292,58 @@ fn a_capacity_search_finds_where_a_target_begins_to_refuse() {
 }
 
 #[test]
+fn a_rate_that_broke_its_promise_is_tried_once_more() {
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let server = Server::start(move |_, _| {
+        let is_first = first.swap(false, std::sync::atomic::Ordering::Relaxed);
+        Reply::Answer(if is_first { 503 } else { 200 }, String::new())
+    });
+    let files = Files::new();
+    let (url, out) = (server.url(), files.text("c.json"));
+    let hold = [
+        "--p99", "60s", "--from", "50", "--to", "50", "--for", "100ms", "-q", "--json", &out,
+    ];
+    assert_eq!(load(&[&["capacity", &url], &hold[..]].concat()), ExitCode::SUCCESS);
+    assert_eq!(json(Path::new(&out))["capacity"], 50.0);
+}
+
+#[test]
+fn requests_that_prepare_a_search_are_not_judged() {
+    let server = Server::start(|_, request| {
+        let prepares = request.line.contains("/prepare");
+        Reply::Answer(if prepares { 503 } else { 200 }, String::new())
+    });
+    let files = Files::new();
+    let plan = files.write(
+        "plan.toml",
+        r#"
+        name = "prepared"
+        [variables]
+        rate = 50
+        [request.prepare]
+        path = "/prepare"
+        [request.r]
+        path = "/"
+        [[phase]]
+        name = "before"
+        users = 5
+        steps = ["prepare"]
+        [[phase]]
+        name = "hold"
+        arrivals = [{ rate = "rate", for = "0.1" }]
+        steps = ["r"]
+        "#,
+    );
+    let out = files.text("c.json");
+    let url = server.url();
+    let hold = ["--target", &url, "--p99", "60s", "--to", "50", "-q", "--json", &out];
+    assert_eq!(load(&[&["capacity", &plan], &hold[..]].concat()), ExitCode::SUCCESS);
+    let found = json(Path::new(&out));
+    assert_eq!(found["capacity"], 50.0);
+    assert_eq!(found["trials"][0]["failure_share"], 0.0);
+}
+
+#[test]
 fn a_capacity_search_of_a_url_sends_the_request_it_is_given() {
     let server = Server::start(|_, request| {
         let is_as_asked = request.line.starts_with("POST ") && request.body == "x";

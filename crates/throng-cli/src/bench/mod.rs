@@ -5,7 +5,9 @@ mod faults;
 mod fill;
 mod followers;
 mod http;
+mod http_client;
 mod journal;
+mod long;
 mod loops;
 mod plot;
 mod postgres;
@@ -14,6 +16,7 @@ mod queue;
 mod recovery;
 mod requests;
 mod serve;
+mod service;
 mod shows;
 mod skiers;
 mod start;
@@ -31,6 +34,7 @@ use std::{
 };
 
 pub(crate) use fill::{FillArguments, run as fill};
+pub(crate) use long::serve as serve_tickets;
 pub(crate) use serve::{ServerArguments, run as serve};
 pub(crate) use surge::spin;
 
@@ -69,6 +73,8 @@ enum BenchCommand {
     Surge(surge::SurgeArguments),
     /// Faults of processes, disks and servers under load: what was lost or doubled, and how long until it served again.
     Faults(faults::FaultsArguments),
+    /// A long run with history that ends: memory, descriptors, disk, latency beside checkpoints and without.
+    Long(long::LongArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
     /// Starting with many entities and the idempotency keys of an hour, and the end of that hour.
@@ -92,6 +98,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),
         BenchCommand::Faults(arguments) => faults::run(arguments),
+        BenchCommand::Long(arguments) => long::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),
         BenchCommand::Start(arguments) => start::run(arguments),
     }

@@ -28,6 +28,9 @@ pub(crate) struct ServerArguments {
     until_input_closes: bool,
     #[arg(long, default_value = "registration", value_parser = apps::find)]
     app: Served,
+    /// Which part of the app this is, where it has several.
+    #[arg(long)]
+    role: Option<String>,
     #[command(flatten)]
     place: cli::PlaceArguments,
     #[arg(long)]
@@ -65,7 +68,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
             ..usual
         },
     };
-    let mut app = (arguments.app.app)();
+    let mut app = (arguments.app.app)().in_role(arguments.role.as_deref())?;
     if arguments.storm > 0 {
         app = app.engine(storm::with_players);
     }

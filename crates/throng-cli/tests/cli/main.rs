@@ -9,6 +9,7 @@ mod faults;
 mod journal;
 mod kit;
 mod load;
+mod long;
 mod new;
 mod postgres;
 mod serve;

@@ -1,7 +1,7 @@
 //! Credentials of what stays open: a WebSocket, a live stream.
 
 use super::{Caller, bearer, now};
-use crate::event_loop::Local;
+use crate::server::Server;
 use http::{HeaderMap, HeaderValue, header};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -25,11 +25,11 @@ impl Held {
     }
 
     /// Resolves once the token is taken no more, or is another caller's.
-    async fn ends(&self, local: &Local) {
-        let mut changes = local.shared().guard.version.changes();
+    async fn ends(&self, server: &Server) {
+        let mut changes = server.shared().guard.version.changes();
         loop {
             changes.mark_unchanged();
-            let until = match bearer(local, self.shown.as_bytes()) {
+            let until = match bearer(server, self.shown.as_bytes()) {
                 Ok((caller, until)) if caller.name() == self.caller.name() => until,
                 _ => return,
             };
@@ -41,9 +41,9 @@ impl Held {
 }
 
 /// Resolves once what was shown is taken no more; never, where nothing was.
-pub(crate) async fn ends(held: Option<&Held>, local: &Local) {
+pub(crate) async fn ends(held: Option<&Held>, server: &Server) {
     match held {
-        Some(held) => held.ends(local).await,
+        Some(held) => held.ends(server).await,
         None => std::future::pending().await,
     }
 }

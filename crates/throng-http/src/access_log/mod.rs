@@ -7,11 +7,7 @@
 
 mod writer;
 
-use crate::{
-    access::Caller,
-    event_loop::{Connection, Local},
-    problem::Problem,
-};
+use crate::{access::Caller, connection::Connection, problem::Problem, server::Server};
 use http::StatusCode;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use prometheus_client::metrics::counter::Counter;
@@ -110,19 +106,19 @@ impl Entry {
     }
 
     /// It was answered: gives the line away.
-    pub(crate) fn answered(mut self: Box<Self>, local: &Local, status: StatusCode, took: Option<Duration>) {
+    pub(crate) fn answered(mut self: Box<Self>, server: &Server, status: StatusCode, took: Option<Duration>) {
         self.at = SystemTime::now();
         self.status = status.as_u16();
         self.micros = took.and_then(|took| u64::try_from(took.as_micros()).ok());
-        if let Some(log) = &local.shared().access_log {
+        if let Some(log) = &server.shared().access_log {
             log.write(self);
         }
     }
 
     /// It was answered with a problem.
-    pub(crate) fn refused(mut self: Box<Self>, local: &Local, problem: &Problem, took: Option<Duration>) {
+    pub(crate) fn refused(mut self: Box<Self>, server: &Server, problem: &Problem, took: Option<Duration>) {
         self.problem = Some(problem.slug().into());
-        self.answered(local, problem.http_status(), took);
+        self.answered(server, problem.http_status(), took);
     }
 }
 

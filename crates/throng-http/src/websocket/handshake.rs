@@ -4,7 +4,7 @@ use super::PROTOCOL;
 use crate::{
     access::{Caller, Held},
     answer::Answer,
-    event_loop::Connection,
+    connection::Connection,
     problem::Problem,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};

@@ -11,10 +11,11 @@ use super::{
 use crate::{
     access,
     access_log::{Entry, UNKNOWN},
-    event_loop::{Connection, Local, Stream},
+    connection::{Connection, Stream},
     metrics::{Limit, Route},
     problem::Problem,
     routes::{self, Answered},
+    server::Server,
 };
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt, stream::FuturesUnordered};
@@ -48,7 +49,7 @@ const READ_BYTES: usize = 16 << 10;
 
 /// What the tasks of a socket share.
 pub(super) struct Shared {
-    pub(super) local: Rc<Local>,
+    pub(super) server: Rc<Server>,
     pub(super) connection: Rc<Connection>,
     out: RefCell<Outbox>,
     /// Some of it has left.
@@ -104,16 +105,16 @@ enum End {
 type Socket = RefCell<WebSocketStream<Wire>>;
 
 /// Serves a socket to its end.
-pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
+pub(crate) async fn run(server: Rc<Server>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
     // A socket is one long request to its connection: it may be silent for long.
     let _in_flight = connection.begin(http::Version::HTTP_11);
-    let limits = local.limits();
+    let limits = server.limits();
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
         .write_buffer_size(0)
         .max_message_size(Some(limits.socket_frame_bytes_max))
         .max_frame_size(Some(limits.socket_frame_bytes_max));
-    let _level = local.metrics().socket_opened();
+    let _level = server.metrics().socket_opened();
     let wire = Wire::new(stream, connection.clone());
     let opening = WebSocketStream::from_partially_read(wire, came.into(), Role::Server, Some(config));
     let socket = RefCell::new(opening.await);
@@ -127,9 +128,9 @@ pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: St
         in_flight: Cell::new(0),
         alive: Cell::new(true),
         waker: RefCell::default(),
-        local: local.clone(),
+        server: server.clone(),
     });
-    shared.out.borrow_mut().hello(limits, &local.shared().kinds.names());
+    shared.out.borrow_mut().hello(limits, &server.shared().kinds.names());
     let subscriptions = Subscriptions(shared.clone());
     let end = converse(&shared, &connection, &socket).await;
     drop(subscriptions);
@@ -172,7 +173,7 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
     let mut telling = pin!(settle(shared));
     let mut ping = pin!(ping(shared, socket));
     let held = connection.take_held();
-    let mut expiry = pin!(access::ends(held.as_ref(), &shared.local));
+    let mut expiry = pin!(access::ends(held.as_ref(), &shared.server));
     let mut writer = Writer::default();
     let mut ended = None;
     poll_fn(|context| {
@@ -243,7 +244,7 @@ async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blo
         shared.alive.set(true);
         match frame {
             Frame::Text(text) => {
-                shared.local.metrics().frames_in.inc();
+                shared.server.metrics().frames_in.inc();
                 execute(shared, text.into(), blocked).await;
             }
             Frame::Binary(_) => return End::Close(Close::Binary),
@@ -272,11 +273,11 @@ fn end_of(error: &tungstenite::Error) -> End {
 async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
     // It was text when it came.
     let text = std::str::from_utf8(&frame).unwrap_or_default();
-    let messages = match message::split(text, shared.local.limits().socket_messages_max) {
+    let messages = match message::split(text, shared.server.limits().socket_messages_max) {
         Ok(messages) => messages,
         Err(problem) => {
             if problem.http_status() == StatusCode::PAYLOAD_TOO_LARGE {
-                shared.local.metrics().limited(Limit::SocketMessages);
+                shared.server.metrics().limited(Limit::SocketMessages);
             }
             // Reading all of it, only to refuse it, takes its part of a turn.
             let problem = pass(shared).await.err().unwrap_or(problem);
@@ -310,7 +311,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
             Message::Command(command) => {
                 let log = shared.log("COMMAND", &[&command.kind, &command.entity, &command.command]);
                 let mut asked = Asked::new(id, Route::Command, log);
-                match request::stage(&shared.local, &shared.connection, command, &mut asked.arrived).await {
+                match request::stage(&shared.server, &shared.connection, command, &mut asked.arrived).await {
                     Ok(executed) => {
                         shared.in_flight.set(shared.in_flight.get() + 1);
                         shared.staged.borrow_mut().push_back(Staged { executed, asked });
@@ -355,9 +356,9 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
 /// Waits for its turn with what is neither a command nor a query.
 async fn pass(shared: &Shared) -> Answered<()> {
     let (connection, mut arrived) = (&shared.connection, None);
-    let deadline = shared.local.limits().deadline;
+    let deadline = shared.server.limits().deadline;
     let passed = routes::enter(
-        &shared.local,
+        &shared.server,
         connection,
         || connection.client(),
         deadline,
@@ -377,7 +378,7 @@ async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
     let mut asking: Pin<Box<dyn Future<Output = ()>>> = Box::pin({
         let shared = shared.clone();
         async move {
-            let answered = request::query(&shared.local, &shared.connection, query, &mut asked.arrived).await;
+            let answered = request::query(&shared.server, &shared.connection, query, &mut asked.arrived).await;
             shared.in_flight.set(shared.in_flight.get() - 1);
             shared.answer(asked, answered);
         }
@@ -407,7 +408,7 @@ async fn settle(shared: &Shared) -> std::convert::Infallible {
 
 /// Asks a silent client whether it is there, now and then; ends when it is not.
 async fn ping(shared: &Shared, socket: &Socket) -> Close {
-    let silence = shared.local.limits().socket_ping.max(SOCKET_PING_MIN);
+    let silence = shared.server.limits().socket_ping.max(SOCKET_PING_MIN);
     let mut every = tokio::time::interval(silence);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     every.tick().await;
@@ -457,7 +458,7 @@ impl Writer {
                 return Ok(());
             };
             shared.left.notify_waiters();
-            shared.local.metrics().frames_out.inc();
+            shared.server.metrics().frames_out.inc();
             // All of it was written as JSON.
             if let Ok(text) = Utf8Bytes::try_from(frame) {
                 socket.start_send_unpin(Frame::Text(text))?;
@@ -496,7 +497,7 @@ impl Shared {
 
     /// One more request may be read.
     fn has_room(&self) -> bool {
-        self.in_flight.get() < self.local.limits().socket_requests_max && self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
+        self.in_flight.get() < self.server.limits().socket_requests_max && self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
     }
 
     /// All that was asked is answered.
@@ -505,7 +506,7 @@ impl Shared {
     }
 
     fn refuse(&self, id: Option<&Id>, problem: &Problem) {
-        self.local.metrics().problem(problem.slug());
+        self.server.metrics().problem(problem.slug());
         self.out.borrow_mut().problem(id, problem);
     }
 
@@ -521,18 +522,18 @@ impl Shared {
             }
         };
         let took = asked.arrived.map(|arrived| arrived.elapsed());
-        self.local.metrics().answered(asked.route, status, took);
+        self.server.metrics().answered(asked.route, status, took);
         if let Some(entry) = asked.log {
             match &answered {
-                Ok(_) => entry.answered(&self.local, status, took),
-                Err(problem) => entry.refused(&self.local, problem, took),
+                Ok(_) => entry.answered(&self.server, status, took),
+                Err(problem) => entry.refused(&self.server, problem, took),
             }
         }
     }
 
     /// What the access log is to say of a message, if anything.
     fn log(&self, message: &str, parts: &[&str]) -> Option<Box<Entry>> {
-        let is_logged = self.local.logs_next();
+        let is_logged = self.server.logs_next();
         is_logged.then(|| Entry::message(&self.connection, message, parts))
     }
 
@@ -540,8 +541,8 @@ impl Shared {
     fn logged(&self, entry: Option<Box<Entry>>, refused: Option<&Problem>) {
         if let Some(entry) = entry {
             match refused {
-                None => entry.answered(&self.local, StatusCode::OK, None),
-                Some(problem) => entry.refused(&self.local, problem, None),
+                None => entry.answered(&self.server, StatusCode::OK, None),
+                Some(problem) => entry.refused(&self.server, problem, None),
             }
         }
     }

@@ -89,10 +89,8 @@ fn each_request_has_a_line_without_what_may_be_secret() {
         json!({ "type": "unsubscribe", "id": 4 }),
         json!({ "no": "id" }),
     ] {
-        socket.send(&asked);
-        if asked["id"] != 3 {
-            socket.next();
-        }
+        // One after the other: a line is there before its answer.
+        socket.send(&asked).next();
     }
     drop(socket);
     gateway.stop_blocking();
@@ -194,10 +192,7 @@ fn a_file_that_cannot_be_opened_stops_the_start() {
         .start()
         .err()
         .unwrap();
-    assert!(
-        error.to_string().starts_with("the access log cannot be opened"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("/nowhere/at/all/access.log"), "{error}");
     let metrics = Client::new(&plain()).get("/metrics");
     assert!(metrics.text().contains("throng_http_access_log_dropped_total 0"));
 }

@@ -2,7 +2,7 @@
 
 use super::{
     kind::Kind,
-    run::{Outage, Run},
+    run::{IDLE, Outage, Run},
 };
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,7 +30,8 @@ impl Run<'_> {
                 signal(&processes, Signal::CONT);
                 return Ok(outage);
             }
-            Kind::PgFull => return self.database_full(),
+            Kind::PgFull => return self.database_full(true),
+            Kind::PgFullWal => return self.database_full(false),
             Kind::PgCrash => {
                 let processes = self.server()?.processes();
                 signal(&processes, Signal::KILL);
@@ -44,7 +45,7 @@ impl Run<'_> {
         Ok(Outage::Since(self.now()))
     }
 
-    fn database_full(&mut self) -> anyhow::Result<Outage> {
+    fn database_full(&mut self, do_reads_go_on: bool) -> anyhow::Result<Outage> {
         let leave = [0, 2 << 20, 8 << 20, 20 << 20][self.random.usize(..4)];
         self.disk.context("there is a disk")?.fill(leave)?;
         self.until("a full disk is told", |run| {
@@ -52,6 +53,10 @@ impl Run<'_> {
             shared.refused.load(Ordering::Relaxed) + shared.refused_for_room.load(Ordering::Relaxed) > 0
         })?;
         self.go_on(300..1_500);
+        if do_reads_go_on {
+            // Those that changed wait for the commit that there is no room for.
+            self.reads_go_on(IDLE)?;
+        }
         self.disk.context("there is a disk")?.make_room()?;
         let moment = self.now();
         // A server that could not even recover has ended, and whoever watches over it starts it again.

@@ -1,7 +1,6 @@
 //! Faults of a process and of its disk.
 
 use super::{
-    client::{self, ANSWER_WAIT, Connection},
     kind::Kind,
     run::{Outage, Run},
     shim::Rates,
@@ -9,6 +8,8 @@ use super::{
 use anyhow::Context as _;
 use rustix::process::Signal;
 use std::sync::atomic::Ordering;
+
+use crate::bench::http_client::{self, ANSWER_WAIT, Connection};
 
 impl Run<'_> {
     pub(super) fn fault(&mut self, kind: Kind) -> anyhow::Result<Outage> {
@@ -34,7 +35,9 @@ impl Run<'_> {
             Kind::Full | Kind::FullKill => self.full(kind == Kind::FullKill),
             Kind::Power => self.power(),
             Kind::Restore => self.restore(),
-            Kind::PgTerminate | Kind::PgRestart | Kind::PgPause | Kind::PgCrash | Kind::PgFull => self.database(kind),
+            Kind::PgTerminate | Kind::PgRestart | Kind::PgPause | Kind::PgCrash | Kind::PgFull | Kind::PgFullWal => {
+                self.database(kind)
+            }
             Kind::TakeOver | Kind::TakeOverKilled | Kind::TakeOverPaused => self.take_over(kind),
         }
     }
@@ -98,7 +101,7 @@ impl Run<'_> {
             self.start()?;
             self.go_on(100..500);
         } else {
-            self.reads_go_on()?;
+            self.reads_go_on("S1")?;
         }
         let outage = Outage::Since(self.now());
         self.disk.context("there is a disk")?.make_room()?;
@@ -106,9 +109,9 @@ impl Run<'_> {
     }
 
     /// While no room is left, what is there is answered.
-    fn reads_go_on(&mut self) -> anyhow::Result<()> {
+    pub(super) fn reads_go_on(&mut self, section: &str) -> anyhow::Result<()> {
         let mut connection = Connection::open(self.service()?.address, ANSWER_WAIT)?;
-        let answer = connection.ask(&client::get("/api/section/S1"))?;
+        let answer = connection.ask(&http_client::get(&format!("/api/section/{section}")))?;
         if answer.status != 200 {
             self.findings
                 .other(format!("a read was answered {} while the disk was full", answer.status));

@@ -1,14 +1,13 @@
 //! What a service says has happened to the sections, and how they are now.
 
-use super::{
-    client::{self, ANSWER_WAIT, Connection},
-    load::SECTIONS,
-};
+use super::load::SECTIONS;
 use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, net::SocketAddr};
 use throng::journal::Position;
+
+use crate::bench::http_client::{self, ANSWER_WAIT, Connection};
 
 const PAGE: usize = 1_000;
 
@@ -128,7 +127,7 @@ fn fetch_section(connection: &mut Connection, section: u32) -> anyhow::Result<Hi
 /// Nothing for what is not there.
 fn ask<T: DeserializeOwned>(connection: &mut Connection, path: &str) -> anyhow::Result<Option<T>> {
     let answer = connection
-        .ask(&client::get(path))
+        .ask(&http_client::get(path))
         .with_context(|| format!("GET {path} was not answered"))?;
     if answer.status == 404 {
         return Ok(None);

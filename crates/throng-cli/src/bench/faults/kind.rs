@@ -42,8 +42,10 @@ pub(super) enum Kind {
     PgPause,
     /// `kill -9` of all the server's processes.
     PgCrash,
-    /// The server's disk full.
+    /// The server's disk full, with its write-ahead log on another one.
     PgFull,
+    /// The server's only disk full: it ends by itself, and recovers once there is room.
+    PgFullWal,
     /// A stand-by takes over from a service that is alive.
     TakeOver,
     /// A stand-by takes over from one that was killed.
@@ -71,7 +73,7 @@ impl Kind {
             Self::Kill | Self::KillStart | Self::KillEnd | Self::Pause | Self::Restore => Ground::Directory,
             Self::ErrorsLog | Self::ErrorsStore | Self::ErrorsMixed | Self::ErrorsKill => Ground::Shim,
             Self::Full | Self::FullKill | Self::Power => Ground::SmallDisk,
-            Self::PgFull => Ground::SmallPostgres,
+            Self::PgFull | Self::PgFullWal => Ground::SmallPostgres,
             _ => Ground::Postgres,
         }
     }

@@ -1,6 +1,6 @@
 //! Many clients that change sections under keys, each remembering what it asked, when, and what it was told.
 
-use super::client::{self, Answer, Connection};
+use crate::bench::http_client::{self, Answer, Connection};
 use std::{
     net::SocketAddr,
     sync::{
@@ -72,11 +72,11 @@ impl Operation {
         let (command, student) = match &self.asked {
             Asked::Add(student) => ("add", student),
             Asked::Drop(student) => ("drop", student),
-            Asked::Look => return client::get(&format!("/api/section/S{}", self.section)),
+            Asked::Look => return http_client::get(&format!("/api/section/S{}", self.section)),
         };
         let path = format!("/api/section/S{}/{command}", self.section);
         let body = serde_json::json!({ "student": student }).to_string();
-        client::post(&path, self.key().as_deref(), &body)
+        http_client::post(&path, self.key().as_deref(), &body)
     }
 }
 

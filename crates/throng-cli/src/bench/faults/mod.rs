@@ -7,11 +7,10 @@
 //! | `run` | one run from its start to its end |
 //! | `directory`, `database`, `restore` | making the faults |
 //! | `disk`, `shim` | a small file system, I/O errors |
-//! | `service`, `client`, `load`, `history` | the program, and who asks it |
+//! | `load`, `history` | who asks the program |
 //! | `check` | the checker |
 
 mod check;
-mod client;
 mod database;
 mod directory;
 mod disk;
@@ -20,7 +19,6 @@ mod kind;
 mod load;
 mod restore;
 mod run;
-mod service;
 mod shim;
 
 use clap::{Args, ValueEnum as _};
@@ -85,6 +83,8 @@ pub(super) fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode> {
     // Told to end, it does so after the run it is in: what is mounted is unmounted then.
     let mut end = throng_http::StopSignal::watch()?;
     let scratch = arguments.common.scratch()?;
+    // Programs of others are given it, and run elsewhere.
+    let directory = std::fs::canonicalize(&scratch.0)?;
     let mut server = None;
     let mut lines = Vec::new();
     for kind in kinds(arguments) {
@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode> {
                 break;
             }
             let setting = Setting {
-                scratch: &scratch.0,
+                scratch: &directory,
                 clients: arguments.clients,
                 durability: arguments.durability,
                 seed: arguments.seed + u64::from(number),

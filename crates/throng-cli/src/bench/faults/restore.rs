@@ -5,7 +5,6 @@ use super::{
     history::{self, Event, History},
     load::Operation,
     run::{Outage, Run},
-    service::{Launch, program},
 };
 use anyhow::{Context as _, ensure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,6 +14,8 @@ use std::{
     process::Stdio,
 };
 use throng::journal::Position;
+
+use crate::bench::service::{Launch, program};
 
 /// Restores of one backup at a commit, and as many at a time.
 const RESTORES: usize = 3;

@@ -2,13 +2,11 @@
 
 use super::{
     check::{self, Findings},
-    client::{self, ANSWER_WAIT, Connection},
     disk::SmallDisk,
     history,
     kind::{Ground, Kind},
     load::{Load, Operation, PATIENCE, SECTIONS, seats},
     restore::Backup,
-    service::{Launch, Service, end_of, program},
     shim::Shim,
 };
 use anyhow::{Context as _, bail, ensure};
@@ -24,6 +22,11 @@ use std::{
 };
 use throng_app::Durability;
 
+use crate::bench::{
+    http_client::{self, ANSWER_WAIT, Connection},
+    service::{Launch, Service, end_of, program},
+};
+
 /// A waiting for something that the engine does by itself looks so often.
 const PAUSE: Duration = Duration::from_millis(2);
 const DISK_MEGABYTES: u64 = 192;
@@ -34,6 +37,9 @@ const POSTGRES_DISK_MEGABYTES: u64 = 320;
 /// Used keys that are asked again, and for other commands.
 const ASKED_AGAIN: usize = 200;
 const ASKED_OTHERWISE: usize = 20;
+
+/// A section that nobody changes.
+pub(super) const IDLE: &str = "idle";
 
 /// What all runs have in common.
 pub(super) struct Setting<'a> {
@@ -92,7 +98,7 @@ pub(super) fn make(kind: Kind, setting: &Setting, postgres: Option<&mut Postgres
     };
     // Gone before the disk it stands on.
     let mut own_server = match (&disk, kind.ground()) {
-        (Some(disk), Ground::SmallPostgres) => Some(small_server(disk)?),
+        (Some(disk), Ground::SmallPostgres) => Some(small_server(disk, kind, &directory)?),
         _ => None,
     };
     let result = begin(
@@ -103,6 +109,8 @@ pub(super) fn make(kind: Kind, setting: &Setting, postgres: Option<&mut Postgres
         own_server.as_mut().or(postgres),
     )
     .and_then(|run| run.finish(kind));
+    drop(own_server);
+    drop(disk);
     let is_clean = matches!(&result, Ok(outcome) if outcome.findings.is_clean());
     if is_clean {
         let _ = fs::remove_dir_all(&directory);
@@ -117,12 +125,13 @@ pub(super) fn make(kind: Kind, setting: &Setting, postgres: Option<&mut Postgres
     })
 }
 
-fn small_server(disk: &SmallDisk) -> anyhow::Result<Postgres> {
+fn small_server(disk: &SmallDisk, kind: Kind, directory: &Path) -> anyhow::Result<Postgres> {
     let small = [("max_wal_size", "'64MB'"), ("min_wal_size", "'32MB'")];
     let settings = small.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Ok(Postgres::start(PostgresOptions {
         settings: settings.to_vec(),
         directory: Some(disk.root.clone()),
+        wal_directory: (kind == Kind::PgFull).then(|| directory.to_owned()),
         ..PostgresOptions::default()
     })?)
 }
@@ -145,6 +154,7 @@ fn begin<'a>(
         _ => None,
     };
     let launch = Launch {
+        command: vec!["serve".into()],
         place,
         arguments: arguments(setting.durability),
         environment: shim.as_ref().map_or_else(|| Ok(Vec::new()), Shim::environment)?,
@@ -177,9 +187,15 @@ fn arguments(durability: Durability) -> Vec<String> {
 
 fn open_sections(service: &Service) -> anyhow::Result<()> {
     let mut connection = Connection::open(service.address, ANSWER_WAIT)?;
+    let idle = http_client::post(&format!("/api/section/{IDLE}/open"), None, r#"{"capacity":1}"#);
+    connection.ask(&idle)?;
     for section in 0..SECTIONS {
         let body = serde_json::json!({ "capacity": seats(section) }).to_string();
-        let answer = connection.ask(&client::post(&format!("/api/section/S{section}/open"), None, &body))?;
+        let answer = connection.ask(&http_client::post(
+            &format!("/api/section/S{section}/open"),
+            None,
+            &body,
+        ))?;
         ensure!(answer.status == 200, "opening a section was answered {}", answer.status);
     }
     Ok(())
@@ -241,7 +257,7 @@ impl Run<'_> {
     /// Where not even the sections are left, the clients go on with new ones, and the checker tells.
     fn open_what_is_lost(&self) -> anyhow::Result<()> {
         let service = self.service()?;
-        let first = Connection::open(service.address, ANSWER_WAIT)?.ask(&client::get("/api/section/S0"));
+        let first = Connection::open(service.address, ANSWER_WAIT)?.ask(&http_client::get("/api/section/S0"));
         match first {
             Ok(answer) if answer.status == 404 => open_sections(service),
             _ => Ok(()),
@@ -342,7 +358,7 @@ fn ask_again(
     }
     for operation in random.choose_multiple(&changes, ASKED_OTHERWISE) {
         let path = format!("/api/section/S{}/add", operation.section);
-        let answer = connection.ask(&client::post(
+        let answer = connection.ask(&http_client::post(
             &path,
             operation.key().as_deref(),
             r#"{"student":"nobody"}"#,

@@ -1,6 +1,7 @@
 //! Lift rides over HTTP: the three-phase client until the read models hold every ride that was answered, and the same over
 //! limits of what one commit may hold.
 
+mod arrangement;
 mod read_models;
 
 use anyhow::{Context as _, ensure};
@@ -13,15 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 use throng_load::{Options, Report, Target, plan::Plan, report::Summary};
-use yardsticks::echo::EchoProcess;
 
 use super::{
     Common, median,
     plot::{self, Picture, Series},
     table::Table,
-    yardstick,
 };
 use crate::units;
+use arrangement::{Arrangement, Processes};
 use read_models::ReadModels;
 
 /// Bytes of a commit that a ride takes: its two events, and the message between them, sent and taken.
@@ -34,6 +34,9 @@ const ADAPTIVE_AT: f64 = 10_000.0;
 pub(super) struct SkiersArguments {
     #[command(flatten)]
     common: Common,
+    /// What stands between a ride and the read models; RabbitMQ and Redis are private ones, and have to be installed.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "embedded")]
+    arrangements: Vec<Arrangement>,
     /// Clients: the threads of the three-phase client.
     #[arg(long, value_delimiter = ',', default_value = "128,256")]
     clients: Vec<u32>,
@@ -87,6 +90,7 @@ impl Limit {
 /// What one run came to.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
+    arrangement: &'static str,
     clients: u32,
     limit: String,
     #[serde(skip)]
@@ -111,11 +115,13 @@ struct Line {
 pub(super) fn run(arguments: &SkiersArguments) -> anyhow::Result<ExitCode> {
     ensure!(arguments.rounds > 0, "nothing is measured in no rounds");
     let mut lines = Vec::new();
-    for &clients in &arguments.clients {
-        for &limit in &arguments.limits {
+    let (clients, limits) = (&arguments.clients, &arguments.limits);
+    let of_arrangement = |arrangement| clients.iter().map(move |clients| (arrangement, *clients));
+    for (arrangement, clients) in arguments.arrangements.iter().copied().flat_map(of_arrangement) {
+        for &limit in limits {
             let mut runs = Vec::new();
             for _ in 0..arguments.rounds {
-                runs.push(measure(arguments, clients, limit)?);
+                runs.push(measure(arguments, arrangement, clients, limit)?);
             }
             let middle = median(runs.iter().map(|line| line.end_to_end_per_s));
             lines.extend(runs.into_iter().find(|line| line.end_to_end_per_s == middle));
@@ -131,19 +137,18 @@ pub(super) fn run(arguments: &SkiersArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The client against a service on a new journal.
-fn measure(arguments: &SkiersArguments, clients: u32, limit: Limit) -> anyhow::Result<Line> {
+fn measure(arguments: &SkiersArguments, arrangement: Arrangement, clients: u32, limit: Limit) -> anyhow::Result<Line> {
     let scratch = arguments.common.scratch()?;
-    let mut command = yardstick("serve")?;
-    command.args(["--app", "skiers", "--data", &scratch.0.display().to_string()]);
-    if let Limit::Rides(rides) = limit {
+    let commit_bytes_max = match limit {
         // The ride that passes it is the last.
-        command.args(["--commit-bytes-max", &((rides - 1) * RIDE_BYTES + 1).to_string()]);
-    }
-    let service = EchoProcess::start(command, 1)?;
-    let mut models = ReadModels::of(service.address())?;
+        Limit::Rides(rides) => Some((rides - 1) * RIDE_BYTES + 1),
+        Limit::Adaptive => None,
+    };
+    let service = Processes::start(arrangement, &scratch.0, commit_bytes_max)?;
+    let mut models = ReadModels::of(service.back())?;
     let cpu_before = service.cpu_time()?;
     let begun = Instant::now();
-    let report = drive(arguments, clients, service.address())?;
+    let report = drive(arguments, clients, service.front())?;
     let answered = begun + Duration::from_nanos(report.elapsed_nanos);
     let successes = report.counters.successes;
     ensure!(successes > 0, "no ride was answered, so there is nothing to measure");
@@ -152,6 +157,7 @@ fn measure(arguments: &SkiersArguments, clients: u32, limit: Limit) -> anyhow::R
     let summary = Summary::of(&report.response);
     let seconds = report.elapsed().as_secs_f64();
     Ok(Line {
+        arrangement: arrangement.text(),
         clients,
         limit: limit.text(),
         across: limit.across(),
@@ -180,7 +186,7 @@ fn draw(file: &std::path::Path, lines: &[Line]) -> anyhow::Result<()> {
     let series = |value: fn(&Line) -> f64| {
         let mut all: Vec<Series> = Vec::new();
         for line in lines {
-            let name = format!("{} clients", line.clients);
+            let name = format!("{}, {} clients", line.arrangement, line.clients);
             let point = (line.across, value(line));
             match all.iter_mut().find(|series| series.name == name) {
                 Some(series) => series.points.push(point),
@@ -248,6 +254,7 @@ fn step(most: f64) -> f64 {
 
 fn text(lines: &[Line]) -> String {
     let mut table = Table::new([
+        "arrangement",
         "clients",
         "limit",
         "rides",
@@ -263,6 +270,7 @@ fn text(lines: &[Line]) -> String {
     ]);
     for line in lines {
         table.row([
+            line.arrangement.to_owned(),
             line.clients.to_string(),
             line.limit.clone(),
             units::count(line.rides),

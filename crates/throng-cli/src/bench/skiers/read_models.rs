@@ -46,7 +46,8 @@ impl ReadModels {
             let found = self.rides()?;
             let now = Instant::now();
             match found {
-                found if found == rides => return Ok(now),
+                // What a sink writes elsewhere is a read model, too.
+                found if found == rides && self.sinks_are_done()? => return Ok(now),
                 found if found > rides => bail!("{rides} rides were answered, and {found} are counted"),
                 found if now - begun > PATIENCE => bail!("of {rides} rides that were answered {found} are counted"),
                 _ => {}
@@ -69,15 +70,27 @@ impl ReadModels {
 
     /// Commits in the service's journal.
     pub(super) fn commits(&self) -> anyhow::Result<f64> {
-        let mut commits = None;
+        let commits = self.metric("throng_commits_total")?.first().copied();
+        commits.context("the service's metrics do not say how many commits it made")
+    }
+
+    /// Whether every sink has looked at all that is durable.
+    fn sinks_are_done(&self) -> anyhow::Result<bool> {
+        let behind = self.metric("throng_projection_lag_commits")?;
+        Ok(behind.iter().all(|commits| *commits == 0.0))
+    }
+
+    /// A metric's values, one for each set of labels.
+    fn metric(&self, name: &str) -> anyhow::Result<Vec<f64>> {
+        let mut values = Vec::new();
         self.client.send(Arc::clone(&self.metrics), 0.0, None, |_, outcome| {
             let body = outcome.result.as_ref().map_or(&[][..], |answer| answer.body);
             let text = String::from_utf8_lossy(body);
-            let mut lines = text.lines();
-            let of = lines.find_map(|line| line.strip_prefix("throng_commits_total "));
-            commits = of.and_then(|number| number.trim().parse().ok());
+            let lines = text.lines().filter_map(|line| line.strip_prefix(name));
+            let of = lines.filter(|rest| rest.starts_with([' ', '{']));
+            values.extend(of.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()));
             true
         })?;
-        commits.context("the service's metrics do not say how many commits it made")
+        Ok(values)
     }
 }

@@ -8,14 +8,14 @@ use std::{
 
 /// Notes the next look at the sockets after somebody has read.
 #[derive(Default)]
-pub(super) struct Looks {
+pub(crate) struct Looks {
     is_asked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Looks {
     /// Somebody has read what is no request yet.
-    pub(super) fn ask(&self) {
+    pub(crate) fn ask(&self) {
         if !self.is_asked.replace(true)
             && let Some(waker) = &*self.waker.borrow()
         {
@@ -24,7 +24,7 @@ impl Looks {
     }
 
     /// Calls whenever the loop has looked at its sockets after that, for ever.
-    pub(super) async fn watch(&self, looked: impl Fn()) {
+    pub(crate) async fn watch(&self, looked: impl Fn()) {
         loop {
             poll_fn(|context| {
                 if self.is_asked.get() {

@@ -9,7 +9,7 @@ use std::{
 
 /// The waits of a connection.
 #[derive(Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     bodies: RefCell<Vec<Rc<Body>>>,
     answers: RefCell<Vec<Rc<Answer>>>,
 }
@@ -30,12 +30,12 @@ struct Answer {
 
 impl Waits {
     /// No answer is on its way.
-    pub(super) fn has_no_answers(&self) -> bool {
+    pub(crate) fn has_no_answers(&self) -> bool {
         self.answers.borrow().is_empty()
     }
 
     /// Wakes whoever waits for a body that is late. `true`: the client takes nothing of an answer.
-    pub(super) fn sweep(&self, now: u32, bounds: &Bounds) -> bool {
+    pub(crate) fn sweep(&self, now: u32, bounds: &Bounds) -> bool {
         for body in self.bodies.borrow().iter() {
             let ticks = now.wrapping_sub(body.since);
             if !body.is_late.get() && bounds.is_late(ticks, body.bytes.get()) {
@@ -60,7 +60,7 @@ pub(crate) struct Coming<'a> {
 }
 
 impl<'a> Coming<'a> {
-    pub(super) fn new(waits: &'a Waits, ticks: &'a Ticks) -> Self {
+    pub(crate) fn new(waits: &'a Waits, ticks: &'a Ticks) -> Self {
         Self {
             waits,
             ticks,

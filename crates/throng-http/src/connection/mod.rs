@@ -1,10 +1,17 @@
 //! What a loop knows of one connection: what it is doing, and since when.
 
-use super::{
-    looks::Looks,
-    ticks::{Bounds, Ticks},
-    waits::{Coming, Waits},
-};
+mod linger;
+mod looks;
+mod stream;
+mod ticks;
+mod waits;
+
+pub(crate) use linger::{Linger, linger};
+pub(crate) use looks::Looks;
+pub(crate) use stream::{Received, Stream, is_passing};
+pub(crate) use ticks::{Bounds, Ticks};
+pub(crate) use waits::{Coming, Going};
+
 use crate::{
     access::{Caller, Entrance, Held},
     gate::{self, Client, Place},
@@ -16,6 +23,7 @@ use std::{
     rc::Rc,
     task::Waker,
 };
+use waits::Waits;
 
 /// How a connection is to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +37,7 @@ pub(crate) enum Verdict {
 }
 
 /// Whose an address is: its own, or of IPv6 its network's of 64 bits; this machine's own are one.
-pub(super) fn client_at(address: IpAddr) -> Client {
+pub(crate) fn client_at(address: IpAddr) -> Client {
     match address.to_canonical() {
         address if address.is_loopback() => gate::LOCAL,
         IpAddr::V4(address) => address.to_bits().into(),
@@ -102,7 +110,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl Connection {
-    pub(super) fn new(ticks: Rc<Ticks>, looks: Rc<Looks>) -> Self {
+    pub(crate) fn new(ticks: Rc<Ticks>, looks: Rc<Looks>) -> Self {
         let now = ticks.now();
         Self {
             ticks,
@@ -134,7 +142,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn came_from(&self, address: IpAddr, proxies: &[IpAddr]) {
+    pub(crate) fn came_from(&self, address: IpAddr, proxies: &[IpAddr]) {
         self.is_believed
             .set(proxies.is_empty() || proxies.contains(&address.to_canonical()));
         self.client.set(client_at(address));
@@ -152,7 +160,7 @@ impl Connection {
     }
 
     /// It came in there.
-    pub(super) fn came_by(&self, entrance: Entrance) {
+    pub(crate) fn came_by(&self, entrance: Entrance) {
         self.entrance.set(entrance);
     }
 
@@ -167,7 +175,7 @@ impl Connection {
     }
 
     /// Its client has shown the certificate of this caller.
-    pub(super) fn shows(&self, caller: Option<Caller>) {
+    pub(crate) fn shows(&self, caller: Option<Caller>) {
         *self.certified.borrow_mut() = caller;
     }
 
@@ -198,21 +206,21 @@ impl Connection {
         self.caller.borrow().clone()
     }
 
-    pub(super) fn is_socket(&self) -> bool {
+    pub(crate) fn is_socket(&self) -> bool {
         self.is_socket.get()
     }
 
     /// An HTTP/1 exchange begins.
-    pub(super) fn exchanges(&self) {
+    pub(crate) fn exchanges(&self) {
         self.exchange.set(Exchange::Answering);
     }
 
     /// The response's body comes as it happens: its client's going away ends it.
-    pub(super) fn streams(&self) {
+    pub(crate) fn streams(&self) {
         self.exchange.set(Exchange::Streaming);
     }
 
-    pub(super) fn is_streaming(&self) -> bool {
+    pub(crate) fn is_streaming(&self) -> bool {
         self.exchange.get() == Exchange::Streaming
     }
 
@@ -222,19 +230,19 @@ impl Connection {
     }
 
     /// All that was given is written.
-    pub(super) fn flushed(&self) {
+    pub(crate) fn flushed(&self) {
         if self.exchange.get() == Exchange::Given {
             self.exchange.set(Exchange::Written);
         }
     }
 
     /// The exchange is over.
-    pub(super) fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         self.exchange.get() == Exchange::Written
     }
 
     /// It ends with an answer, which its client is to get though it sends on.
-    pub(super) fn is_owed_its_end(&self) -> bool {
+    pub(crate) fn is_owed_its_end(&self) -> bool {
         self.verdict.get() == Verdict::Serve || self.is_owed_its_end.get()
     }
 
@@ -264,7 +272,7 @@ impl Connection {
     }
 
     /// It greets as HTTP/2 does.
-    pub(super) fn speaks_http2(&self) {
+    pub(crate) fn speaks_http2(&self) {
         self.is_http2.set(true);
         self.head_since.set(None);
     }
@@ -274,16 +282,16 @@ impl Connection {
         Coming::new(&self.waits, &self.ticks)
     }
 
-    pub(super) fn waits(&self) -> &Waits {
+    pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
 
-    pub(super) fn now(&self) -> u32 {
+    pub(crate) fn now(&self) -> u32 {
         self.ticks.now()
     }
 
     /// All of an answer has gone, or nobody takes it.
-    pub(super) fn is_answered(&self) {
+    pub(crate) fn is_answered(&self) {
         self.moved.set(self.ticks.now());
     }
 
@@ -321,7 +329,7 @@ impl Connection {
     }
 
     /// No request is in flight, and no response is to be written: what is written now is the parser's own.
-    pub(super) fn is_between_requests(&self) -> bool {
+    pub(crate) fn is_between_requests(&self) -> bool {
         self.requests.get() == 0 && !self.owes.get() && !self.is_http2.get()
     }
 
@@ -343,7 +351,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn condemn(&self, verdict: Verdict) {
+    pub(crate) fn condemn(&self, verdict: Verdict) {
         if self.verdict.get() == Verdict::Drop || self.verdict.get() == verdict {
             return;
         }
@@ -354,7 +362,7 @@ impl Connection {
     }
 
     /// Looks whether it has waited too long for its client; the limit by which it ends before it is done.
-    pub(super) fn sweep(&self, bounds: &Bounds) -> Option<Limit> {
+    pub(crate) fn sweep(&self, bounds: &Bounds) -> Option<Limit> {
         let now = self.ticks.now();
         let longer = |since: Option<u32>, bound: u32| since.is_some_and(|since| now.wrapping_sub(since) > bound);
         let takes_nothing = self.waits.sweep(now, bounds);
@@ -394,7 +402,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::waits::Going, *};
+    use super::*;
 
     const BOUNDS: Bounds = Bounds {
         idle: 75,

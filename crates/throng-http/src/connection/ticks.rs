@@ -7,32 +7,32 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// Counts sweeps.
 #[derive(Default)]
-pub(super) struct Ticks(Cell<u32>);
+pub(crate) struct Ticks(Cell<u32>);
 
 impl Ticks {
-    pub(super) fn now(&self) -> u32 {
+    pub(crate) fn now(&self) -> u32 {
         self.0.get()
     }
 
-    pub(super) fn tick(&self) {
+    pub(crate) fn tick(&self) {
         self.0.set(self.0.get().wrapping_add(1));
     }
 }
 
 /// The limits of waits, in ticks.
-pub(super) struct Bounds {
-    pub(super) idle: u32,
-    pub(super) header: u32,
-    pub(super) body: u32,
-    pub(super) write: u32,
+pub(crate) struct Bounds {
+    pub(crate) idle: u32,
+    pub(crate) header: u32,
+    pub(crate) body: u32,
+    pub(crate) write: u32,
     /// A body may come as slowly as it likes for this long.
-    pub(super) body_grace: u32,
+    pub(crate) body_grace: u32,
     /// And this fast, on average, from then on.
-    pub(super) body_bytes_a_tick: u64,
+    pub(crate) body_bytes_a_tick: u64,
 }
 
 impl Bounds {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &Limits) -> Self {
         let every = limits.sweep_every().as_nanos().max(1);
         let ticks = |wait: Duration| u32::try_from(wait.as_nanos().div_ceil(every)).unwrap_or(u32::MAX / 2);
         Self {
@@ -46,7 +46,7 @@ impl Bounds {
     }
 
     /// Whether a body of which so much has come in this time is late.
-    pub(super) fn is_late(&self, ticks: u32, bytes: u64) -> bool {
+    pub(crate) fn is_late(&self, ticks: u32, bytes: u64) -> bool {
         ticks > self.body || ticks > self.body_grace && bytes < self.body_bytes_a_tick * u64::from(ticks)
     }
 }

@@ -22,6 +22,8 @@ const TOLD_BYTES: usize = 2_000;
 /// How to start it.
 #[derive(Clone, Debug)]
 pub(super) struct Launch {
+    /// The command that serves.
+    pub(super) command: Vec<String>,
     /// The journal, as `--journal` takes it.
     pub(super) place: String,
     pub(super) arguments: Vec<String>,
@@ -44,7 +46,8 @@ impl Launch {
         let said: File = said.with_context(|| format!("cannot write {}", self.log.display()))?;
         let mut command = program()?;
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--journal", &self.place])
+            .args(&self.command)
+            .args(["--listen", "127.0.0.1:0", "--journal", &self.place])
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
@@ -89,6 +92,10 @@ impl Service {
             _ => bail!("the service does not start: {}", end_of(&self.log)),
         }
         Ok(())
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Nothing for a process that has gone.

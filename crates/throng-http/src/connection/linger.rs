@@ -15,14 +15,14 @@ const BYTES_MAX: usize = 16 << 20;
 const READ_BYTES: usize = 16 << 10;
 
 /// Says that nothing more comes, and passes over what the client sends until it has said so, too, or for a while.
-pub(super) struct Linger {
+pub(crate) struct Linger {
     until: Pin<Box<Sleep>>,
     left: usize,
 }
 
 impl Linger {
     /// `None` if there is nobody any more.
-    pub(super) fn begin(stream: &mut Stream, wait: Duration) -> Option<Self> {
+    pub(crate) fn begin(stream: &mut Stream, wait: Duration) -> Option<Self> {
         stream.finish().ok()?;
         Some(Self {
             until: Box::pin(tokio::time::sleep(wait)),
@@ -31,7 +31,7 @@ impl Linger {
     }
 
     /// Ready once the connection may be closed.
-    pub(super) fn poll(&mut self, stream: &Stream, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, stream: &Stream, context: &mut Context<'_>) -> Poll<()> {
         let mut passed = [0; READ_BYTES];
         while self.left > 0 && stream.poll_read_ready(context).is_ready() {
             match stream.pass_over(&mut passed) {
@@ -49,7 +49,7 @@ impl Linger {
 }
 
 /// The same as one wait.
-pub(super) async fn linger(stream: &mut Stream, wait: Duration) {
+pub(crate) async fn linger(stream: &mut Stream, wait: Duration) {
     if let Some(mut linger) = Linger::begin(stream, wait) {
         std::future::poll_fn(|context| linger.poll(stream, context)).await;
     }
