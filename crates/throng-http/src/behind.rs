@@ -59,6 +59,7 @@ mod tests {
             kind: "show",
             state,
             reached: None,
+            missed_upto: None,
             lag_commits: 7,
             lag_seconds: 0.0,
             behind_seconds,

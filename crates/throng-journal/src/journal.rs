@@ -247,4 +247,9 @@ pub trait Journal: Send + Sync {
     fn bytes(&self) -> Option<u64> {
         None
     }
+
+    /// Bytes that it takes of the disk, with what stands beside it in the same place.
+    fn disk_bytes(&self) -> Option<u64> {
+        self.bytes()
+    }
 }

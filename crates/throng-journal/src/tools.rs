@@ -336,6 +336,12 @@ impl Verification {
     }
 }
 
+/// Microseconds since 1970-01-01 UTC as RFC 3339 writes them, to the second.
+fn date(micros: i64) -> String {
+    let at = jiff::Timestamp::from_second(micros.div_euclid(1_000_000));
+    at.map_or_else(|_| format!("{micros} µs after 1970-01-01"), |at| at.to_string())
+}
+
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(segments) = self.segments {
@@ -349,9 +355,8 @@ impl fmt::Display for Verification {
         if let (Some(upto), Some(micros)) = (&self.removed_upto, self.removed_upto_micros) {
             writeln!(
                 f,
-                "history up to commit {upto}, made {} s after 1970-01-01 UTC, was removed in whole or in part: nothing is left of \
-                 {} commits",
-                micros / 1_000_000,
+                "history up to commit {upto}, made {}, was removed in whole or in part: nothing is left of {} commits",
+                date(micros),
                 self.removed_commits
             )?;
         }
@@ -367,5 +372,25 @@ impl fmt::Display for Verification {
             1 => write!(f, "1 damage"),
             damages => write!(f, "{damages} damages"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_says_when_in_dates() {
+        let found = Verification {
+            removed_upto: Some("3.1071".into()),
+            removed_upto_micros: Some(1_763_834_400_500_000),
+            ..Verification::default()
+        };
+        let said = found.to_string();
+        assert!(
+            said.contains("up to commit 3.1071, made 2025-11-22T18:00:00Z, was removed"),
+            "{said}"
+        );
+        assert_eq!(date(-1), "1969-12-31T23:59:59Z");
     }
 }

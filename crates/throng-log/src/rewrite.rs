@@ -47,6 +47,11 @@ pub(crate) fn is_leftover(name: &str) -> bool {
     number.is_some()
 }
 
+/// Where a segment is written anew.
+pub(crate) fn new_path(dir: &Path, segment: u64) -> PathBuf {
+    dir.join(file_name(segment) + NEW_SUFFIX)
+}
+
 /// Takes what is over out of a segment, keeping the segment as it was in an archive if there is one. `None`: nothing of it is over.
 ///
 /// # Errors
@@ -74,7 +79,7 @@ pub(crate) fn rewrite(
     if pruned.records == 0 && pruned.commits == 0 {
         return Ok(pruned);
     }
-    let new = segment.dir.join(file_name(segment.number) + NEW_SUFFIX);
+    let new = new_path(&segment.dir, segment.number);
     let written = write_new(files, segment, judge, &*source, &new);
     if written.is_err() {
         // The next one begins anew.
@@ -86,19 +91,25 @@ pub(crate) fn rewrite(
     Ok(pruned)
 }
 
-/// Takes what is over out of an archive's copy of a segment, too.
+/// Takes what is over out of an archive's copy of a segment, too, and out of one that was cut off.
 fn erase_archived(files: &dyn Files, segment: &Finished, judge: &Judge, archive: &Path) -> Result<(), Error> {
-    let is_there = files
-        .list(archive)
-        .is_ok_and(|names| names.contains(&file_name(segment.number)));
-    if !is_there {
-        return Ok(());
-    }
+    let names = match files.list(archive) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        listed => listed.map_err(Error::io(format!("reading the archive {}", archive.display())))?,
+    };
+    let name = file_name(segment.number);
     let archived = Finished {
         dir: archive.to_owned(),
         ..segment.clone()
     };
-    rewrite(files, &archived, judge, None, PruneHow::Erase).map(drop)
+    let unfinished = name.clone() + NEW_SUFFIX;
+    if names.contains(&unfinished) {
+        files.remove(&archive.join(unfinished)).map_err(archived.failed())?;
+    }
+    match names.contains(&name) {
+        true => rewrite(files, &archived, judge, None, PruneHow::Erase).map(drop),
+        false => Ok(()),
+    }
 }
 
 fn write_new(

@@ -9,8 +9,8 @@ use std::{
 };
 use tempfile::TempDir;
 use throng_journal::{
-    Address, Append, Checkpoint, CommitBuilder, CommitNo, Error, Journal, Loaded, Maybe, Position, RecordKind, ShardId,
-    Stamp, Store, StoredState, WriterId, conformance::block_on,
+    Address, Append, Checkpoint, CommitBuilder, CommitNo, Error, Journal, Loaded, Maybe, Position, Prune, PruneHow,
+    RecordKind, ShardId, Stamp, Store, StoredState, WriterId, conformance::block_on,
 };
 use throng_log::{
     EmbeddedStore, Log, Options, open_embedded,
@@ -720,4 +720,55 @@ fn a_copy_that_was_used_or_is_of_another_log_gets_nothing_more() {
     }
     let refused = tools::backup(&options(), dir.path(), &copy).unwrap_err().to_string();
     assert!(refused.contains("was used since"), "{refused}");
+}
+
+#[test]
+fn a_segment_that_is_written_anew_beside_a_copy_that_follows_is_copied_whole() {
+    let (dir, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let copy = copies.path().join("copy");
+    let log = Log::open(dir.path(), options()).unwrap();
+    let writer = block_on(log.open("node-a")).unwrap().writer;
+    let address = Address::new("section", "a");
+    let write = |numbers: std::ops::RangeInclusive<u64>| {
+        let mut open = CommitBuilder::default();
+        for number in numbers {
+            let body = format!("{{\"filler\":\"{}\"}}", "x".repeat(900));
+            open.push(
+                RecordKind::Command,
+                ShardId(0),
+                &address,
+                number,
+                "Add",
+                1,
+                body.as_bytes(),
+            );
+            append(&log, writer, number, &mut open);
+        }
+    };
+    write(1..=10);
+    let mut live = LiveBackup::begin(&options(), dir.path(), &copy).unwrap();
+    live.catch_up().unwrap();
+    // The first segment ends, and what the copy has come to is taken out of its middle.
+    write(11..=40);
+    let prune = Prune {
+        after: Position {
+            writer,
+            commit: CommitNo(0),
+        },
+        upto: CommitNo(40),
+        judge: Arc::new(|record, _| (5..=12).contains(&record.seq)),
+        how: PruneHow::Erase,
+    };
+    let pruned = block_on(log.prune(prune)).unwrap();
+    assert_eq!(pruned.records, 8);
+    let added = live.catch_up().unwrap();
+    assert_eq!(added.upto.commit, CommitNo(40));
+    drop((live, log));
+    assert_eq!(commits_of(&copy), commits_of(dir.path()));
+    assert!(tools::verify(&options(), &copy).unwrap().is_sound());
+    assert!(
+        fs::read_dir(&copy)
+            .unwrap()
+            .all(|file| !file.unwrap().path().to_string_lossy().ends_with(".new"))
+    );
 }

@@ -5,6 +5,7 @@ use crate::projection::{self, Projections};
 use crate::{
     Metrics, Options,
     context::{Context, Signals},
+    disk::{self, DiskBudget},
     engine::{Core, Engine},
     host::{Host, TokioHost},
     life::{Lives, tasks},
@@ -16,7 +17,7 @@ use crate::{
     actors::{Services, Starting},
     ledger::Topics,
 };
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{Arc, Mutex, atomic::AtomicBool};
 #[cfg(feature = "services")]
 use throng_core::model::Actor;
 use throng_core::{
@@ -222,12 +223,16 @@ impl Builder {
         #[cfg(feature = "services")]
         let services = Services::start(self.actors, &host, &metrics).map_err(StartError::Threads)?;
         #[cfg(feature = "projections")]
-        let consumers = match self.options.projections {
-            true => self.consumers,
-            false => Vec::new(),
+        let (consumers, idle) = match self.options.projections {
+            true => (self.consumers, Vec::new()),
+            false => (
+                Vec::new(),
+                self.consumers.iter().map(|consumer| consumer.name()).collect(),
+            ),
         };
         let context = Arc::new(Context {
             registry: Arc::new(self.registry),
+            disk: DiskBudget::new(self.options.disk_bytes_max),
             options: self.options,
             host,
             journal,
@@ -252,7 +257,11 @@ impl Builder {
             )),
             #[cfg(feature = "projections")]
             projections: Projections::new(consumers, self.views),
+            #[cfg(feature = "projections")]
+            idle_projections: idle,
+            held_by: Mutex::default(),
             pruning: tokio::sync::Mutex::new(()),
+            is_erasing: AtomicBool::new(true),
             context,
             lives,
             #[cfg(feature = "services")]
@@ -262,6 +271,7 @@ impl Builder {
         #[cfg(feature = "projections")]
         projection::start(&core);
         retention::start(&core);
+        disk::start(&core);
         Ok(Engine { core })
     }
 }

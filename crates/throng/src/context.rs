@@ -2,7 +2,7 @@
 
 #[cfg(feature = "services")]
 use crate::ledger::Topics;
-use crate::{Metrics, Options, host::Host};
+use crate::{Metrics, Options, disk::DiskBudget, host::Host};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -22,6 +22,7 @@ pub(crate) struct Context {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
+    pub(crate) disk: DiskBudget,
     pub(crate) metrics: Metrics,
     #[cfg(feature = "services")]
     /// What actors and an app's own services record of themselves.
@@ -94,6 +95,11 @@ impl Signals {
 }
 
 impl Context {
+    /// Whether there is room for new work: on the disk, and within what the journal may take of it.
+    pub(crate) fn has_room(&self) -> bool {
+        self.journal.has_room() && self.disk.has_room()
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

@@ -15,7 +15,10 @@ use crate::{
 };
 use std::{
     future::Future,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
 };
 #[cfg(feature = "services")]
@@ -44,6 +47,13 @@ pub(crate) struct Core {
     pub(crate) projections: Projections,
     /// One removal of history at a time.
     pub(crate) pruning: tokio::sync::Mutex<()>,
+    /// Those that do not run here, and so do not say how far they have come.
+    #[cfg(feature = "projections")]
+    pub(crate) idle_projections: Vec<&'static str>,
+    /// The projections that kept the last removal of history from going further.
+    pub(crate) held_by: Mutex<Vec<String>>,
+    /// Erasures may have been begun that are not done.
+    pub(crate) is_erasing: AtomicBool,
     /// The end of the log, decoded once for all who follow it.
     pub(crate) tail: Arc<Tail>,
 }
@@ -133,7 +143,7 @@ impl Engine {
             position,
             entities,
             stands_by: self.core.lives.stands_by(),
-            storage_full: !context.journal.has_room(),
+            storage_full: !context.has_room(),
             troubles: self.troubles(),
             journal_bytes: context.journal.bytes(),
             quarantines: context.metrics.quarantined.get(),
@@ -145,6 +155,10 @@ impl Engine {
         if self.core.lives.has_failed_checkpoint() {
             troubles.push("the last checkpoint failed; it is tried again".to_owned());
         }
+        troubles.extend(self.core.context.disk.trouble());
+        let held_by = self.core.held_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let holds = |name: &String| format!("history that is over stays, as the projection {name} has not read it");
+        troubles.extend(held_by.iter().map(holds));
         #[cfg(feature = "projections")]
         troubles.extend(
             self.projections()
@@ -239,7 +253,7 @@ impl Core {
         self.projections.refresh(self);
         let metrics = &self.context.metrics;
         let gauge = |value: usize| i64::try_from(value).unwrap_or(i64::MAX);
-        metrics.has_room.set(i64::from(self.context.journal.has_room()));
+        metrics.has_room.set(i64::from(self.context.has_room()));
         if let Some(life) = self.lives.running() {
             let books = &life.door.books;
             metrics.entities.set(books.entities.load(Ordering::Relaxed));

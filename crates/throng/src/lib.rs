@@ -62,6 +62,7 @@ mod builder;
 mod check;
 mod context;
 mod dead;
+mod disk;
 mod door;
 pub mod driver;
 mod engine;

@@ -50,6 +50,9 @@ pub struct Metrics {
     pub(crate) waiting: Level,
     pub(crate) in_flight: Level,
     pub(crate) has_room: Level,
+    pub(crate) disk_bytes: Level,
+    pub(crate) disk_budget_bytes: Level,
+    pub(crate) history_held: Level,
     pub(crate) stands_by: Level,
 }
 
@@ -130,6 +133,17 @@ impl Default for Metrics {
             outbox: level(r, "outbox", "Messages between entities waiting in memory"),
             waiting: level(r, "waiting", "Commands and queries waiting for a commit"),
             in_flight: level(r, "commits_in_flight", "Commits in flight"),
+            disk_bytes: level(
+                r,
+                "disk_bytes",
+                "Bytes the journal takes of the disk, where it has a budget",
+            ),
+            disk_budget_bytes: level(r, "disk_budget_bytes", "Bytes the journal may take of the disk"),
+            history_held: level(
+                r,
+                "history_held",
+                "Projections that have not read what would be removed otherwise",
+            ),
             has_room: level(
                 r,
                 "journal_has_room",

@@ -36,9 +36,13 @@ pub struct Options {
     /// For how long the events of a kind are kept, where that is not what the kind says.
     pub keep: BTreeMap<String, Keep>,
     /// Between two removals of what is not kept any longer; a sixteenth of the shortest time that is kept, if nothing is said.
+    /// [`Duration::MAX`]: only when [asked](crate::Engine::prune).
     pub prune_every: Option<Duration>,
     /// A projection that has been behind for so long does not hold up the removal of what it has not read. Without, all do.
     pub left_behind_after: Option<Duration>,
+    /// Bytes the journal may take of the disk, with its store and read models where they are files. From 80 % on that is told; from
+    /// 100 % on commands are refused and reads go on, as on a full disk. Without, the disk is the bound.
+    pub disk_bytes_max: Option<u64>,
     /// Runs the projections and sinks; without, their read models stay as they are.
     pub projections: bool,
 }
@@ -61,6 +65,7 @@ impl Default for Options {
             keep: BTreeMap::new(),
             prune_every: None,
             left_behind_after: None,
+            disk_bytes_max: None,
             projections: true,
         }
     }

@@ -159,3 +159,48 @@ async fn a_kind_that_is_gone_and_a_read_model_that_cannot_be_rebuilt_are_named()
     assert_eq!(report.misunderstood[0].what, "projection picky");
     assert!(report.misunderstood[0].reason.contains("a second one"), "{report}");
 }
+
+/// A program of the same kind whose state is another.
+#[derive(Default, Serialize, Deserialize)]
+struct Weighed {
+    grams: String,
+}
+
+impl Entity for Weighed {
+    const KIND: &'static str = "jar";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = u64;
+    type Rejection = Never;
+    fn decide(&self, _: Command, _: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        Ok(Answer::Now(0))
+    }
+    fn evolve(&mut self, _: &Happened) {}
+}
+
+#[tokio::test]
+async fn states_are_read_where_the_events_before_them_are_gone() {
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let options = throng::Options {
+        keep: [("jar".to_owned(), Keep::Events(1))].into(),
+        ..throng::Options::default()
+    };
+    let engine = Engine::builder().with::<Jar>().options(options);
+    let engine = engine.start(journal.clone(), store).await.unwrap();
+    let add = async |id: &str| _ = engine.entity::<Jar>(id).ask(Command::Add).await.unwrap();
+    for id in ["one", "one", "one", "last", "last"] {
+        add(id).await;
+    }
+    assert!(check(Engine::builder().with::<Weighed>(), &journal).await.is_sound());
+    engine.prune(false).await.unwrap();
+    // Whoever decides again needs it as it was.
+    add("one").await;
+    engine.stop().await;
+    let report = check(Engine::builder().with::<Jar>(), &journal).await;
+    assert!(report.is_sound() && report.entities == 2, "{report}");
+    let report = check(Engine::builder().with::<Weighed>(), &journal).await;
+    let found: Vec<_> = report.misunderstood.iter().map(|one| &*one.what).collect();
+    assert_eq!(found, ["state of jar version 1"], "{report}");
+}

@@ -3,7 +3,7 @@
 
 mod kinds;
 
-use kinds::{Account, Command, Ticks, World, ask, balance, eventually, failing::Failing, open};
+use kinds::{Account, Command, Ticks, View, World, ask, balance, eventually, failing::Failing, open};
 use std::{
     future::Future,
     pin::pin,
@@ -95,5 +95,48 @@ async fn a_journal_without_room_takes_no_commands_and_answers_reads_until_it_has
     let ticks = async || engine.entity::<Account>("a").read(Ticks {}).await.unwrap();
     eventually(async || ticks().await == 1).await;
     assert!(!engine.health().storage_full);
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_beyond_its_disk_budget_takes_no_commands_until_it_is_within_it() {
+    let world = World::new();
+    let journal = Failing::new(&world.journal);
+    let options = throng::Options {
+        disk_bytes_max: Some(1_000),
+        ..throng::Options::default()
+    };
+    let engine = Engine::builder()
+        .with::<Account>()
+        .query::<Account, View>()
+        .hears::<Account, Account>()
+        .options(options)
+        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    open(&engine, "a", 1).await;
+    let says = |words: &str| engine.health().troubles.iter().any(|trouble| trouble.contains(words));
+    assert!(!says("disk budget"));
+    journal.set_disk_bytes(850);
+    eventually(async || says("85 % of its disk budget")).await;
+    assert_eq!(
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap().balance,
+        2
+    );
+    journal.set_disk_bytes(1_000);
+    eventually(async || says("commands are refused")).await;
+    let refused = ask(&engine, "a", Command::Deposit { amount: 1 }).await;
+    assert!(matches!(refused, Err(Error::StorageFull { .. })), "{refused:?}");
+    assert_eq!(balance(&engine, "a").await, 2, "reads go on");
+    assert!(engine.health().storage_full);
+    let mut text = String::new();
+    engine.metrics().encode(&mut text).unwrap();
+    assert!(text.contains("throng_disk_bytes 1000") && text.contains("throng_disk_budget_bytes 1000"));
+    journal.set_disk_bytes(700);
+    eventually(async || !says("disk budget")).await;
+    assert_eq!(
+        ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap().balance,
+        3
+    );
     engine.stop().await;
 }

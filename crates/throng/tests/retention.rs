@@ -3,11 +3,21 @@
 
 mod kinds;
 
-use kinds::*;
-use std::{collections::BTreeMap, time::Duration};
+use kinds::{failing::Failing, *};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 use throng::{
-    Engine, Options,
-    journal::{CommitNo, Journal, MemoryStore, Position, RecordKind, WriterId},
+    Engine, Follow, Options,
+    journal::{
+        Address, Checkpoint, CommitNo, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore, Position,
+        RecordKind, Store, StoredEvent, WriterId,
+    },
     model::{self, Keep},
 };
 
@@ -247,6 +257,256 @@ async fn an_erased_entity_leaves_nothing_but_that_it_was_erased() {
         assert!(matches!(late, Err(model::Error::Ended { .. })), "{late:?}");
         assert_eq!(balance(&engine, "b").await, 4);
         assert_eq!(seqs(&engine, "b").await.len(), 5, "nobody else loses anything");
+        // Also from the store as the last life left it.
+        let engine = again(&mut world, engine, Keep::Forever, false).await;
+        let looked = engine.entity::<Account>("a").read(View {}).await;
+        assert!(matches!(looked, Err(model::Error::Ended { .. })), "{looked:?}");
         engine.stop().await;
     }
+}
+
+#[tokio::test]
+async fn what_a_pass_did_not_reach_of_one_that_is_gone_goes_with_the_next() {
+    let mut world = World::new();
+    let journal = Failing::new(&world.journal);
+    let engine = Engine::builder()
+        .with::<Account>()
+        .query::<Account, View>()
+        .hears::<Account, Account>()
+        .options(keeping(NOTHING))
+        .start_shared(Arc::new(journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    fill(&engine, &["a"], 3).await;
+    ask(&engine, "a", Command::Close).await.unwrap();
+    fill(&engine, &["b"], 0).await;
+    journal.set_finished(2);
+    assert_eq!(engine.prune(false).await.unwrap().gone, 1);
+    assert!(left(&world, "a").await.len() > 1, "the pass did not reach all of it");
+    journal.set_finished(u64::MAX);
+    engine.prune(false).await.unwrap();
+    assert_eq!(left(&world, "a").await, [(RecordKind::Ended, 5)]);
+    let engine = again(&mut world, engine, NOTHING, true).await;
+    let looked = engine.entity::<Account>("a").read(View {}).await;
+    assert!(matches!(looked, Err(model::Error::Ended { .. })), "{looked:?}");
+    engine.stop().await;
+}
+
+/// Reads accounts.
+struct Reader;
+impl throng::projection::Projection for Reader {
+    const NAME: &'static str = "reader";
+    type Of = Account;
+    fn apply(
+        &self,
+        _: &throng::projection::Seen<Account>,
+        _: &mut throng::projection::Rows<'_>,
+    ) -> Result<(), throng::projection::Interrupt> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_projection_that_does_not_run_holds_history_and_is_named() {
+    let world = World::new();
+    let options = Options {
+        projections: false,
+        ..keeping(NOTHING)
+    };
+    let engine = Engine::builder()
+        .with::<Account>()
+        .query::<Account, View>()
+        .hears::<Account, Account>()
+        .projection(Reader)
+        .options(options)
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    fill(&engine, &["a"], 3).await;
+    let pruned = engine.prune(false).await.unwrap();
+    assert_eq!((pruned.records, &pruned.held_by[..]), (0, &["reader".to_owned()][..]));
+    let troubles = engine.health().troubles;
+    assert!(
+        troubles
+            .iter()
+            .any(|trouble| trouble.contains("the projection reader has not read it")),
+        "{troubles:?}"
+    );
+    assert_eq!(seqs(&engine, "a").await.len(), 4);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn who_begins_before_what_was_removed_is_told() {
+    let world = World::new();
+    let engine = Engine::builder()
+        .with::<Account>()
+        .query::<Account, View>()
+        .hears::<Account, Account>()
+        .projection(Reader)
+        .options(keeping(NOTHING))
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(world.store.clone()))
+        .await
+        .unwrap();
+    fill(&engine, &["a"], 3).await;
+    let reader = || engine.projections().remove(0);
+    eventually(async || reader().lag_commits == 0 && reader().reached.is_some()).await;
+    let from_start = || Follow::Kind {
+        kind: 0,
+        from: engine.place(true).unwrap(),
+    };
+    let whole = engine.follow(from_start()).await.unwrap();
+    assert_eq!((whole.removed_upto(), reader().missed_upto), (None, None));
+    engine.prune(false).await.unwrap();
+    let upto = engine.follow(from_start()).await.unwrap().removed_upto();
+    assert!(upto.is_some_and(|upto| upto > Position::default()), "{upto:?}");
+    let from = engine.place(false).unwrap();
+    let now = engine.follow(Follow::Kind { kind: 0, from }).await.unwrap();
+    assert_eq!(now.removed_upto(), None);
+    assert!(engine.rebuild_projection("reader"));
+    eventually(async || reader().missed_upto == upto).await;
+    engine.stop().await;
+}
+
+/// A store that makes so many checkpoints more, and then refuses them.
+#[derive(Clone)]
+struct Refusing {
+    store: MemoryStore,
+    left: Arc<AtomicI64>,
+}
+
+impl Store for Refusing {
+    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
+        self.store.covers()
+    }
+
+    fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
+        if self.left.fetch_sub(1, SeqCst) > 0 {
+            return self.store.advance(checkpoint);
+        }
+        let refused = Error::Backend {
+            doing: "making a checkpoint".into(),
+            why: "the store refuses it".into(),
+        };
+        Box::pin(std::future::ready(Err(refused)))
+    }
+
+    fn load(&self, address: &Address, state_version: u16) -> Maybe<'_, Result<Loaded, Error>> {
+        self.store.load(address, state_version)
+    }
+
+    fn history(
+        &self,
+        address: &Address,
+        after: u64,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Later<'_, Result<Vec<StoredEvent>, Error>> {
+        self.store.history(address, after, limit, bytes_max)
+    }
+
+    fn entities(&self, kind: &str, after: Option<&str>, limit: usize) -> Later<'_, Result<Vec<EntityHead>, Error>> {
+        self.store.entities(kind, after, limit)
+    }
+
+    fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>> {
+        self.store.system(key)
+    }
+
+    fn system_scan<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Later<'a, Result<(), Error>> {
+        self.store.system_scan(prefix, visit)
+    }
+
+    fn remove_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
+    ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
+        self.store.remove_prefix(prefix, after, rows_max)
+    }
+}
+
+/// An engine whose store can refuse checkpoints, with a few accounts.
+async fn with_refusing_store(world: &World) -> (Engine, Refusing) {
+    let store = Refusing {
+        store: world.store.clone(),
+        left: Arc::new(AtomicI64::new(i64::MAX)),
+    };
+    let options = Options {
+        checkpoint_every: Duration::from_hours(1),
+        ..keeping(Keep::Forever)
+    };
+    let engine = Engine::builder()
+        .with::<Account>()
+        .query::<Account, View>()
+        .hears::<Account, Account>()
+        .options(options)
+        .start_shared(Arc::new(world.journal.clone()), Arc::new(store.clone()))
+        .await
+        .unwrap();
+    fill(&engine, &["a", "b"], 3).await;
+    (engine, store)
+}
+
+#[tokio::test]
+async fn an_erasure_that_cannot_be_noted_has_not_ended_the_entity() {
+    let world = World::new();
+    let (engine, store) = with_refusing_store(&world).await;
+    store.left.store(0, SeqCst);
+    let refused = engine.erase("account", "a").await.unwrap_err().to_string();
+    assert!(refused.contains("did not begin"), "{refused}");
+    store.left.store(i64::MAX, SeqCst);
+    engine.checkpoint().await.unwrap();
+    ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+    let mut noted = 0;
+    store.system_scan(b"x", &mut |_, _| noted += 1).await.unwrap();
+    assert_eq!((noted, seqs(&engine, "a").await.len()), (0, 5));
+    engine.erase("account", "a").await.unwrap();
+    assert_eq!(left(&world, "a").await, [(RecordKind::Ended, 5)]);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_erasure_that_the_store_cuts_off_goes_on_by_itself() {
+    // Noted; ended, too.
+    for made in [1, 2] {
+        let world = World::new();
+        let (engine, store) = with_refusing_store(&world).await;
+        store.left.store(made, SeqCst);
+        let refused = engine.erase("account", "a").await.unwrap_err().to_string();
+        assert!(refused.contains("goes on by itself"), "{refused}");
+        store.left.store(i64::MAX, SeqCst);
+        let is_left = async || {
+            left(&world, "a")
+                .await
+                .iter()
+                .any(|(kind, _)| *kind == RecordKind::Event)
+        };
+        eventually(async || !is_left().await).await;
+        assert_eq!(balance(&engine, "b").await, 3);
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_created_anew_during_an_erasure_stays() {
+    let mut world = World::new();
+    let (engine, store) = with_refusing_store(&world).await;
+    // It was noted and has ended; nothing is overwritten yet.
+    store.left.store(2, SeqCst);
+    engine.erase("account", "a").await.unwrap_err();
+    ask(&engine, "a", Command::Reopen).await.unwrap();
+    ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+    store.left.store(i64::MAX, SeqCst);
+    let old = async || left(&world, "a").await.contains(&(RecordKind::Event, 1));
+    eventually(async || !old().await).await;
+    assert_eq!((balance(&engine, "a").await, seqs(&engine, "a").await), (2, vec![5, 6]));
+    let engine = again(&mut world, engine, Keep::Forever, true).await;
+    assert_eq!((balance(&engine, "a").await, seqs(&engine, "a").await), (2, vec![5, 6]));
+    engine.stop().await;
 }

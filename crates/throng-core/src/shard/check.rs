@@ -6,7 +6,7 @@ use super::{
     messages::{OUTCOME_NAME, RequestOutcome},
     read::{Origin, read_command},
     registry::Kind,
-    slot::{apply, decode_event},
+    slot::{apply, decode_event, parts_of},
 };
 use crate::{
     model::{Answer, Entity, Family},
@@ -26,6 +26,12 @@ pub trait KindCheck: Any + Send {
     /// # Errors
     /// It cannot be read or applied: why.
     fn event(&mut self, record: &Record<'_>) -> Result<(), String>;
+
+    /// What an entity is by now, where the events before it are gone.
+    ///
+    /// # Errors
+    /// It cannot be read: why.
+    fn state(&mut self, record: &Record<'_>) -> Result<(), String>;
 
     /// The entity has ended: what happens to it next begins with nothing.
     fn ended(&mut self, id: &str);
@@ -60,8 +66,12 @@ pub(super) struct EntityCheck<E: Entity> {
 }
 
 pub(super) struct Checked<E> {
-    /// `None`: an event could not be applied.
+    /// `None`: an event could not be applied, or the events before are gone and nothing has said yet what it was.
     pub(super) state: Option<E>,
+    /// The number of its last event.
+    last: u64,
+    /// Nothing has said yet what it was after the events that are gone.
+    is_unfounded: bool,
     /// Events so far, since it was created anew if it had ended.
     pub(super) seq: u64,
     /// It has ended, and was not created anew; its state is that of a new one.
@@ -73,6 +83,8 @@ impl<E: Entity> Default for Checked<E> {
     fn default() -> Self {
         Self {
             state: Some(E::default()),
+            last: 0,
+            is_unfounded: false,
             seq: 0,
             has_ended: false,
             family: None,
@@ -114,11 +126,40 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         };
         entity.seq += 1;
         entity.has_ended = false;
-        let Some(state) = &mut entity.state else { return Ok(()) };
+        if record.seq != entity.last + 1 {
+            (entity.state, entity.is_unfounded) = (None, true);
+        }
+        entity.last = record.seq;
+        let Some(state) = &mut entity.state else {
+            if !entity.is_unfounded {
+                return Ok(());
+            }
+            let read = decode_event::<E>(record.name, record.version, record.body);
+            entity.is_unfounded = read.is_ok();
+            return read.map(drop);
+        };
         apply(state, &event).map_err(|broken| {
             entity.state = None;
             broken.reason
         })
+    }
+
+    fn state(&mut self, record: &Record<'_>) -> Result<(), String> {
+        let parts = parts_of(record.body)?;
+        let Some(entity) = self.entity(record.id) else {
+            return Ok(());
+        };
+        // What is all there is judged by its events.
+        if entity.state.is_some() && entity.last == record.seq {
+            return Ok(());
+        }
+        entity.last = record.seq;
+        entity.seq = record.seq.saturating_sub(parts.ended);
+        entity.has_ended = parts.ended == record.seq;
+        entity.family = parts.family()?;
+        (entity.state, entity.is_unfounded) = (None, false);
+        entity.state = Some(parts.state_of(record.version)?);
+        Ok(())
     }
 
     fn ended(&mut self, id: &str) {

@@ -265,6 +265,12 @@ impl<E: Entity> Entities<E> {
         }
     }
 
+    /// Of one that is gone only its end is stored, as a row.
+    fn keep_end(&mut self, at: u32) {
+        let trace = self.trace(at);
+        (trace.family, trace.gone) = (false, true);
+    }
+
     /// Forgets the state of an entity whose code panicked half-way; its events bring it back.
     pub(super) fn drop_state(&mut self, common: &mut Common, at: u32) {
         self.leave(common, at);
@@ -279,8 +285,10 @@ impl<E: Entity> Entities<E> {
             Body::Resident(resident) if resident.seq > 0 || slot.family.is_some() => {
                 let family = slot.trace.as_ref().is_some_and(|trace| trace.family);
                 let (seq, changed) = (resident.seq, family || resident.seq != resident.stored_seq);
-                if changed {
-                    self.store_state(common, at);
+                match (changed, resident.is_gone) {
+                    (true, false) => self.store_state(common, at),
+                    (true, true) => self.keep_end(at),
+                    (false, _) => {}
                 }
                 let slot = self.slots.at(at);
                 let newest = slot
@@ -335,6 +343,16 @@ impl<E: Entity> Entities<E> {
     pub(super) fn checkpoint(&mut self, common: &mut Common, rows: &mut Rows) {
         let shard = common.id;
         self.known.rows(E::KIND, shard, &mut rows.system);
+        let is_gone = |slot: &Slot<E>| matches!(&slot.body, Body::Resident(resident) if resident.is_gone);
+        for at in self.traced(|slot, trace| trace.family && is_gone(slot)) {
+            self.keep_end(at);
+        }
+        for at in self.traced(|_, trace| trace.gone) {
+            let slot = self.peek(at);
+            let row = ended_row(&Address::new(E::KIND, slot.text.clone()));
+            rows.system.push((row, Some(slot.ended.to_be_bytes().to_vec())));
+            self.trace(at).end_given = true;
+        }
         // One that cannot be applied has no state to keep its family with.
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Quarantined { .. })) {
             let slot = self.peek(at);
@@ -409,7 +427,10 @@ impl<E: Entity> Entities<E> {
                         *newest = None;
                     }
                 }
-                let trace = slot.trace.as_ref().expect("it was there a line above");
+                let trace = slot.trace.as_mut().expect("it was there a line above");
+                if std::mem::take(&mut trace.end_given) {
+                    trace.gone = false;
+                }
                 if !trace.is_empty() {
                     self.traced.push(hash);
                     continue;

@@ -116,15 +116,19 @@ impl<E: Entity> Entities<E> {
         let Body::Resident(resident) = &slot.body else {
             return Recorded::Nothing;
         };
-        let seq = resident.seq;
-        if seq == 0 || resident.is_gone {
+        let (seq, is_gone) = (resident.seq, resident.is_gone);
+        if seq == 0 {
             return Recorded::Nothing;
         }
         if slot.ended == seq && how.ended == seq {
-            if !how.is_dry {
+            // Also of one that is gone: the last pass may not have reached all of its records.
+            if !how.is_dry && !is_gone {
                 self.forget_gone(common, at);
             }
             return Recorded::Ended { seq };
+        }
+        if is_gone {
+            return Recorded::Nothing;
         }
         if how.enough.is_some_and(|enough| seq <= enough) {
             return Recorded::Enough { seq };

@@ -28,6 +28,10 @@ pub(super) struct Trace {
     pub(super) pending: Option<Pending>,
     /// Its family has changed, or it has ended, since a state was given to the store.
     pub(super) family: bool,
+    /// It is gone, and its end needs a row: it has no state to keep that with.
+    pub(super) gone: bool,
+    /// A checkpoint was given that row.
+    pub(super) end_given: bool,
     /// It is in the table's list of traces.
     pub(super) listed: bool,
 }
@@ -46,7 +50,7 @@ impl Trace {
 
     /// The store has all of it.
     pub(super) fn is_empty(&self) -> bool {
-        self.tail.is_empty() && self.pending.is_none() && !self.family
+        self.tail.is_empty() && self.pending.is_none() && !self.family && !self.gone
     }
 }
 

@@ -166,6 +166,11 @@ impl File for DiskFile {
         Ok(self.file.metadata()?.len())
     }
 
+    fn allocated(&self) -> io::Result<u64> {
+        // What the system counts blocks in.
+        Ok(std::os::unix::fs::MetadataExt::blocks(&self.file.metadata()?) * 512)
+    }
+
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut read = 0;
         while read < into.len() {

@@ -71,6 +71,14 @@ pub trait File: fmt::Debug + Send + Sync {
     /// The system's.
     fn length(&self) -> io::Result<u64>;
 
+    /// Bytes it takes of the disk: fewer than it is long where it has holes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn allocated(&self) -> io::Result<u64> {
+        self.length()
+    }
+
     /// Reads into `into` from `offset` on; fewer bytes only at the file's end.
     ///
     /// # Errors

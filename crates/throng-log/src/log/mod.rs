@@ -316,6 +316,13 @@ impl Journal for Log {
         self.reserve.has_room()
     }
 
+    fn disk_bytes(&self) -> Option<u64> {
+        let files = &self.options.files;
+        let names = files.list(&self.dir).ok()?;
+        let allocated = |name: &String| files.open(&self.dir.join(name), false).ok()?.allocated().ok();
+        Some(names.iter().filter_map(allocated).sum())
+    }
+
     fn bytes(&self) -> Option<u64> {
         let files = &self.options.files;
         let numbers = recovery::list(&**files, &self.dir).ok()?;

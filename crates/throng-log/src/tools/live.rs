@@ -10,6 +10,7 @@ use crate::{
     header::{DATA_AT, Fault},
     log::{self, Lock},
     recovery::{self, Begun, segment_path},
+    rewrite,
     scan::{self, Window},
 };
 use std::{
@@ -102,9 +103,13 @@ impl LiveBackup {
                 continue;
             }
             let next = begun.get(index + 1);
-            let run = self.copy(segment, &mut added)?;
+            let mut run = self.copy(segment, &mut added)?;
             if let Some(next) = next {
-                self.refuse_gap(segment, next, &run)?;
+                // What is finished may have been written anew since a part of it was copied: then all of it is.
+                if self.gap(segment, next, &run).is_err() {
+                    run = self.copy_anew(segment, &mut added)?;
+                }
+                self.gap(segment, next, &run)?;
             }
             added.upto = Position {
                 writer: segment.header.writer,
@@ -230,8 +235,32 @@ impl LiveBackup {
         Ok(run)
     }
 
+    /// Copies a whole segment, in place of what the copy has of it.
+    fn copy_anew(&mut self, segment: &Begun, added: &mut Added) -> Result<scan::Run, Error> {
+        let header = &segment.header;
+        let (from, to) = [&self.from, &self.to]
+            .map(|dir| segment_path(dir, header.segment))
+            .into();
+        let doing = || Error::io(format!("copying {} to {}", from.display(), to.display()));
+        let run = self.follow(&*segment.file, segment, doing)?;
+        let new = rewrite::new_path(&self.to, header.segment);
+        let target = self.options.files.open(&new, true).map_err(doing())?;
+        target.set_length(0).map_err(doing())?;
+        target.write_at(&header.encode(), 0).map_err(doing())?;
+        copy_range(&*segment.file, &*target, (DATA_AT, run.end)).map_err(doing())?;
+        target.sync_data().map_err(doing())?;
+        self.options.files.rename(&new, &to).map_err(doing())?;
+        added.bytes += run.end - DATA_AT;
+        self.reached = Some(Reached {
+            segment: header.segment,
+            end: run.end,
+            next: run.next,
+        });
+        Ok(run)
+    }
+
     /// A segment that another one follows is complete.
-    fn refuse_gap(&self, segment: &Begun, next: &Begun, run: &scan::Run) -> Result<(), Error> {
+    fn gap(&self, segment: &Begun, next: &Begun, run: &scan::Run) -> Result<(), Error> {
         let header = &segment.header;
         let due = match next.header.writer == header.writer {
             true => next.header.first,

@@ -58,6 +58,15 @@ pub struct Fault {
     pub kind: ErrorKind,
 }
 
+/// What befalls a process at one of its calls, whichever that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hit {
+    /// The call fails.
+    Failure,
+    /// The process ends before it.
+    Death,
+}
+
 #[derive(Debug, Default)]
 struct Content {
     /// What a reader sees.
@@ -81,6 +90,8 @@ struct State {
     next_file: u64,
     locked: BTreeSet<PathBuf>,
     faults: Vec<Fault>,
+    /// So many calls of any kind from now on, something befalls the process.
+    hit: Option<(u64, Hit)>,
     calls: BTreeMap<Call, u64>,
     room: Option<u64>,
     /// A reservation that finds no room keeps what it got, as on ext4, and nobody says how much is free.
@@ -114,6 +125,20 @@ impl Disk {
 
     pub fn heal(&self) {
         self.state().faults.clear();
+    }
+
+    /// Befalls the process after so many more calls of any kind.
+    pub fn hit_after(&self, calls: u64, hit: Hit) {
+        self.state().hit = Some((calls, hit));
+    }
+
+    /// Whether it has befallen it, or nothing was to.
+    pub fn is_hit(&self) -> bool {
+        self.state().hit.is_none()
+    }
+
+    pub fn hit_no_more(&self) {
+        self.state().hit = None;
     }
 
     /// The disk as a process sees it that begins now: dead once the process is killed or the power lost.
@@ -231,6 +256,10 @@ impl Disk {
             .collect()
     }
 
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.state().names.keys().cloned().collect()
+    }
+
     /// A copy of all files as they are now, handles left behind.
     pub fn copy(&self) -> Self {
         let state = self.state();
@@ -277,6 +306,19 @@ impl State {
             return Err(io::Error::other("this process is dead"));
         }
         *self.calls.entry(call).or_default() += 1;
+        match &mut self.hit {
+            Some((0, hit)) => {
+                let is_death = *hit == Hit::Death;
+                self.hit = None;
+                if is_death {
+                    self.life += 1;
+                    self.locked.clear();
+                }
+                return Err(io::Error::other("injected, at any call"));
+            }
+            Some((calls, _)) => *calls -= 1,
+            None => {}
+        }
         for fault in &mut self.faults {
             if fault.call != call || fault.times == 0 {
                 continue;

@@ -4,10 +4,12 @@
 mod crashes;
 mod damage;
 mod disk;
+mod ends;
 mod errors;
 mod full;
 mod kit;
 mod loss;
+mod notes;
 mod process;
 mod store;
 mod torn;

@@ -5,7 +5,7 @@ use crate::{
     kit::{DIR, append, body, checkpoint, open_writer, options},
 };
 use std::{io::ErrorKind, sync::Arc};
-use throng_journal::{Address, Maybe, Store, WriterId, conformance::block_on};
+use throng_journal::{Address, Cut, Maybe, Store, WriterId, conformance::block_on};
 use throng_log::{EmbeddedStore, Log, open_embedded};
 
 const STATE_BYTES: usize = 3000;
@@ -217,4 +217,32 @@ fn damage_of_the_index_is_told_as_damage_of_the_store_and_not_of_the_log() {
         said.contains("remove the store's file") && !said.contains("restore"),
         "{said}"
     );
+}
+
+#[test]
+fn the_stores_file_is_bounded_by_what_it_holds_however_often_that_changes() {
+    const STATES: u64 = 40;
+    let disk = Disk::new();
+    let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
+    let writer = open_writer(&log).unwrap();
+    let path = std::path::Path::new(DIR).join("store.redb");
+    let mut sizes = Vec::new();
+    for round in 1..=60 {
+        append(&log, writer, round, 200).unwrap();
+        let mut changed = checkpoint(writer, round, STATE_BYTES);
+        // Of other entities each time: those before them go.
+        for number in 0..STATES {
+            let mut state = changed.states[0].clone();
+            state.address = Address::new("section", format!("{round} {number}"));
+            changed.states.push(state);
+            changed.cuts.push(Cut {
+                address: Address::new("section", format!("{} {number}", round - 1)),
+                upto: u64::MAX,
+                is_gone: true,
+            });
+        }
+        block_on(store.advance(changed)).unwrap();
+        sizes.push(disk.bytes(&path).len());
+    }
+    assert!(sizes[59] <= 2 * sizes[9], "after each checkpoint, in bytes: {sizes:?}");
 }

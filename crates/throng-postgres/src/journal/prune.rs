@@ -13,6 +13,10 @@ const PAGE_BYTES: usize = 4 << 20;
 const DELETE: &str = "DELETE FROM commits WHERE writer = $1 AND number >= $2 AND number < $3";
 const UPDATE: &str = "UPDATE commits SET shards = $3, body = $4 WHERE writer = $1 AND number = $2";
 
+/// What went leaves room for what comes: otherwise the tables would grow by all that is removed until the server's own vacuum comes by.
+/// The end of a table is not cut off, for which commits would have to wait; somebody else's vacuum of it is enough.
+const VACUUM: &str = "VACUUM (SKIP_LOCKED, TRUNCATE false, INDEX_CLEANUP on) commits, events, places";
+
 /// What becomes of a page's rows.
 #[derive(Default)]
 struct Page {
@@ -38,6 +42,12 @@ pub(super) async fn prune(database: &Database, prune: &Prune) -> Result<Pruned, 
         }
         page.write(at, &transaction).await.map_err(database.failed(DOING))?;
         transaction.commit().await.map_err(database.failed(DOING))?;
+    }
+    if prune.how != PruneHow::Dry
+        && pruned.records > 0
+        && let Err(error) = client.batch_execute(VACUUM).await
+    {
+        tracing::warn!("the room of the history that was removed is not given back yet: {error}");
     }
     Ok(pruned)
 }

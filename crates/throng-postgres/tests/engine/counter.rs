@@ -70,12 +70,16 @@ impl Query<Counter> for Hits {
 }
 
 pub(crate) async fn engine(options: PostgresOptions) -> Engine {
-    let opened = open_postgres(options).unwrap();
-    let options = Options {
+    let often = Options {
         // So that checkpoints happen in the middle of everything.
         checkpoint_every: Duration::from_millis(200),
         ..Options::default()
     };
+    engine_with(options, often).await
+}
+
+pub(crate) async fn engine_with(at: PostgresOptions, options: Options) -> Engine {
+    let opened = open_postgres(at).unwrap();
     Engine::builder()
         .with::<Counter>()
         .query::<Counter, Hits>()

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod counter;
+mod ends;
 mod events;
 #[path = "../kit/mod.rs"]
 mod kit;

@@ -327,6 +327,16 @@ impl Checker {
                     self.misunderstood(what, why, at());
                 }
             }
+            RecordKind::State => {
+                let read = match self.registry.find(record.kind) {
+                    Some(kind) => self.kinds[kind].state(record),
+                    None => Err("the program was not given this kind".into()),
+                };
+                if let Err(why) = read {
+                    let what = format!("state of {} version {}", record.kind, record.version);
+                    self.misunderstood(what, why, at());
+                }
+            }
             RecordKind::Ended => {
                 if let Some(kind) = self.registry.find(record.kind) {
                     self.kinds[kind].ended(record.id);

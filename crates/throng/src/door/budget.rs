@@ -84,7 +84,7 @@ impl Door {
                 reason: "the engine is stopping".into(),
             });
         }
-        if !self.context.journal.has_room() {
+        if !self.context.has_room() {
             self.context.metrics.storage_full.inc();
             return Err(Error::StorageFull {
                 retry_after: ROOM_RETRY,

@@ -220,10 +220,10 @@ impl Lives {
 
     /// `false`: there was nothing to do, or the writer is over.
     async fn store_rows(&self, life: &Life, upto: Upto, pace: Pace, rows: Rows) -> Result<bool, Error> {
-        let due = std::mem::take(&mut *self.due());
+        let due = std::mem::take(&mut *life.due());
         let stored = self.store(life, upto, pace, rows, &due).await;
         if !matches!(stored, Ok(true)) {
-            self.due().put_back(due);
+            life.due().put_back(due);
         }
         stored
     }

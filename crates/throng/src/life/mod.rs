@@ -25,9 +25,15 @@ pub(crate) struct Life {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) door: Arc<Door>,
     pub(crate) mail: Arc<Mail>,
+    /// What the next checkpoint takes along for the removal of history. It rests on this writer's commits, and is forgotten with it.
+    pub(crate) due: Mutex<Due>,
 }
 
 impl Life {
+    pub(crate) fn due(&self) -> MutexGuard<'_, Due> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tries an attempt here and now, and begins to deliver what it sent.
     pub(crate) fn try_now(&self, attempt: &mut Attempt<'_>) -> Progress {
         let progress = self.door.try_now(attempt);
@@ -92,8 +98,6 @@ pub(crate) struct Lives {
     pub(crate) context: Arc<Context>,
     status: RwLock<Status>,
     checkpoints: checkpoint::Checkpoints,
-    /// What the next checkpoint takes along for the removal of history.
-    due: Mutex<Due>,
     /// Another engine has taken over, and has not ended yet.
     stands_by: AtomicBool,
 }
@@ -104,13 +108,8 @@ impl Lives {
             context,
             status: RwLock::new(Status::Down(Down::new("the engine is starting"))),
             checkpoints: checkpoint::Checkpoints::default(),
-            due: Mutex::default(),
             stands_by: AtomicBool::new(false),
         }
-    }
-
-    pub(crate) fn due(&self) -> MutexGuard<'_, Due> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn status(&self) -> RwLockReadGuard<'_, Status> {

@@ -12,7 +12,7 @@ use crate::{
     mail::Mail,
 };
 use std::{
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 use throng_core::{
@@ -105,7 +105,12 @@ impl Lives {
         }
         context.metrics.recoveries.inc();
         let mail = Arc::new(Mail::new(context.clone(), door.clone()));
-        Ok(Arc::new(Life { ledger, door, mail }))
+        Ok(Arc::new(Life {
+            ledger,
+            door,
+            mail,
+            due: Mutex::default(),
+        }))
     }
 
     /// What the store covers, once its layout is found to be this engine's; a journal without a commit gets it.

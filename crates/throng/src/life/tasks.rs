@@ -153,7 +153,7 @@ async fn timers(lives: Weak<Lives>) {
         let Some(strong) = lives.upgrade() else { return };
         let mut wait = TIMERS_EVERY;
         if let Some(life) = strong.running() {
-            let has_room = strong.context.journal.has_room();
+            let has_room = strong.context.has_room();
             if has_room && life.mail.until_due().is_zero() {
                 life.mail.fire().await;
             }

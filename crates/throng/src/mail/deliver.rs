@@ -43,7 +43,7 @@ impl Mail {
             for _ in 0..self.context.options.deliveries_per_turn {
                 // A message waits for the next commit, too: it is in the log.
                 let ledger = &self.door.ledger;
-                let has_room = self.context.journal.has_room();
+                let has_room = self.context.has_room();
                 if ledger.is_over() || !has_room || ledger.full_commit(Origin::Inside).is_some() {
                     break;
                 }
@@ -64,7 +64,7 @@ impl Mail {
 
     /// Resolves once the journal and the open commit have room for what messages record.
     pub(crate) async fn room(&self) {
-        while !self.context.journal.has_room() && !self.door.ledger.is_over() && !self.context.is_stopping() {
+        while !self.context.has_room() && !self.door.ledger.is_over() && !self.context.is_stopping() {
             self.context.host.sleep(ROOM_RETRY).await;
         }
         if let Some(number) = self.door.ledger.full_commit(Origin::Inside) {

@@ -33,6 +33,9 @@ pub struct Progress {
     pub state: State,
     /// It has taken everything up to here; `None` until it has read its offset.
     pub reached: Option<Position>,
+    /// It began before this commit, up to which history of its kind was removed: what happened then is not all in its rows. Of the
+    /// last time it began since the engine started.
+    pub missed_upto: Option<Position>,
     /// Durable commits, of any kind, it has not read yet.
     pub lag_commits: u64,
     /// Age of the last commit it has read, in seconds; 0 once it has read all.

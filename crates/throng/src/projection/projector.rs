@@ -50,6 +50,8 @@ pub(super) struct Report {
     /// How many requests to begin anew it has followed.
     pub(super) rebuilds: u64,
     pub(super) reached: Option<Position>,
+    /// It began before this, up to where history of its kind was removed.
+    pub(super) missed_upto: Option<Position>,
     /// When it had last read all there was, by the host's clock.
     pub(super) complete_micros: u64,
     /// When the last commit it has read was made.
@@ -145,6 +147,7 @@ impl Projector {
             state: State::Running,
             rebuilds: 0,
             reached: None,
+            missed_upto: None,
             complete_micros: 0,
             at_micros: 0,
             events: 0,
@@ -182,6 +185,7 @@ impl Projector {
             kind: self.consumer.kind(),
             state: report.state,
             reached: report.reached,
+            missed_upto: report.missed_upto,
             lag_commits,
             lag_seconds: if is_behind { age_micros as f64 / 1e6 } else { 0.0 },
             behind_seconds: behind_micros as f64 / 1e6,

@@ -19,7 +19,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use throng_journal::{Applied, Commit, Position, ViewBatch, ViewOffset, Views};
+use throng_journal::{Applied, Commit, CommitNo, Position, ViewBatch, ViewOffset, Views};
 
 /// Once it has caught up it reads again after this long at the earliest, so that it takes what has gathered at once.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -158,6 +158,7 @@ impl Runner {
         };
         if self.stored.is_none() {
             self.load_offset(views, &life).await?;
+            self.look_for_missing(inner, &life).await?;
         }
         if !std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&life)) {
             let mismatch = source::mismatch(inner, &life, self.read).await;
@@ -279,6 +280,25 @@ impl Runner {
             checksum: 0,
             version,
         });
+        Ok(())
+    }
+
+    /// Says so if history that it has not read was removed.
+    async fn look_for_missing(&self, inner: &Core, life: &Life) -> Result<(), String> {
+        let (name, kind) = (self.projector.consumer.name(), self.projector.consumer.kind());
+        let removed = crate::retention::removed_upto(inner, life, kind).await;
+        let removed = removed.map_err(|error| error.to_string())?;
+        let missed = removed.filter(|upto| *upto > self.read.position);
+        if let Some(upto) = missed {
+            tracing::warn!(
+                "projection {name} begins after commit {}, and history of {kind} up to commit {upto} was removed: its rows do not \
+                 say all that happened",
+                self.read.position
+            );
+        }
+        if missed.is_some() || self.read.position.commit == CommitNo(0) {
+            self.projector.report.send_modify(|report| report.missed_upto = missed);
+        }
         Ok(())
     }
 

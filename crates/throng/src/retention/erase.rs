@@ -1,8 +1,8 @@
 //! Forgetting one entity: nothing it was stays, but that it was erased.
 
 use super::{
-    judge::Plan,
-    pass::{self, prune, shard_of, stand_in},
+    judge::{Erasing, Plan},
+    pass::{self, prune, settle, shard_of, stand_in},
 };
 use crate::{
     door::{Target, turn},
@@ -11,14 +11,18 @@ use crate::{
     ledger::unreadable,
     life::Life,
 };
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
 use throng_core::{
     model::Error,
     shard::{JsonRejection, base_row, dead_rows, ended_row, family_row},
 };
-use throng_journal::{Address, CommitNo, Cut, Position, Pruned};
+use throng_journal::{Address, CommitNo, Cut, Error as StoreError, Position, Pruned, WriterId};
 
-/// What the rows of erasures begin with that have not ended yet: kind, 0, id.
+/// What the rows of erasures begin with that are not done yet: kind, 0, id. They say with which event the entity was ended, and where;
+/// nothing, before it was.
 const ERASING: &[u8] = b"x";
 
 /// What an erasure overwrote.
@@ -42,40 +46,55 @@ impl fmt::Display for Erased {
 
 impl Engine {
     /// Ends an entity and overwrites all that is recorded and stored of it: its events, state, timers, idempotency keys, the messages it
-    /// sent and was sent. What is left is that an entity of this id was erased, and when. Once begun, it is carried to its end also
-    /// after a crash.
+    /// sent and was sent. What is left is that an entity of this id was erased, and when. Once begun, it is carried to its end by
+    /// itself, also where the journal or the store failed meanwhile, and after a crash.
     ///
     /// # Errors
-    /// `Unknown` for an entity to which nothing has ever happened, or the engine's.
+    /// `Unknown` for an entity to which nothing has ever happened, or the engine's: the text says whether it has begun.
     pub async fn erase(&self, kind: &str, id: &str) -> Result<Erased, Error<JsonRejection>> {
         let core = &self.core;
         let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
         core.target(index, id.into())?;
         let life = core.lives.current()?;
         let address = Address::new(kind, id);
-        let failed = |error: throng_journal::Error| unreadable(format!("{address} is not erased yet"), &error);
         let _one_at_a_time = core.pruning.lock().await;
-        let is_known = end(core, &life, index, &address).await.map_err(failed)?;
-        if !is_known {
+        begin(core, &life, &address)
+            .await
+            .map_err(|error| unreadable(format!("{address} is not erased: that did not begin"), &error))?;
+        let erased = carry_on(core, &life, &address, None).await;
+        let erased = erased
+            .map_err(|error| unreadable(format!("{address} is not erased yet, that goes on by itself"), &error))?;
+        erased.ok_or_else(|| {
             let kind = core.context.registry.kinds()[index].name;
-            return Err(Error::Unknown {
-                kind,
-                id: id.to_owned(),
-            });
-        }
-        overwrite(core, &life, &address).await.map_err(failed)
+            let id = id.to_owned();
+            Error::Unknown { kind, id }
+        })
     }
 }
 
-/// Carries erasures to their end that a crash has cut off.
-pub(super) async fn resume(core: &Arc<Core>, life: &Arc<Life>) -> Result<(), throng_journal::Error> {
+/// Notes durably that it is to be erased; nothing has happened to it before.
+async fn begin(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<(), StoreError> {
+    let row = row_of(address);
+    // Also for whoever stops waiting.
+    core.is_erasing.store(true, Ordering::Release);
+    life.due().rows.push((row.clone(), Some(Vec::new())));
+    let noted = settle(core, life).await;
+    if noted.is_err() {
+        life.due().rows.retain(|(due, _)| *due != row);
+    }
+    noted
+}
+
+/// Carries erasures to their end that a failure or a crash has cut off.
+pub(super) async fn resume(core: &Arc<Core>, life: &Arc<Life>) -> Result<(), StoreError> {
+    let _one_at_a_time = core.pruning.lock().await;
     let mut begun = Vec::new();
-    let mut visit = |row: &[u8], _: &[u8]| begun.extend(read_row(row));
+    let mut visit = |row: &[u8], value: &[u8]| begun.extend(read_row(row, value));
     core.context.store.system_scan(ERASING, &mut visit).await?;
-    for address in begun {
-        let _one_at_a_time = core.pruning.lock().await;
-        let erased = overwrite(core, life, &address).await?;
-        tracing::info!("the erasure of {address} was cut off: {erased}");
+    for (address, ended) in begun {
+        if let Some(erased) = carry_on(core, life, &address, ended).await? {
+            tracing::info!("the erasure of {address} was cut off: {erased}");
+        }
     }
     Ok(())
 }
@@ -84,23 +103,52 @@ fn row_of(address: &Address) -> Vec<u8> {
     [ERASING, address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }
 
-fn read_row(row: &[u8]) -> Option<Address> {
+fn read_row(row: &[u8], value: &[u8]) -> Option<(Address, Option<Erasing>)> {
     let rest = row.strip_prefix(ERASING)?;
     let at = rest.iter().position(|byte| *byte == 0)?;
     let (kind, id) = (
         std::str::from_utf8(&rest[..at]).ok()?,
         std::str::from_utf8(&rest[at + 1..]).ok()?,
     );
-    Some(Address::new(kind, id))
+    let ended = <[[u8; 8]; 3]>::try_from(value.as_chunks::<8>().0).ok().map(|numbers| {
+        let [seq, writer, commit] = numbers.map(u64::from_be_bytes);
+        let at = Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        };
+        Erasing { seq, at }
+    });
+    Some((Address::new(kind, id), ended))
 }
 
-/// Ends it, and notes that it is to be erased. `false`: nothing has ever happened to it.
-async fn end(
+/// Ends it, unless that was done, and overwrites what is there of it. `None`: nothing has ever happened to it.
+async fn carry_on(
     core: &Arc<Core>,
     life: &Arc<Life>,
-    kind: usize,
     address: &Address,
-) -> Result<bool, throng_journal::Error> {
+    ended: Option<Erasing>,
+) -> Result<Option<Erased>, StoreError> {
+    let ended = match ended {
+        Some(ended) => Some(ended),
+        None => end(core, life, address).await?,
+    };
+    let erased = match ended {
+        Some(ended) => Some(overwrite(core, life, address, ended).await?),
+        None => None,
+    };
+    life.due().rows.push((row_of(address), None));
+    settle(core, life).await?;
+    Ok(erased)
+}
+
+/// Ends it, and has the store forget it. `None`: nothing has ever happened to it.
+async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Option<Erasing>, StoreError> {
+    let Some(kind) = core.context.registry.find(&address.kind) else {
+        return Err(StoreError::Backend {
+            doing: format!("erasing {address}"),
+            why: "this program does not know its kind".into(),
+        });
+    };
     let (shard, hash) = shard_of(life, address);
     let target = Target {
         kind,
@@ -108,22 +156,30 @@ async fn end(
         id: address.id.to_string().into(),
     };
     life.mail.room().await;
-    let seq = loop {
+    let (seq, commit) = loop {
         let (ledger, id) = (life.ledger.clone(), address.id.clone());
-        let ended = life
-            .door
-            .visit(shard, move |shard| shard.erase(kind, hash, &id, &mut ledger.staging()));
+        let ended = life.door.visit(shard, move |shard| {
+            let seq = shard.erase(kind, hash, &id, &mut ledger.staging());
+            seq.map(|seq| (seq, ledger.last()))
+        });
         match ended.await.map_err(|error| pass::backend(&error))? {
-            Some(seq) => break seq,
+            Some(ended) => break ended,
             None => life.door.load(&target).await.map_err(|error| pass::backend(&error))?,
         }
     };
     turn::wake_committer(&core.context);
     if seq == 0 {
-        return Ok(false);
+        return Ok(None);
     }
+    let at = Position {
+        writer: life.ledger.writer,
+        commit: CommitNo(commit),
+    };
     let mut rows = vec![
-        (row_of(address), Some(Vec::new())),
+        (
+            row_of(address),
+            Some([seq, at.writer.0, commit].map(u64::to_be_bytes).concat()),
+        ),
         (ended_row(address), Some(seq.to_be_bytes().to_vec())),
         (base_row(address), None),
         (family_row(address), None),
@@ -131,37 +187,43 @@ async fn end(
     let dead_of_it = dead_rows(Some((&address.kind, Some(&address.id))));
     let mut visit = |row: &[u8], _: &[u8]| rows.push((row.to_vec(), None));
     core.context.store.system_scan(&dead_of_it, &mut visit).await?;
-    let mut due = core.lives.due();
-    due.rows.extend(rows);
-    due.cuts.push(Cut {
-        address: address.clone(),
-        upto: seq,
-        is_gone: true,
-    });
-    Ok(true)
+    {
+        let mut due = life.due();
+        due.rows.extend(rows);
+        due.cuts.push(Cut {
+            address: address.clone(),
+            upto: seq,
+            is_gone: true,
+        });
+    }
+    settle(core, life).await?;
+    Ok(Some(Erasing { seq, at }))
 }
 
 /// Overwrites what the journal holds of it.
-async fn overwrite(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Erased, throng_journal::Error> {
-    core.lives.checkpoint_now(life).await?;
+async fn overwrite(
+    core: &Arc<Core>,
+    life: &Arc<Life>,
+    address: &Address,
+    ended: Erasing,
+) -> Result<Erased, StoreError> {
     // What was written last of it is in a part of the journal that is still being written.
     core.context.journal.end_segment().await?;
     let mut plan = Plan {
         now: core.context.host.now(),
         ..Plan::default()
     };
-    plan.erased.insert(address.clone());
+    plan.erased.insert(address.clone(), ended);
     stand_in(core, life, &mut plan, false).await?;
-    core.lives.checkpoint_now(life).await?;
+    settle(core, life).await?;
     let covers = life.ledger.covers().unwrap_or_default();
     let upto = Position {
         commit: CommitNo(covers.commit.0.saturating_sub(1)),
         ..covers
     };
     let mut pruned = Pruned::default();
-    prune(core, life, Arc::new(plan), (upto, pass::How::Erase), &mut pruned).await?;
-    core.lives.due().rows.push((row_of(address), None));
-    core.lives.checkpoint_now(life).await?;
+    let all = (Position::default(), upto, pass::How::Erase);
+    prune(core, life, Arc::new(plan), all, &mut pruned).await?;
     tracing::info!("{address} was erased: {} records", pruned.records);
     Ok(Erased {
         records: pruned.records,

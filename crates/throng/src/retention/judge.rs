@@ -19,14 +19,30 @@ pub(super) struct Going {
     pub(super) is_gone: bool,
 }
 
+/// Where an entity that is erased was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Erasing {
+    /// Its last event.
+    pub(super) seq: u64,
+    /// The commit that says so.
+    pub(super) at: Position,
+}
+
+impl Erasing {
+    /// It was made of the entity as it was, not of one that was created anew since.
+    fn reaches(self, record: &Record<'_>, at: Position) -> bool {
+        at < self.at || (at == self.at && record.seq <= self.seq)
+    }
+}
+
 /// All that is known when records are judged. It was true of what is durable, and stays true.
 #[derive(Default)]
 pub(super) struct Plan {
     /// Up to where records of a kind are looked at; those of other kinds stay.
     pub(super) horizons: HashMap<Box<str>, Position>,
     pub(super) entities: HashMap<Address, Going>,
-    /// Nothing is left of these, whatever their kinds keep.
-    pub(super) erased: HashSet<Address>,
+    /// Nothing is left of these as they were up to there, whatever their kinds keep.
+    pub(super) erased: HashMap<Address, Erasing>,
     /// How many messages each shard has taken, and where the log says so.
     pub(super) counts: Vec<(MessageCounts, Position)>,
     /// The timers that are set.
@@ -44,7 +60,7 @@ impl Plan {
             RecordKind::Numbers => return self.counts_of(record.shard).is_some_and(|(_, since)| at < *since),
             _ => {}
         }
-        if !self.erased.is_empty() && self.is_of_erased(record) {
+        if !self.erased.is_empty() && self.is_of_erased(record, at) {
             return record.record != RecordKind::Sent || self.was_taken(record);
         }
         let is_looked_at = self.horizons.get(record.kind).is_some_and(|horizon| at <= *horizon);
@@ -88,12 +104,18 @@ impl Plan {
     }
 
     /// Its own records, and what was sent to it.
-    fn is_of_erased(&self, record: &Record<'_>) -> bool {
-        if self.erased.contains(&Address::new(record.kind, record.id)) {
+    fn is_of_erased(&self, record: &Record<'_>, at: Position) -> bool {
+        let is_erased = |address: &Address, seq_counts: bool| {
+            self.erased.get(address).is_some_and(|erasing| match seq_counts {
+                true => erasing.reaches(record, at),
+                false => at <= erasing.at,
+            })
+        };
+        if is_erased(&Address::new(record.kind, record.id), record.record != RecordKind::Sent) {
             return true;
         }
         record.record == RecordKind::Sent
-            && receiver(record).is_some_and(|(kind, id)| self.erased.contains(&Address::new(&*kind, &*id)))
+            && receiver(record).is_some_and(|(kind, id)| is_erased(&Address::new(&*kind, &*id), false))
     }
 }
 

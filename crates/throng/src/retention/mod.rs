@@ -13,15 +13,15 @@ mod scan;
 
 pub use erase::Erased;
 pub use pass::PruneReport;
+pub(crate) use pass::removed_upto;
 
 use crate::{
     context::micros,
     engine::{Core, Engine},
-    life::Life,
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::Duration,
 };
 use throng_core::model::Keep;
@@ -45,6 +45,10 @@ pub(crate) struct Due {
 }
 
 impl Due {
+    fn is_empty(&self) -> bool {
+        self.cuts.is_empty() && self.rows.is_empty()
+    }
+
     /// The checkpoint that took this was not made: it comes before what has become due since.
     pub(crate) fn put_back(&mut self, mut taken: Self) {
         taken.cuts.append(&mut self.cuts);
@@ -69,7 +73,8 @@ impl Core {
             Keep::Events(_) | Keep::Forever => EVERY_EVENTS,
         });
         let shortest = shortest.min()?;
-        Some(self.context.options.prune_every.unwrap_or(shortest))
+        let every = self.context.options.prune_every.unwrap_or(shortest);
+        (every != Duration::MAX).then_some(every)
     }
 }
 
@@ -81,8 +86,6 @@ pub(crate) fn start(core: &Arc<Core>) {
 async fn task(core: Weak<Core>) {
     // When the next pass is due.
     let mut due: Option<u64> = None;
-    // A life whose erasures that were cut off have been made again.
-    let mut resumed: Weak<Life> = Weak::new();
     loop {
         let Some(strong) = core.upgrade() else { return };
         if strong.context.is_stopping() {
@@ -90,17 +93,17 @@ async fn task(core: Weak<Core>) {
         }
         let now = strong.context.host.elapsed_micros();
         if let Some(life) = strong.lives.running() {
-            if resumed.upgrade().is_none_or(|before| !Arc::ptr_eq(&before, &life)) {
-                match erase::resume(&strong, &life).await {
-                    Ok(()) => resumed = Arc::downgrade(&life),
-                    Err(error) => tracing::warn!("an erasure that was cut off is tried again: {error}"),
-                }
+            if strong.is_erasing.swap(false, Ordering::AcqRel)
+                && let Err(error) = erase::resume(&strong, &life).await
+            {
+                tracing::warn!("an erasure that was cut off is tried again: {error}");
+                strong.is_erasing.store(true, Ordering::Release);
             }
             if let Some(every) = strong.prune_every() {
                 let at = *due.get_or_insert_with(|| now + micros(every.min(FIRST)));
                 if now >= at {
                     due = Some(now + micros(every));
-                    match pass::run(&strong, false).await {
+                    match pass::run(&strong, pass::Pass::Usual).await {
                         Ok(report) if report.is_cut_short => due = Some(now),
                         Ok(_) => {}
                         Err(error) => tracing::warn!("history could not be removed, it is tried again: {error}"),
@@ -120,7 +123,8 @@ impl Engine {
     /// # Errors
     /// The journal's or the store's; what was removed by then is gone all the same, and the next pass goes on.
     pub async fn prune(&self, is_dry: bool) -> Result<PruneReport, Error> {
-        pass::run(&self.core, is_dry).await
+        let pass = if is_dry { pass::Pass::Dry } else { pass::Pass::Whole };
+        pass::run(&self.core, pass).await
     }
 }
 

@@ -10,7 +10,11 @@ use crate::{
     ledger::recovering,
     life::Life,
 };
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, PoisonError},
+};
 use throng_core::{
     limits,
     model::Keep,
@@ -20,8 +24,23 @@ use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, Sha
 
 pub(super) use throng_journal::PruneHow as How;
 
-/// The row that says up to where each kind's history has been removed.
+/// The row that says up to where each kind's history has been removed, and when all of the journal was looked at last.
 const CURSORS_ROW: &[u8] = b"r";
+/// The name under which the latter stands there, where kinds have theirs.
+const LOOKED_AT_ALL: &str = "";
+/// Between two passes that look at all of the journal: what has become over behind the others' backs goes then.
+const ALL_EVERY_MICROS: i64 = 24 * 3_600 * 1_000_000;
+
+/// What a pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pass {
+    /// It only says what would go.
+    Dry,
+    /// Everything that is over goes, wherever it stands.
+    Whole,
+    /// What has become over since the last pass goes; the rest of the journal is looked at once a day.
+    Usual,
+}
 
 /// What a pass removed, or would remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -48,6 +67,20 @@ pub struct PruneReport {
     pub is_cut_short: bool,
 }
 
+impl PruneReport {
+    /// Both together; the other pass came later.
+    pub fn add(&mut self, other: Self) {
+        *self = Self {
+            entities: self.entities + other.entities,
+            gone: self.gone + other.gone,
+            records: self.records + other.records,
+            commits: self.commits + other.commits,
+            bytes: self.bytes + other.bytes,
+            ..other
+        };
+    }
+}
+
 impl fmt::Display for PruneReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.is_dry { "would remove" } else { "removed" };
@@ -66,14 +99,23 @@ impl fmt::Display for PruneReport {
     }
 }
 
-pub(super) async fn run(core: &Arc<Core>, is_dry: bool) -> Result<PruneReport, Error> {
+pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Error> {
+    let is_dry = pass == Pass::Dry;
     let Some(life) = core.lives.running() else {
         return Ok(PruneReport::default());
     };
     let _one_at_a_time = core.pruning.lock().await;
     core.lives.checkpoint_now(&life).await?;
     let (limit, held_by) = limit(core, &life);
-    let cursors = cursors(core).await?;
+    let held = i64::try_from(held_by.len()).unwrap_or(i64::MAX);
+    core.context.metrics.history_held.set(held);
+    (*core.held_by.lock().unwrap_or_else(PoisonError::into_inner)).clone_from(&held_by);
+    let Cursors {
+        kinds: cursors,
+        looked_at_all,
+    } = cursors(core, &life).await?;
+    let now = core.context.host.now();
+    let is_whole = pass != Pass::Usual || now.micros.saturating_sub(looked_at_all) >= ALL_EVERY_MICROS;
     let found = scan(core, &life, &cursors, limit).await?;
     let mut report = PruneReport {
         is_dry,
@@ -89,7 +131,7 @@ pub(super) async fn run(core: &Arc<Core>, is_dry: bool) -> Result<PruneReport, E
     report.upto = Some(upto.to_string());
     let mut plan = Plan {
         horizons: found.horizons.clone(),
-        now: core.context.host.now(),
+        now,
         ..Plan::default()
     };
     let mut passing = Passing {
@@ -105,33 +147,61 @@ pub(super) async fn run(core: &Arc<Core>, is_dry: bool) -> Result<PruneReport, E
     report.entities = plan.entities.len() as u64 - report.gone;
     stand_in(core, &life, &mut plan, is_dry).await?;
     if !is_dry {
-        core.lives.checkpoint_now(&life).await?;
+        settle(core, &life).await?;
     }
     plan.dead = dead(core).await?;
-    let mut pruned = Pruned::default();
-    let reached = prune(
-        core,
-        &life,
-        Arc::new(plan),
-        (upto.min(limit), if is_dry { How::Dry } else { How::Remove }),
-        &mut pruned,
-    )
-    .await?;
+    let how = if is_dry { How::Dry } else { How::Remove };
+    let (plan, mut pruned) = (Arc::new(plan), Pruned::default());
+    let mut moved = cursors.clone();
+    let stretches = match is_whole {
+        true => vec![(Position::default(), upto.min(limit))],
+        false => stretches(&cursors, &found.horizons, limit),
+    };
+    for (after, to) in stretches {
+        let reached = prune(core, &life, Arc::clone(&plan), (after, to, how), &mut pruned).await?;
+        for (kind, horizon) in &found.horizons {
+            let cursor = moved.entry(kind.clone()).or_default();
+            if *cursor >= after {
+                *cursor = (*horizon).min(reached).max(*cursor);
+            }
+        }
+    }
     (report.records, report.commits, report.bytes) = (pruned.records, pruned.commits, pruned.bytes);
     if !is_dry {
         core.context.metrics.pruned_records.inc_by(pruned.records);
         core.context.metrics.pruned_bytes.inc_by(pruned.bytes);
-        let mut moved = cursors;
-        for (kind, horizon) in found.horizons {
-            let cursor = moved.entry(kind).or_default();
-            *cursor = horizon.min(reached).max(*cursor);
-        }
-        store_cursors(core, &moved);
+        let looked_at_all = if is_whole { now.micros } else { looked_at_all };
+        store_cursors(&life, &moved, looked_at_all);
         if report.records > 0 {
             tracing::info!("{report}");
         }
     }
     Ok(report)
+}
+
+/// The parts of history between where each kind's was removed up to and where it is over by now, in order.
+fn stretches(
+    cursors: &HashMap<Box<str>, Position>,
+    horizons: &HashMap<Box<str>, Position>,
+    limit: Position,
+) -> Vec<(Position, Position)> {
+    let mut all: Vec<(Position, Position)> = horizons
+        .iter()
+        .map(|(kind, horizon)| {
+            let cursor = cursors.get(kind).copied().unwrap_or_default();
+            (cursor, (*horizon).min(limit))
+        })
+        .filter(|(after, to)| after < to)
+        .collect();
+    all.sort_unstable();
+    let mut merged: Vec<(Position, Position)> = Vec::new();
+    for (after, to) in all {
+        match merged.last_mut() {
+            Some((_, last)) if after <= *last => *last = to.max(*last),
+            _ => merged.push((after, to)),
+        }
+    }
+    merged
 }
 
 /// Up to where a pass may go: nothing that a checkpoint does not cover, or that a projection has not read. And the projections that hold
@@ -155,6 +225,10 @@ fn read_by_projections(_: &Core, covered: Position) -> (Position, Vec<String>) {
 
 #[cfg(feature = "projections")]
 fn read_by_projections(core: &Core, covered: Position) -> (Position, Vec<String>) {
+    if !core.idle_projections.is_empty() {
+        let names = core.idle_projections.iter().map(|name| (*name).to_owned());
+        return (Position::default(), names.collect());
+    }
     let (mut limit, mut held_by) = (covered, Vec::new());
     let patience = core.context.options.left_behind_after;
     for progress in core.projections.progress(core) {
@@ -173,6 +247,15 @@ fn read_by_projections(core: &Core, covered: Position) -> (Position, Vec<String>
         limit = reached;
     }
     (limit, held_by)
+}
+
+/// Has a checkpoint take along what is due. Only then may anything go that it stands in for.
+pub(super) async fn settle(core: &Core, life: &Arc<Life>) -> Result<(), Error> {
+    core.lives.checkpoint_now(life).await?;
+    match life.ledger.is_over() || !life.due().is_empty() {
+        true => Err(backend(&recovering())),
+        false => Ok(()),
+    }
 }
 
 struct Passing<'a> {
@@ -267,7 +350,7 @@ impl Passing<'_> {
         if self.is_dry {
             return;
         }
-        let mut due = self.core.lives.due();
+        let mut due = self.life.due();
         due.cuts.push(Cut {
             address: address.clone(),
             upto,
@@ -321,12 +404,15 @@ pub(super) async fn prune(
     core: &Core,
     life: &Life,
     plan: Arc<Plan>,
-    (upto, how): (Position, How),
+    (after, upto, how): (Position, Position, How),
     pruned: &mut Pruned,
 ) -> Result<Position, Error> {
     let own = life.ledger.durable();
-    let mut reached = Position::default();
+    let mut reached = after;
     for end in life.ledger.sealed.iter().copied().chain([own]) {
+        if end <= after {
+            continue;
+        }
         if end.writer > upto.writer {
             break;
         }
@@ -337,9 +423,12 @@ pub(super) async fn prune(
         };
         let plan = Arc::clone(&plan);
         let done = core.context.journal.prune(Prune {
-            after: Position {
-                commit: CommitNo(0),
-                ..end
+            after: match end.writer == after.writer {
+                true => after,
+                false => Position {
+                    commit: CommitNo(0),
+                    ..end
+                },
             },
             upto: to,
             judge: Arc::new(move |record, stamp| plan.is_over(record, stamp)),
@@ -347,10 +436,10 @@ pub(super) async fn prune(
         });
         let done = done.await?;
         pruned.add(done);
-        reached = Position {
+        reached = reached.max(Position {
             commit: done.upto,
             ..end
-        };
+        });
         if done.upto < end.commit {
             break;
         }
@@ -377,21 +466,52 @@ async fn base(core: &Core, address: &Address) -> Result<Option<(u64, Position)>,
     }))
 }
 
-async fn cursors(core: &Core) -> Result<HashMap<Box<str>, Position>, Error> {
-    let row = now_or_later(core.context.store.system(CURSORS_ROW)).await?;
-    let texts: HashMap<Box<str>, String> = row
+/// How far the passes so far have come.
+struct Cursors {
+    /// Up to where each kind's history has been removed.
+    kinds: HashMap<Box<str>, Position>,
+    /// When all of the journal was looked at, microseconds since 1970-01-01 UTC.
+    looked_at_all: i64,
+}
+
+/// Up to where the history of a kind is not whole any more; `None`: nothing of it was removed.
+pub(crate) async fn removed_upto(core: &Core, life: &Life, kind: &str) -> Result<Option<Position>, Error> {
+    let cursors = cursors(core, life).await?;
+    Ok(cursors
+        .kinds
+        .get(kind)
+        .copied()
+        .filter(|upto| upto.commit > CommitNo(0)))
+}
+
+async fn cursors(core: &Core, life: &Life) -> Result<Cursors, Error> {
+    let due = {
+        let due = life.due();
+        let newest = due.rows.iter().rev().find(|(row, _)| row == CURSORS_ROW);
+        newest.and_then(|(_, value)| value.clone())
+    };
+    let row = match due {
+        Some(row) => Some(row),
+        None => now_or_later(core.context.store.system(CURSORS_ROW)).await?,
+    };
+    let mut texts: HashMap<Box<str>, String> = row
         .and_then(|row| serde_json::from_slice(&row).ok())
         .unwrap_or_default();
+    let looked_at_all = texts.remove(LOOKED_AT_ALL).and_then(|micros| micros.parse().ok());
     let read = texts
         .into_iter()
         .filter_map(|(kind, text)| Some((kind, text.parse().ok()?)));
-    Ok(read.collect())
+    Ok(Cursors {
+        kinds: read.collect(),
+        looked_at_all: looked_at_all.unwrap_or_default(),
+    })
 }
 
-fn store_cursors(core: &Core, cursors: &HashMap<Box<str>, Position>) {
-    let texts: HashMap<&str, String> = cursors.iter().map(|(kind, at)| (&**kind, at.to_string())).collect();
+fn store_cursors(life: &Life, cursors: &HashMap<Box<str>, Position>, looked_at_all: i64) {
+    let mut texts: HashMap<&str, String> = cursors.iter().map(|(kind, at)| (&**kind, at.to_string())).collect();
+    texts.insert(LOOKED_AT_ALL, looked_at_all.to_string());
     let row = serde_json::to_vec(&texts).ok();
-    core.lives.due().rows.push((CURSORS_ROW.to_vec(), row));
+    life.due().rows.push((CURSORS_ROW.to_vec(), row));
 }
 
 pub(super) fn backend(error: &crate::ledger::Refusal) -> Error {
@@ -405,4 +525,32 @@ pub(super) fn backend(error: &crate::ledger::Refusal) -> Error {
 pub(super) fn shard_of(life: &Life, address: &Address) -> (ShardId, u64) {
     let hash = limits::hash(&address.kind, &address.id);
     (life.door.shard_of(hash), hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_become_over_is_looked_at() {
+        let at = |commit| Position {
+            writer: WriterId(1),
+            commit: CommitNo(commit),
+        };
+        let of = |list: &[(&str, u64)]| {
+            list.iter()
+                .map(|(kind, commit)| ((*kind).into(), at(*commit)))
+                .collect()
+        };
+        let cursors: HashMap<Box<str>, Position> = of(&[("hours", 900), ("days", 300), ("weeks", 40)]);
+        let horizons: HashMap<Box<str>, Position> = of(&[("hours", 950), ("days", 310), ("weeks", 40), ("new", 20)]);
+        let found = stretches(&cursors, &horizons, at(940));
+        assert_eq!(
+            found,
+            [(Position::default(), at(20)), (at(300), at(310)), (at(900), at(940))]
+        );
+        let overlapping = of(&[("hours", 305), ("days", 300), ("weeks", 40)]);
+        let found = stretches(&overlapping, &of(&[("hours", 950), ("days", 310)]), at(2_000));
+        assert_eq!(found, [(at(300), at(950))]);
+    }
 }

@@ -4,6 +4,7 @@ use super::{Ends, EntityEvent, Next, Watch, unavailable, window::Interest};
 use crate::{
     engine::Engine,
     feed::{Cursor, FeedError},
+    ledger::unreadable,
 };
 use std::{fmt, sync::Arc};
 use throng_journal::{Position, StoredEvent};
@@ -50,6 +51,7 @@ pub struct Follower {
     engine: Engine,
     place: Place,
     watch: Watch,
+    removed_upto: Option<Position>,
 }
 
 /// Where a follower is.
@@ -75,9 +77,19 @@ impl Engine {
     /// # Errors
     /// This history has no such place, there is no such entity, or the engine's.
     pub async fn follow(&self, follow: Follow) -> Result<Follower, FeedError> {
+        let mut removed_upto = None;
         let interest = match &follow {
             Follow::Kind { kind, from } => {
                 let life = self.core.lives.current().map_err(FeedError::Engine)?;
+                let name = self.core.context.registry.kinds()[*kind].name;
+                let removed = crate::retention::removed_upto(&self.core, &life, name).await;
+                let removed = removed
+                    .map_err(|error| unreadable(format!("what is left of {name} is not known"), &error))
+                    .map_err(FeedError::Engine)?;
+                removed_upto = removed.filter(|upto| *upto > from.before());
+                if let Some(upto) = removed_upto {
+                    tracing::info!("who follows {name} from {from} misses what was removed up to commit {upto}");
+                }
                 if !from.is_in(&Ends::of(&life)) {
                     return Err(FeedError::Lost(from.to_string()));
                 }
@@ -99,11 +111,18 @@ impl Engine {
             engine: self.clone(),
             place: Place { follow, tail: None },
             watch: self.core.tail.watch(interest),
+            removed_upto,
         })
     }
 }
 
 impl Follower {
+    /// A kind's follower began before this commit, up to which history of the kind was removed: it is not told all that happened.
+    #[must_use]
+    pub fn removed_upto(&self) -> Option<Position> {
+        self.removed_upto
+    }
+
     /// Where it is: to follow again from here.
     #[must_use]
     pub fn place(&self) -> &Follow {

@@ -2,11 +2,11 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::SeqCst},
+    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 use throng::journal::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, Opened,
-    Place, Position, ShardId, Taken, WriterId, commit,
+    Place, Position, Prune, Pruned, ShardId, Taken, WriterId, commit,
 };
 use tokio::sync::watch;
 
@@ -16,6 +16,8 @@ pub struct Failing {
     journal: MemoryJournal,
     fails: Arc<AtomicBool>,
     is_full: Arc<AtomicBool>,
+    finished: Arc<AtomicU64>,
+    disk_bytes: Arc<AtomicU64>,
     /// A new writer can be opened.
     opens: watch::Sender<bool>,
 }
@@ -26,6 +28,8 @@ impl Failing {
             journal: journal.clone(),
             fails: Arc::default(),
             is_full: Arc::default(),
+            disk_bytes: Arc::default(),
+            finished: Arc::new(AtomicU64::new(u64::MAX)),
             opens: watch::Sender::new(true),
         }
     }
@@ -39,6 +43,16 @@ impl Failing {
     /// Its storage is full, or has room again.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, SeqCst);
+    }
+
+    /// It takes so much of the disk.
+    pub fn set_disk_bytes(&self, bytes: u64) {
+        self.disk_bytes.store(bytes, SeqCst);
+    }
+
+    /// Nothing is removed after this commit: a writer is not done with it.
+    pub fn set_finished(&self, upto: u64) {
+        self.finished.store(upto, SeqCst);
     }
 
     /// Somebody waits for another writer.
@@ -87,12 +101,21 @@ impl Journal for Failing {
         self.journal.read_at(places)
     }
 
+    fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
+        let upto = prune.upto.min(CommitNo(self.finished.load(SeqCst)));
+        self.journal.prune(Prune { upto, ..prune })
+    }
+
     fn forget(&self, upto: Position) {
         self.journal.forget(upto);
     }
 
     fn depth(&self) -> usize {
         self.journal.depth()
+    }
+
+    fn disk_bytes(&self) -> Option<u64> {
+        Some(self.disk_bytes.load(SeqCst))
     }
 
     fn has_room(&self) -> bool {

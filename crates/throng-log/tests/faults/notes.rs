@@ -1,0 +1,132 @@
+//! An entity that keeps a text, and an engine of it on a disk in memory.
+
+use crate::{
+    disk::Disk,
+    kit::{DIR, options},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use throng::{Engine, Options, model::*};
+use throng_log::{EmbeddedStore, open_embedded};
+
+pub const ARCHIVE: &str = "archive";
+
+#[derive(Default, Serialize, Deserialize)]
+pub struct Note {
+    count: u64,
+    last: String,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub enum Command {
+    Write { text: String },
+    Close,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub enum Happened {
+    Written { text: String },
+    Closed,
+}
+impl Event for Happened {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("a note never says no")]
+pub struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+impl Entity for Note {
+    const KIND: &'static str = "note";
+    type Id = String;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = u64;
+    type Rejection = Never;
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        match command {
+            Command::Write { text } => turn.emit(Happened::Written { text }),
+            Command::Close => {
+                turn.emit(Happened::Closed);
+                turn.end();
+            }
+        }
+        Ok(Answer::after(|note: &Note| note.count))
+    }
+
+    fn evolve(&mut self, event: &Happened) {
+        if let Happened::Written { text } = event {
+            self.count += 1;
+            self.last.clone_from(text);
+        }
+    }
+}
+
+/// How many texts, and the last one.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub struct Look;
+
+impl Query<Note> for Look {
+    const NAME: &'static str = "Look";
+    type Answer = (u64, String);
+
+    fn answer(self, note: &Note, _: &Moment<'_, Note>) -> Result<(u64, String), Never> {
+        Ok((note.count, note.last.clone()))
+    }
+}
+
+/// An engine, and the store it uses.
+pub struct Running {
+    pub engine: Engine,
+    pub store: Arc<EmbeddedStore>,
+}
+
+/// Starts an engine on the disk as it is now, with a new process.
+pub async fn start(disk: &Disk, keep: Keep) -> Running {
+    // An engine that has ended may hold the directory a moment longer.
+    let opening = async {
+        loop {
+            match open_embedded(DIR, options(disk)) {
+                Err(throng_journal::Error::InUse { .. }) => tokio::task::yield_now().await,
+                opened => break opened.unwrap(),
+            }
+        }
+    };
+    let (log, store) = tokio::time::timeout(Duration::from_mins(1), opening).await.unwrap();
+    log.set_archive(Some(PathBuf::from(ARCHIVE)));
+    let options = Options {
+        keep: BTreeMap::from([("note".to_owned(), keep)]),
+        // A test says itself when.
+        prune_every: Some(Duration::from_hours(1)),
+        checkpoint_every: Duration::from_hours(1),
+        ..Options::default()
+    };
+    let engine = Engine::builder()
+        .with::<Note>()
+        .query::<Note, Look>()
+        .shards(2)
+        .options(options)
+        .start_shared(log, store.clone())
+        .await
+        .unwrap();
+    Running { engine, store }
+}
+
+pub async fn write(engine: &Engine, id: &str, text: &str) {
+    let text = text.to_owned();
+    engine.entity::<Note>(id).ask(Command::Write { text }).await.unwrap();
+}
+
+pub async fn look(engine: &Engine, id: &str) -> Result<(u64, String), Error<Never>> {
+    engine.entity::<Note>(id).read(Look).await
+}
+
+pub async fn seqs(engine: &Engine, id: &str) -> Vec<u64> {
+    let history = engine.history(0, id, 0, 1_000).await.unwrap();
+    history.events.iter().map(|event| event.seq).collect()
+}

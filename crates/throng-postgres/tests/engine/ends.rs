@@ -1,0 +1,235 @@
+//! History that ends, on a server whose connections are lost between any two statements of it.
+
+use crate::{
+    counter::{Command, Counter, Hits, engine_with},
+    kit,
+};
+use std::{collections::BTreeMap, time::Duration};
+use throng::{Engine, Options, journal::RecordKind, model::*};
+use throng_postgres::tools::{Seen, verify, walk};
+use tokio_postgres::Client;
+
+/// Everything that is durable is over.
+const NOTHING: Keep = Keep::Age(Duration::ZERO);
+/// Far beyond the statements of one pass.
+const STATEMENTS_MAX: i64 = 500;
+
+async fn engine(schema: &str, keep: Keep) -> Engine {
+    let options = Options {
+        keep: BTreeMap::from([("counter".to_owned(), keep)]),
+        // A test says itself when.
+        prune_every: Some(Duration::from_hours(1)),
+        checkpoint_every: Duration::from_hours(1),
+        ..Options::default()
+    };
+    engine_with(kit::options(schema, ""), options).await
+}
+
+async fn hit(engine: &Engine, id: &str, times: u64) {
+    for _ in 0..times {
+        engine.entity::<Counter>(id).ask(Command::Hit).await.unwrap();
+    }
+}
+
+async fn hits(engine: &Engine, id: &str) -> Result<u64, String> {
+    let read = engine.entity::<Counter>(id).read(Hits).await;
+    read.map_err(|error| error.to_string())
+}
+
+/// Has a statement that writes end its own connection, counted from when it is set.
+struct Striking<'a> {
+    psql: Client,
+    schema: &'a str,
+}
+
+impl<'a> Striking<'a> {
+    async fn begin(schema: &'a str) -> Self {
+        let psql = kit::psql(&kit::SERVER).await;
+        let begun = format!(
+            "CREATE SEQUENCE {schema}.statements; CREATE TABLE {schema}.strikes (at bigint); INSERT INTO {schema}.strikes VALUES (0); \
+             CREATE FUNCTION {schema}.strike() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             IF nextval('{schema}.statements') = (SELECT at FROM {schema}.strikes) THEN \
+             PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NULL; END $$"
+        );
+        psql.batch_execute(&begun).await.unwrap();
+        let tables = psql
+            .query(
+                "SELECT tablename::text FROM pg_tables WHERE schemaname = $1 AND tablename <> 'strikes'",
+                &[&schema],
+            )
+            .await
+            .unwrap();
+        for table in tables {
+            let table: String = table.get(0);
+            let trigger = format!(
+                "CREATE TRIGGER strike BEFORE INSERT OR UPDATE OR DELETE ON {schema}.{table} FOR EACH STATEMENT EXECUTE \
+                 FUNCTION {schema}.strike()"
+            );
+            psql.batch_execute(&trigger).await.unwrap();
+        }
+        Self { psql, schema }
+    }
+
+    /// The so many-th statement from now on; 0: none.
+    async fn strike_at(&self, statement: i64) {
+        let set = format!(
+            "UPDATE {0}.strikes SET at = {statement}; SELECT setval('{0}.statements', 1, false)",
+            self.schema
+        );
+        self.psql.batch_execute(&set).await.unwrap();
+    }
+
+    /// Whether so many statements have been made since it was set.
+    async fn has_struck(&self, statement: i64) -> bool {
+        let count = format!("SELECT last_value, is_called FROM {}.statements", self.schema);
+        let row = self.psql.query_one(&count, &[]).await.unwrap();
+        row.get::<_, bool>(1) && row.get::<_, i64>(0) >= statement
+    }
+}
+
+/// Tries until it works, for a minute at most.
+async fn surely<T, E: std::fmt::Display>(what: &str, attempt: impl AsyncFn() -> Result<T, E>) -> T {
+    let mut failed = String::new();
+    let trying = async {
+        loop {
+            match attempt().await {
+                Ok(done) => return done,
+                Err(error) => failed = error.to_string(),
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let tried = tokio::time::timeout(Duration::from_mins(1), trying).await;
+    tried.unwrap_or_else(|_| panic!("{what}: {failed}"))
+}
+
+async fn assert_sound(schema: &str) {
+    let options = kit::options(schema, "");
+    let found = tokio::task::spawn_blocking(move || verify(&options))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(found.is_sound(), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pass_that_loses_its_connection_at_any_statement_loses_nothing() {
+    let schema = &kit::schema();
+    let first = engine(schema, NOTHING).await;
+    let striking = Striking::begin(schema).await;
+    let mut statement = 0;
+    loop {
+        statement += 1;
+        assert!(statement < STATEMENTS_MAX, "the pass never ended");
+        let id = format!("c{statement}");
+        hit(&first, &id, 3).await;
+        hit(&first, "last", 2).await;
+        striking.strike_at(statement).await;
+        let _ = first.prune(false).await;
+        let has_struck = striking.has_struck(statement).await;
+        striking.strike_at(0).await;
+        let counted = surely("the engine answers again", async || hits(&first, &id).await).await;
+        assert_eq!(counted, 3, "the connection was lost at statement {statement}");
+        surely("a pass works again", async || first.prune(false).await).await;
+        if !has_struck {
+            break;
+        }
+    }
+    assert!(statement > 5, "a pass of {statement} statements is none");
+    first.stop().await;
+    drop(first);
+    assert_sound(schema).await;
+    let again = engine(schema, NOTHING).await;
+    for each in 1..=statement {
+        assert_eq!(hits(&again, &format!("c{each}")).await, Ok(3));
+    }
+    again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_that_loses_its_connection_at_any_statement_is_done_all_the_same() {
+    let schema = &kit::schema();
+    let first = engine(schema, Keep::Forever).await;
+    hit(&first, "stays", 3).await;
+    let striking = Striking::begin(schema).await;
+    let mut statement = 0;
+    loop {
+        statement += 1;
+        assert!(statement < STATEMENTS_MAX, "the erasure never ended");
+        let id = format!("e{statement}");
+        hit(&first, &id, 3).await;
+        striking.strike_at(statement).await;
+        let erased = first.erase("counter", &id).await;
+        let has_struck = striking.has_struck(statement).await;
+        striking.strike_at(0).await;
+        if erased.is_err() {
+            // Wholly there, or on its way to be gone, whichever: asked for again it is done.
+            surely("it is erased", async || first.erase("counter", &id).await).await;
+        }
+        let looked = surely("the engine answers again", async || {
+            match first.entity::<Counter>(&*id).read(Hits).await {
+                Err(Error::Unavailable { reason }) => Err(reason),
+                looked => Ok(looked),
+            }
+        })
+        .await;
+        assert!(
+            matches!(looked, Err(Error::Ended { .. })),
+            "statement {statement}: {looked:?}"
+        );
+        if !has_struck {
+            break;
+        }
+    }
+    assert!(statement > 5, "an erasure of {statement} statements is none");
+    first.stop().await;
+    drop(first);
+    assert_sound(schema).await;
+    let options = kit::options(schema, "");
+    let left = tokio::task::spawn_blocking(move || {
+        let mut left = Vec::new();
+        walk(&options, &mut |seen| {
+            if let Seen::Commit(commit) = seen {
+                let records = commit.records().flatten();
+                let events = records.filter(|record| record.record == RecordKind::Event);
+                left.extend(events.map(|record| record.id.to_owned()));
+            }
+            Ok(())
+        })
+        .unwrap();
+        left
+    })
+    .await
+    .unwrap();
+    assert_eq!(left, ["stays", "stays", "stays"]);
+    let again = engine(schema, Keep::Forever).await;
+    assert_eq!(hits(&again, "stays").await, Ok(3));
+    again.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_stay_as_large_as_what_is_kept_over_many_passes() {
+    const ROUNDS: usize = 24;
+    const EARLY: usize = 4;
+    let schema = &kit::schema();
+    let engine = engine(schema, NOTHING).await;
+    let psql = kit::psql(&kit::SERVER).await;
+    let size = format!(
+        "SELECT (pg_total_relation_size('{schema}.commits') + pg_total_relation_size('{schema}.events') + \
+         pg_total_relation_size('{schema}.places'))::bigint"
+    );
+    let mut sizes = Vec::new();
+    for _ in 0..ROUNDS {
+        for id in ["a", "b", "c"] {
+            hit(&engine, id, 60).await;
+        }
+        let pruned = engine.prune(false).await.unwrap();
+        assert!(pruned.records > 100, "{pruned}");
+        sizes.push(psql.query_one(&size, &[]).await.unwrap().get::<_, i64>(0));
+    }
+    engine.stop().await;
+    assert!(
+        sizes[ROUNDS - 1] < 2 * sizes[EARLY],
+        "after each round, in bytes: {sizes:?}"
+    );
+}

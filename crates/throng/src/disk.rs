@@ -1,0 +1,150 @@
+//! How much of the disk the journal may take, where that is said.
+
+use crate::engine::Core;
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Between two looks at what it takes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// In percent of the budget: it is told from here on, …
+const HIGH: u64 = 80;
+/// … until it is below this again.
+const HIGH_ENDS: u64 = 75;
+/// Work from outside is refused from here on, …
+const FULL: u64 = 100;
+/// … until it is below this again.
+const FULL_ENDS: u64 = 95;
+
+/// How much of its budget the journal takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Low,
+    High,
+    Full,
+}
+
+impl Level {
+    /// From what it was, so that what stays about where it is is told once.
+    fn after(self, percent: u64) -> Self {
+        match self {
+            _ if percent >= FULL => Self::Full,
+            Self::Full if percent >= FULL_ENDS => Self::Full,
+            _ if percent >= HIGH => Self::High,
+            Self::High | Self::Full if percent >= HIGH_ENDS => Self::High,
+            _ => Self::Low,
+        }
+    }
+}
+
+/// What the journal may take of the disk, and what it takes.
+pub(crate) struct DiskBudget {
+    bytes_max: Option<u64>,
+    used: AtomicU64,
+    level: AtomicU8,
+}
+
+impl DiskBudget {
+    pub(crate) fn new(bytes_max: Option<u64>) -> Self {
+        Self {
+            bytes_max,
+            used: AtomicU64::new(0),
+            level: AtomicU8::new(Level::Low as u8),
+        }
+    }
+
+    fn level(&self) -> Level {
+        match self.level.load(Ordering::Acquire) {
+            level if level == Level::Full as u8 => Level::Full,
+            level if level == Level::High as u8 => Level::High,
+            _ => Level::Low,
+        }
+    }
+
+    /// Whether it leaves room for new work.
+    pub(crate) fn has_room(&self) -> bool {
+        self.level() < Level::Full
+    }
+
+    /// What is wrong with it, for people who ask the service.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let bytes_max = self.bytes_max?;
+        let used = self.used.load(Ordering::Relaxed);
+        let what = match self.level() {
+            Level::Low => return None,
+            Level::High => "",
+            Level::Full => "; commands are refused until history is removed or the budget is raised",
+        };
+        let percent = percent(used, bytes_max);
+        Some(format!(
+            "the journal takes {percent} % of its disk budget, {used} of {bytes_max} bytes{what}"
+        ))
+    }
+
+    /// It takes so much now.
+    fn look(&self, bytes_max: u64, used: u64) {
+        self.used.store(used, Ordering::Relaxed);
+        let before = self.level();
+        let level = before.after(percent(used, bytes_max));
+        self.level.store(level as u8, Ordering::Release);
+        match (self.trouble(), before < level) {
+            (Some(trouble), true) => tracing::warn!("{trouble}"),
+            (None, _) if before > level => tracing::info!("the journal is well within its disk budget again"),
+            _ => {}
+        }
+    }
+}
+
+fn percent(used: u64, bytes_max: u64) -> u64 {
+    used.saturating_mul(100) / bytes_max.max(1)
+}
+
+/// Begins to look at what the journal takes, if that has a bound.
+pub(crate) fn start(core: &Arc<Core>) {
+    if let Some(bytes_max) = core.context.disk.bytes_max {
+        let core_in = Arc::downgrade(core);
+        core.context.host.spawn(Box::pin(task(core_in, bytes_max)));
+    }
+}
+
+async fn task(core: Weak<Core>, bytes_max: u64) {
+    loop {
+        let Some(strong) = core.upgrade() else { return };
+        let context = &strong.context;
+        if let Some(used) = context.journal.disk_bytes() {
+            context.disk.look(bytes_max, used);
+            let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+            context.metrics.disk_bytes.set(gauge(used));
+            context.metrics.disk_budget_bytes.set(gauge(bytes_max));
+        }
+        let sleep = context.host.sleep(LOOK_EVERY);
+        drop(strong);
+        sleep.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stays_about_where_it_is_changes_nothing() {
+        let mut level = Level::Low;
+        let mut levels = Vec::new();
+        for percent in [
+            10, 79, 80, 79, 76, 81, 74, 79, 80, 99, 100, 99, 95, 100, 94, 99, 120, 50,
+        ] {
+            level = level.after(percent);
+            levels.push(level);
+        }
+        let (low, high, full) = (Level::Low, Level::High, Level::Full);
+        let expected = [
+            low, low, high, high, high, high, low, low, high, high, full, full, full, full, high, high, full, low,
+        ];
+        assert_eq!(levels, expected);
+    }
+}
