@@ -83,7 +83,12 @@ fn holds_secret(disk: &Disk) -> bool {
 
 fn assert_sound(disk: &Disk, context: &str) {
     let found = verify(&options(disk), Path::new(DIR)).unwrap();
-    assert!(found.is_sound(), "{context}: {found}");
+    // The power may tear the one copy of a header that was being written.
+    let is_torn = |why: &str| why.contains("one of the segment's two headers");
+    assert!(
+        found.damages.iter().all(|damage| is_torn(&damage.why)),
+        "{context}: {found}"
+    );
 }
 
 /// The notes nobody erases are as they were.

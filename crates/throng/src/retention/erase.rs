@@ -223,7 +223,16 @@ async fn overwrite(
     };
     let mut pruned = Pruned::default();
     let all = (Position::default(), upto, pass::How::Erase);
-    prune(core, life, Arc::new(plan), all, &mut pruned).await?;
+    let reached = prune(core, life, Arc::new(plan), all, &mut pruned).await?;
+    if reached < ended.at {
+        return Err(StoreError::Backend {
+            doing: format!("erasing {address}"),
+            why: format!(
+                "the journal has overwritten history up to commit {reached} only, of {}",
+                ended.at
+            ),
+        });
+    }
     tracing::info!("{address} was erased: {} records", pruned.records);
     Ok(Erased {
         records: pruned.records,

@@ -38,7 +38,8 @@ pub(super) enum Pass {
     Dry,
     /// Everything that is over goes, wherever it stands.
     Whole,
-    /// What has become over since the last pass goes; the rest of the journal is looked at once a day.
+    /// What has become over since the last pass goes; the rest of the journal is looked at once a day, and where a number of events is
+    /// kept: what is over of an entity then may stand anywhere.
     Usual,
 }
 
@@ -139,10 +140,13 @@ pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Err
         life: &life,
         plan: &mut plan,
         is_dry,
+        has_older: false,
     };
     for (address, noted) in found.noted {
         passing.entity(&address, noted).await?;
     }
+    // Nothing may go of the middle of an entity's history.
+    let is_whole = is_whole || passing.has_older;
     report.gone = plan.entities.values().filter(|going| going.is_gone).count() as u64;
     report.entities = plan.entities.len() as u64 - report.gone;
     stand_in(core, &life, &mut plan, is_dry).await?;
@@ -263,6 +267,8 @@ struct Passing<'a> {
     life: &'a Arc<Life>,
     plan: &'a mut Plan,
     is_dry: bool,
+    /// There are events that are over and that stand before those that were found.
+    has_older: bool,
 }
 
 impl Passing<'_> {
@@ -274,6 +280,9 @@ impl Passing<'_> {
             Some(Keep::Events(count)) => Some(*count),
             _ => None,
         };
+        // Earlier passes have removed what came before, or there was nothing.
+        let follows = noted.first <= 1 || base.is_some_and(|base| base.0 + 1 >= noted.first);
+        self.has_older |= kept.is_some() || !follows;
         let is_enough = |base: &(u64, Position)| kept.is_none() && base.0 >= noted.seq;
         if let Some(base) = base.filter(is_enough).filter(|_| noted.ended == 0) {
             self.goes(address, noted.seq, base, false);

@@ -13,6 +13,8 @@ const ENTITIES_MAX: usize = 20_000;
 /// What was found of one entity.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Noted {
+    /// The first of its events that were found to be over; 0: none.
+    pub(super) first: u64,
     /// The last of its events that are over.
     pub(super) seq: u64,
     /// It ended with this event, long enough ago.
@@ -102,7 +104,13 @@ impl Scan {
             let noted = self.noted.entry(Address::new(record.kind, record.id)).or_default();
             match record.record {
                 RecordKind::Ended => noted.ended = noted.ended.max(record.seq),
-                _ => noted.seq = noted.seq.max(record.seq),
+                _ => {
+                    noted.seq = noted.seq.max(record.seq);
+                    noted.first = match noted.first {
+                        0 => record.seq,
+                        first => first.min(record.seq),
+                    };
+                }
             }
         }
     }
