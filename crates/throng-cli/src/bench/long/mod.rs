@@ -339,7 +339,7 @@ mod tests {
         };
         Watched {
             looks: disk.iter().enumerate().map(look).collect(),
-            checkpoints: vec![1_000..2_000],
+            checkpoints: std::iter::once(1_000..2_000).collect(),
         }
     }
 
