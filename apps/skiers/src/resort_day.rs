@@ -27,7 +27,7 @@ pub struct ResortDay {
 pub enum ResortDayCommand {
     /// Counts a ride.
     Count {
-        /// Who rode.
+        /// The skier, by number.
         skier: u32,
         /// The lift's number.
         lift: u32,
@@ -39,9 +39,9 @@ pub enum ResortDayCommand {
 /// What can happen to a day of a resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ResortDayEvent {
-    /// A ride.
+    /// A skier rode a lift; also a ride that is the same as another.
     Counted {
-        /// Who rode.
+        /// The skier, by number.
         skier: u32,
         /// The lift's number.
         lift: u32,
@@ -91,7 +91,7 @@ pub struct GetResortDay {}
 pub struct ResortDayView {
     /// How many different skiers rode.
     pub skiers: u64,
-    /// All rides.
+    /// How many rides were taken, identical ones too.
     pub rides: u64,
     /// Rides by lift, in the order of the lifts' numbers.
     pub lifts: Vec<LiftRides>,

@@ -69,7 +69,7 @@ pub(crate) struct ApiStatistics {
 /// How long an endpoint took to answer since the service began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct EndpointStatistics {
-    /// Its path.
+    /// The path, with what varies in braces.
     #[serde(rename = "URL")]
     pub(crate) url: String,
     /// `GET` or `POST`.

@@ -53,7 +53,7 @@ struct Ports {
 }
 
 impl RabbitMq {
-    /// The administrator.
+    /// An administrator, who may do anything on every virtual host.
     pub const USER: &str = "throng";
     /// The administrator's password.
     pub const PASSWORD: &str = "a-secret-of-the-tests";

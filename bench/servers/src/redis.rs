@@ -44,7 +44,7 @@ impl Redis {
         self.port
     }
 
-    /// Its URL.
+    /// `redis://127.0.0.1:PORT`, without a password.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)

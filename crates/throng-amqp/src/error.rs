@@ -17,7 +17,7 @@ pub enum Error {
     /// The certificates to trust cannot be read.
     #[error("the certificates of {path} cannot be used: {why}")]
     Certificates {
-        /// The file.
+        /// The file the certificates were to be read from.
         path: String,
         /// What is wrong with it.
         why: String,
@@ -43,7 +43,7 @@ pub enum Error {
     Broker {
         /// What was tried.
         doing: &'static str,
-        /// Its words.
+        /// The broker's words.
         why: String,
     },
     /// The system gives no thread.

@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How to publish.
 #[derive(Clone, Debug)]
 pub struct PublisherOptions {
-    /// Where.
+    /// Where the exchange is, and as whom to publish.
     pub broker: Broker,
     /// Its name, for the broker's operators and in metrics.
     pub name: String,

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The exchanges and queues a program needs.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
-    /// The exchanges.
+    /// Declared before the queues that are bound to them.
     pub exchanges: Vec<Exchange>,
     /// The queues, each with what it is bound to.
     pub queues: Vec<Queue>,
@@ -31,10 +31,10 @@ pub enum Routing {
     Topic,
 }
 
-/// An exchange.
+/// An exchange as it is declared, or checked where it exists.
 #[derive(Clone, Debug)]
 pub struct Exchange {
-    /// Its name.
+    /// 1 to 255 bytes, not beginning with `amq.`.
     pub name: String,
     /// How it routes.
     pub routing: Routing,
@@ -42,10 +42,10 @@ pub struct Exchange {
     pub durable: bool,
 }
 
-/// A queue.
+/// A queue as it is declared, or checked where it exists.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
-    /// Its name.
+    /// 1 to 255 bytes, not beginning with `amq.`.
     pub name: String,
     /// It is there after a restart of the broker, with its persistent messages.
     pub durable: bool,

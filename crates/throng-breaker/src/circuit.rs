@@ -35,11 +35,11 @@ impl Default for Settings {
 /// What a circuit does with calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All pass.
+    /// Every call passes; failures are counted.
     Closed,
     /// A few pass as probes.
     HalfOpen,
-    /// None passes.
+    /// Every call is refused until the pause is over.
     Open,
 }
 
@@ -84,7 +84,7 @@ enum Phase {
 pub struct Circuit {
     settings: Settings,
     phase: Phase,
-    /// Counts phases.
+    /// Of the phase: how a call ended that began in an earlier one counts no more.
     number: u64,
     /// How often it has opened since it was closed last.
     openings: u32,

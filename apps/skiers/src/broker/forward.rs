@@ -35,7 +35,7 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// At `http://host:port`.
+    /// Asks the one at `http://host:port`, anything else is an error.
     pub(crate) fn new(url: &str, breakers: &Breakers) -> anyhow::Result<Self> {
         let at: Uri = url.parse()?;
         anyhow::ensure!(

@@ -61,7 +61,7 @@ pub struct Environment {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} cannot be read: {why}")]
 pub struct Unreadable {
-    /// The variable.
+    /// The environment variable, as `SKIERS_BROKER`.
     pub name: &'static str,
     /// What it can say.
     pub why: String,

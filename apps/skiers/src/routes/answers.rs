@@ -25,7 +25,7 @@ pub(super) enum Dialect {
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct ResponseMsg {
-    /// In words.
+    /// What was wrong, for a person to read.
     message: String,
 }
 

@@ -16,7 +16,7 @@ pub(super) enum PathError {
     Number(Refused),
 }
 
-/// Below `/skiers/`.
+/// What a path below `/skiers/` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SkiersPath {
     /// `{resort}/seasons/{season}/days/{day}/skiers/{skier}`
@@ -29,7 +29,7 @@ pub(super) enum SkiersPath {
     Vertical { skier: u32 },
 }
 
-/// Below `/resorts/`.
+/// What a path below `/resorts/` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResortsPath {
     /// `{resort}/seasons`

@@ -36,7 +36,7 @@ pub(super) struct ResortsList {
 struct ResortEntry {
     /// What it is called.
     resort_name: String,
-    /// Its number.
+    /// The number that paths name it by.
     #[serde(rename = "resortID")]
     resort_id: u32,
 }

@@ -66,7 +66,7 @@ pub(super) struct Lift {
 pub(super) struct Season {
     /// How many days were skied.
     days_skied: usize,
-    /// All rides.
+    /// How many rides were taken, identical ones too.
     rides: u64,
     /// The vertical of all rides.
     total_vert: u64,
@@ -80,7 +80,7 @@ struct Day {
     /// The day of the season.
     #[serde(rename = "dayID")]
     day_id: String,
-    /// All rides.
+    /// How many rides were taken, identical ones too.
     rides: u64,
     /// The vertical of all rides.
     vertical: u64,

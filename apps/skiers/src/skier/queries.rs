@@ -21,7 +21,7 @@ pub struct LiftRides {
 pub struct SkiDay {
     /// The day of the season.
     pub day: u32,
-    /// All rides.
+    /// How many rides were taken, identical ones too.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,
@@ -32,7 +32,7 @@ pub struct SkiDay {
 /// A season of a skier at a resort, day by day. The days skied are those there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SkiSeason {
-    /// All rides.
+    /// How many rides were taken, identical ones too.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,
@@ -49,7 +49,7 @@ pub struct SeasonTotals {
     pub season: u32,
     /// How many days were skied.
     pub days: u32,
-    /// All rides.
+    /// How many rides were taken, identical ones too.
     pub rides: u64,
     /// The vertical of all rides.
     pub vertical: u64,

@@ -1,4 +1,4 @@
-//! The service on an engine in memory, and a client that skiers every byte of an answer's body.
+//! The service on an engine in memory, and a client that shows every byte of an answer's body.
 
 #![allow(dead_code, reason = "shared by tests, each using some")]
 

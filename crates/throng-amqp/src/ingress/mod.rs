@@ -23,9 +23,9 @@ use throng_breaker::Pauses;
 /// How a queue is consumed.
 #[derive(Clone, Debug)]
 pub struct IngressOptions {
-    /// Where.
+    /// Where the queue is, and as whom to consume it.
     pub broker: Broker,
-    /// The queue.
+    /// The name of the queue to consume.
     pub queue: String,
     /// What is declared or checked at each connection.
     pub topology: Topology,
@@ -84,7 +84,7 @@ pub struct Incoming<'a> {
 pub struct Command {
     /// The kind of entity.
     pub kind: &'static str,
-    /// Which one.
+    /// The entity within its kind.
     pub id: String,
     /// The command's name.
     pub name: Cow<'static, str>,

@@ -54,7 +54,6 @@ impl Entity for Counter {
     }
 }
 
-/// How many.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Hits;
 

@@ -100,7 +100,6 @@ impl Entry {
         entry
     }
 
-    /// Who asks.
     pub(crate) fn by(&mut self, caller: Option<&Caller>) {
         self.caller = caller.map(|caller| caller.name().to_owned());
     }

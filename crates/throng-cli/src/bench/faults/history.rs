@@ -34,7 +34,7 @@ impl Event {
     }
 }
 
-/// One section.
+/// What is known of a section.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     pub(super) section: u32,

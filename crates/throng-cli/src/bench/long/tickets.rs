@@ -110,7 +110,6 @@ struct Counter {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum CounterCommand {
-    /// One more.
     Add {},
 }
 

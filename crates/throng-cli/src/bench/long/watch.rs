@@ -28,7 +28,7 @@ pub(super) enum Disk<'a> {
     },
 }
 
-/// One look.
+/// What the process and its disk took at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) at: Duration,

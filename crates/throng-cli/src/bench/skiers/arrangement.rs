@@ -36,7 +36,7 @@ impl Arrangement {
 
 /// A service on a new journal, with private servers of its own. Dropped, all of it ends.
 pub(super) struct Processes {
-    /// Takes rides.
+    /// Where clients send their rides.
     front: EchoProcess,
     /// Has the journal, where that is another one.
     back: Option<EchoProcess>,
