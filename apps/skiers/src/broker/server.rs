@@ -21,7 +21,7 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
         .transpose()?;
     Ok(App::new("skiers")
         .version(env!("CARGO_PKG_VERSION"))
-        .routes(|engine| routes::front(engine, rides, consumer))
+        .routes(|engine| routes::front::routes(engine, rides, consumer))
         .describe(describe())
         .beside(move |engine| {
             engine.metrics().register(|registry| {

@@ -18,9 +18,9 @@ use super::{
     path::SkiersPath,
 };
 use crate::{
-    number::{NUMBER_MAX, Number},
+    number::NUMBER_MAX,
     ride::{Refused, Ride},
-    skier::{LiftRides, SeasonTotals, SkiDay, SkiSeason, Skier, SkierCommand},
+    skier::{LiftRides, SeasonTotals, SkiDay, SkiSeason},
     statistics::Endpoint,
 };
 
@@ -136,14 +136,7 @@ pub(super) async fn post(State(site): State<Site>, uri: Uri, once: Once, body: B
 }
 
 async fn record(site: &Site, once: Once, skier: u32, ride: Ride) -> Result<(), Failure> {
-    let recorded = match &site.service.rides {
-        Some(rides) => rides.publish(skier, ride, once.key()).await,
-        None => {
-            let skier = once.of(site.service.engine.entity::<Skier>(Number(skier)));
-            skier.ask(SkierCommand::Ride(ride)).await.map(drop)
-        }
-    };
-    match recorded {
+    match site.service.recorder.record(skier, ride, once).await {
         Ok(()) => Ok(()),
         Err(Error::Rejected(refused @ Refused::Invalid { .. })) => Err(Failure::bad(refused.to_string())),
         Err(other) => Err(Failure::Problem(Box::new(other.into()))),
