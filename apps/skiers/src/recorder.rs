@@ -1,11 +1,12 @@
 //! Where rides are recorded.
 
-use throng::{Engine, model::Error};
+use throng::Engine;
 use throng_http::Once;
 
 use crate::{
     number::Number,
-    ride::{Refused, Ride},
+    ride::Ride,
+    routes::answers::Failure,
     skier::{Skier, SkierCommand},
 };
 
@@ -20,11 +21,12 @@ pub(crate) enum Recorder {
 
 impl Recorder {
     /// Returns once the ride is durable. Under a key, twice is once.
-    pub(crate) async fn record(&self, skier: u32, ride: Ride, once: Once) -> Result<(), Error<Refused>> {
+    pub(crate) async fn record(&self, skier: u32, ride: Ride, once: Once) -> Result<(), Failure> {
         match self {
             Self::Skier(engine) => {
                 let skier = once.of(engine.entity::<Skier>(Number(skier)));
-                skier.ask(SkierCommand::Ride(ride)).await.map(drop)
+                skier.ask(SkierCommand::Ride(ride)).await?;
+                Ok(())
             }
             #[cfg(feature = "brokers")]
             Self::Broker(rides) => rides.publish(skier, ride, once.key()).await,

@@ -18,7 +18,7 @@
 //! `/Server_war`, where the original's clients ask, everything is there once more, with messages as the original writes them: the text
 //! alone. A body that is no JSON, on which the original fails (500), is 400 there, too.
 
-mod answers;
+pub(crate) mod answers;
 mod body;
 mod describe;
 #[cfg(feature = "brokers")]
@@ -51,7 +51,7 @@ const WAR: &str = "/Server_war";
 /// The routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
     let service = Service {
-        models: Models::new(engine.clone()),
+        models: Models::Entities(engine.clone()),
         recorder: Recorder::Skier(engine.clone()),
         engine,
         statistics: Statistics::default(),
