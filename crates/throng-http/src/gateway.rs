@@ -235,7 +235,8 @@ impl Gateway {
         self
     }
 
-    /// Writes a line of JSON for each request, or for one in so many: when it was answered, the client's address, protocol, method, path
+    /// Writes a line of JSON for each request, or for one in so many: when it was answered, the client's address (as
+    /// [`client_header`](Self::client_header) has it, if that is an address), protocol, method, path
     /// without the query, caller, status, the problem's type, and microseconds from its arrival to its answer. Lines that cannot be written in
     /// time are dropped and counted (`throng_http_access_log_dropped_total`).
     #[must_use]

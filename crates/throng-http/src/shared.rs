@@ -10,9 +10,10 @@ use crate::{
     kinds::Kinds,
     metrics::Metrics,
     openapi,
+    request::headers,
 };
 use bytes::Bytes;
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use rustls::ServerConfig;
 use std::{
     net::IpAddr,
@@ -134,6 +135,13 @@ impl Shared {
     /// The header that says whose a connection's requests are, where its word is taken.
     pub(crate) fn client_header(&self, connection: &Connection) -> Option<&HeaderName> {
         self.client_header.as_ref().filter(|_| connection.is_believed())
+    }
+
+    /// Where a request comes from: the address its connection's word is taken for, or else the connection's own.
+    pub(crate) fn client_address(&self, connection: &Connection, headers: &HeaderMap) -> IpAddr {
+        let named = self.client_header(connection);
+        let named = named.and_then(|name| headers::client_address(headers, name));
+        named.unwrap_or_else(|| connection.address())
     }
 }
 

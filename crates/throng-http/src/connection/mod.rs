@@ -149,6 +149,11 @@ impl Connection {
         self.address.set(address.to_canonical());
     }
 
+    /// What follows comes from there, as a proxy that is trusted says.
+    pub(crate) fn speaks_for(&self, client: IpAddr) {
+        self.address.set(client);
+    }
+
     /// Where it comes from.
     pub(crate) fn address(&self) -> IpAddr {
         self.address.get()
