@@ -1,0 +1,37 @@
+//! KRL, the Kinetic Rule Language of pico-engine 1.x: a ruleset's source is [parsed](parse), [compiled](compile) once to a [`Program`], and
+//! run by a [`Vm`] for one event or query at a time.
+//!
+//! Nothing here does I/O, reads a clock or draws randomness. A running program reaches the pico it runs in through a [`Host`]; time and the
+//! seed of chance come in a [`Turn`]. Equal inputs have equal results, so that an event can be run again, and simulated.
+//!
+//! Nothing runs for ever: steps, memory, depth and the number of events raised are [bounded](Limits), regular expressions take linear time,
+//! and sources that nest too deeply are refused.
+//!
+//! ```
+//! use throng_krl::{compile, parse};
+//!
+//! let source = r#"ruleset hello { rule greet { select when say hello send_directive("hi") } }"#;
+//! let program = compile(&parse(source)?)?;
+//! assert!(program.handles("say", "hello"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod compile;
+mod host;
+mod library;
+mod program;
+mod run;
+mod select;
+mod syntax;
+mod value;
+
+pub use compile::{CompileError, compile};
+pub use host::{
+    Arguments, Call, CallKind, Directive, Error, ErrorKind, Event, Host, Interrupt, Level, LogEntry, Module, Query,
+    Raise, Request, Schedule, Turn, When,
+};
+pub use program::{Dependency, Diagnostic, Meta, Program};
+pub use run::{Function, Limits, Vm};
+pub use select::SelectState;
+pub use syntax::{EXPRESSION_DEPTH_MAX, Location, ParseError, Ruleset, SOURCE_BYTES_MAX, format, parse};
+pub use value::{Array, Entries, Map, NESTING_MAX, Regex, RegexError, Value, format_number};
