@@ -29,6 +29,11 @@ pub enum Ask {
         /// How many pages there are.
         pages: u32,
     },
+    /// The names of picos.
+    Names {
+        /// Whose.
+        picos: Vec<PicoId>,
+    },
     /// A query of another pico, on behalf of this one.
     Query {
         /// Who asks.

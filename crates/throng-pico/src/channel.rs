@@ -27,7 +27,7 @@ pub struct Channel {
 }
 
 /// What channels have alike.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shape {
     /// Cleaned, in the order given.
@@ -39,7 +39,7 @@ pub struct Shape {
 }
 
 /// What is allowed: what no rule denies and some rule allows.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Policy<R> {
     /// One of these must match.
     pub allow: Vec<R>,
@@ -169,7 +169,10 @@ impl<R: Rule> Policy<R> {
             let list = map.get(name).and_then(Value::as_array);
             let list = list.ok_or_else(|| invalid(format!("expected a list in `{name}`")))?;
             if list.len() > RULES_MAX {
-                return Err(invalid(format!("`{name}` has {} rules, at most {RULES_MAX} are allowed", list.len())));
+                return Err(invalid(format!(
+                    "`{name}` has {} rules, at most {RULES_MAX} are allowed",
+                    list.len()
+                )));
             }
             list.iter().map(|rule| read_rule(rule).map_err(invalid)).collect()
         };
@@ -185,11 +188,17 @@ fn read_rule<R: Rule>(rule: &Value) -> Result<R, String> {
     let expected = || format!("expected a rule of exactly `{first}` and `{second}`, found {rule}");
     let map = rule.as_object().filter(|map| map.len() == 2).ok_or_else(expected)?;
     let part = |name: &str| {
-        let text = map.get(name).and_then(Value::as_str).map(str::trim).ok_or_else(expected)?;
+        let text = map
+            .get(name)
+            .and_then(Value::as_str)
+            .map(str::trim)
+            .ok_or_else(expected)?;
         match text.len() {
             0 => Err(format!("`{name}` of a rule is blank")),
             1..=TEXT_BYTES_MAX => Ok(text),
-            bytes => Err(format!("`{name}` of a rule has {bytes} bytes, at most {TEXT_BYTES_MAX} are allowed")),
+            bytes => Err(format!(
+                "`{name}` of a rule has {bytes} bytes, at most {TEXT_BYTES_MAX} are allowed"
+            )),
         }
     };
     Ok(R::of(part(first)?, part(second)?))
@@ -210,13 +219,22 @@ pub fn read_tags(value: &Value) -> Result<Vec<Box<str>>, InvalidShape> {
         other => return Err(InvalidShape(format!("tags: expected a list of texts, found {other}"))),
     };
     if texts.len() > RULES_MAX {
-        return Err(InvalidShape(format!("there are {} tags, at most {RULES_MAX} are allowed", texts.len())));
+        return Err(InvalidShape(format!(
+            "there are {} tags, at most {RULES_MAX} are allowed",
+            texts.len()
+        )));
     }
     texts.into_iter().map(clean_tag).collect()
 }
 
 fn clean_tag(text: &str) -> Result<Box<str>, InvalidShape> {
-    let clean = |c: char| if matches!(c, 'a'..='z' | '0'..='9' | '_' | '-') { c } else { '-' };
+    let clean = |c: char| {
+        if matches!(c, 'a'..='z' | '0'..='9' | '_' | '-') {
+            c
+        } else {
+            '-'
+        }
+    };
     let tag: String = text.trim().to_lowercase().chars().map(clean).collect();
     match tag.as_str() {
         "" => Err(InvalidShape("a tag is blank".into())),
@@ -319,7 +337,10 @@ mod tests {
 
     #[test]
     fn what_is_denied_is_not_allowed_whatever_allows_it() {
-        let policy = events(json!({ "allow": [{ "domain": "section", "name": "*" }], "deny": [{ "domain": "*", "name": "drop" }] })).unwrap();
+        let policy = events(
+            json!({ "allow": [{ "domain": "section", "name": "*" }], "deny": [{ "domain": "*", "name": "drop" }] }),
+        )
+        .unwrap();
         assert_eq!(policy.check("section", "add"), Ok(()));
         assert_eq!(policy.check("section", "drop"), Err(Refused::Denied));
         assert_eq!(policy.check("other", "add"), Err(Refused::NotAllowed));
@@ -333,10 +354,22 @@ mod tests {
             (json!({ "allow": [] }), "deny"),
             (json!([]), "expected a map"),
             (json!({ "allow": {}, "deny": [] }), "allow"),
-            (json!({ "allow": [{ "domain": "a" }], "deny": [] }), "exactly `domain` and `name`"),
-            (json!({ "allow": [{ "domain": "a", "name": "b", "rid": "c" }], "deny": [] }), "exactly"),
-            (json!({ "allow": [{ "domain": " ", "name": "b" }], "deny": [] }), "blank"),
-            (json!({ "allow": [{ "domain": 7, "name": "b" }], "deny": [] }), "exactly"),
+            (
+                json!({ "allow": [{ "domain": "a" }], "deny": [] }),
+                "exactly `domain` and `name`",
+            ),
+            (
+                json!({ "allow": [{ "domain": "a", "name": "b", "rid": "c" }], "deny": [] }),
+                "exactly",
+            ),
+            (
+                json!({ "allow": [{ "domain": " ", "name": "b" }], "deny": [] }),
+                "blank",
+            ),
+            (
+                json!({ "allow": [{ "domain": 7, "name": "b" }], "deny": [] }),
+                "exactly",
+            ),
         ] {
             let said = events(value).unwrap_err().to_string();
             assert!(said.contains(says), "{said}");
@@ -348,7 +381,13 @@ mod tests {
         let tags = |value: Value| read_tags(&value).map(|tags| tags.join(","));
         assert_eq!(tags(json!(["UI", "My Tag!", "a_b-1"])).unwrap(), "ui,my-tag-,a_b-1");
         assert_eq!(tags(json!("one, two")).unwrap(), "one,two");
-        for wrong in [json!(["system"]), json!(["System"]), json!([" "]), json!([7]), json!({})] {
+        for wrong in [
+            json!(["system"]),
+            json!(["System"]),
+            json!([" "]),
+            json!([7]),
+            json!({}),
+        ] {
             assert!(tags(wrong.clone()).is_err(), "{wrong}");
         }
     }

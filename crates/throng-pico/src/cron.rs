@@ -24,7 +24,9 @@ struct Field {
 /// Days that are looked at for the next one: 29 February comes every four years, but not in 2100.
 const DAYS_MAX: usize = 366 * 9;
 
-const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const MONTHS: &[&str] = &[
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
 const WEEKDAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 impl FromStr for Cron {
@@ -35,7 +37,11 @@ impl FromStr for Cron {
         let fields = match fields.len() {
             5 => [&["0"], fields.as_slice()].concat(),
             6 => fields,
-            count => return Err(format!("{text:?} has {count} fields; cron has five, or six with seconds first")),
+            count => {
+                return Err(format!(
+                    "{text:?} has {count} fields; cron has five, or six with seconds first"
+                ));
+            }
         };
         let field = |at: usize, first, last, names| read(fields[at], first, last, names);
         let mut weekdays = field(5, 0, 7, (WEEKDAYS, 0))?;
@@ -58,11 +64,15 @@ fn read(text: &str, first: u32, last: u32, (names, base): (&[&str], u32)) -> Res
         let named = names.iter().position(|name| name.eq_ignore_ascii_case(text));
         let number = named.and_then(|at| u32::try_from(at).ok()).map(|at| at + base);
         let number = number.or_else(|| text.parse().ok());
-        number.filter(|number| (first..=last).contains(number)).ok_or_else(wrong)
+        number
+            .filter(|number| (first..=last).contains(number))
+            .ok_or_else(wrong)
     };
     let mut values = 0;
     for part in text.split(',') {
-        let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
+        let (range, step) = part
+            .split_once('/')
+            .map_or((part, None), |(range, step)| (range, Some(step)));
         let step: u32 = step.map_or(Ok(1), |step| step.parse().map_err(|_| wrong()))?;
         let (from, to) = match range.split_once('-') {
             _ if matches!(range, "*" | "?") => (first, last),
@@ -145,7 +155,11 @@ impl Cron {
             match self.seconds.from(at.second()) {
                 Some(second) => return Some(day.at(hour, minute, second, 0)),
                 None => {
-                    let next = at.date().at(at.hour(), at.minute(), 0, 0).checked_add(1.minute()).ok()?;
+                    let next = at
+                        .date()
+                        .at(at.hour(), at.minute(), 0, 0)
+                        .checked_add(1.minute())
+                        .ok()?;
                     at = (next.date() == day).then_some(next)?;
                 }
             }
@@ -188,7 +202,15 @@ mod tests {
 
     #[test]
     fn what_is_no_cron_is_told_by_its_field() {
-        for wrong in ["* * * *", "60 * * * *", "* 24 * * *", "5-1 * * * *", "*/0 * * * *", "x * * * *", ""] {
+        for wrong in [
+            "* * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "5-1 * * * *",
+            "*/0 * * * *",
+            "x * * * *",
+            "",
+        ] {
             assert!(wrong.parse::<Cron>().is_err(), "{wrong}");
         }
         assert!("* * * * 8".parse::<Cron>().unwrap_err().contains("0 to 7"));

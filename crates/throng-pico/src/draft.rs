@@ -3,7 +3,7 @@
 mod host;
 mod made;
 
-pub(crate) use made::Outgoing;
+pub(crate) use made::{Outgoing, Parcel, attributes_of};
 
 use crate::{
     ask::{ASKS_MAX, Answered, Ask},
@@ -124,10 +124,6 @@ impl<'a> Draft<'a> {
         self.answers.time_ms
     }
 
-    pub(crate) fn seed(&self) -> Secret {
-        self.answers.seed
-    }
-
     pub(crate) fn family(&self) -> Family {
         Family::of(self.id(), self.pico.body.key)
     }
@@ -213,7 +209,12 @@ impl<'a> Draft<'a> {
         let mut value = self.pico.variables.get(of, variable).cloned().unwrap_or_default();
         for change in &self.changes {
             match change {
-                Change::Put { rid, name, path, value: to } if (&**rid, &**name) == (of, variable) => {
+                Change::Put {
+                    rid,
+                    name,
+                    path,
+                    value: to,
+                } if (&**rid, &**name) == (of, variable) => {
                     put(&mut value, path, to.clone());
                 }
                 Change::Remove { rid, name, path } if (&**rid, &**name) == (of, variable) => match &**path {
@@ -235,7 +236,11 @@ impl<'a> Draft<'a> {
 
     /// The channel with exactly these tags.
     pub(crate) fn tagged(&self, tags: &[&str]) -> Option<Eci> {
-        let found = self.body().channels.iter().find(|channel| channel.shape.is_tagged(tags))?;
+        let found = self
+            .body()
+            .channels
+            .iter()
+            .find(|channel| channel.shape.is_tagged(tags))?;
         Some(self.own(found.secret))
     }
 
@@ -348,7 +353,9 @@ impl<'a> Draft<'a> {
                 self.next_answer += 1;
                 Ok(answered.clone())
             }
-            _ if self.next_answer >= ASKS_MAX => Err(limit(format!("an event asks more than {ASKS_MAX} times elsewhere"))),
+            _ if self.next_answer >= ASKS_MAX => {
+                Err(limit(format!("an event asks more than {ASKS_MAX} times elsewhere")))
+            }
             _ => Err(Stop::Ask(Box::new(ask))),
         }
     }

@@ -42,6 +42,19 @@ impl Family {
         }
     }
 
+    /// The secret of the channel over which other picos are introduced.
+    pub(crate) fn well_known(self) -> Secret {
+        Secret(self.mac(b'w', self.pico, 0))
+    }
+
+    /// A child's channel for the console.
+    pub(crate) fn ui(self, child: PicoId) -> Eci {
+        Eci {
+            pico: child,
+            secret: Secret(self.mac(b'i', child, 0)),
+        }
+    }
+
     /// The child whose channel to its parent this is, if it is one.
     pub(crate) fn child(self, secret: Secret) -> Option<PicoId> {
         let child = PicoId(u64::try_from(secret.0 >> 64).ok()?);
@@ -61,7 +74,9 @@ impl Family {
 fn first(key: Secret, text: &[u8]) -> u128 {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0.to_be_bytes());
     let tag = hmac::sign(&key, text);
-    tag.as_ref().first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes))
+    tag.as_ref()
+        .first_chunk()
+        .map_or(0, |bytes| u128::from_be_bytes(*bytes))
 }
 
 /// Fresh numbers of one command, made of the one the engine gives it.
@@ -101,9 +116,15 @@ mod tests {
     fn a_parent_knows_the_channels_it_made_and_no_others() {
         let (ours, theirs) = (Family::of(PicoId(7), Secret(1)), Family::of(PicoId(7), Secret(2)));
         let down = ours.down(PicoId(9), 70_000);
-        assert_eq!((down.pico, ours.number(down), theirs.number(down)), (PicoId(9), Some(70_000), None));
+        assert_eq!(
+            (down.pico, ours.number(down), theirs.number(down)),
+            (PicoId(9), Some(70_000), None)
+        );
         let up = ours.up(PicoId(9));
-        assert_eq!((up.pico, ours.child(up.secret), theirs.child(up.secret)), (PicoId(7), Some(PicoId(9)), None));
+        assert_eq!(
+            (up.pico, ours.child(up.secret), theirs.child(up.secret)),
+            (PicoId(7), Some(PicoId(9)), None)
+        );
         assert_eq!(ours.child(down.secret), None);
         assert_eq!(ours.number(up), None);
     }

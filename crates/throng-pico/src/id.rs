@@ -176,13 +176,21 @@ mod tests {
         let text = eci.to_string();
         assert_eq!(text, "000000000000002afffffffffffffffffffffffffffffffe");
         assert_eq!(text.parse(), Ok(eci));
-        assert_eq!(serde_json::from_str::<Eci>(&serde_json::to_string(&eci).unwrap()).unwrap(), eci);
+        assert_eq!(
+            serde_json::from_str::<Eci>(&serde_json::to_string(&eci).unwrap()).unwrap(),
+            eci
+        );
     }
 
     #[test]
     fn no_two_texts_are_one_eci() {
         let text = Eci::default().to_string();
-        for other in [text.to_uppercase().replace('0', "A"), format!("+{}", &text[1..]), text[1..].into(), format!("{text}0")] {
+        for other in [
+            text.to_uppercase().replace('0', "A"),
+            format!("+{}", &text[1..]),
+            text[1..].into(),
+            format!("{text}0"),
+        ] {
             assert!(other.parse::<Eci>().is_err(), "{other}");
         }
     }

@@ -21,7 +21,9 @@ const SWEEP_AT_FIRST: usize = 1_024;
 
 impl<T: Eq + Hash + ?Sized> Interned<T> {
     pub(crate) const fn new() -> Self {
-        Self { table: Mutex::new(None) }
+        Self {
+            table: Mutex::new(None),
+        }
     }
 
     /// The one copy of this value.

@@ -22,17 +22,10 @@ pub(crate) enum Parcel {
     Born(PicoId, Box<Newborn>),
     Event(PicoId, Box<Incoming>),
     /// An event for a pico of another engine.
-    Abroad(Abroad),
+    Abroad(Box<Incoming>),
     Delete(PicoId),
     Seal(u32, Vec<Child>),
     RemoveFromPage(u32, u32),
-}
-
-/// An event for a pico of another engine, sent by HTTP.
-#[derive(Clone, Debug)]
-pub(crate) struct Abroad {
-    pub(crate) url: String,
-    pub(crate) attributes: Value,
 }
 
 impl Draft<'_> {
@@ -48,13 +41,13 @@ impl Draft<'_> {
     pub(crate) fn new_pico(&mut self, rulesets: Vec<Installing>, asked: Value) -> Result<(Eci, Eci), Stop> {
         let (pico, number) = (self.fresh.pico(), self.body().children.next_number());
         let family = self.family();
-        let (down, ui) = (family.down(pico, number), self.fresh.secret());
+        let (down, ui) = (family.down(pico, number), family.ui(pico));
         let newborn = Newborn {
             realm: self.body().realm,
             parent: Some(family.up(pico)),
             number,
             down: down.secret,
-            ui,
+            ui: ui.secret,
             rulesets,
             asked,
             parent_ui: self.tagged(&["engine", "ui"]),
@@ -65,7 +58,7 @@ impl Draft<'_> {
             self.record(Change::Sealed)?;
             self.dispatch(Parcel::Seal(page, children))?;
         }
-        Ok((down, Eci { pico, secret: ui }))
+        Ok((down, ui))
     }
 
     /// Ends a child with all below it.
@@ -106,15 +99,22 @@ impl Draft<'_> {
 
     /// Sends an event to a pico of another engine.
     pub(crate) fn send_abroad(&mut self, url: String, attributes: Value) -> Result<(), Stop> {
-        let attributes = attributes_of(attributes)?;
-        self.dispatch(Parcel::Abroad(Abroad { url, attributes }))
+        let request = Value::map([("url", Value::from(url)), ("json", attributes_of(attributes)?)]);
+        let incoming = Incoming {
+            via: self.via.secret,
+            domain: "throng".into(),
+            name: "post".into(),
+            attributes: request,
+            ..Incoming::default()
+        };
+        self.dispatch(Parcel::Abroad(Box::new(incoming)))
     }
 
     /// Installs a ruleset, or configures it anew; answers with its id.
     pub(crate) fn install(&mut self, url: &str, config: Value) -> Result<Arc<str>, Stop> {
         let installing = self.installing(url, config)?;
         let rid = installing.rid.clone();
-        let states = self.installed(&rid).map(|known| known.states.clone()).unwrap_or_default();
+        let states = self.installed(&rid).and_then(|known| known.states.clone());
         self.record(Change::Ruleset(Installed::of(installing, states)))?;
         Ok(rid)
     }
@@ -155,13 +155,20 @@ impl Draft<'_> {
         }
         let key = crate::intern::name::intern(rid);
         self.variables.retain(|(of, _), _| *of != key);
-        let scheduled: Vec<_> = self.body().schedules.iter().filter(|scheduled| *scheduled.rid == *rid).map(|scheduled| scheduled.id.clone()).collect();
+        let scheduled: Vec<_> = self
+            .body()
+            .schedules
+            .iter()
+            .filter(|scheduled| *scheduled.rid == *rid)
+            .map(|scheduled| scheduled.id.clone())
+            .collect();
         for id in scheduled {
             self.record(Change::NoSchedule(id))?;
         }
         // What was written before is gone for this transaction, too.
         for name in self.pico.variables.of(rid).map(|variable| variable.name.clone()) {
-            self.variables.insert((key.clone(), name), super::Touched::Known(Value::Null));
+            self.variables
+                .insert((key.clone(), name), super::Touched::Known(Value::Null));
         }
         self.record(Change::NoRuleset(key))
     }

@@ -8,7 +8,9 @@ mod wrangler;
 use crate::draft::{Draft, Stop};
 use throng_krl::{Error, Event, Value};
 
-pub(crate) use ui::UI_TAGS;
+pub(crate) use subscription::well_known;
+pub(crate) use ui::{channel as ui_channel, children};
+pub(crate) use wrangler::born;
 
 /// The console's ruleset.
 pub(crate) const UI: &str = "io.picolabs.pico-engine-ui";
@@ -54,6 +56,23 @@ pub(crate) fn find(rid: &str) -> Option<&'static Native> {
 }
 
 impl Native {
+    /// As `ctx:rulesets` shows it.
+    pub(crate) fn shown(&self) -> Value {
+        let meta = Value::map([("name", Value::from(self.title))]);
+        Value::map([
+            ("rid", Value::from(self.rid)),
+            ("url", format!("throng:{}", self.rid).into()),
+            ("config", Value::map::<&str>([])),
+            ("meta", Value::map([("krl", Value::from("")), ("krlMeta", meta)])),
+        ])
+    }
+
+    /// What a console may try: nothing, these are documented.
+    pub(crate) fn testing(&self) -> Value {
+        let none = || Value::array(Vec::new());
+        Value::map([("queries", none()), ("events", none())])
+    }
+
     /// Whether it looks at events of this domain.
     pub(crate) fn takes(&self, domain: &str) -> bool {
         self.domains.contains(&domain)
@@ -117,5 +136,10 @@ pub(crate) fn shape(tags: &Value, events: &Value, queries: &Value) -> Result<cra
 /// A list of all channels.
 pub(crate) fn channels(draft: &Draft<'_>) -> Vec<Value> {
     let id = draft.id();
-    draft.body().channels.iter().map(|channel| value(channel.shown(id))).collect()
+    draft
+        .body()
+        .channels
+        .iter()
+        .map(|channel| value(channel.shown(id)))
+        .collect()
 }

@@ -10,7 +10,7 @@ use crate::{
 use throng_krl::{Event, Value};
 
 /// The tags of the channel for the console.
-pub(crate) const UI_TAGS: [&str; 2] = ["engine", "ui"];
+const UI_TAGS: [&str; 2] = ["engine", "ui"];
 const BLUE: &str = "#87cefa";
 
 pub(super) const RULESET: Native = Native {
@@ -67,7 +67,9 @@ fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
         }
         ("engine_ui", "del") => {
             let ui = text(&given("eci"));
-            let Some(child) = child_of(draft, &ui)? else { return Ok(()) };
+            let Some(child) = child_of(draft, &ui)? else {
+                return Ok(());
+            };
             draft.del_pico(&child)
         }
         ("engine_ui", "install") => draft.raise_as("wrangler", "install_ruleset_request", event.attributes.clone()),
@@ -127,7 +129,10 @@ pub(crate) fn children(draft: &mut Draft<'_>) -> Result<Vec<(crate::pico::Child,
     }
     all.extend_from_slice(draft.body().children.young());
     let family = draft.family();
-    Ok(all.into_iter().map(|child| (child, family.down(child.pico, child.number))).collect())
+    Ok(all
+        .into_iter()
+        .map(|child| (child, family.down(child.pico, child.number)))
+        .collect())
 }
 
 /// The secret of a child's channel for the console is its parent's to know: derived as the child's is.
@@ -136,7 +141,9 @@ fn child_of(draft: &mut Draft<'_>, ui: &str) -> Result<Option<String>, Stop> {
         return Ok(None);
     };
     let family = draft.family();
-    let found = children(draft)?.into_iter().find(|(child, _)| family.ui(child.pico) == ui);
+    let found = children(draft)?
+        .into_iter()
+        .find(|(child, _)| family.ui(child.pico) == ui);
     Ok(found.map(|(_, eci)| eci.to_string()))
 }
 
@@ -153,7 +160,10 @@ fn answer(draft: &mut Draft<'_>, name: &str, _: &Given<'_>) -> Option<Result<Val
 }
 
 fn ui_eci(draft: &Draft<'_>) -> Value {
-    draft.tagged(&UI_TAGS).map(|eci| eci.to_string().into()).unwrap_or_default()
+    draft
+        .tagged(&UI_TAGS)
+        .map(|eci| eci.to_string().into())
+        .unwrap_or_default()
 }
 
 fn name_of(draft: &mut Draft<'_>) -> Value {
@@ -166,12 +176,18 @@ fn name_of(draft: &mut Draft<'_>) -> Value {
 /// The channels for the console of all children.
 fn child_ui_ecis(draft: &mut Draft<'_>) -> Result<Value, Stop> {
     let family = draft.family();
-    let ecis = children(draft)?.into_iter().map(|(child, _)| Value::from(family.ui(child.pico).to_string()));
+    let ecis = children(draft)?
+        .into_iter()
+        .map(|(child, _)| Value::from(family.ui(child.pico).to_string()));
     Ok(ecis.collect::<Vec<_>>().into())
 }
 
 fn parent_ui(draft: &Draft<'_>) -> Value {
-    draft.body().parent_ui.map(|eci| eci.to_string().into()).unwrap_or_default()
+    draft
+        .body()
+        .parent_ui
+        .map(|eci| eci.to_string().into())
+        .unwrap_or_default()
 }
 
 fn shown_box(draft: &mut Draft<'_>) -> Result<Value, Stop> {

@@ -63,7 +63,12 @@ fn new_child(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
 
 /// What a child does first: it knows its name, tells its rulesets that they are installed and its parent that it is there.
 pub(crate) fn born(draft: &mut Draft<'_>, asked: &Value) -> Result<(), Stop> {
-    let rids: Vec<Value> = draft.body().rulesets.iter().map(|ruleset| ruleset.rid.clone().into()).collect();
+    let rids: Vec<Value> = draft
+        .body()
+        .rulesets
+        .iter()
+        .map(|ruleset| ruleset.rid.clone().into())
+        .collect();
     let entry = |name: &str| asked.child(name).cloned().unwrap_or_default();
     if !asked.is_null() {
         draft.put(WRANGLER, "name", &[], entry("name"))?;
@@ -84,7 +89,9 @@ pub(crate) fn born(draft: &mut Draft<'_>, asked: &Value) -> Result<(), Stop> {
     let attributes = with(asked, "eci", eci);
     draft.raise_as("wrangler", "pico_initialized", attributes.clone())?;
     let parent = draft.body().parent.map(|parent| parent.to_string());
-    parent.map_or(Ok(()), |parent| draft.send(&parent, "wrangler", "child_initialized", attributes))
+    parent.map_or(Ok(()), |parent| {
+        draft.send(&parent, "wrangler", "child_initialized", attributes)
+    })
 }
 
 fn ready_for_deletion(draft: &mut Draft<'_>) -> Result<(), Stop> {
@@ -106,11 +113,19 @@ fn new_channel(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
     }
     let channel = draft.new_channel(super::shape(&tags, &events, &queries)?)?;
     let channel = super::value(channel.shown(draft.id()));
-    draft.raise_as("wrangler", "channel_created", with(&event.attributes, "channel", channel))
+    draft.raise_as(
+        "wrangler",
+        "channel_created",
+        with(&event.attributes, "channel", channel),
+    )
 }
 
 fn install(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
-    let url = match (required(event, "url"), required(event, "absoluteURL"), required(event, "rid")) {
+    let url = match (
+        required(event, "url"),
+        required(event, "absoluteURL"),
+        required(event, "rid"),
+    ) {
         (Some(url), _, _) => url,
         (None, Some(beside), Some(rid)) => match beside.rsplit_once('/') {
             Some((folder, _)) => format!("{folder}/{rid}.krl"),
@@ -128,7 +143,12 @@ fn install(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
 }
 
 fn flush_all(draft: &mut Draft<'_>) -> Result<(), Stop> {
-    let urls: Vec<_> = draft.body().rulesets.iter().map(|ruleset| ruleset.url.clone()).collect();
+    let urls: Vec<_> = draft
+        .body()
+        .rulesets
+        .iter()
+        .map(|ruleset| ruleset.url.clone())
+        .collect();
     for url in urls {
         draft.ask(Ask::Flush { url })?.map_err(Error::value_error)?;
     }
@@ -143,23 +163,36 @@ fn answer(draft: &mut Draft<'_>, name: &str, given: &Given<'_>) -> Option<Result
         "myself" => Ok(Value::map([
             ("name", name_of(draft)),
             ("id", own(draft)),
-            ("eci", draft.tagged(&["system", "child"]).map_or_else(|| own(draft), |eci| eci.to_string().into())),
+            (
+                "eci",
+                draft
+                    .tagged(&["system", "child"])
+                    .map_or_else(|| own(draft), |eci| eci.to_string().into()),
+            ),
         ])),
         "channels" => Ok(tagged(draft, &given.get(0, "tags"))),
         "installedRIDs" => {
             let natives = super::ALL.iter().map(|native| Value::from(native.rid));
-            let rids = draft.body().rulesets.iter().map(|ruleset| Value::from(ruleset.rid.clone()));
+            let rids = draft
+                .body()
+                .rulesets
+                .iter()
+                .map(|ruleset| Value::from(ruleset.rid.clone()));
             Ok(natives.chain(rids).collect::<Vec<_>>().into())
         }
         "rulesetConfig" => {
             let rid = given.text(0, "rid");
-            Ok(draft.installed(&rid).map(|ruleset| ruleset.config.clone()).unwrap_or_default())
+            Ok(draft
+                .installed(&rid)
+                .map(|ruleset| ruleset.config.clone())
+                .unwrap_or_default())
         }
         "rulesetMeta" => ruleset_meta(draft, &given.text(0, "rid")),
         "children" => children(draft),
         "skyQuery" | "picoQuery" => pico_query(draft, given),
         "createChannel" => {
-            let [tags, events, queries] = [(0, "tags"), (1, "eventPolicy"), (2, "queryPolicy")].map(|(at, name)| given.get(at, name));
+            let [tags, events, queries] =
+                [(0, "tags"), (1, "eventPolicy"), (2, "queryPolicy")].map(|(at, name)| given.get(at, name));
             super::shape(&tags, &events, &queries)
                 .and_then(|shape| draft.new_channel(shape))
                 .map(|channel| super::value(channel.shown(draft.id())))
@@ -177,11 +210,18 @@ fn name_of(draft: &mut Draft<'_>) -> Value {
 }
 
 fn own(draft: &Draft<'_>) -> Value {
-    draft.tagged(&["system", "self"]).map(|eci| eci.to_string().into()).unwrap_or_default()
+    draft
+        .tagged(&["system", "self"])
+        .map(|eci| eci.to_string().into())
+        .unwrap_or_default()
 }
 
 fn parent(draft: &Draft<'_>) -> Value {
-    draft.body().parent.map(|eci| eci.to_string().into()).unwrap_or_default()
+    draft
+        .body()
+        .parent
+        .map(|eci| eci.to_string().into())
+        .unwrap_or_default()
 }
 
 /// The channels with exactly these tags; all of them where none are given.
@@ -195,31 +235,44 @@ fn tagged(draft: &Draft<'_>, tags: &Value) -> Value {
     tags.dedup();
     let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
     let id = draft.id();
-    let found = draft.body().channels.iter().filter(|channel| channel.shape.is_tagged(&tags));
-    found.map(|channel| super::value(channel.shown(id))).collect::<Vec<_>>().into()
+    let found = draft
+        .body()
+        .channels
+        .iter()
+        .filter(|channel| channel.shape.is_tagged(&tags));
+    found
+        .map(|channel| super::value(channel.shown(id)))
+        .collect::<Vec<_>>()
+        .into()
 }
 
 fn ruleset_meta(draft: &mut Draft<'_>, rid: &str) -> Result<Value, Stop> {
     let rulesets = draft.shown_rulesets()?;
     let is_it = |ruleset: &&Value| ruleset.child("rid").and_then(Value::as_str) == Some(rid);
     let found = rulesets.as_array().and_then(|list| list.iter().find(is_it));
-    Ok(found.map(|ruleset| ruleset.at_path(&["meta".into(), "krlMeta".into()])).unwrap_or_default())
+    Ok(found
+        .map(|ruleset| ruleset.at_path(&["meta".into(), "krlMeta".into()]))
+        .unwrap_or_default())
 }
 
 /// The children with their names: each of them is asked.
 fn children(draft: &mut Draft<'_>) -> Result<Value, Stop> {
-    let own = own(draft);
-    let family = draft.family();
-    let mut shown = Vec::new();
-    for (child, eci) in super::ui::children(draft)? {
-        shown.push(Value::map([
-            ("eci", Value::from(eci.to_string())),
-            ("name", draft.body().child_name(child)),
-            ("parent_eci", family.up(child.pico).to_string().into()),
-        ]));
+    let all = super::ui::children(draft)?;
+    if all.is_empty() {
+        return Ok(Value::array(Vec::new()));
     }
-    drop(own);
-    Ok(shown.into())
+    let picos = all.iter().map(|(child, _)| child.pico).collect();
+    let names = draft.ask(Ask::Names { picos })?.map_err(Error::value_error)?;
+    let names = names.as_array().unwrap_or_default();
+    let family = draft.family();
+    let shown = all.iter().zip(names).map(|((child, eci), name)| {
+        Value::map([
+            ("eci", Value::from(eci.to_string())),
+            ("name", name.clone()),
+            ("parent_eci", family.up(child.pico).to_string().into()),
+        ])
+    });
+    Ok(shown.collect::<Vec<_>>().into())
 }
 
 fn pico_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
@@ -233,7 +286,10 @@ fn pico_query(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<Value, Stop> {
         return Err(Error::value_error(format!("ECI not found {eci}")).into());
     };
     if to.pico == draft.id() {
-        let says = Value::map([("error", Value::from("Pico should not query itself")), ("httpStatus", 400.0.into())]);
+        let says = Value::map([
+            ("error", Value::from("Pico should not query itself")),
+            ("httpStatus", 400.0.into()),
+        ]);
         return Ok(says);
     }
     let from = draft.id();

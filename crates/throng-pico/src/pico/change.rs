@@ -11,7 +11,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use throng_krl::Value;
+use throng_krl::{SelectState, Value};
 
 /// One change of a pico.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -57,13 +57,14 @@ pub enum Change {
     Ruleset(Installed),
     /// A ruleset is there no longer, nor are its variables.
     NoRuleset(Arc<str>),
-    /// How far the rules of a ruleset have come in waiting for events; null where none waits.
+    /// How far the rules of a ruleset have come in waiting for events; nothing where none waits.
     Waits {
         /// Whose rules.
         #[serde(with = "name")]
         rid: Arc<str>,
         /// What its program made of it.
-        states: Value,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        states: Option<Box<SelectState>>,
     },
     /// An event is scheduled.
     Schedule(Scheduled),

@@ -1,5 +1,6 @@
 //! Who a pico's children are: the youngest in its state, the others in pages that are entities of their own.
 
+use super::{Pico, PicoCommand};
 use crate::id::PicoId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -140,6 +141,11 @@ pub enum PageCommand {
         /// Its number.
         number: u32,
     },
+    /// The parent has ended: so do these, and those in the pages after this one.
+    End {
+        /// How many pages there are.
+        pages: u32,
+    },
 }
 
 /// What happened to a page.
@@ -155,6 +161,8 @@ pub enum PageEvent {
         /// Its number.
         number: u32,
     },
+    /// The parent has ended.
+    Ended {},
 }
 
 impl Event for PageEvent {}
@@ -193,6 +201,17 @@ impl Entity for Page {
                 turn.emit(PageEvent::Removed { number });
             }
             PageCommand::Remove { .. } => {}
+            PageCommand::End { pages } => {
+                for child in &self.children {
+                    turn.send::<Pico>(child.pico, PicoCommand::Delete {});
+                }
+                let PageId { parent, page } = *turn.id();
+                if page + 1 < pages {
+                    turn.send::<Self>(PageId { parent, page: page + 1 }, PageCommand::End { pages });
+                }
+                turn.emit(PageEvent::Ended {});
+                turn.end();
+            }
         }
         Ok(Answer::Now(Done {}))
     }
@@ -201,6 +220,7 @@ impl Entity for Page {
         match event {
             PageEvent::Sealed { children } => self.children.clone_from(children),
             PageEvent::Removed { number } => self.children.retain(|child| child.number != *number),
+            PageEvent::Ended {} => {}
         }
     }
 
@@ -240,6 +260,9 @@ mod tests {
         children.seal();
         assert!(children.young().is_empty() && children.full().is_none());
         assert_eq!((children.page_of(7), children.page_of(PAGE_CHILDREN)), (Some(0), None));
-        assert_eq!((children.count(), children.next_number()), (PAGE_CHILDREN - 1, PAGE_CHILDREN));
+        assert_eq!(
+            (children.count(), children.next_number()),
+            (PAGE_CHILDREN - 1, PAGE_CHILDREN)
+        );
     }
 }

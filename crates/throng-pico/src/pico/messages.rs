@@ -6,7 +6,6 @@ use crate::{
     id::{Eci, PicoId, Secret},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
 use std::sync::Arc;
 use throng::model::{Event, Rejection};
 use throng_krl::Value;
@@ -32,6 +31,8 @@ pub enum PicoCommand {
     },
     /// Looks at an event again that has waited for long.
     Retry(u64),
+    /// Sends an event to a pico of another engine; the pico asks itself.
+    Post(Incoming),
     /// Ends the pico and all below it; its parent asks.
     Delete {},
 }
@@ -86,6 +87,9 @@ pub struct Incoming {
     pub name: Arc<str>,
     /// Its attributes, a map.
     pub attributes: Value,
+    /// The pico on whose behalf the service itself sends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<PicoId>,
     /// What is asked about the pico once it has handled the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<Asked>,
@@ -121,6 +125,8 @@ pub struct Answers {
 pub enum PicoEvent {
     /// It came into being.
     Born {
+        /// Who it is.
+        id: PicoId,
         /// What it is.
         newborn: Newborn,
         /// What it makes the channels of its own children with.
@@ -195,6 +201,9 @@ pub struct Waiting {
     pub number: u64,
     /// How often it was tried.
     pub tries: u32,
+    /// It is the pico's own, and came over no channel.
+    #[serde(default)]
+    pub is_own: bool,
     /// What is to be handled.
     pub incoming: Incoming,
     /// The event was scheduled, under this id.
@@ -228,6 +237,9 @@ pub enum PicoRejection {
         /// What was asked for.
         eci: Box<str>,
     },
+    /// It was deleted, and its channels with it.
+    #[error("ECI not found: the pico was deleted")]
+    Deleted {},
     /// The channel is for its family.
     #[error("This is a family channel and only the owner can use it.")]
     Family {},
@@ -288,6 +300,7 @@ impl Rejection for PicoRejection {
     fn code(&self) -> &'static str {
         match self {
             Self::NoChannel { .. } => "eci-not-found",
+            Self::Deleted {} => "pico-deleted",
             Self::Family {} => "family-channel",
             Self::Denied {} => "denied-by-policy",
             Self::NotAllowed {} => "not-allowed-by-policy",
@@ -306,6 +319,7 @@ impl Rejection for PicoRejection {
             Self::NoChannel { .. } | Self::NotInstalled { .. } | Self::NoQuery { .. } => 404,
             Self::Family {} | Self::Denied {} | Self::NotAllowed {} | Self::NotTheParent {} => 403,
             Self::Malformed { .. } => 400,
+            Self::Deleted {} => 410,
             Self::Failed { .. } => 500,
             Self::Waits { .. } => 503,
             Self::Exists { .. } => 409,

@@ -68,7 +68,11 @@ impl Scheduled {
             When::At(at) => ("time", Value::from(crate::time::text(*at))),
             When::Repeat(cron) => ("timespec", Value::from(cron.clone())),
         };
-        let kind = if matches!(self.when, When::At(_)) { "at" } else { "repeat" };
+        let kind = if matches!(self.when, When::At(_)) {
+            "at"
+        } else {
+            "repeat"
+        };
         Value::map([
             ("id", Value::from(self.id.0.clone())),
             ("type", kind.into()),

@@ -93,9 +93,15 @@ mod tests {
         variables.put("b", "x", &[], 1.0.into());
         variables.put("a", "x", &["k".into(), "l".into()], 2.0.into());
         assert_eq!(variables.get("b", "x"), Some(&1.0.into()));
-        assert_eq!(variables.get("a", "x").unwrap().at_path(&["k".into(), "l".into()]), 2.0.into());
+        assert_eq!(
+            variables.get("a", "x").unwrap().at_path(&["k".into(), "l".into()]),
+            2.0.into()
+        );
         variables.remove("a", "x", &["k".into(), "l".into()]);
-        assert_eq!(variables.get("a", "x").unwrap().at_path(&["k".into()]), Value::map::<&str>([]));
+        assert_eq!(
+            variables.get("a", "x").unwrap().at_path(&["k".into()]),
+            Value::map::<&str>([])
+        );
         variables.remove_all("b");
         assert!(variables.get("b", "x").is_none());
     }
