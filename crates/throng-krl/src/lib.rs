@@ -13,6 +13,11 @@
 //! let source = r#"ruleset hello { rule greet { select when say hello send_directive("hi") } }"#;
 //! let program = compile(&parse(source)?)?;
 //! assert!(program.handles("say", "hello"));
+//!
+//! let mut pico = throng_krl::testing::Pico::default();
+//! pico.install(program);
+//! let directives = pico.event("say", "hello", throng_krl::Value::Null)?;
+//! assert_eq!(directives[0].name.as_str(), Some("hi"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -23,6 +28,7 @@ mod program;
 mod run;
 mod select;
 mod syntax;
+pub mod testing;
 mod value;
 
 pub use compile::{CompileError, compile};

@@ -171,7 +171,6 @@ pub(crate) enum GlobalKind {
 pub(crate) struct ModuleUse {
     pub(crate) rid: Arc<str>,
     pub(crate) alias: Arc<str>,
-    pub(crate) location: Location,
     /// Computes the configuration.
     pub(crate) configuration: Option<u32>,
 }

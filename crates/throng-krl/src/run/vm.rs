@@ -1,13 +1,28 @@
-use super::{Budget, Limits};
-use crate::{Error, Event, Host, Interrupt, Program, Query, SelectState, Turn, Value};
+use super::{Budget, Instance, Limits, Run};
+use crate::{Event, Host, Interrupt, Program, Query, SelectState, Turn, Value};
+use std::fmt;
 use std::sync::Arc;
 
 /// Runs programs, one transaction after the other. It keeps its memory between them: make one a thread.
-#[derive(Debug)]
 pub struct Vm {
     limits: Limits,
-    pub(crate) budget: Budget,
-    pub(crate) turn: Turn,
+    pub(super) turn: Turn,
+    pub(super) budget: Budget,
+    pub(super) random: fastrand::Rng,
+    pub(super) stack: Vec<Value>,
+    /// The programs of this transaction, and those they use as modules.
+    pub(super) instances: Vec<Instance>,
+    /// What a closure has that takes nothing from around it.
+    pub(super) no_captures: Arc<[Value]>,
+}
+
+impl fmt::Debug for Vm {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Vm")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Vm {
@@ -16,15 +31,22 @@ impl Vm {
     pub fn new(limits: Limits) -> Vm {
         Vm {
             limits,
-            budget: Budget::new(limits),
             turn: Turn { time_ms: 0, seed: 0 },
+            budget: Budget::new(limits),
+            random: fastrand::Rng::with_seed(0),
+            stack: Vec::new(),
+            instances: Vec::new(),
+            no_captures: Arc::from([]),
         }
     }
 
     /// Begins a transaction: an event with all that it raises, or a query. What is run until the next one shares its bounds.
     pub fn begin(&mut self, turn: Turn) {
-        self.budget = Budget::new(self.limits);
         self.turn = turn;
+        self.budget = Budget::new(self.limits);
+        self.random = fastrand::Rng::with_seed(turn.seed);
+        self.stack.clear();
+        self.instances.clear();
     }
 
     /// The steps that the transaction has taken so far.
@@ -41,13 +63,18 @@ impl Vm {
     /// `state` has to be forgotten.
     pub fn event(
         &mut self,
-        _program: &Arc<Program>,
-        _event: &Event,
-        _state: &mut SelectState,
-        _host: &mut dyn Host,
+        program: &Arc<Program>,
+        event: &Event,
+        state: &mut SelectState,
+        host: &mut dyn Host,
     ) -> Result<(), Interrupt> {
-        self.budget.step(1)?;
-        Ok(())
+        if !program.handles(&event.domain, &event.name) {
+            return Ok(());
+        }
+        let mut run = Run::new(self, program, host);
+        run.event = Some(event);
+        let done = run.rules(program, event, state);
+        run.end(done)
     }
 
     /// Answers a query: the result of a shared function, or a shared value.
@@ -55,14 +82,10 @@ impl Vm {
     /// # Errors
     ///
     /// If nothing of that name is shared, and as for an event.
-    pub fn query(&mut self, program: &Arc<Program>, query: &Query, _host: &mut dyn Host) -> Result<Value, Interrupt> {
-        if &*query.name == "__testing" {
-            return Ok(program.testing().clone());
-        }
-        Err(Error::value_error(format!(
-            "Ruleset {} does not have query function \"{}\"",
-            program.rid, query.name
-        ))
-        .into())
+    pub fn query(&mut self, program: &Arc<Program>, query: &Query, host: &mut dyn Host) -> Result<Value, Interrupt> {
+        let mut run = Run::new(self, program, host);
+        run.query = Some(query);
+        let done = run.answer(program, query);
+        run.end(done)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// A name, and where it stands.
 #[derive(Clone, Debug)]
-pub struct Name {
+pub(crate) struct Name {
     pub(crate) text: Arc<str>,
     pub(crate) location: Location,
 }

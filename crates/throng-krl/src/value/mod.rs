@@ -17,7 +17,7 @@ pub use map::{Entries, Map};
 pub use number::format_number;
 pub use regex::{Regex, RegexError};
 
-pub(crate) use path::path_of;
+pub(crate) use path::{array_as_map, path_of};
 
 use crate::run::Function;
 use std::sync::Arc;
