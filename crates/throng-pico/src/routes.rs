@@ -8,7 +8,7 @@
 //! | `/c/{eci}/query/{rid}/{query}` | the query's result; as text for `{query}.txt` and `{query}.html` |
 //! | `/sky/event/{eci}/{eid}/{domain}/{type}` | as `event-wait`; directives `_cookie` and `_redirect` are followed |
 //! | `/sky/cloud/{eci}/{rid}/{query}` | as `query` |
-//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | what has happened to the pico, in order; live with `Accept: text/event-stream` |
+//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | what has happened to the pico, in order |
 //! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console |
 //! | `/api/flush?url=` | the ruleset, fetched anew |
 //!
@@ -93,7 +93,7 @@ pub fn describe() -> Described {
         .route(
             eci(Route::get("/c/{eci}/log", "What has happened to a pico"))
                 .query::<crate::outside::LogQuery>()
-                .replies::<crate::outside::LogPage>(200, "A page of it; as server-sent events where asked for"),
+                .replies::<crate::outside::LogPage>(200, "A page of it"),
         )
         .route(
             eci(Route::post(

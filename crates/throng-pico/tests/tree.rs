@@ -1,5 +1,5 @@
 //! Picos without rulesets of their own: channels, policies, children, subscriptions, over HTTP.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
 mod service;
 

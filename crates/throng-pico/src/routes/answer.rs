@@ -49,6 +49,9 @@ pub(super) fn refused(picos: &Picos, failure: Failure) -> Response {
     let problem_of = match failure {
         Error::Unknown { .. } => gone(404),
         Error::Ended { .. } => gone(410),
+        Error::Rejected(PicoRejection::Failed { error }) => {
+            Problem::new("ruleset-failed", 500, "A ruleset failed", error)
+        }
         other => Problem::from(other),
     };
     problem(picos, &said, problem_of)
