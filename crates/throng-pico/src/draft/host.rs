@@ -165,7 +165,7 @@ impl Draft<'_> {
                 self.of_ruleset(call.rid, call.name)
             }
             "newPico" => {
-                let rulesets = self.to_install(&argument(0, "rulesets"))?;
+                let rulesets = self.all_installing(&argument(0, "rulesets"))?;
                 self.new_pico(rulesets, Value::Null).map(|(eci, _)| eci_value(eci))
             }
             "delPico" => self.del_pico(&text_of(0, "eci")).map(|()| Value::Null),
@@ -490,7 +490,7 @@ impl Draft<'_> {
     }
 
     /// `[{url, config}, …]`, each of them ready to be installed.
-    fn to_install(&mut self, rulesets: &Value) -> Result<Vec<crate::pico::Installing>, Stop> {
+    fn all_installing(&mut self, rulesets: &Value) -> Result<Vec<crate::pico::Installing>, Stop> {
         let list = match rulesets {
             Value::Null => &[],
             Value::Array(list) => &list[..],
