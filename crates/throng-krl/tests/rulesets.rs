@@ -11,7 +11,7 @@ fn folder() -> PathBuf {
 }
 
 fn load(path: &Path) -> Program {
-    let source = fs::read_to_string(path).unwrap();
+    let source = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let ruleset = parse(&source).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     compile(&ruleset).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -1,4 +1,4 @@
-use super::scope::{Found, find};
+use super::scope::find;
 use super::{Binary, Compiler, Operation};
 use crate::host::CallKind;
 use crate::library::Operator;
@@ -168,13 +168,8 @@ impl Compiler {
     // --- names -----------------------------------------------------------------------------------------------------------
 
     pub(super) fn resolve(&mut self, name: &str, location: Location) -> Resolved {
-        match find(&mut self.functions, name) {
-            Found::Here(source) => return Resolved::Variable(source),
-            Found::TooEarly => {
-                self.error(location, format!("`{name}` is used before it is declared"));
-                return Resolved::Unknown;
-            }
-            Found::Nowhere => {}
+        if let Some(source) = find(&mut self.functions, name) {
+            return Resolved::Variable(source);
         }
         if let Some(global) = self.global_names.get(name) {
             return Resolved::Global(*global);

@@ -16,16 +16,10 @@ impl Compiler {
     /// Emits code for declarations, each of which binds a name.
     ///
     /// Functions may call functions that are declared below them. A function is made just before the first value that mentions it, together
-    /// with the functions it mentions, so that what they take from around them is there.
+    /// with the functions it mentions, so that what they take from around them is there. A value sees what is declared above it: `x = x()` calls
+    /// the `x` outside the block.
     pub(super) fn declarations(&mut self, declarations: &[Declaration]) {
         self.report_duplicates(declarations);
-        if let Some(block) = self.function().blocks.last_mut() {
-            block.pending.extend(
-                declarations
-                    .iter()
-                    .map(|declaration| Arc::clone(&declaration.name.text)),
-            );
-        }
         let mut functions: Vec<&Declaration> = declarations.iter().filter(|it| is_function(&it.value)).collect();
         for declaration in declarations
             .iter()

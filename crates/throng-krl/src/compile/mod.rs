@@ -165,7 +165,6 @@ impl Compiler {
         mut state: FunctionState,
         body: impl FnOnce(&mut Compiler),
     ) -> FunctionState {
-        state.blocks.push(scope::Block::default());
         for parameter in parameters {
             state.bind(parameter);
         }

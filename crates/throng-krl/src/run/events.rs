@@ -13,6 +13,18 @@ struct Progress {
     states: Vec<u16>,
     settings: Vec<Value>,
     gathered: Vec<Vec<Value>>,
+    /// An event of the right type had the wrong attributes: the rule begins anew, unless the event brings it further in another way.
+    is_lost: bool,
+}
+
+impl Progress {
+    /// Forgets everything: what a pattern that does not match returns.
+    fn lose(&mut self) -> bool {
+        self.settings.fill(Value::Null);
+        self.gathered.clear();
+        self.is_lost = true;
+        false
+    }
 }
 
 /// The most values an aggregator gathers. Counts are smaller.
@@ -69,6 +81,7 @@ impl Run<'_> {
                 states: vec![START],
                 settings: blank(),
                 gathered: Vec::new(),
+                is_lost: false,
             };
             let is_selected = self.advance(rule, event, &mut progress)?;
             return Ok(is_selected.then_some(progress.settings));
@@ -92,6 +105,7 @@ impl Run<'_> {
             states: known.states,
             settings: known.settings,
             gathered: known.gathered,
+            is_lost: false,
         };
         let is_selected = self.advance(rule, event, &mut progress)?;
         let settings = if is_selected {
@@ -113,7 +127,7 @@ impl Run<'_> {
             RuleState {
                 expression: fingerprint,
                 states: progress.states,
-                began_ms: known.began_ms,
+                began_ms: known.began_ms.filter(|_| !progress.is_lost),
                 settings: progress.settings,
                 gathered: progress.gathered,
             },
@@ -155,6 +169,8 @@ impl Run<'_> {
             progress.states = vec![END];
         } else if !reached.is_empty() {
             progress.states = reached;
+        } else if progress.is_lost {
+            progress.states = vec![START];
         }
         Ok(is_selected)
     }
@@ -191,29 +207,23 @@ impl Run<'_> {
             self.vm.budget.step(text.len() as u64 / 8)?;
             if pattern.settings.is_empty() && pattern.aggregator.is_none() {
                 if !regex.engine().is_match(&text) {
-                    return Ok(false);
+                    return Ok(progress.lose());
                 }
                 continue;
             }
             let Some(captures) = regex.engine().captures(&text) else {
-                return Ok(false);
+                return Ok(progress.lose());
             };
             let groups = captures.iter().skip(1);
             matched.extend(groups.map(|group| group.map_or(Value::Null, |group| Value::from(group.as_str()))));
         }
-        let before = if pattern.condition.is_some() {
-            progress.settings.clone()
-        } else {
-            Vec::new()
-        };
         for (place, setting) in pattern.settings.iter().enumerate() {
             progress.settings[usize::from(*setting)] = matched.get(place).cloned().unwrap_or_default();
         }
         if let Some(condition) = pattern.condition
             && !self.run_code(self.root, condition, &progress.settings)?.is_true()
         {
-            progress.settings = before;
-            return Ok(false);
+            return Ok(progress.lose());
         }
         if let Some(aggregator) = &pattern.aggregator {
             gather(aggregator, &matched, progress)?;
@@ -260,8 +270,8 @@ impl Run<'_> {
 
 /// Adds what an event's attributes matched to what an aggregator has gathered, and sets its variables.
 fn gather(aggregator: &PatternAggregator, matched: &[Value], progress: &mut Progress) -> Result<(), Error> {
-    let begins = progress.states.contains(&START);
-    let repeats = progress.states.contains(&END);
+    let begins = !progress.is_lost && progress.states.contains(&START);
+    let repeats = !progress.is_lost && progress.states.contains(&END);
     if progress.gathered.len() < progress.settings.len() {
         progress.gathered.resize(progress.settings.len(), Vec::new());
     }
