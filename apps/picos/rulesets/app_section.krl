@@ -8,7 +8,7 @@ ruleset app_section {
     sectionInfo = function() {
       capacity = ent:capacity.defaultsTo(0)
       taken = ent:taken.defaultsTo(0)
-      {
+      return {
         "section_id": ent:section_id,
         "capacity": capacity,
         "taken": taken,

@@ -24,6 +24,7 @@ pub struct Service {
     settings: Settings,
 }
 
+#[allow(dead_code, reason = "shared by tests, each using some")]
 pub struct Response {
     pub status: u16,
     pub headers: Vec<String>,
