@@ -1,16 +1,15 @@
 //! The richest: accounts in the order of what is on them, a moment behind.
 
-use axum::{
-    Json, Router,
-    extract::{Query, State},
-    routing::get,
-};
+use axum::{Router, extract::State, routing::get};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use throng_app::{
     Engine,
-    http::{Described, Problem, Route},
+    http::{
+        Described, Problem, Route,
+        extract::{Json, Query},
+    },
     projections::{Interrupt, Projection, Rows, Seen, Table, row_key},
 };
 

@@ -8,17 +8,17 @@
 //! What cannot be read is 400, a body that is not JSON 415, what cannot be 422, each as problem details.
 
 use axum::{
-    Json, Router,
-    extract::{
-        Path, Query, State,
-        rejection::{JsonRejection, PathRejection, QueryRejection},
-    },
+    Router,
+    extract::State,
     routing::{get, post},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use throng::Engine;
-use throng_http::{Described, Once, Problem, Route};
+use throng_http::{
+    Described, Once, Problem, Route,
+    extract::{Json, Path, Query},
+};
 
 use crate::{
     rules::LIMIT_MAX,
@@ -66,22 +66,19 @@ struct Actions {
 
 async fn actions(
     State(engine): State<Engine>,
-    user: Result<Path<String>, PathRejection>,
+    Path(user): Path<String>,
     once: Once,
-    body: Result<Json<Actions>, JsonRejection>,
+    Json(Actions { actions }): Json<Actions>,
 ) -> Result<Json<UserReply>, Problem> {
-    let Json(Actions { actions }) = body.map_err(|rejection| of_body(&rejection))?;
-    let user = once.of(engine.entity::<User>(user.map_err(|rejection| of_path(&rejection))?.0));
+    let user = once.of(engine.entity::<User>(user));
     Ok(Json(user.ask(UserCommand::Act { actions }).await?))
 }
 
 async fn recommendations(
     State(engine): State<Engine>,
-    user: Result<Path<String>, PathRejection>,
-    query: Result<Query<Recommend>, QueryRejection>,
+    Path(user): Path<String>,
+    Query(query): Query<Recommend>,
 ) -> Result<Json<Recommendations>, Problem> {
-    let user = user.map_err(|rejection| of_path(&rejection))?.0;
-    let Query(query) = query.map_err(|rejection| Problem::malformed(rejection.body_text()).at_field("limit"))?;
     if !(1..=LIMIT_MAX).contains(&query.limit) {
         let detail = format!(
             "A list of {} items cannot be had: limit is 1 to {LIMIT_MAX}.",
@@ -90,17 +87,4 @@ async fn recommendations(
         return Err(Problem::malformed(detail).at_field("limit"));
     }
     Ok(Json(engine.entity::<User>(user).read(query).await?))
-}
-
-fn of_path(rejection: &PathRejection) -> Problem {
-    Problem::malformed(rejection.body_text()).at_field("user")
-}
-
-fn of_body(rejection: &JsonRejection) -> Problem {
-    let detail = rejection.body_text();
-    match rejection.status().as_u16() {
-        415 => Problem::new("unsupported-media-type", 415, "Not JSON", detail).at_field("Content-Type"),
-        413 => Problem::new("too-large", 413, "Too large", detail),
-        _ => Problem::malformed(detail),
-    }
 }

@@ -2,13 +2,13 @@
 
 use axum::{
     Router,
-    extract::{Path, State, rejection::PathRejection},
+    extract::State,
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
     routing::get,
 };
 use throng::Engine;
-use throng_http::Problem;
+use throng_http::{Problem, extract::Path};
 
 use crate::{MOST, json, workers::Workers};
 
@@ -22,8 +22,7 @@ pub fn routes(_: Engine) -> Router {
         .with_state(Workers::new())
 }
 
-async fn primes(State(workers): State<Workers>, n: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
-    let n = n.map_err(|rejection| malformed(rejection.body_text()))?.0;
+async fn primes(State(workers): State<Workers>, Path(n): Path<String>) -> Result<Response, Problem> {
     let n = count(&n).map_err(malformed)?;
     let text = if n <= IN_PLACE_MAX {
         json(n)

@@ -12,11 +12,8 @@
 //! | `POST /requests` `{section, student, operation: "add" \| "drop"}` | the same through the collection, which passes it on |
 
 use axum::{
-    Json, Router,
-    extract::{
-        Path, Query, State,
-        rejection::{JsonRejection, PathRejection, QueryRejection},
-    },
+    Router,
+    extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -24,7 +21,10 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use throng::{Engine, model::Entity};
-use throng_http::{Described, Once, Problem, Route};
+use throng_http::{
+    Described, Once, Problem, Route,
+    extract::{Json, Path, Query},
+};
 
 use crate::{
     collection::{Collection, CollectionCommand, HOME, ListSections, SectionsPage},
@@ -137,12 +137,7 @@ enum Operation {
     Drop,
 }
 
-type Id = Result<Path<String>, PathRejection>;
-type Arguments<T> = Result<Query<T>, QueryRejection>;
-type Body<T> = Result<Json<T>, JsonRejection>;
-
-async fn list(State(engine): State<Engine>, arguments: Arguments<ListSections>) -> Result<Json<SectionsPage>, Problem> {
-    let query = arguments.map_err(of_query)?.0;
+async fn list(State(engine): State<Engine>, Query(query): Query<ListSections>) -> Result<Json<SectionsPage>, Problem> {
     match engine.entity::<Collection>(HOME).read(query).await {
         // Nobody has opened a section yet.
         Err(throng::model::Error::Unknown { .. }) => Ok(Json(SectionsPage::default())),
@@ -150,64 +145,62 @@ async fn list(State(engine): State<Engine>, arguments: Arguments<ListSections>) 
     }
 }
 
-async fn open(State(engine): State<Engine>, once: Once, body: Body<Opening>) -> Result<Response, Problem> {
-    let Opening { section, capacity } = body.map_err(of_body)?.0;
+async fn open(State(engine): State<Engine>, once: Once, Json(asked): Json<Opening>) -> Result<Response, Problem> {
+    let Opening { section, capacity } = asked;
     let command = CollectionCommand::Needed { section, capacity };
     let reply = once.of(engine.entity::<Collection>(HOME)).ask(command).await?;
     Ok((StatusCode::CREATED, Json(reply)).into_response())
 }
 
-async fn view(State(engine): State<Engine>, id: Id) -> Result<Json<SectionView>, Problem> {
-    let id = id.map_err(of_path)?.0;
+async fn view(State(engine): State<Engine>, Path(id): Path<String>) -> Result<Json<SectionView>, Problem> {
     Ok(Json(engine.entity::<Section>(id).read(Look {}).await?))
 }
 
 async fn roster(
     State(engine): State<Engine>,
-    id: Id,
-    arguments: Arguments<GetRoster>,
+    Path(id): Path<String>,
+    Query(query): Query<GetRoster>,
 ) -> Result<Json<RosterPage>, Problem> {
-    let query = arguments.map_err(of_query)?.0;
-    let id = id.map_err(of_path)?.0;
     Ok(Json(engine.entity::<Section>(id).read(query).await?))
 }
 
 async fn in_roster(
     State(engine): State<Engine>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    Path((id, student)): Path<(String, String)>,
 ) -> Result<Json<bool>, Problem> {
-    let Path((id, student)) = path.map_err(of_path)?;
     Ok(Json(engine.entity::<Section>(id).read(InRoster { student }).await?))
 }
 
 async fn add(
     State(engine): State<Engine>,
-    id: Id,
+    Path(id): Path<String>,
     once: Once,
-    body: Body<Student>,
+    Json(Student { student }): Json<Student>,
 ) -> Result<Json<SectionReply>, Problem> {
-    let section = once.of(engine.entity::<Section>(id.map_err(of_path)?.0));
-    let student = body.map_err(of_body)?.0.student;
+    let section = once.of(engine.entity::<Section>(id));
     Ok(Json(section.ask(SectionCommand::Add { student }).await?))
 }
 
 async fn drop(
     State(engine): State<Engine>,
-    id: Id,
+    Path(id): Path<String>,
     once: Once,
-    body: Body<Student>,
+    Json(Student { student }): Json<Student>,
 ) -> Result<Json<SectionReply>, Problem> {
-    let section = once.of(engine.entity::<Section>(id.map_err(of_path)?.0));
-    let student = body.map_err(of_body)?.0.student;
+    let section = once.of(engine.entity::<Section>(id));
     Ok(Json(section.ask(SectionCommand::Drop { student }).await?))
 }
 
-async fn request(State(engine): State<Engine>, once: Once, body: Body<Request>) -> Result<Json<SectionReply>, Problem> {
+async fn request(
+    State(engine): State<Engine>,
+    once: Once,
+    Json(asked): Json<Request>,
+) -> Result<Json<SectionReply>, Problem> {
     let Request {
         section,
         student,
         operation,
-    } = body.map_err(of_body)?.0;
+    } = asked;
     let request = match operation {
         Operation::Add => SectionCommand::Add { student },
         Operation::Drop => SectionCommand::Drop { student },
@@ -225,34 +218,5 @@ async fn request(State(engine): State<Engine>, once: Once, body: Body<Request>) 
             kind: Collection::KIND, ..
         }) => Err(throng::model::Error::Rejected(SectionRejection::NoSection { section }).into()),
         reply => Ok(Json(reply?)),
-    }
-}
-
-fn of_path(rejection: PathRejection) -> Problem {
-    Problem::malformed(rejection.body_text()).at_field("path")
-}
-
-fn of_query(rejection: QueryRejection) -> Problem {
-    Problem::malformed(rejection.body_text()).at_field("query")
-}
-
-fn of_body(rejection: JsonRejection) -> Problem {
-    match rejection {
-        JsonRejection::MissingJsonContentType(_) => Problem::new(
-            "unsupported-media-type",
-            415,
-            "Not JSON",
-            "The body must be JSON: send Content-Type: application/json.",
-        )
-        .at_field("Content-Type"),
-        JsonRejection::BytesRejection(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            Problem::new(
-                "too-large",
-                413,
-                "Too large",
-                "The body is larger than its limit. Nothing was done.",
-            )
-        }
-        other => Problem::malformed(other.body_text()),
     }
 }

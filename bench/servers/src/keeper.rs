@@ -37,10 +37,11 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    pub(crate) fn create(prefix: &str, user: Option<User>) -> Result<Self, Error> {
-        let path = tempfile::Builder::new()
-            .prefix(prefix)
-            .tempdir()
+    pub(crate) fn create(prefix: &str, user: Option<User>, within: Option<&Path>) -> Result<Self, Error> {
+        let mut builder = tempfile::Builder::new();
+        let named = builder.prefix(prefix);
+        let path = within
+            .map_or_else(|| named.tempdir(), |within| named.tempdir_in(within))
             .map_err(Error::io("creating a temporary directory"))?
             .keep();
         if let Some(user) = user {
@@ -52,6 +53,24 @@ impl Directory {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A file of it that only the server reads.
+    pub(crate) fn secret(&self, name: &Path, text: &str) -> Result<(), Error> {
+        use std::os::unix::fs::{PermissionsExt as _, chown};
+        let path = self.path.join(name);
+        let failed = || Error::io(format!("writing {}", path.display()));
+        fs::write(&path, text).map_err(failed())?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed())?;
+        match self.user {
+            Some(user) => chown(&path, Some(user.id), Some(user.group)).map_err(failed()),
+            None => Ok(()),
+        }
+    }
+
+    /// The id of the server's process.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        fs::read_to_string(self.path.join("pid")).ok()?.trim().parse().ok()
     }
 
     /// The end of the server's log, for an error's sentence.

@@ -15,6 +15,11 @@ mod error;
 mod keeper;
 mod postgres;
 mod programs;
+mod rabbitmq;
+mod redis;
+mod start;
 
 pub use error::Error;
 pub use postgres::{Postgres, PostgresOptions, Stop};
+pub use rabbitmq::{RabbitMq, RabbitMqOptions};
+pub use redis::Redis;

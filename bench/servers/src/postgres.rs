@@ -4,20 +4,16 @@ use crate::{
     Error,
     keeper::{Directory, Keeper},
     programs::{self, User},
+    start::{free_port, takes_connections, until_ready},
 };
 use std::{
     fmt::Write as _,
     fs,
-    net::{Ipv4Addr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 const INSTALL: &str = "the package postgresql of the distribution (./test does so)";
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// How a private PostgreSQL is set up.
 #[derive(Clone, Debug)]
@@ -28,6 +24,10 @@ pub struct PostgresOptions {
     pub settings: Vec<(String, String)>,
     /// Serve TLS with this certificate and key, both PEM.
     pub tls: Option<(String, String)>,
+    /// Where its own directory is made, for example a file system that can be filled. Without it, where temporary files go.
+    pub directory: Option<PathBuf>,
+    /// Where the directory of its write-ahead log is made, if not within its own.
+    pub wal_directory: Option<PathBuf>,
 }
 
 impl Default for PostgresOptions {
@@ -36,6 +36,8 @@ impl Default for PostgresOptions {
             fsync: true,
             settings: Vec::new(),
             tls: None,
+            directory: None,
+            wal_directory: None,
         }
     }
 }
@@ -56,6 +58,8 @@ pub struct Postgres {
     // Before the directory: dropped first.
     keeper: Option<Keeper>,
     directory: Directory,
+    /// Held for its removal.
+    _wal: Option<Directory>,
     programs: PathBuf,
     port: u16,
 }
@@ -75,12 +79,17 @@ impl Postgres {
         let directories = programs::versions("/usr/lib/postgresql");
         let programs = programs::find(&["postgres", "initdb"], &directories, INSTALL)?;
         let user = User::unprivileged(&["postgres"]);
-        let directory = Directory::create("throng-postgres-", user)?;
-        initialise(&programs, &directory)?;
+        let directory = Directory::create("throng-postgres-", user, options.directory.as_deref())?;
+        let wal = options.wal_directory.as_deref();
+        let wal = wal
+            .map(|within| Directory::create("throng-wal-", user, Some(within)))
+            .transpose()?;
+        initialise(&programs, &directory, wal.as_ref())?;
         let mut server = Self {
             keeper: None,
             port: free_port()?,
             directory,
+            _wal: wal,
             programs,
         };
         server.configure(&options)?;
@@ -149,18 +158,9 @@ impl Postgres {
         let data = self.data().display().to_string();
         let keeper = Keeper::start(&self.directory, "QUIT", &[program, "-D".into(), data])?;
         let keeper = self.keeper.insert(keeper);
-        let begun = Instant::now();
-        while !is_ready(self.directory.path()) || TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            if keeper.has_ended(&self.directory) || begun.elapsed() > PATIENCE {
-                return Err(Error::Silent {
-                    program: "postgres",
-                    seconds: begun.elapsed().as_secs(),
-                    said: self.directory.log(),
-                });
-            }
-            thread::sleep(PAUSE);
-        }
-        Ok(())
+        until_ready("postgres", keeper, &self.directory, || {
+            is_ready(self.directory.path()) && takes_connections(self.port)
+        })
     }
 
     /// [`stop`](Self::stop), then [`resume`](Self::resume).
@@ -177,6 +177,26 @@ impl Postgres {
     pub fn process_id(&self) -> Option<u32> {
         let file = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
         file.lines().next()?.trim().parse().ok()
+    }
+
+    /// The ids of all its processes, the first one first.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let Some(first) = self.process_id() else {
+            return Vec::new();
+        };
+        let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        std::iter::once(first)
+            .chain(ids.filter(|id| programs::parent(*id) == Some(first)))
+            .collect()
+    }
+
+    /// Has it ended by itself, as a server does that cannot recover?
+    #[must_use]
+    pub fn has_ended(&mut self) -> bool {
+        let directory = &self.directory;
+        self.keeper.as_mut().is_none_or(|keeper| keeper.has_ended(directory))
     }
 
     /// The end of its log, for a failed test.
@@ -220,15 +240,7 @@ impl Postgres {
 impl Postgres {
     /// A file of the data directory that only the server reads.
     fn secret(&self, name: &str, text: &str) -> Result<(), Error> {
-        use std::os::unix::fs::{PermissionsExt as _, chown};
-        let path = self.data().join(name);
-        let failed = || Error::io(format!("writing {}", path.display()));
-        fs::write(&path, text).map_err(failed())?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed())?;
-        match self.directory.user {
-            Some(user) => chown(&path, Some(user.id), Some(user.group)).map_err(failed()),
-            None => Ok(()),
-        }
+        self.directory.secret(&Path::new("data").join(name), text)
     }
 }
 
@@ -239,13 +251,9 @@ impl Drop for Postgres {
     }
 }
 
-fn initialise(programs: &Path, directory: &Directory) -> Result<(), Error> {
+fn initialise(programs: &Path, directory: &Directory, wal: Option<&Directory>) -> Result<(), Error> {
     let password = directory.path().join("password");
-    fs::write(&password, Postgres::PASSWORD).map_err(Error::io(format!("writing {}", password.display())))?;
-    if let Some(user) = directory.user {
-        std::os::unix::fs::chown(&password, Some(user.id), Some(user.group))
-            .map_err(Error::io(format!("giving {} to another user", password.display())))?;
-    }
+    directory.secret(Path::new("password"), Postgres::PASSWORD)?;
     let mut initdb = Command::new(programs.join("initdb"));
     initdb
         .args([
@@ -256,6 +264,7 @@ fn initialise(programs: &Path, directory: &Directory) -> Result<(), Error> {
         ])
         .arg(format!("--username={}", Postgres::USER))
         .arg(format!("--pwfile={}", password.display()))
+        .args(wal.map(|wal| format!("--waldir={}", wal.path().join("wal").display())))
         .arg(directory.path().join("data"))
         .current_dir(directory.path())
         .stdin(Stdio::null());
@@ -275,10 +284,4 @@ fn initialise(programs: &Path, directory: &Directory) -> Result<(), Error> {
 fn is_ready(directory: &Path) -> bool {
     let pid = fs::read_to_string(directory.join("data/postmaster.pid")).unwrap_or_default();
     pid.lines().nth(7).is_some_and(|status| status.trim() == "ready")
-}
-
-fn free_port() -> Result<u16, Error> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("looking for a free port"))?;
-    let address = listener.local_addr().map_err(Error::io("looking for a free port"))?;
-    Ok(address.port())
 }

@@ -50,6 +50,13 @@ pub(crate) fn versions(of: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
+/// The parent of a process.
+pub(crate) fn parent(id: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // Behind the name, which may hold anything: the state, then the parent.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// A user without rights, for servers that refuse to run as root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct User {

@@ -17,6 +17,10 @@ use crate::cli;
 
 type Routes = Box<dyn FnOnce(Engine) -> axum::Router + Send>;
 type Setting<T> = Box<dyn FnOnce(T) -> T + Send>;
+type Role = fn() -> anyhow::Result<App>;
+/// Ends what was started beside a gateway.
+pub type End = Box<dyn FnOnce() + Send>;
+pub(crate) type Beside = Box<dyn FnOnce(&Engine) -> anyhow::Result<End> + Send>;
 
 /// A service: its kinds, its own routes, its settings. [`run`](Self::run) makes a program of it.
 pub struct App {
@@ -27,6 +31,8 @@ pub struct App {
     described: Option<Described>,
     gateway: Vec<Setting<Gateway>>,
     defaults: fn() -> anyhow::Result<Defaults>,
+    beside: Vec<Beside>,
+    roles: Vec<(&'static str, Role)>,
 }
 
 /// What holds where the command line does not say otherwise, for a service that reads environment variables of its own.
@@ -50,6 +56,8 @@ impl App {
             described: None,
             gateway: Vec::new(),
             defaults: || Ok(Defaults::default()),
+            beside: Vec::new(),
+            roles: Vec::new(),
         }
     }
 
@@ -129,6 +137,41 @@ impl App {
     pub fn defaults(mut self, read: fn() -> anyhow::Result<Defaults>) -> Self {
         self.defaults = read;
         self
+    }
+
+    /// Starts something beside the gateway once the engine runs, for example what consumes a broker's queue. What it gives back ends it, before the
+    /// engine stops.
+    #[must_use]
+    pub fn beside(mut self, start: impl FnOnce(&Engine) -> anyhow::Result<End> + Send + 'static) -> Self {
+        self.beside.push(Box::new(start));
+        self
+    }
+
+    /// Another arrangement of the service, which `serve --role NAME` runs in its stead: a server in front of a broker, say, or what consumes its queue.
+    #[must_use]
+    pub fn role(mut self, name: &'static str, app: fn() -> anyhow::Result<Self>) -> Self {
+        self.roles.push((name, app));
+        self
+    }
+
+    /// The service in a role; itself without one.
+    ///
+    /// # Errors
+    /// It has no such role, or the role cannot be had: its function says why.
+    pub fn in_role(self, role: Option<&str>) -> anyhow::Result<Self> {
+        let Some(role) = role else { return Ok(self) };
+        match self.roles.iter().find(|(name, _)| *name == role) {
+            Some((_, app)) => app(),
+            None => {
+                let names: Vec<&str> = self.roles.iter().map(|(name, _)| *name).collect();
+                anyhow::bail!("{} has no role {role:?}; there are: {}", self.name, names.join(", "))
+            }
+        }
+    }
+
+    /// Takes out what is started beside the gateway.
+    pub(crate) fn take_beside(&mut self) -> Vec<Beside> {
+        std::mem::take(&mut self.beside)
     }
 
     /// Its engine, not yet started: for tests and simulations.

@@ -59,6 +59,7 @@
 //! The engine's own crates are re-exported: [`model`] is what an entity is written with, [`http`] the gateway, [`Subject`] tests an
 //! entity alone. A simulation of the whole service, from `throng-sim`, takes [`App::into_builder`].
 
+mod access_log;
 mod app;
 #[cfg(feature = "bench")]
 mod bench;
@@ -76,7 +77,8 @@ mod serve;
 mod service;
 mod token;
 
-pub use app::{App, Defaults};
+pub use access_log::AccessLogArguments;
+pub use app::{App, Defaults, End};
 pub use limits::LimitArguments;
 /// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
 /// engine's instructions.

@@ -16,6 +16,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     found.ok_or_else(|| "write for example 300ms or 2s".into())
 }
 
+/// The same, and more than nothing.
+fn wait(text: &str) -> Result<Duration, String> {
+    let wait = duration(text)?;
+    (!wait.is_zero())
+        .then_some(wait)
+        .ok_or_else(|| "write more than 0".into())
+}
+
 /// `65536`, `64k` or `2M`: thousands of 1,024.
 fn bytes(text: &str) -> Result<usize, String> {
     let (number, unit) = match (text.strip_suffix('k'), text.strip_suffix('M')) {
@@ -59,6 +67,12 @@ macro_rules! limits {
                     limits.$field = value.into();
                 })*
             }
+        }
+
+        /// Every limit has a flag: without one, this does not compile.
+        #[cfg(test)]
+        fn all() {
+            let Limits { $($field: _),* } = Limits::default();
         }
 
         #[cfg(test)]
@@ -117,10 +131,22 @@ limits! {
         "Messages of one frame of a WebSocket";
     socket_frame_bytes_max: usize = bytes, "socket-frame-bytes", "THRONG_SOCKET_FRAME_BYTES", "BYTES", "2M",
         "A frame that a WebSocket's client sends; beyond it closed with 1009";
-    deadline: Duration = duration, "deadline", "THRONG_DEADLINE", "TIME", "5s",
+    socket_ping: Duration = wait, "socket-ping", "THRONG_SOCKET_PING", "TIME", "20s",
+        "How long a WebSocket may be silent before it is asked whether it is there; after as long again it is closed with 4408";
+    socket_credit_wait: Duration = duration, "socket-credit-wait", "THRONG_SOCKET_CREDIT_WAIT", "TIME", "30s",
+        "How long the events of a subscription may wait for credit; then it ends";
+    deadline: Duration = wait, "deadline", "THRONG_DEADLINE", "TIME", "5s",
         "A request's deadline when it names none";
+    deadline_max: Duration = wait, "deadline-max", "THRONG_DEADLINE_MAX", "TIME", "3600s",
+        "The longest deadline a request may name; beyond it 400";
     wait_max: Duration = duration, "wait", "THRONG_WAIT", "TIME", "500ms",
         "How long a request may wait for its turn; who would wait longer is told 503";
+    turn: Duration = duration, "turn", "THRONG_TURN", "TIME", "5ms",
+        "Work of one turn of a thread that serves connections; what is ready beyond it waits for the next";
+    turn_bytes_max: usize = bytes, "turn-bytes", "THRONG_TURN_BYTES", "BYTES", "8M",
+        "Bodies of one turn; what is ready beyond them waits for the next";
+    drain: Duration = duration, "drain", "THRONG_DRAIN", "TIME", "10s",
+        "How long requests in flight may take when the service is told to stop";
 }
 
 #[cfg(test)]
@@ -143,6 +169,7 @@ mod tests {
 
     #[test]
     fn the_defaults_that_are_shown_are_those_that_count() {
+        all();
         for (flag, environment, default, set) in shown() {
             assert_eq!(format!("THRONG_{}", flag.to_uppercase().replace('-', "_")), environment);
             match set {
@@ -178,6 +205,7 @@ mod tests {
         assert_eq!(set, expected);
         let wrong = |arguments: [&str; 3]| Program::try_parse_from(arguments).is_err();
         assert!(wrong(["program", "--connections", "0"]) && wrong(["program", "--body-bytes", "1G"]));
+        assert!(wrong(["program", "--socket-ping", "0s"]) && wrong(["program", "--deadline-max", "0ms"]));
         assert!(wrong(["program", "--idle", "5"]) && wrong(["program", "--request-rate", "0"]));
     }
 }

@@ -200,8 +200,17 @@ impl Place {
                 if !directory.is_dir() {
                     bail!("there is no data directory {}", directory.display());
                 }
-                let log = throng_log::Log::open(directory, throng_log::Options::default())
-                    .with_context(|| format!("cannot open the data directory {}", directory.display()))?;
+                let opened = throng_log::Log::open(directory, throng_log::Options::default());
+                let log = match opened {
+                    Err(error @ journal::Error::InUse { .. }) => {
+                        return Err(error).context(
+                            "while a service runs, its own /metrics says how far its read models are (throng_projection_lag_seconds, throng_projection_stopped)",
+                        );
+                    }
+                    opened => {
+                        opened.with_context(|| format!("cannot open the data directory {}", directory.display()))?
+                    }
+                };
                 Ok(Arc::new(throng_log::EmbeddedViews::open(Arc::new(log))?))
             }
             #[cfg(feature = "postgres")]

@@ -47,6 +47,9 @@ pub struct SecurityArguments {
     /// Know clients by certificates that these have signed (PEM).
     #[arg(long, value_name = "FILE", env = "THRONG_TLS_CLIENT_CA", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
+    /// Refuse clients' certificates that these lists name (CRL, PEM); read again when they change.
+    #[arg(long, value_name = "FILE", env = "THRONG_TLS_CLIENT_CRL", requires = "tls_client_ca")]
+    pub tls_client_crl: Option<PathBuf>,
     /// A name of the service, as clients write it in a URL, beside localhost and addresses; * is any. May be given several times.
     #[arg(long, value_name = "NAME", env = "THRONG_HOSTS", value_delimiter = ',')]
     pub host: Vec<String>,
@@ -104,6 +107,7 @@ impl SecurityArguments {
                 certificate,
                 key,
                 client_ca,
+                client_crl: self.tls_client_crl.clone(),
             });
         }
         gateway = self.host.iter().fold(gateway, Gateway::host);

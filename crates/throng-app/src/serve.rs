@@ -22,7 +22,7 @@ use throng::{
 use throng_http::StopSignal;
 
 use crate::{
-    App, SecurityArguments,
+    AccessLogArguments, App, SecurityArguments,
     limits::{self, LimitArguments},
     logging,
     place::PlaceArguments,
@@ -55,6 +55,9 @@ pub struct ServeArguments {
     /// Where to listen; port 0 takes any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// Which part of the service this process is, where the service has several: its documentation says which.
+    #[arg(long, value_name = "NAME")]
+    role: Option<String>,
     #[command(flatten)]
     place: PlaceArguments,
     /// What an acknowledged command survives.
@@ -95,6 +98,8 @@ pub struct ServeArguments {
     no_projections: bool,
     #[command(flatten)]
     security: SecurityArguments,
+    #[command(flatten)]
+    access_log: AccessLogArguments,
     /// Added to every sync: a slow disk, for tests.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = limits::duration, hide = true)]
     sync_delay: Duration,
@@ -140,6 +145,7 @@ impl ServeArguments {
     pub fn run(&self, app: App) -> anyhow::Result<ExitCode> {
         logging::start("info");
         let stop = StopSignal::watch().context("cannot watch for signals")?;
+        let app = app.in_role(self.role.as_deref())?;
         let name = app.name();
         let settings = self.settings(&app)?;
         let service = Service::start(app, &settings)?;
@@ -169,6 +175,7 @@ impl ServeArguments {
             loops: self.loops.map(usize::from),
             limits: self.limits.clone(),
             security: self.security.clone().with_admin_listener(self.listen),
+            access_log: self.access_log.clone(),
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),

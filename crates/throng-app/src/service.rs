@@ -16,7 +16,7 @@ use throng::{
 use throng_http::{Limits, Running};
 
 use crate::{
-    App, SecurityArguments,
+    AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
     place::{Opened, Opening, Place},
 };
@@ -53,6 +53,8 @@ pub struct Settings {
     pub limits: LimitArguments,
     /// Who may ask it, and where it is administrated.
     pub security: SecurityArguments,
+    /// Which requests are logged.
+    pub access_log: AccessLogArguments,
     /// The engine's limits and intervals.
     pub engine: Options,
 }
@@ -72,6 +74,8 @@ pub struct Service {
     /// From opening the journal to an engine that can be asked.
     pub recovery: Duration,
     running: Running,
+    /// Ends what runs beside the gateway.
+    beside: Vec<End>,
     journal: Weak<dyn Journal>,
 }
 
@@ -89,7 +93,7 @@ impl Service {
             .build()
             .context("cannot start a runtime")?;
         let begun = Instant::now();
-        let builder = app.take_builder();
+        let (builder, starting) = (app.take_builder(), app.take_beside());
         let Opened { journal, store, views } = match builder.has_entities() {
             true => settings.place.open(&Opening {
                 durability: settings.durability,
@@ -119,12 +123,19 @@ impl Service {
         if let Some(loops) = settings.loops {
             gateway = gateway.loops(loops);
         }
-        gateway = settings.security.set(gateway);
-        let running = match gateway.start() {
+        gateway = settings.access_log.set(settings.security.set(gateway));
+        let mut beside: Vec<End> = Vec::new();
+        let started = starting.into_iter().try_for_each(|start| {
+            beside.push(start(&engine)?);
+            Ok(())
+        });
+        let running = started.and_then(|()| Ok(gateway.start()?));
+        let running = match running {
             Ok(running) => running,
             Err(error) => {
+                beside.into_iter().for_each(|end| end());
                 runtime.block_on(engine.stop());
-                bail!(error);
+                return Err(error);
             }
         };
         Ok(Self {
@@ -132,6 +143,7 @@ impl Service {
             engine,
             recovery,
             running,
+            beside,
             journal: released,
         })
     }
@@ -144,6 +156,7 @@ impl Service {
 
     /// Finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.
     pub fn stop(self) {
+        self.beside.into_iter().for_each(|end| end());
         self.running.stop_blocking();
         drop(self.engine);
         wait_until_released(&self.journal);

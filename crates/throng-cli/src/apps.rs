@@ -24,6 +24,10 @@ const APPS: &[Served] = &[
         app: shows::app,
     },
     Served {
+        name: "skiers",
+        app: skiers::app,
+    },
+    Served {
         name: "primes",
         app: primes::app,
     },

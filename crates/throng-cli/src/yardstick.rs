@@ -11,6 +11,8 @@ pub(crate) enum Yardstick {
     Bare(yardsticks::Yardstick),
     /// Run the registration service.
     Serve(ServerArguments),
+    /// Run the service of the long run.
+    Tickets(Box<throng_app::cli::ServeArguments>),
     /// Fill a journal and wait to be killed.
     Fill(FillArguments),
     /// Keep a core busy.
@@ -25,6 +27,7 @@ impl Yardstick {
                 Ok(ExitCode::SUCCESS)
             }
             Self::Serve(arguments) => bench::serve(arguments),
+            Self::Tickets(arguments) => bench::serve_tickets(arguments),
             Self::Fill(arguments) => bench::fill(arguments),
             Self::Spin => Ok(bench::spin()),
         }

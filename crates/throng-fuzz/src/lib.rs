@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! cargo install cargo-fuzz
-//! cargo +nightly fuzz run http_head -- -max_total_time=600     # cargo +nightly fuzz list names the others
+//! cargo +nightly fuzz list
+//! cargo +nightly fuzz run http_head fuzz/corpus/http_head fuzz/seeds/http_head -- -max_total_time=600
 //! ```
 
 use std::io::BufRead;
@@ -68,6 +69,11 @@ fn check(bytes: Vec<u8>) {
     let records = commit.records().filter(Result::is_ok).count();
     assert_eq!(records, commit.record_count(), "a commit that is taken can be read");
     assert_eq!(commit.into_bytes(), bytes);
+}
+
+/// A segment of the log: its header, and the commits behind it.
+pub fn segments(bytes: &[u8]) {
+    throng_log::fuzzing::segment(bytes);
 }
 
 /// The lines of an export, as they are imported.
@@ -229,6 +235,21 @@ mod tests {
         #[test]
         fn commits_that_are_taken_can_be_read(bytes in vec(prop_oneof![Just(0), 0..8u8, any::<u8>()], 0..256)) {
             commit(&bytes);
+        }
+
+        #[test]
+        fn what_is_followed_in_a_segment_can_be_read(
+            raw in vec(any::<u8>(), 0..64),
+            pieces in vec((vec(prop_oneof![6 => Just(0), 1 => any::<u8>()], 48..120), any::<bool>()), 0..6),
+        ) {
+            segments(&raw);
+            let pieces = pieces.into_iter().map(|(mut piece, is_empty)| {
+                if is_empty {
+                    piece.fill(0);
+                }
+                [&[u8::try_from(piece.len()).unwrap()][..], &piece].concat()
+            });
+            segments(&pieces.collect::<Vec<_>>().concat());
         }
 
         #[test]

@@ -1,6 +1,6 @@
 //! Responses.
 
-use crate::event_loop::{Connection, Going};
+use crate::connection::{Connection, Going};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use hyper::body::{Body, Frame, SizeHint};

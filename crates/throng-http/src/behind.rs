@@ -27,11 +27,11 @@ impl Behind {
     /// What is to be told of a read model now.
     #[must_use]
     pub fn of<P: Projection>(rows: &ReadModel<P>) -> Self {
-        Self(rows.progress().and_then(|progress| told(&progress)))
+        Self(rows.progress().and_then(|progress| seconds_behind(&progress)))
     }
 }
 
-fn told(progress: &Progress) -> Option<f64> {
+fn seconds_behind(progress: &Progress) -> Option<f64> {
     progress.trouble().map(|_| progress.behind_seconds)
 }
 
@@ -65,7 +65,7 @@ mod tests {
             behind_seconds,
             events: 0,
         };
-        let response = (Behind(told(&progress)), "rows").into_response();
+        let response = (Behind(seconds_behind(&progress)), "rows").into_response();
         let header = response.headers().get(HEADER)?;
         Some(header.to_str().ok()?.to_owned())
     }

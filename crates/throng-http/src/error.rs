@@ -1,6 +1,6 @@
 //! Why a gateway cannot start.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, path::PathBuf};
 
 /// Why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,14 @@ pub enum StartError {
         loops: usize,
         /// The most there may be.
         most: usize,
+    },
+    /// The access log's file cannot be opened.
+    #[error("the access log cannot be written to {path}: {source}")]
+    AccessLog {
+        /// The file, or `-`.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// The system gives no thread or no event queue.
     #[error("a loop of the gateway could not be started: {0}")]

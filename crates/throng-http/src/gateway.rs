@@ -1,16 +1,17 @@
 //! Setting a gateway up.
 
 use crate::{
-    Limits, Problem,
+    AccessLog, Limits, Problem,
     access::{Access, Jwt, LOOK_EVERY, Refresh, Sources, Tls},
     checks::Checks,
     error::StartError,
-    event_loop::{self, Stage, Start},
+    event_loop::{self, Start},
     gate::Pass,
     listen,
     openapi::{About, Described},
     running::Running,
     scale::{self, Sampler, Threads},
+    server::Stage,
     shared::{Shared, Trust},
 };
 use http::HeaderName;
@@ -45,6 +46,7 @@ pub struct Gateway {
     about: About,
     trust: Trust,
     checks: Checks,
+    access_log: Option<AccessLog>,
 }
 
 impl Gateway {
@@ -63,6 +65,7 @@ impl Gateway {
             about: About::default(),
             trust: Trust::default(),
             checks: Checks::default(),
+            access_log: None,
         }
     }
 
@@ -232,6 +235,15 @@ impl Gateway {
         self
     }
 
+    /// Writes a line of JSON for each request, or for one in so many: when it was answered, the client's address, protocol, method, path
+    /// without the query, caller, status, the problem's type, and microseconds from its arrival to its answer. Lines that cannot be written in
+    /// time are dropped and counted (`throng_http_access_log_dropped_total`).
+    #[must_use]
+    pub fn access_log(mut self, log: AccessLog) -> Self {
+        self.access_log = Some(log);
+        self
+    }
+
     /// Names the service in its documentation.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>, version: impl Into<String>) -> Self {
@@ -308,6 +320,7 @@ impl Gateway {
             &self.about,
             self.trust,
             self.checks,
+            self.access_log.as_ref(),
         )?);
         let (stage, stages) = watch::channel(Stage::Serving);
         let (drained, all_drained) = mpsc::channel(1);

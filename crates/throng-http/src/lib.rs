@@ -84,6 +84,9 @@
 //! ([`Gateway::admin`]). Every request is held against the names of the service and the origins of pages that may ask ([`Gateway::host`],
 //! [`Gateway::origin`]). `docs/security.md` has all of it.
 //!
+//! An app's own routes answer as the gateway's do: [`extract`] has axum's extractors with refusals that are problem details, and [`Problem`] is
+//! what a handler returns.
+//!
 //! # A turn
 //!
 //! A loop is one thread with all of its connections. It reads every socket that is ready, executes the commands in place,
@@ -105,12 +108,15 @@
 //! (`Entity::IGNORES_UNKNOWN_FIELDS`), and so are repeated ones.
 
 mod access;
+mod access_log;
 mod answer;
 mod behind;
 mod checks;
 mod clients;
+mod connection;
 mod error;
 mod event_loop;
+pub mod extract;
 mod follow;
 mod gate;
 mod gateway;
@@ -125,6 +131,7 @@ mod request;
 mod routes;
 mod running;
 mod scale;
+mod server;
 mod shared;
 mod signal;
 mod websocket;
@@ -141,6 +148,7 @@ pub mod fuzzing {
 }
 
 pub use access::{Access, Action, Caller, FileError, Jwt, Means, Tls, make_token};
+pub use access_log::AccessLog;
 pub use behind::Behind;
 pub use error::StartError;
 pub use gateway::{Gateway, LOOPS_MAX};

@@ -105,6 +105,8 @@ pub(crate) struct Metrics {
     pub(crate) refused_connections: Counter,
     /// Requests that wait for their turn.
     pub(crate) waiting: Gauge,
+    /// Lines of the access log that were not written.
+    pub(crate) access_log_dropped: Counter,
 }
 
 impl Metrics {
@@ -127,6 +129,7 @@ impl Metrics {
             loops: Gauge::default(),
             refused_connections: Counter::default(),
             waiting: Gauge::default(),
+            access_log_dropped: Counter::default(),
         };
         engine.metrics().register(|registry| {
             let http = registry.sub_registry_with_prefix("http");
@@ -167,6 +170,11 @@ impl Metrics {
                 "waiting",
                 "Requests read that wait for their turn",
                 metrics.waiting.clone(),
+            );
+            http.register(
+                "access_log_dropped",
+                "Lines of the access log that were dropped, since more came than could be written",
+                metrics.access_log_dropped.clone(),
             );
             http.register_collector(Box::new(Levels {
                 connections,

@@ -1,14 +1,18 @@
 //! A gateway that runs, and its end.
 
-use crate::{StopSignal, event_loop::Stage, scale::Threads, shared::Shared};
+use crate::{StopSignal, scale::Threads, server::Stage, shared::Shared};
 use std::{
     io,
     net::SocketAddr,
     sync::{Arc, PoisonError, mpsc::Sender},
     thread,
+    time::Duration,
 };
 use throng::Engine;
 use tokio::sync::{mpsc, watch};
+
+/// How long a stop waits for the access log's last lines.
+const FLUSH_WAIT: Duration = Duration::from_secs(1);
 
 /// A gateway that serves. Dropping it ends it at once, without the graces of [`stop`](Self::stop).
 pub struct Running {
@@ -80,6 +84,9 @@ impl Running {
         while self.drained.recv().await.is_some() {}
         // The loops still run, and with them the committers: the engine's last commits land.
         self.shared.engine.stop().await;
+        if let Some(log) = &self.shared.access_log {
+            log.flush(FLUSH_WAIT);
+        }
         self.stage.send_replace(Stage::Over);
     }
 

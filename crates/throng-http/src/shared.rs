@@ -3,9 +3,10 @@
 use crate::{
     Limits, StartError,
     access::{Entrance, Guard},
+    access_log::{AccessLog, Log},
     checks::Checks,
     clients::{Connected, Rate},
-    event_loop::Connection,
+    connection::Connection,
     kinds::Kinds,
     metrics::Metrics,
     openapi,
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) driver: Driver,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
+    pub(crate) access_log: Option<Log>,
     pub(crate) kinds: Kinds,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
@@ -78,12 +80,19 @@ impl Shared {
         about: &openapi::About,
         trust: Trust,
         checks: Checks,
+        access_log: Option<&AccessLog>,
     ) -> Result<Self, StartError> {
         let described = openapi::describe(engine.registry(), engine.actor_kinds(), about, &trust.hidden)?;
         let (places, live) = (Places::new(limits.connections_max), Places::new(limits.live_max));
         let driver = engine.driver();
         let bodies = Places::of(driver.bytes_outside(), limits.bodies_bytes_max);
         let metrics = Metrics::register(&engine, places.clone(), live.clone(), bodies.clone());
+        let start = |what: &AccessLog| {
+            let path = || what.file.clone().unwrap_or_else(|| "-".into());
+            let log = Log::start(what, metrics.access_log_dropped.clone());
+            log.map_err(|source| StartError::AccessLog { path: path(), source })
+        };
+        let access_log = access_log.map(start).transpose()?;
         let mut checks = checks;
         let of_services = engine.checks().clone();
         checks.add(move || of_services.checks());
@@ -98,6 +107,7 @@ impl Shared {
             client_header: trust.client_header,
             proxies: trust.proxies,
             metrics,
+            access_log,
             checks,
             places,
             connected: Connected::new(limits.connections_per_address_max, limits.connections_max),

@@ -166,6 +166,42 @@ fn a_plan_file_runs_with_its_variables_and_csv() {
 }
 
 #[test]
+fn a_plan_is_logged_as_the_courses_client_logs_every_try_by_itself() {
+    let server = Server::start(|number, _| Reply::Answer(if number == 0 { 503 } else { 201 }, String::new()));
+    let files = Files::new();
+    let plan = files.write(
+        "plan.toml",
+        r#"
+        name = "rides"
+        [request.ride]
+        path = "/ride"
+        body = "{}"
+        retry = { tries = 2, pauses = ["1ms"] }
+        [request.look]
+        path = "/look"
+        [[phase]]
+        name = "all"
+        users = 1
+        repeat = 2
+        steps = ["ride", "look"]
+        "#,
+    );
+    let csv = files.text("output.csv");
+    let code = load(&["run", &plan, "--target", &server.url(), "-q", "--course", &csv]);
+    assert_eq!(code, ExitCode::SUCCESS);
+    let text = std::fs::read_to_string(csv).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0], ["start_time", "latency", "request_type", "response_code"]);
+    let tries: Vec<_> = lines[1..].iter().map(|line| (line[2], line[3])).collect();
+    let look = ("GET", "201");
+    assert_eq!(tries, [("POST", "503"), ("POST", "201"), look, ("POST", "201"), look]);
+    for line in &lines[1..] {
+        assert!(line[0].parse::<u64>().unwrap() > 1_600_000_000_000, "{line:?}");
+        assert!(line[1].parse::<f64>().unwrap() > 0.0, "{line:?}");
+    }
+}
+
+#[test]
 fn a_trace_is_replayed_in_order_and_judged() {
     let server = Server::start(|_, request| {
         Reply::Answer(if request.line.contains("/full") { 422 } else { 200 }, String::new())
@@ -253,6 +289,58 @@ fn a_capacity_search_finds_where_a_target_begins_to_refuse() {
     assert_eq!(code, ExitCode::SUCCESS);
     let capacity = json(Path::new(&out))["capacity"].as_f64().unwrap();
     assert!((900.0..=1000.0).contains(&capacity), "{capacity}");
+}
+
+#[test]
+fn a_rate_that_broke_its_promise_is_tried_once_more() {
+    let first = std::sync::atomic::AtomicBool::new(true);
+    let server = Server::start(move |_, _| {
+        let is_first = first.swap(false, std::sync::atomic::Ordering::Relaxed);
+        Reply::Answer(if is_first { 503 } else { 200 }, String::new())
+    });
+    let files = Files::new();
+    let (url, out) = (server.url(), files.text("c.json"));
+    let hold = [
+        "--p99", "60s", "--from", "50", "--to", "50", "--for", "100ms", "-q", "--json", &out,
+    ];
+    assert_eq!(load(&[&["capacity", &url], &hold[..]].concat()), ExitCode::SUCCESS);
+    assert_eq!(json(Path::new(&out))["capacity"], 50.0);
+}
+
+#[test]
+fn requests_that_prepare_a_search_are_not_judged() {
+    let server = Server::start(|_, request| {
+        let prepares = request.line.contains("/prepare");
+        Reply::Answer(if prepares { 503 } else { 200 }, String::new())
+    });
+    let files = Files::new();
+    let plan = files.write(
+        "plan.toml",
+        r#"
+        name = "prepared"
+        [variables]
+        rate = 50
+        [request.prepare]
+        path = "/prepare"
+        [request.r]
+        path = "/"
+        [[phase]]
+        name = "before"
+        users = 5
+        steps = ["prepare"]
+        [[phase]]
+        name = "hold"
+        arrivals = [{ rate = "rate", for = "0.1" }]
+        steps = ["r"]
+        "#,
+    );
+    let out = files.text("c.json");
+    let url = server.url();
+    let hold = ["--target", &url, "--p99", "60s", "--to", "50", "-q", "--json", &out];
+    assert_eq!(load(&[&["capacity", &plan], &hold[..]].concat()), ExitCode::SUCCESS);
+    let found = json(Path::new(&out));
+    assert_eq!(found["capacity"], 50.0);
+    assert_eq!(found["trials"][0]["failure_share"], 0.0);
 }
 
 #[test]

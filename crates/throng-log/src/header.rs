@@ -133,6 +133,9 @@ impl Header {
             return Err(Fault::Unreadable(format!("the header of segment {number}")));
         }
         let node_bytes = usize::from(u16::from_le_bytes([bytes[74], bytes[75]])).min(NODE_BYTES_MAX);
+        let node = std::str::from_utf8(&bytes[NODE_AT..NODE_AT + node_bytes])
+            .map_err(|_| Fault::Unreadable("a header whose node's name is not text".into()))?
+            .to_owned();
         let previous = Position {
             writer: WriterId(u64_at(bytes, 48)),
             commit: CommitNo(u64_at(bytes, 56)),
@@ -144,7 +147,7 @@ impl Header {
             synced: CommitNo(u64_at(bytes, 40)),
             previous: (previous.writer.0 != 0).then_some(previous),
             reserved: bytes[72] & 1 == 1,
-            node: String::from_utf8_lossy(&bytes[NODE_AT..NODE_AT + node_bytes]).into_owned(),
+            node,
             at_micros: u64_at(bytes, 64).cast_signed(),
         })
     }
@@ -231,6 +234,19 @@ mod tests {
             other[copy + 8] = 9;
         }
         assert_eq!(Header::decode(&other, 7), Err(Fault::OtherVersion(9)));
+    }
+
+    #[test]
+    fn a_nodes_name_that_is_not_text_is_no_header_though_its_checksum_fits() {
+        let mut bytes = header().encode();
+        bytes.truncate(LENGTH);
+        bytes[74..76].copy_from_slice(&(NODE_BYTES_MAX as u16).to_le_bytes());
+        bytes[NODE_AT..NODE_AT + NODE_BYTES_MAX].fill(0xff);
+        let crc = checksum(&bytes);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes.extend_from_within(..);
+        let fault = Header::decode(&bytes, 7);
+        assert!(matches!(fault, Err(Fault::Unreadable(_))), "{fault:?}");
     }
 
     #[test]

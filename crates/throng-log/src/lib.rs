@@ -105,6 +105,9 @@
 //! sync the writer is over and its segment left for good; what was in doubt is decided by the seal: not landed.
 
 pub mod files;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod header;
 mod history;
 mod log;

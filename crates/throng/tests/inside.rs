@@ -342,6 +342,25 @@ async fn entities_that_send_to_each_other_for_ever_stop_no_commit_and_fill_none_
 }
 
 #[tokio::test]
+async fn messages_are_taken_also_where_a_commit_may_hold_next_to_nothing() {
+    for commit_bytes_max in [0, 1] {
+        let journal = MemoryJournal::new();
+        let store = MemoryStore::new(journal.clone());
+        let engine = Engine::builder().with::<Ball>().options(Options {
+            commit_bytes_max,
+            ..Options::default()
+        });
+        let engine = engine.start_shared(Arc::new(journal), Arc::new(store)).await.unwrap();
+        for id in ["a", "b"] {
+            engine.entity::<Ball>(id).ask(Play::Open).await.unwrap();
+        }
+        let (to, back) = ("b".into(), "a".into());
+        engine.entity::<Ball>("a").ask(Play::Hit { to, back }).await.unwrap();
+        eventually(async || engine.entity::<Ball>("b").ask(Play::Look).await.unwrap() >= 3).await;
+    }
+}
+
+#[tokio::test]
 async fn what_a_forwarded_command_publishes_comes_once_however_it_is_tried() {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());

@@ -292,7 +292,6 @@ async fn what_a_pass_did_not_reach_of_one_that_is_gone_goes_with_the_next() {
     engine.stop().await;
 }
 
-/// Reads accounts.
 struct Reader;
 impl throng::projection::Projection for Reader {
     const NAME: &'static str = "reader";

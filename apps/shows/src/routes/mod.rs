@@ -23,12 +23,9 @@ mod actuator;
 mod parse;
 
 use axum::{
-    Json, Router,
+    Router,
     body::Bytes,
-    extract::{
-        Path, Query, State,
-        rejection::{BytesRejection, PathRejection, QueryRejection},
-    },
+    extract::{State, rejection::BytesRejection},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, patch},
@@ -36,7 +33,10 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use throng::{Engine, model::Error};
-use throng_http::{Behind, Described, Once, Problem, Route};
+use throng_http::{
+    Behind, Described, Once, Problem, Route,
+    extract::{Json, Path, Query},
+};
 
 use crate::available::{self, AvailablePage, AvailableShows, PAGE_DEFAULT};
 use crate::show::{GetShow, Show, ShowCommand, ShowRejection, ShowView};
@@ -129,13 +129,13 @@ struct Listing {
 
 async fn list(
     State(engine): State<Engine>,
-    arguments: Result<Query<Listing>, QueryRejection>,
+    Query(asked): Query<Listing>,
 ) -> Result<(Behind, Json<AvailablePage>), Problem> {
-    let Query(Listing {
+    let Listing {
         available,
         after,
         limit,
-    }) = arguments.map_err(|rejection| Problem::malformed(rejection.body_text()).at_field("query"))?;
+    } = asked;
     if !available {
         let all = "Only available=true is listed here; GET /api/show lists all shows.";
         return Err(Problem::malformed(all).at_field("available"));
@@ -170,8 +170,8 @@ async fn create(State(engine): State<Engine>, _: IsJson, once: Once, body: Body)
     })
 }
 
-async fn view(State(engine): State<Engine>, path: Result<Path<String>, PathRejection>) -> Result<Response, Problem> {
-    let id = parse::show_id(&path.map_err(parse::of_path)?.0, "showId")?;
+async fn view(State(engine): State<Engine>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let id = parse::show_id(&id, "showId")?;
     match engine.entity::<Show>(id).read(GetShow {}).await {
         Ok(view) => Ok(Json(view).into_response()),
         // With a type, so that the gateway does not take it for a route that is not there.
@@ -186,12 +186,11 @@ async fn view(State(engine): State<Engine>, path: Result<Path<String>, PathRejec
 
 async fn change(
     State(engine): State<Engine>,
-    path: Result<Path<(String, String)>, PathRejection>,
+    Path((show, seat)): Path<(String, String)>,
     _: IsJson,
     once: Once,
     body: Body,
 ) -> Result<Response, Problem> {
-    let Path((show, seat)) = path.map_err(parse::of_path)?;
     let show = engine.entity::<Show>(parse::show_id(&show, "showId")?);
     let seat = parse::seat(&seat)?;
     let Change { action } = parse::body(&body)?;

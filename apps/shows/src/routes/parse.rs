@@ -2,10 +2,7 @@
 
 use axum::{
     body::Bytes,
-    extract::{
-        FromRequestParts,
-        rejection::{BytesRejection, PathRejection},
-    },
+    extract::{FromRequestParts, rejection::BytesRejection},
     http::{HeaderValue, StatusCode, header, request::Parts},
 };
 use serde::Deserialize;
@@ -66,8 +63,4 @@ pub(super) fn body<'a, T: Deserialize<'a>>(body: &'a Result<Bytes, BytesRejectio
         )),
         Err(other) => Err(Problem::malformed(other.body_text())),
     }
-}
-
-pub(super) fn of_path(rejection: PathRejection) -> Problem {
-    Problem::malformed(rejection.body_text()).at_field("path")
 }

@@ -1,19 +1,26 @@
 //! `throng bench`: the engine against what the machine can do, ratios taken in one run.
 
 mod entities;
+mod faults;
 mod fill;
 mod followers;
 mod http;
+mod http_client;
 mod journal;
+mod long;
 mod loops;
+mod plot;
 mod postgres;
 mod preferences;
 mod queue;
 mod recovery;
 mod requests;
 mod serve;
+mod service;
 mod shows;
+mod skiers;
 mod start;
+mod storm;
 mod surge;
 mod table;
 mod websocket;
@@ -27,6 +34,7 @@ use std::{
 };
 
 pub(crate) use fill::{FillArguments, run as fill};
+pub(crate) use long::serve as serve_tickets;
 pub(crate) use serve::{ServerArguments, run as serve};
 pub(crate) use surge::spin;
 
@@ -57,10 +65,16 @@ enum BenchCommand {
     Followers(followers::FollowersArguments),
     /// Seat reservations over HTTP on one journal or several: rates, CPU, latency, a hot show, a cold start.
     Shows(shows::ShowsArguments),
+    /// Lift rides over HTTP until the read models hold them: rates, latency, how far behind they are; over limits of a commit.
+    Skiers(skiers::SkiersArguments),
     /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
     Preferences(preferences::PreferencesArguments),
     /// More clients and more load than the service can answer: what it answers still, and how soon; alone and beside others.
     Surge(surge::SurgeArguments),
+    /// Faults of processes, disks and servers under load: what was lost or doubled, and how long until it served again.
+    Faults(faults::FaultsArguments),
+    /// A long run with history that ends: memory, descriptors, disk, latency beside checkpoints and without.
+    Long(long::LongArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
     /// Starting with many entities and the idempotency keys of an hour, and the end of that hour.
@@ -80,8 +94,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Websocket(arguments) => websocket::run(arguments),
         BenchCommand::Followers(arguments) => followers::run(arguments),
         BenchCommand::Shows(arguments) => shows::run(arguments),
+        BenchCommand::Skiers(arguments) => skiers::run(arguments),
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),
+        BenchCommand::Faults(arguments) => faults::run(arguments),
+        BenchCommand::Long(arguments) => long::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),
         BenchCommand::Start(arguments) => start::run(arguments),
     }
@@ -120,6 +137,13 @@ impl Common {
 }
 
 struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Leaves it there, for a person to look at.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Scratch {
     fn drop(&mut self) {

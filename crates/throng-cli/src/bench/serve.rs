@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, LimitArguments, SecurityArguments, Service, Settings, cli};
+use throng_app::{AccessLogArguments, Durability, LimitArguments, SecurityArguments, Service, Settings, cli};
 
+use super::storm;
 use crate::{
     apps::{self, Served},
     units,
@@ -27,6 +28,9 @@ pub(crate) struct ServerArguments {
     until_input_closes: bool,
     #[arg(long, default_value = "registration", value_parser = apps::find)]
     app: Served,
+    /// Which part of the app this is, where it has several.
+    #[arg(long)]
+    role: Option<String>,
     #[command(flatten)]
     place: cli::PlaceArguments,
     #[arg(long)]
@@ -35,11 +39,18 @@ pub(crate) struct ServerArguments {
     durability: Durability,
     #[arg(long, default_value = "0s", value_parser = units::duration)]
     sync_delay: Duration,
+    /// Bytes of a commit beyond which work from outside waits for the next one.
+    #[arg(long)]
+    commit_bytes_max: Option<usize>,
+    /// Has so many messages go back and forth between entities, as long as it runs.
+    #[arg(long, default_value_t = 0)]
+    storm: u32,
 }
 
 /// Prints the address as the first line on standard output, then serves.
 pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
     throng_app::cli::start_logging("error");
+    let usual = Options::default();
     let settings = Settings {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
         place: arguments.place.place(arguments.app.name)?,
@@ -50,12 +61,22 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         loops: Some(arguments.loops),
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
+        access_log: AccessLogArguments::default(),
         engine: Options {
             projections: !arguments.no_projections,
-            ..Options::default()
+            commit_bytes_max: arguments.commit_bytes_max.unwrap_or(usual.commit_bytes_max),
+            ..usual
         },
     };
-    let service = Service::start((arguments.app.app)(), &settings)?;
+    let mut app = (arguments.app.app)().in_role(arguments.role.as_deref())?;
+    if arguments.storm > 0 {
+        app = app.engine(storm::with_players);
+    }
+    let service = Service::start(app, &settings)?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(storm::begin(&service.engine, arguments.storm))?;
     let mut output = std::io::stdout();
     writeln!(output, "{}", service.address)?;
     output.flush()?;

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{Durability, LimitArguments, Place, SecurityArguments, Service, Settings, cli};
+use throng_app::{AccessLogArguments, Durability, LimitArguments, Place, SecurityArguments, Service, Settings, cli};
 use throng_http::StopSignal;
 use throng_load::report::html;
 
@@ -257,6 +257,7 @@ fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
         loops: Some(usize::from(arguments.loops)),
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
+        access_log: AccessLogArguments::default(),
         engine: Options::default(),
     }
 }

@@ -44,3 +44,47 @@ fn durable_commands_are_measured_beside_an_echo_with_and_without_a_delay() {
         assert_positive(row, &["requests_ratio", "p50_us", "sync_p50_us", "p50_ratio"]);
     }
 }
+
+#[test]
+fn lift_rides_are_measured_until_the_read_models_hold_all_of_them_at_each_limit_of_a_commit() {
+    let plots = tempfile::tempdir().unwrap();
+    let file = plots.path().join("limits.svg");
+    let figures = measured(&[
+        "skiers",
+        "--clients",
+        "16",
+        "--skiers",
+        "160",
+        "--limits",
+        "1,adaptive",
+        "--plot",
+        file.to_str().unwrap(),
+    ]);
+    let rows = figures["skiers"].as_array().unwrap();
+    let limits: Vec<_> = rows.iter().map(|row| row["limit"].as_str().unwrap()).collect();
+    assert_eq!(limits, ["1", "adaptive"]);
+    for row in rows {
+        assert_eq!(row["failures"], 0);
+        // 4 threads × 80, 16 × 60, 1 × 1.
+        assert_eq!(row["rides"], 1_281);
+        assert_positive(
+            row,
+            &[
+                "rides_per_s",
+                "end_to_end_per_s",
+                "p99_ms",
+                "rides_a_commit",
+                "server_cpu_us",
+            ],
+        );
+    }
+    let a_commit = |row: &Value| row["rides_a_commit"].as_f64().unwrap();
+    assert!(a_commit(&rows[0]) < a_commit(&rows[1]), "{rows:?}");
+    for name in ["limits.svg", "limits-p99.svg"] {
+        assert!(
+            std::fs::read_to_string(plots.path().join(name))
+                .unwrap()
+                .contains(">adaptive<")
+        );
+    }
+}

@@ -5,9 +5,11 @@
 mod bench;
 mod crash;
 mod demo;
+mod faults;
 mod journal;
 mod kit;
 mod load;
+mod long;
 mod new;
 mod postgres;
 mod serve;

@@ -188,3 +188,36 @@ fn help_names_every_command() {
     }
     assert!(!said.contains("yardstick"), "{said}");
 }
+
+#[test]
+fn the_access_log_is_written_beside_the_address_or_to_a_file_that_is_moved_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, file) = (directory.path().join("data"), directory.path().join("access.log"));
+    let name = file.display().to_string();
+    let served = Served::start(&data, &["--access-log", "all", "--access-log-file", &name]);
+    served
+        .client()
+        .post("/sections", None, r#"{"section":"S","capacity":1}"#)
+        .unwrap();
+    until("the line is written", || {
+        fs::read_to_string(&file).unwrap().contains("\"path\":\"/sections\"")
+    });
+    fs::rename(&file, directory.path().join("access.log.1")).unwrap();
+    served.client().get("/sections?limit=5").unwrap();
+    until("the file is made anew", || {
+        fs::read_to_string(&file).is_ok_and(|text| !text.is_empty())
+    });
+    served.signal(Signal::TERM);
+    assert!(served.ended().0.success());
+    let line = fs::read_to_string(&file).unwrap();
+    assert!(line.contains("\"status\":200") && !line.contains("limit"), "{line}");
+}
+
+#[test]
+fn read_models_of_a_service_that_runs_are_told_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().display().to_string();
+    let _served = Served::start(directory.path(), &[]);
+    let output = run(&["projection", "list", "--data", &data]);
+    assert_refused(&output, &["its own /metrics says how far", "in use by another process"]);
+}

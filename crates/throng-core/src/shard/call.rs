@@ -1,6 +1,6 @@
 //! What goes into a shard and what comes out.
 
-use super::{Outcome, Taking, outcome::JsonReply};
+use super::{KeyLife, Outcome, Taking, outcome::JsonReply};
 use crate::model::{Asker, Sent, Timestamp};
 use std::any::Any;
 use throng_journal::CommitBuilder;
@@ -52,6 +52,8 @@ pub enum Cause<'a> {
     Asked {
         /// Takes effect once under this key.
         key: Option<&'a str>,
+        /// How long the key is kept.
+        life: KeyLife,
         /// The name of the caller, if somebody has made sure of it.
         caller: Option<&'a str>,
         /// The entity that has forwarded it.

@@ -4,7 +4,7 @@
 //! store at the next checkpoint; until then, and until its retry is stored, what is true of it stands resident. Of several
 //! records of one message the last one counts.
 
-use super::{Asks, Common, Delivery, Parcel, Shard, Taking, messages::OUTCOME_NAME};
+use super::{Asks, Common, Delivery, KeyLife, Parcel, Shard, Taking, messages::OUTCOME_NAME};
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -24,6 +24,8 @@ struct Dead<'a> {
     asks: Option<Asks>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
+    #[serde(default, skip_serializing_if = "KeyLife::is_default")]
+    life: KeyLife,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     child: bool,
     #[serde(borrow)]
@@ -126,6 +128,7 @@ pub(super) fn dead_letter(common: &mut Common, to: &Address, taking: &Taking, re
         name: taking.name.as_ref().into(),
         asks: taking.asks.clone(),
         key: taking.key.clone(),
+        life: taking.life,
         child: taking.child,
         command: &taking.command,
     };
@@ -285,6 +288,7 @@ impl Delivery {
                 sender: Address::new(&*dead.sender.0, &*dead.sender.1),
                 asks: dead.asks,
                 key: dead.key,
+                life: dead.life,
                 child: dead.child,
                 name: dead.name.into_owned().into(),
                 command: dead.command.to_owned(),

@@ -41,7 +41,7 @@ impl Shard {
     }
 
     /// Takes a message nobody can execute (its kind is unknown, its content unreadable): dead, with the reason.
-    pub fn bury(&mut self, delivery: &Delivery, mut now: Timestamp, reason: &str, stage: &mut dyn Stage) -> u64 {
+    pub fn record_dead(&mut self, delivery: &Delivery, mut now: Timestamp, reason: &str, stage: &mut dyn Stage) -> u64 {
         self.common.tick(&mut now);
         let Delivery { to, taking, .. } = delivery;
         write_taken(&mut self.common, to, taking, "dead", reason);

@@ -1,5 +1,5 @@
-//! Idempotency keys: accepted once, answered the same for an hour, however many there are. (What they remember of refusals is
-//! another matter: [`super::refused`].)
+//! Idempotency keys: accepted once, answered the same for an hour (or a longer [`KeyLife`]), however many there are. (What they
+//! remember of refusals is another matter: [`super::refused`].)
 //!
 //! Keys since the last checkpoint are in memory; older ones stand in [rows of the store](super::key_rows), found through four
 //! bytes of each, so that a fresh key costs no read.
@@ -10,7 +10,11 @@ use super::{
 };
 use crate::{limits::KEY_MICROS, model::Timestamp};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    num::NonZeroU16,
+    time::Duration,
+};
 use throng_journal::ShardId;
 
 /// What is kept of an accepted command.
@@ -24,6 +28,48 @@ pub(super) struct Kept {
     /// The commit it stands in, of this writer; the slot of an entity without events does not remember it.
     #[serde(skip)]
     pub(super) rests_on: u64,
+}
+
+/// How long an idempotency key is kept: an hour, unless what it comes with may come again later, as a message that waits in a broker's
+/// queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyLife {
+    hours: NonZeroU16,
+}
+
+impl KeyLife {
+    /// The longest there is: 30 days.
+    pub const MAX: Self = Self {
+        hours: NonZeroU16::new(30 * 24).expect("it is not 0"),
+    };
+
+    /// As long as this, rounded up to whole hours, at most [`MAX`](Self::MAX).
+    #[must_use]
+    pub fn at_least(duration: Duration) -> Self {
+        let hours = duration
+            .as_secs()
+            .div_ceil(3_600)
+            .clamp(1, u64::from(Self::MAX.hours.get()));
+        let hours = u16::try_from(hours).ok().and_then(NonZeroU16::new);
+        hours.map_or(Self::MAX, |hours| Self { hours })
+    }
+
+    /// How long that is.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        Duration::from_secs(3_600 * u64::from(self.hours.get()))
+    }
+
+    pub(super) fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for KeyLife {
+    fn default() -> Self {
+        Self { hours: NonZeroU16::MIN }
+    }
 }
 
 /// Whether the hour of an idempotency key is over, as its record says.
@@ -276,8 +322,15 @@ pub(super) fn shard_of_list(name: &[u8]) -> Option<ShardId> {
     read_list_row(name).map(|list| list.shard)
 }
 
-pub(super) fn until(now: Timestamp) -> i64 {
-    now.micros.saturating_add(KEY_MICROS)
+pub(super) fn until(now: Timestamp, life: KeyLife) -> i64 {
+    let hours = i64::from(life.hours.get());
+    let until = now.micros.saturating_add(hours * KEY_MICROS);
+    if life == KeyLife::default() {
+        return until;
+    }
+    // Those of a longer life expire in as few steps as those of an hour do: looking for a fresh key looks at each of them.
+    let step = hours * key_rows::BUCKET_MICROS;
+    until.saturating_add(step - 1) / step * step
 }
 
 #[cfg(test)]
@@ -316,7 +369,7 @@ mod tests {
     #[test]
     fn a_key_is_found_fresh_stored_and_never_after_its_hour() {
         let (mut keys, now) = (Keys::default(), at(5));
-        let until = until(now);
+        let until = until(now, KeyLife::default());
         assert!(matches!(keys.find(1, now), Found::Fresh));
         look(&mut keys, 1, now, &[]);
         keys.insert(1, kept(7, until));
@@ -353,13 +406,29 @@ mod tests {
     }
 
     #[test]
+    fn a_longer_life_is_kept_in_full_and_ends_in_few_steps() {
+        let day = KeyLife::at_least(Duration::from_secs(24 * 3_600 - 1));
+        assert_eq!(day.duration(), Duration::from_secs(24 * 3_600));
+        assert_eq!(KeyLife::at_least(Duration::ZERO), KeyLife::default());
+        assert_eq!(KeyLife::at_least(Duration::MAX), KeyLife::MAX);
+        let mut buckets = std::collections::BTreeSet::new();
+        for minute in 0..2 * 24 * 60 {
+            let now = at(minute * 60_000_000);
+            let kept = until(now, day) - now.micros;
+            assert!((24 * KEY_MICROS..29 * KEY_MICROS).contains(&kept), "{kept}");
+            buckets.insert(bucket(until(now, day)));
+        }
+        assert!(buckets.len() <= 13, "{} steps in two days", buckets.len());
+    }
+
+    #[test]
     fn every_key_of_many_checkpoints_is_found_in_one_row_also_after_a_start() {
         let (mut keys, mut again) = (Keys::default(), Keys::default());
         let mut stored = Vec::new();
         let key = |n: i64| id_of(7, "entity", &n.to_string());
         for round in 0..50_i64 {
             let now = at(round * 20_000_000);
-            (0..200).for_each(|n| keys.insert(key(round * 200 + n), kept(n as u64, until(now))));
+            (0..200).for_each(|n| keys.insert(key(round * 200 + n), kept(n as u64, until(now, KeyLife::default()))));
             stored.extend(rows(&mut keys, now));
             keys.stored();
         }
@@ -391,27 +460,27 @@ mod tests {
     #[test]
     fn a_key_that_expires_before_a_checkpoint_leaves_memory() {
         let mut keys = Keys::default();
-        keys.insert(1, kept(7, until(at(0))));
-        keys.insert(2, kept(7, until(at(1))));
+        keys.insert(1, kept(7, until(at(0), KeyLife::default())));
+        keys.insert(2, kept(7, until(at(1), KeyLife::default())));
         // Checkpoints fail for an hour.
         assert_eq!(rows(&mut keys, at(5)).len(), 2);
         let two = keys.pending_bytes();
         keys.failed();
         assert_eq!(keys.pending_bytes(), two);
-        assert_eq!(rows(&mut keys, at(until(at(0)))).len(), 2);
+        assert_eq!(rows(&mut keys, at(until(at(0), KeyLife::default()))).len(), 2);
         assert_eq!(keys.pending_bytes(), two / 2);
         keys.failed();
-        assert!(rows(&mut keys, at(until(at(1)))).is_empty());
+        assert!(rows(&mut keys, at(until(at(1), KeyLife::default()))).is_empty());
         assert_eq!((keys.bytes(), keys.pending_bytes()), (0, 0));
     }
 
     #[test]
     fn a_failed_checkpoint_does_not_bring_back_what_has_a_newer_answer() {
         let (mut keys, now) = (Keys::default(), at(5));
-        keys.insert(1, kept(7, until(now)));
+        keys.insert(1, kept(7, until(now, KeyLife::default())));
         rows(&mut keys, now);
-        let later = at(until(now));
-        keys.insert(1, kept(8, until(later)));
+        let later = at(until(now, KeyLife::default()));
+        keys.insert(1, kept(8, until(later, KeyLife::default())));
         keys.failed();
         assert!(matches!(keys.find(1, later), Found::Kept(found) if found.print == 8));
         assert_eq!(rows(&mut keys, later).len(), 2);
@@ -423,7 +492,7 @@ mod tests {
     fn what_the_store_said_before_a_key_was_accepted_does_not_count() {
         let (mut keys, now) = (Keys::default(), at(5));
         let asked = keys.rows_of(SHARD, 1, now);
-        keys.insert(1, kept(7, until(now)));
+        keys.insert(1, kept(7, until(now, KeyLife::default())));
         keys.looked(&asked, None);
         assert!(matches!(keys.find(1, now), Found::Kept(_)));
         rows(&mut keys, now);

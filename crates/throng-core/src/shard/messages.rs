@@ -1,5 +1,6 @@
 //! Messages between entities: numbered per pair of shards, taken once.
 
+use super::KeyLife;
 use crate::model::{RequestError, Sent};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -41,6 +42,8 @@ pub struct Taking {
     pub asks: Option<Asks>,
     /// It takes effect under this idempotency key.
     pub key: Option<String>,
+    /// How long the key is kept.
+    pub life: KeyLife,
     /// The receiver becomes the sender's child, if it is new.
     pub child: bool,
     /// The command's name, as it was recorded.
@@ -107,6 +110,9 @@ pub struct Envelope<'a> {
     /// It takes effect under this idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// How long the key is kept.
+    #[serde(default, skip_serializing_if = "KeyLife::is_default")]
+    pub life: KeyLife,
     /// The receiver becomes the sender's child.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub child: bool,
@@ -336,6 +342,7 @@ impl Delivery {
                 sender: Address::new(record.kind, record.id),
                 asks: envelope.asks,
                 key: envelope.key,
+                life: envelope.life,
                 child: envelope.child,
                 name: record.name.to_owned().into(),
                 command: envelope.command.to_owned(),

@@ -42,7 +42,7 @@ pub use checkpoint::{Rows, SystemRow, ended_row, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
 pub use decide_again::{Again, Decision, Effect};
 pub use entities::Entities;
-pub use keys::{KeyRows, is_key_over};
+pub use keys::{KeyLife, KeyRows, is_key_over};
 pub use messages::{Asks, Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking};
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
 pub use quarantine::{Quarantined, Unloadable};

@@ -1,6 +1,6 @@
 //! Reading a command, and the errors of reading and writing.
 
-use super::{Call, Cause, Input, Kind, keys};
+use super::{Call, Cause, Input, KeyLife, Kind, keys};
 use crate::{
     limits,
     model::{Entity, Error, Recorded},
@@ -39,6 +39,8 @@ pub(super) struct CommandKey {
     pub(super) name: String,
     /// Of the command, so that another one under the same key is noticed; 0 before it was read.
     pub(super) fingerprint: u64,
+    /// How long it is kept.
+    pub(super) life: KeyLife,
 }
 
 impl CommandKey {
@@ -50,15 +52,16 @@ impl CommandKey {
 
 /// The idempotency key of a call.
 pub(super) fn key_of(call: &Call<'_>) -> Option<CommandKey> {
-    let key = match call.cause {
-        Cause::Asked { key, .. } => key?,
-        Cause::Message(taking) => taking.key.as_deref()?,
+    let (key, life) = match call.cause {
+        Cause::Asked { key, life, .. } => (key?, life),
+        Cause::Message(taking) => (taking.key.as_deref()?, taking.life),
         Cause::Timer(_) => return None,
     };
     Some(CommandKey {
         number: keys::id_of(call.hash, call.id, key),
         name: key.to_owned(),
         fingerprint: 0,
+        life,
     })
 }
 

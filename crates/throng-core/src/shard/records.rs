@@ -1,7 +1,7 @@
 //! The records of what a command wants done: messages, timers, keys, and what ends the message or timer it came with.
 
 use super::{
-    Asks, Call, Cause, Common, Delivery, Taking, dead,
+    Asks, Call, Cause, Common, Delivery, KeyLife, Taking, dead,
     keys::{self, Kept, KeptAnswer},
     messages::{Envelope, OUTCOME_NAME, Parcel, RequestOutcome},
     read::{CommandKey, body_length, crashed, too_many, unwritable},
@@ -42,7 +42,7 @@ pub(super) fn write_message<R: Rejection>(
     own: &Address,
     sent: &Sent,
     asks: Option<Asks>,
-    key: Option<String>,
+    key: Option<(String, KeyLife)>,
 ) -> Result<Taking, Error<R>> {
     known_kind(registry, sent)?;
     let mut command = Vec::new();
@@ -54,7 +54,8 @@ pub(super) fn write_message<R: Rejection>(
         number: common.messages.next(registry.shard_of(sent.kind, &sent.id)),
         sender: own.clone(),
         asks,
-        key,
+        life: key.as_ref().map_or_else(KeyLife::default, |(_, life)| *life),
+        key: key.map(|(key, _)| key),
         child: sent.child,
         name: name.into(),
         command,
@@ -74,6 +75,7 @@ fn write_sent<R>(
         to: (Cow::Borrowed(kind), Cow::Borrowed(id)),
         asks: taking.asks.clone(),
         key: taking.key.clone(),
+        life: taking.life,
         child: taking.child,
         command: &taking.command,
     };
@@ -116,6 +118,7 @@ pub(super) fn write_outcome<R>(
         sender: own.clone(),
         asks: None,
         key: None,
+        life: KeyLife::default(),
         child: false,
         name: OUTCOME_NAME.into(),
         command,
@@ -165,6 +168,7 @@ pub(super) fn write_dead_beat(common: &mut Common, registry: &Registry, due: &Du
         sender: own.clone(),
         asks: None,
         key: None,
+        life: KeyLife::default(),
         child: false,
         name: due.command.clone().into(),
         command,
@@ -230,7 +234,7 @@ pub(super) fn write_key<R>(
 ) -> Result<Kept, Error<R>> {
     let kept = Kept {
         print: key.fingerprint,
-        until: keys::until(call.now),
+        until: keys::until(call.now, key.life),
         answer,
         rests_on: 0,
     };

@@ -182,6 +182,7 @@ impl Bench {
             output: Output::Typed(&mut output),
             cause: Cause::Asked {
                 key,
+                life: KeyLife::default(),
                 caller: None,
                 forwarded: None,
             },
@@ -229,6 +230,7 @@ impl Bench {
             output: Output::Json(&mut reply),
             cause: Cause::Asked {
                 key: None,
+                life: KeyLife::default(),
                 caller: None,
                 forwarded: None,
             },
@@ -561,7 +563,7 @@ fn the_reason_of_a_refusal_is_cut_where_it_is_too_long() {
     let delivery = bench.shard.take_outbox().remove(0);
     bench
         .shard
-        .bury(&delivery, Timestamp::default(), &reason, &mut bench.open);
+        .record_dead(&delivery, Timestamp::default(), &reason, &mut bench.open);
     let dead = bench.shard.fresh_dead(&dead_rows(None), &[], 1);
     let message = DeadMessage::read(&dead[0].0, dead[0].1.as_ref().unwrap()).unwrap();
     assert_eq!(message.reason, "ä".repeat(limits::REASON_BYTES_MAX / 2));

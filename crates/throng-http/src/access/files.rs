@@ -10,6 +10,7 @@ use std::{
     },
     time::{Duration, SystemTime},
 };
+use tokio::sync::watch;
 
 /// How often files are looked at.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -142,15 +143,26 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Counts changes, so that what rests on them is not kept.
 #[derive(Debug, Default)]
-pub(crate) struct Version(AtomicU64);
+pub(crate) struct Version {
+    /// What every request looks at.
+    count: AtomicU64,
+    /// For those who wait for the next change.
+    changed: watch::Sender<u64>,
+}
 
 impl Version {
     pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
+        self.count.load(Ordering::Acquire)
     }
 
     pub(crate) fn next(&self) {
-        self.0.fetch_add(1, Ordering::Release);
+        self.count.fetch_add(1, Ordering::Release);
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Told of each change from now on.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
     }
 }
 

@@ -7,6 +7,7 @@
 mod caller;
 pub(crate) mod cors;
 mod files;
+mod held;
 pub(crate) mod jwt;
 mod names;
 mod recent;
@@ -17,6 +18,7 @@ pub use caller::{Access, Action, Caller, Means};
 pub use files::FileError;
 pub(crate) use files::{LOOK_EVERY, Refresh};
 use files::{Version, Watched};
+pub(crate) use held::{Held, ends};
 pub use jwt::Jwt;
 pub(crate) use names::Names;
 pub(crate) use recent::Recent;
@@ -24,12 +26,7 @@ pub use tls::Tls;
 use tokens::Tokens;
 pub use tokens::make_token;
 
-use crate::{
-    event_loop::{Connection, Local},
-    openapi::Credentials,
-    problem::Problem,
-    routes::Answered,
-};
+use crate::{connection::Connection, openapi::Credentials, problem::Problem, routes::Answered, server::Server};
 use http::{HeaderMap, HeaderValue, Request, Uri, header, request::Parts, uri::Authority};
 use rustls::ServerConfig;
 use std::{
@@ -74,7 +71,7 @@ pub(crate) struct Entrance {
 
 /// What a request's head says of who sends it, and to whom.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Said<'a> {
+pub(crate) struct Sender<'a> {
     pub(crate) host: Option<&'a [u8]>,
     /// The authority of the request's target, where it has one: HTTP/2, absolute form.
     pub(crate) authority: Option<&'a str>,
@@ -84,7 +81,7 @@ pub(crate) struct Said<'a> {
     pub(crate) is_json: bool,
 }
 
-impl<'a> Said<'a> {
+impl<'a> Sender<'a> {
     pub(crate) fn of(parts: &'a Parts) -> Self {
         Self::of_head(&parts.uri, &parts.headers)
     }
@@ -170,34 +167,40 @@ impl Guard {
 }
 
 /// Lets a request in, and says who asks.
-pub(crate) fn enter(local: &Local, connection: &Connection, said: &Said<'_>) -> Answered<Option<Caller>> {
+pub(crate) fn enter(server: &Server, connection: &Connection, sender: &Sender<'_>) -> Answered<Option<Caller>> {
     let entrance = connection.entrance();
     if entrance.is_admin {
         return Err(Problem::only_administration().boxed());
     }
-    let guard = &local.shared().guard;
-    guard.names.check(said, entrance.is_loopback)?;
-    who(local, connection, said.authorization)
+    let guard = &server.shared().guard;
+    guard.names.check(sender, entrance.is_loopback)?;
+    who(server, connection, sender.authorization)
 }
 
 /// Who asks. Nobody, where the service takes nobody's word.
-pub(crate) fn who(local: &Local, connection: &Connection, authorization: Option<&[u8]>) -> Answered<Option<Caller>> {
-    let guard = &local.shared().guard;
+pub(crate) fn who(server: &Server, connection: &Connection, authorization: Option<&[u8]>) -> Answered<Option<Caller>> {
+    let guard = &server.shared().guard;
     if !guard.authenticates() {
         return Ok(None);
     }
-    let Some(shown) = authorization else {
-        return match connection.certified() {
+    match authorization {
+        Some(shown) => bearer(server, shown).map(|(caller, _)| Some(caller)),
+        None => match connection.certified() {
             Some(caller) => Ok(Some(caller)),
             None if guard.lets_anonymous => Ok(None),
             None => Err(Problem::unauthorized(
                 "This service has to know who asks: send its token as Authorization: Bearer, or connect with a client certificate it takes.",
             )
             .boxed()),
-        };
-    };
+        },
+    }
+}
+
+/// Whose credentials these are, and until when they hold, in seconds since 1970.
+fn bearer(server: &Server, shown: &[u8]) -> Answered<(Caller, Option<i64>)> {
+    let guard = &server.shared().guard;
     let version = guard.version.get();
-    let mut recent = local.recent.borrow_mut();
+    let mut recent = server.recent.borrow_mut();
     let (caller, until) = match recent.find(version, shown) {
         Some(known) => known,
         None => {
@@ -208,7 +211,7 @@ pub(crate) fn who(local: &Local, connection: &Connection, authorization: Option<
     };
     match until {
         Some(until) if until <= now() => Err(Problem::unauthorized("The token has expired.").boxed()),
-        _ => Ok(Some(caller)),
+        _ => Ok((caller, until)),
     }
 }
 
@@ -219,8 +222,8 @@ pub(crate) fn now() -> i64 {
 }
 
 /// Asks the service's hook, if there is one.
-pub(crate) fn may(local: &Local, access: &Access<'_>) -> Answered<()> {
-    match &local.shared().guard.authorize {
+pub(crate) fn may(server: &Server, access: &Access<'_>) -> Answered<()> {
+    match &server.shared().guard.authorize {
         None => Ok(()),
         Some(hook) => hook(access),
     }

@@ -5,7 +5,7 @@
 //! has found this service. A page of `evil.example` whose name was made to point to this machine (DNS rebinding) is its own origin, and
 //! only `Host` gives it away. An address in place of a name cannot be pointed elsewhere.
 
-use super::Said;
+use super::Sender;
 use crate::problem::Problem;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,16 +20,16 @@ pub(crate) struct Names {
 
 impl Names {
     /// Whether a request is for this service, and of a page that may ask it; by a listener that only programs of this machine reach, or by another.
-    pub(crate) fn check(&self, said: &Said<'_>, is_loopback: bool) -> Result<(), Box<Problem>> {
-        let authority = said.authority.map(str::as_bytes);
-        for asked in [said.host, authority].into_iter().flatten() {
+    pub(crate) fn check(&self, sender: &Sender<'_>, is_loopback: bool) -> Result<(), Box<Problem>> {
+        let authority = sender.authority.map(str::as_bytes);
+        for asked in [sender.host, authority].into_iter().flatten() {
             if !self.is_own(asked, is_loopback) {
                 return Err(Problem::misdirected(&String::from_utf8_lossy(asked)).boxed());
             }
         }
-        match said.origin {
+        match sender.origin {
             None => Ok(()),
-            Some(origin) if self.may(origin, authority.or(said.host)) => Ok(()),
+            Some(origin) if self.may(origin, authority.or(sender.host)) => Ok(()),
             Some(origin) => Err(Problem::forbidden_origin(&String::from_utf8_lossy(origin)).boxed()),
         }
     }
@@ -158,12 +158,12 @@ mod tests {
     fn both_names_of_a_request_have_to_be_the_services() {
         let names = names(&[], &[]);
         let asks = |host: &'static str, authority: Option<&'static str>| {
-            let said = Said {
+            let sender = Sender {
                 host: Some(host.as_bytes()),
                 authority,
-                ..Said::default()
+                ..Sender::default()
             };
-            names.check(&said, true).is_ok()
+            names.check(&sender, true).is_ok()
         };
         assert!(asks("localhost", None) && asks("localhost", Some("localhost:1")));
         assert!(!asks("evil.example", Some("localhost")) && !asks("localhost", Some("evil.example")));

@@ -4,11 +4,11 @@ use super::{Caller, Means};
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
 use serde_json::Map;
-use std::{path::PathBuf, sync::Arc};
+use std::{iter, path::PathBuf, sync::Arc};
 
 /// What a gateway speaks under TLS, in the order of its liking.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -23,12 +23,18 @@ pub struct Tls {
     pub key: PathBuf,
     /// The roots of clients' certificates. A client that shows one is known by it; of one that shows none nothing is known.
     pub client_ca: Option<PathBuf>,
+    /// Lists of the certificates that these have taken back (CRL), of each that stands between a client's and a root; only with a client CA.
+    pub client_crl: Option<PathBuf>,
 }
 
 impl Tls {
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         let own = [self.certificate.clone(), self.key.clone()];
-        own.into_iter().chain(self.client_ca.clone()).collect()
+        let of_clients = self
+            .client_ca
+            .iter()
+            .flat_map(|roots| iter::once(roots).chain(&self.client_crl));
+        own.into_iter().chain(of_clients.cloned()).collect()
     }
 }
 
@@ -45,12 +51,15 @@ pub(crate) fn read(files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, String> {
         .map_err(|why| why.to_string())?;
     let builder = match client_ca {
         [] => builder.with_no_client_auth(),
-        [roots, ..] => {
+        [roots, revoked @ ..] => {
             let mut store = RootCertStore::empty();
             for root in certificates(roots)? {
                 store.add(root).map_err(|why| format!("the client CA: {why}"))?;
             }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider);
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider);
+            for file in revoked {
+                verifier = verifier.with_crls(revocations(file)?);
+            }
             // Who shows none is told so by an answer, and may ask how the service is.
             let verifier = verifier.allow_unauthenticated().build();
             builder.with_client_cert_verifier(verifier.map_err(|why| format!("the client CA: {why}"))?)
@@ -69,6 +78,15 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
         Ok(found) if found.is_empty() => Err("there is no certificate in it".into()),
         Ok(found) => Ok(found),
         Err(why) => Err(format!("a certificate: {why}")),
+    }
+}
+
+fn revocations(pem: &[u8]) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("there is no list of revoked certificates in it".into()),
+        Ok(found) => Ok(found),
+        Err(why) => Err(format!("a list of revoked certificates: {why}")),
     }
 }
 

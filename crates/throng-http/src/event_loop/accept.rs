@@ -1,14 +1,9 @@
 //! Taking connections, up to their limit.
 
-use super::{
-    Guest, Held, Local,
-    connection::{Verdict, client_at},
-    linger::linger,
-    socket::plain,
-    stream::Stream,
-};
+use super::{EventLoop, OpenConnection, Places, socket::plain};
 use crate::{
     access::{self, Entrance},
+    connection::{Stream, Verdict, client_at, linger},
     gate::Client,
     lane::Wire,
     metrics::Limit,
@@ -44,15 +39,15 @@ const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 const NO_FILES_WAIT: Duration = Duration::from_millis(50);
 
 /// Takes connections until the loop drains.
-pub(super) async fn accept(local: Rc<Local>, listener: TcpListener, entrance: Entrance) {
+pub(super) async fn accept(event_loop: Rc<EventLoop>, listener: TcpListener, entrance: Entrance) {
     loop {
         let accepted = tokio::select! {
             biased;
             accepted = listener.accept() => accepted,
-            () = local.drains() => return,
+            () = event_loop.server.drains() => return,
         };
         match accepted {
-            Ok((stream, address)) => take(&local, stream, address.ip(), entrance),
+            Ok((stream, address)) => take(&event_loop, stream, address.ip(), entrance),
             Err(error) if is_passing(&error) => tracing::debug!("a connection went before it was taken: {error}"),
             Err(error) => {
                 tracing::warn!(
@@ -72,46 +67,46 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-fn take(local: &Rc<Local>, stream: TcpStream, address: IpAddr, entrance: Entrance) {
+fn take(event_loop: &Rc<EventLoop>, stream: TcpStream, address: IpAddr, entrance: Entrance) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection ended at once: {error}");
         return;
     }
-    let caller = Came { address, entrance };
-    let tls = local.shared().tls(entrance);
-    match (places(local, client_at(address), entrance), tls) {
-        (Ok(places), None) => enter(local, Stream::plain(stream), caller, places, Bytes::new()),
+    let arrival = Arrival { address, entrance };
+    let tls = event_loop.server.shared().tls(entrance);
+    match (places(event_loop, client_at(address), entrance), tls) {
+        (Ok(places), None) => enter(event_loop, Stream::plain(stream), arrival, places, Bytes::new()),
         (Ok(places), Some(config)) => {
-            let guest = guest(local, caller, places);
+            let open = open(event_loop, arrival, places);
             drop(tokio::task::spawn_local(shake_hands(
-                local.clone(),
-                guest,
+                event_loop.clone(),
+                open,
                 stream,
                 config,
             )));
         }
         (Err(refused), tls) => {
             let (limit, problem) = *refused;
-            local.metrics().limited(limit);
-            local.metrics().refused_connections.inc();
+            event_loop.server.metrics().limited(limit);
+            event_loop.server.metrics().refused_connections.inc();
             // Telling it why would take a handshake under TLS.
             if tls.is_none() {
-                refuse(local, stream, caller, problem);
+                refuse(event_loop, stream, arrival, problem);
             }
         }
     }
 }
 
-/// Whence a connection came.
+/// Where a connection came from, and by which listener.
 #[derive(Clone, Copy)]
-struct Came {
+struct Arrival {
     address: IpAddr,
     entrance: Entrance,
 }
 
 /// What a connection takes of those there may be. Administration has its own.
-fn places(local: &Local, client: Client, entrance: Entrance) -> Result<Held, Box<(Limit, Problem)>> {
-    let shared = local.shared();
+fn places(event_loop: &EventLoop, client: Client, entrance: Entrance) -> Result<Places, Box<(Limit, Problem)>> {
+    let shared = event_loop.server.shared();
     let too_many = |whose: &str, most: usize| {
         let detail = format!("There are {most} connections{whose} already. Nothing was done; try again later.");
         Problem::overloaded(detail, REFUSAL_WAIT)
@@ -142,33 +137,33 @@ fn places(local: &Local, client: Client, entrance: Entrance) -> Result<Held, Box
     }
 }
 
-fn guest(local: &Rc<Local>, came: Came, places: Held) -> Guest {
+fn open(event_loop: &Rc<EventLoop>, arrival: Arrival, places: Places) -> OpenConnection {
     let is_spare = places.0.is_none();
-    let guest = local.connections.add(local, places);
-    let connection = &guest.connection;
-    connection.came_from(came.address, &local.shared().proxies);
-    connection.came_by(came.entrance);
+    let open = event_loop.connections.add(event_loop, places);
+    let connection = &open.connection;
+    connection.came_from(arrival.address, &event_loop.server.shared().proxies);
+    connection.came_by(arrival.entrance);
     // One beyond the limits has one request.
-    if is_spare || local.is_draining() {
+    if is_spare || event_loop.server.is_draining() {
         connection.condemn(Verdict::Finish);
     }
-    guest
+    open
 }
 
-fn enter(local: &Rc<Local>, stream: Stream, came: Came, places: Held, first: Bytes) {
-    let guest = guest(local, came, places);
-    let wire = Wire::new(stream, local.clone(), guest.connection.clone()).with(first);
-    local.door.enter(guest, wire);
+fn enter(event_loop: &Rc<EventLoop>, stream: Stream, arrival: Arrival, places: Places, first: Bytes) {
+    let open = open(event_loop, arrival, places);
+    let wire = Wire::new(stream, event_loop.clone(), open.connection.clone()).with(first);
+    event_loop.door.enter(open, wire);
 }
 
 /// Opens the TLS session of a connection, within the time a head may take.
-async fn shake_hands(local: Rc<Local>, guest: Guest, stream: TcpStream, config: Arc<ServerConfig>) {
-    let wait = local.limits().header_wait;
+async fn shake_hands(event_loop: Rc<EventLoop>, open: OpenConnection, stream: TcpStream, config: Arc<ServerConfig>) {
+    let wait = event_loop.server.limits().header_wait;
     let mut accepting = pin!(timeout(wait, Stream::accept(stream, config)));
     let accepted = poll_fn(|context| {
-        guest.connection.set_waker(context.waker());
+        open.connection.set_waker(context.waker());
         // Nothing was asked yet.
-        if guest.connection.is_ending() {
+        if open.connection.is_ending() {
             return Poll::Ready(None);
         }
         accepting.as_mut().poll(context).map(Some)
@@ -177,9 +172,9 @@ async fn shake_hands(local: Rc<Local>, guest: Guest, stream: TcpStream, config: 
     match accepted {
         Ok(Ok(stream)) => {
             let shown = stream.certificates().and_then(|chain| chain.first());
-            guest.connection.shows(shown.and_then(access::tls::caller));
-            let wire = Wire::new(stream, local.clone(), guest.connection.clone());
-            local.door.enter(guest, wire);
+            open.connection.shows(shown.and_then(access::tls::caller));
+            let wire = Wire::new(stream, event_loop.clone(), open.connection.clone());
+            event_loop.door.enter(open, wire);
         }
         Ok(Err(error)) => tracing::debug!("a TLS handshake failed: {error}"),
         Err(_) => tracing::debug!("a TLS handshake was not done within {wait:?}"),
@@ -187,21 +182,26 @@ async fn shake_hands(local: Rc<Local>, guest: Guest, stream: TcpStream, config: 
 }
 
 /// Lets a connection beyond the limits ask for what always has a place, and tells others why there is none.
-fn refuse(local: &Rc<Local>, stream: TcpStream, came: Came, problem: Problem) {
-    local.metrics().refused_connections.inc();
-    let (own, number) = (local.clone(), local.refusals.number());
+fn refuse(event_loop: &Rc<EventLoop>, stream: TcpStream, arrival: Arrival, problem: Problem) {
+    event_loop.server.metrics().refused_connections.inc();
+    let (own, number) = (event_loop.clone(), event_loop.refusals.number());
     let task = tokio::task::spawn_local(async move {
-        if timeout(REFUSAL_WAIT, told(&own, stream, came, &problem)).await.is_err() {
+        if timeout(REFUSAL_WAIT, answer_first(&own, stream, arrival, &problem))
+            .await
+            .is_err()
+        {
             tracing::debug!("a refused connection ended before it was told why");
         }
         own.refusals.left(number);
     });
-    local
-        .refusals
-        .push(number, task.abort_handle(), local.limits().spare_connections_max);
+    event_loop.refusals.push(
+        number,
+        task.abort_handle(),
+        event_loop.server.limits().spare_connections_max,
+    );
 }
 
-async fn told(local: &Rc<Local>, mut stream: TcpStream, whence: Came, problem: &Problem) {
+async fn answer_first(event_loop: &Rc<EventLoop>, mut stream: TcpStream, arrival: Arrival, problem: &Problem) {
     let mut first = [0; FIRST_BYTES];
     let Ok(count @ 1..) = stream.read(&mut first).await else {
         return;
@@ -210,7 +210,7 @@ async fn told(local: &Rc<Local>, mut stream: TcpStream, whence: Came, problem: &
     let path = came.split(|byte| matches!(byte, b' ' | b'?')).nth(1);
     if path.is_some_and(|path| std::str::from_utf8(path).is_ok_and(routes::is_urgent)) {
         let first = Bytes::copy_from_slice(came);
-        return enter(local, Stream::plain(stream), whence, (None, None), first);
+        return enter(event_loop, Stream::plain(stream), arrival, (None, None), first);
     }
     if stream.write_all(&plain(problem)).await.is_ok() {
         linger(&mut Stream::plain(stream), REFUSAL_WAIT).await;

@@ -5,155 +5,62 @@
 //! recorded; then the answers go out.
 
 mod accept;
-mod connection;
 mod date;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
-mod linger;
-mod looks;
 mod serve;
 mod socket;
-mod stream;
-mod ticks;
-mod waits;
 
-pub(crate) use connection::{Connection, InFlight, Verdict};
 pub(crate) use serve::{PREFACE, end, serve};
-pub(crate) use stream::{Received, Stream, is_passing};
-pub(crate) use waits::{Coming, Going};
 
 use crate::{
     Limits,
-    access::{Entrance, Recent},
+    access::Entrance,
     clients::Counted,
-    gate::{Gate, Pass},
+    connection::{Bounds, Connection, Looks, Ticks, Verdict},
+    gate::Pass,
     lane::{self, Buffers, Door},
-    metrics::{Limit, Metrics},
-    problem::Problem,
+    metrics::Metrics,
+    server::{Server, Stage},
     shared::{Shared, Taken},
 };
 use date::Date;
-use looks::Looks;
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
     sync::Arc,
-    time::Duration,
 };
-use ticks::{Bounds, Ticks};
 use tokio::{runtime, sync::watch};
 
-/// Where a gateway is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    Serving,
-    /// It takes no connections any more, and finishes what is in flight.
-    Draining,
-    /// Its loops end.
-    Over,
-}
-
-/// When a client that found no place for a live stream may come back.
-const LIVE_RETRY: Duration = Duration::from_secs(5);
-
-/// When a client whose body found no room may come back.
-const BODIES_RETRY: Duration = Duration::from_secs(1);
-
-/// What a loop's tasks share.
-pub(crate) struct Local {
-    shared: Arc<Shared>,
-    pub(crate) gate: Gate,
-    /// The app's routes, as this loop's own.
-    pub(crate) router: Option<RefCell<axum::Router>>,
+/// What the tasks that own a loop's connections share.
+pub(crate) struct EventLoop {
+    pub(crate) server: Rc<Server>,
     /// What a response's `Date` says.
     pub(crate) date: Date,
     pub(crate) buffers: Buffers,
-    /// Who was seen lately.
-    pub(crate) recent: RefCell<Recent>,
     /// To the connections that are direct.
     pub(crate) door: Door,
     connections: Connections,
     protocols: serve::Protocols,
     refusals: accept::Refusals,
-    stage: watch::Receiver<Stage>,
-}
-
-impl Local {
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.shared.limits
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.shared.metrics
-    }
-
-    /// A place for a live stream or subscription.
-    pub(crate) fn live_place(&self) -> Result<Taken, Box<Problem>> {
-        let most = self.limits().live_max;
-        self.shared.live.take().ok_or_else(|| {
-            let detail = format!(
-                "There are {most} live streams and subscriptions already. Try again later, or read the history page by page."
-            );
-            Problem::overloaded(detail, LIVE_RETRY).boxed()
-        })
-    }
-
-    /// Room for so many bytes of a body among those in flight, with what it has taken of it.
-    pub(crate) fn takes_body(&self, taken: Option<Taken>, bytes: usize) -> Result<Taken, Box<Problem>> {
-        let bodies = &self.shared.bodies;
-        let mut taken = taken.unwrap_or_else(|| bodies.none());
-        if bodies.take_up_to(&mut taken, bytes) {
-            return Ok(taken);
-        }
-        self.metrics().limited(Limit::Bodies);
-        let detail = format!(
-            "The bodies of requests that are on their way may take {} bytes together, and do. Nothing was done; try again later.",
-            bodies.most()
-        );
-        Err(Problem::overloaded(detail, BODIES_RETRY).boxed())
-    }
-
-    /// A body that has not come in time.
-    pub(crate) fn late_body(&self) -> Box<Problem> {
-        self.metrics().limited(Limit::BodyWait);
-        Problem::request_timeout(self.limits()).boxed()
-    }
-
-    pub(crate) fn is_draining(&self) -> bool {
-        *self.stage.borrow() >= Stage::Draining
-    }
-
-    /// Resolves once the loop drains.
-    pub(crate) async fn drains(&self) {
-        reaches(self.stage.clone(), Stage::Draining).await;
-    }
-}
-
-async fn reaches(mut stage: watch::Receiver<Stage>, wanted: Stage) {
-    // An error means that the gateway is gone: that is over, too.
-    let _ = stage.wait_for(|stage| *stage >= wanted).await;
 }
 
 /// A connection of a loop, until this is dropped.
-pub(crate) struct Guest {
+pub(crate) struct OpenConnection {
     /// No other connection of the loop has or had it.
     pub(crate) number: u64,
     pub(crate) connection: Rc<Connection>,
-    local: Rc<Local>,
-    _places: Held,
+    event_loop: Rc<EventLoop>,
+    _places: Places,
 }
 
 /// What a connection takes of those there may be, and of its address's; nothing of either if it is beyond them.
-type Held = (Option<Taken>, Option<Counted>);
+type Places = (Option<Taken>, Option<Counted>);
 
-impl Drop for Guest {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.local.connections.remove(self.number);
+        self.event_loop.connections.remove(self.number);
     }
 }
 
@@ -177,14 +84,14 @@ impl Connections {
         }
     }
 
-    fn add(&self, local: &Rc<Local>, places: Held) -> Guest {
+    fn add(&self, event_loop: &Rc<EventLoop>, places: Places) -> OpenConnection {
         let number = self.next.replace(self.next.get() + 1);
         let connection = Rc::new(Connection::new(self.ticks.clone(), self.looks.clone()));
         self.open.borrow_mut().insert(number, connection.clone());
-        Guest {
+        OpenConnection {
             number,
             connection,
-            local: local.clone(),
+            event_loop: event_loop.clone(),
             _places: places,
         }
     }
@@ -281,53 +188,66 @@ pub(crate) fn run(runtime: &runtime::LocalRuntime, pass: Arc<Pass>, start: Start
             drained,
             ..
         } = start;
-        let local = Rc::new(Local {
-            gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
-            protocols: serve::Protocols::new(&shared.limits),
-            router: router.map(RefCell::new),
+        let server = Rc::new(Server::new(shared, pass, router, stage));
+        let event_loop = Rc::new(EventLoop {
+            protocols: serve::Protocols::new(server.limits()),
             buffers: Buffers::default(),
-            recent: RefCell::default(),
             door: Door::default(),
             date: Date::default(),
             connections: Connections::new(),
             refusals: accept::Refusals::default(),
-            stage: stage.clone(),
-            shared,
+            server,
         });
         // First of all tasks, so that its waker is known before there is anything to commit.
-        let committer = tokio::task::spawn_local(local.shared.driver.committer());
+        let committer = tokio::task::spawn_local(event_loop.server.shared().driver.committer());
         ends_the_process(committer, "the engine's committer");
-        ends_the_process(tokio::task::spawn_local(lane::run(local.clone())), "the gateway's loop");
+        ends_the_process(
+            tokio::task::spawn_local(lane::run(event_loop.clone())),
+            "the gateway's loop",
+        );
         tokio::task::spawn_local({
-            let local = local.clone();
+            let event_loop = event_loop.clone();
             async move {
-                local
+                event_loop
                     .connections
-                    .sweep(local.limits(), &local.date, local.metrics())
+                    .sweep(
+                        event_loop.server.limits(),
+                        &event_loop.date,
+                        event_loop.server.metrics(),
+                    )
                     .await
             }
         });
         tokio::task::spawn_local({
-            let local = local.clone();
-            async move { local.connections.looks.watch(|| local.gate.looked()).await }
+            let event_loop = event_loop.clone();
+            async move {
+                event_loop
+                    .connections
+                    .looks
+                    .watch(|| event_loop.server.gate.looked())
+                    .await
+            }
         });
         if let Some(admin) = admin {
             let entrance = entrance(&admin, true)?;
-            tokio::task::spawn_local(accept::accept(local.clone(), admin, entrance));
+            tokio::task::spawn_local(accept::accept(event_loop.clone(), admin, entrance));
         }
         let entrance = entrance(&listener, false)?;
-        accept::accept(local.clone(), listener, entrance).await;
-        local.connections.condemn(Verdict::Finish);
-        let drain = local.limits().drain;
-        if tokio::time::timeout(drain, local.connections.empty()).await.is_err() {
+        accept::accept(event_loop.clone(), listener, entrance).await;
+        event_loop.connections.condemn(Verdict::Finish);
+        let drain = event_loop.server.limits().drain;
+        if tokio::time::timeout(drain, event_loop.connections.empty())
+            .await
+            .is_err()
+        {
             tracing::warn!(
                 "requests were still in flight {drain:?} after the stop began; their connections are closed"
             );
-            local.connections.condemn(Verdict::Drop);
-            local.connections.empty().await;
+            event_loop.connections.condemn(Verdict::Drop);
+            event_loop.connections.empty().await;
         }
         drop(drained);
-        reaches(stage, Stage::Over).await;
+        event_loop.server.is_over().await;
         Ok(())
     })
 }

@@ -1,17 +1,18 @@
 //! One connection, from its first byte to its last.
 
 use super::{
-    Connection, Guest, Local,
-    connection::Verdict,
-    linger::linger,
+    EventLoop, OpenConnection,
     socket::{Socket, plain},
-    stream::Stream,
 };
 use crate::{
+    access_log::{Entry, UNKNOWN},
     answer::Sent,
+    connection::{Connection, Stream, Verdict, linger},
     lane::{self, Extent, Judged},
     request::body::RequestBody,
-    routes, websocket,
+    routes,
+    server::Server,
+    websocket,
 };
 use bytes::Bytes;
 use http::{Request, Response, Version};
@@ -32,9 +33,9 @@ use tokio::io::AsyncWriteExt;
 
 /// Runs what an HTTP/2 connection does beside, on the same loop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Here;
+pub(super) struct LocalTasks;
 
-impl<F: Future + 'static> hyper::rt::Executor<F> for Here
+impl<F: Future + 'static> hyper::rt::Executor<F> for LocalTasks
 where
     F::Output: 'static,
 {
@@ -51,13 +52,13 @@ const WINDOW_BYTES: u32 = 256 << 10;
 /// How HTTP is spoken.
 pub(super) struct Protocols {
     pub(super) http1: http1::Builder,
-    http2: http2::Builder<Here>,
+    http2: http2::Builder<LocalTasks>,
 }
 
 impl Protocols {
     pub(super) fn new(limits: &crate::Limits) -> Self {
         let head = limits.header_bytes_max.max(crate::limits::HEADER_BYTES_MIN);
-        let (mut http1, mut http2) = (http1::Builder::new(), http2::Builder::new(Here));
+        let (mut http1, mut http2) = (http1::Builder::new(), http2::Builder::new(LocalTasks));
         // Waits are bounded by the sweep, not by timers of the parser: a timer a request costs more than its parsing.
         http1.max_buf_size(head).header_read_timeout(None).half_close(false);
         http2
@@ -71,50 +72,53 @@ impl Protocols {
 
 /// Serves a connection until its client or a verdict ends it: in the lane of plain requests, until it is direct again; the full
 /// implementation answers a request that is none.
-pub(crate) async fn serve(guest: Guest, wire: lane::Wire, work: lane::Work) {
-    let (local, connection) = (guest.local.clone(), guest.connection.clone());
-    let lane = unless_dropped(&connection, pin!(lane::serve(&local, &connection, wire, work))).await;
+pub(crate) async fn serve(open: OpenConnection, wire: lane::Wire, work: lane::Work) {
+    let (event_loop, connection) = (open.event_loop.clone(), open.connection.clone());
+    let lane = unless_dropped(&connection, pin!(lane::serve(&event_loop, &connection, wire, work))).await;
     match lane {
         None | Some(lane::End::Over) => {}
-        Some(lane::End::Linger(stream)) => end(guest, stream).await,
-        Some(lane::End::Direct(wire)) => local.door.enter(guest, wire),
-        Some(lane::End::HandOver(stream, came)) => Box::pin(full(guest, stream, came)).await,
+        Some(lane::End::Linger(stream)) => end(open, stream).await,
+        Some(lane::End::Direct(wire)) => event_loop.door.enter(open, wire),
+        Some(lane::End::HandOver(stream, came)) => Box::pin(full(open, stream, came)).await,
     }
 }
 
 /// Ends a connection whose last answer has gone.
-pub(crate) async fn end(guest: Guest, mut stream: Stream) {
-    let wait = guest.local.limits().linger_wait;
-    unless_dropped(&guest.connection, pin!(linger(&mut stream, wait))).await;
+pub(crate) async fn end(open: OpenConnection, mut stream: Stream) {
+    let wait = open.event_loop.server.limits().linger_wait;
+    unless_dropped(&open.connection, pin!(linger(&mut stream, wait))).await;
 }
 
 /// What the lane does not answer itself.
-async fn full(guest: Guest, stream: Stream, came: Bytes) {
-    let (local, connection) = (guest.local.clone(), guest.connection.clone());
-    let extent = match lane::judge(&came, local.limits()) {
-        Judged::Http2 => return http2(&local, &connection, stream, came).await,
+async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
+    let (event_loop, connection) = (open.event_loop.clone(), open.connection.clone());
+    let extent = match lane::judge(&came, event_loop.server.limits()) {
+        Judged::Http2 => return http2(&event_loop, &connection, stream, came).await,
         Judged::Unreadable => Extent::All,
         Judged::Request(extent) => extent,
         Judged::Wrong(problem) => {
-            local.metrics().problem(problem.slug());
+            event_loop.server.metrics().problem(problem.slug());
+            if event_loop.server.logs_next() {
+                Entry::new(&connection, UNKNOWN, UNKNOWN).refused(&event_loop.server, &problem, None);
+            }
             let mut stream = stream;
             let bytes = plain(&problem);
             let told = unless_dropped(&connection, pin!(tell(&mut stream, &bytes))).await;
             if let Some(Ok(())) = told {
-                end(guest, stream).await;
+                end(open, stream).await;
             }
             return;
         }
     };
-    match exchange(&local, &connection, stream, came, extent).await {
+    match exchange(&event_loop, &connection, stream, came, extent).await {
         After::Over => {}
-        After::Linger(stream) => end(guest, stream).await,
+        After::Linger(stream) => end(open, stream).await,
         After::Next(stream, came) => {
-            let wire = lane::Wire::new(stream, local.clone(), connection).with(came);
-            local.door.enter(guest, wire);
+            let wire = lane::Wire::new(stream, event_loop.clone(), connection).with(came);
+            event_loop.door.enter(open, wire);
         }
         After::Socket(stream, came) => {
-            let socket = websocket::run(local, connection.clone(), stream, came);
+            let socket = websocket::run(event_loop.server.clone(), connection.clone(), stream, came);
             unless_dropped(&connection, pin!(socket)).await;
         }
     }
@@ -137,18 +141,18 @@ enum After {
 
 /// Answers one HTTP/1 request that is not plain.
 async fn exchange(
-    local: &Rc<Local>,
+    event_loop: &Rc<EventLoop>,
     connection: &Rc<Connection>,
     stream: Stream,
     came: Bytes,
     extent: Extent,
 ) -> After {
     connection.exchanges();
-    let socket = Socket::new(stream, came, extent, connection.clone(), local.limits());
-    let mut serving = local
+    let socket = Socket::new(stream, came, extent, connection.clone(), event_loop.server.limits());
+    let mut serving = event_loop
         .protocols
         .http1
-        .serve_connection(socket, service_of(local, connection));
+        .serve_connection(socket, service_of(&event_loop.server, connection));
     let mut finishing = false;
     let polling = poll_fn(|context| {
         if connection.is_ending() && !finishing {
@@ -190,14 +194,14 @@ async fn unless_dropped<T>(connection: &Connection, mut serving: Pin<&mut impl F
 
 /// What both versions of HTTP do with a request.
 async fn answer(
-    local: Rc<Local>,
+    server: Rc<Server>,
     connection: Rc<Connection>,
     request: Request<Incoming>,
 ) -> Result<Response<Sent>, Infallible> {
     let version = request.version();
     let _in_flight = connection.begin(version);
     let request = request.map(RequestBody::Coming);
-    let response = routes::answer(&local, &connection, request).await;
+    let response = routes::answer(&server, &connection, request).await;
     if version != Version::HTTP_2 && response.body().size_hint().exact().is_none() {
         connection.streams();
     }
@@ -205,21 +209,27 @@ async fn answer(
 }
 
 fn service_of(
-    local: &Rc<Local>,
+    server: &Rc<Server>,
     connection: &Rc<Connection>,
 ) -> impl Service<Request<Incoming>, Response = Response<Sent>, Error = Infallible, Future: Unpin> + Unpin + use<> {
-    let (local, connection) = (local.clone(), connection.clone());
-    service_fn(move |request| Box::pin(answer(local.clone(), connection.clone(), request)))
+    let (server, connection) = (server.clone(), connection.clone());
+    service_fn(move |request| Box::pin(answer(server.clone(), connection.clone(), request)))
 }
 
-async fn http2(local: &Rc<Local>, connection: &Rc<Connection>, stream: Stream, came: Bytes) {
+async fn http2(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, stream: Stream, came: Bytes) {
     connection.speaks_http2();
-    let socket = Socket::new(stream, came, Extent::All, connection.clone(), local.limits());
+    let socket = Socket::new(
+        stream,
+        came,
+        Extent::All,
+        connection.clone(),
+        event_loop.server.limits(),
+    );
     let mut serving = pin!(
-        local
+        event_loop
             .protocols
             .http2
-            .serve_connection(socket, service_of(local, connection))
+            .serve_connection(socket, service_of(&event_loop.server, connection))
     );
     let mut finishing = false;
     let polling = poll_fn(|context| {

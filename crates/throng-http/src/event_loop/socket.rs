@@ -1,7 +1,10 @@
 //! A connection's socket, which tells the connection when bytes move, and gives an HTTP/1 exchange no byte beyond its request.
 
-use super::{Connection, linger::Linger, stream::Stream};
-use crate::{lane::Extent, problem::Problem};
+use crate::{
+    connection::{Connection, Linger, Stream},
+    lane::Extent,
+    problem::Problem,
+};
 use bytes::{Buf, Bytes, BytesMut};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;

@@ -337,6 +337,27 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_is_full_with_its_bytes_however_quick_it_was() {
+        run(async {
+            let limits = Limits {
+                turn: Duration::from_secs(3_600),
+                turn_bytes_max: 10,
+                ..Limits::default()
+            };
+            let gate = Gate::new(&limits, Arc::default(), Gauge::default());
+            gate.begin_turn();
+            let place = Place::default();
+            assert!(gate.goes_at_once(&place) && gate.enter_now(&place, 9).is_some());
+            let next = Place::default();
+            assert!(gate.goes_at_once(&next), "a byte is left");
+            assert!(gate.enter_now(&next, 1).is_some());
+            assert!(!gate.goes_at_once(&Place::default()), "none is left");
+            gate.begin_turn();
+            assert!(gate.goes_at_once(&Place::default()));
+        });
+    }
+
+    #[test]
     fn tasks_go_in_the_order_they_came() {
         run(async {
             let gate = gate();

@@ -9,13 +9,14 @@ use super::{
     TOGETHER_MAX, Work,
     calls::{COMMIT, Calls, TURN},
     next::{Command, Else, Next, Other, look},
-    outgoing::{OUTPUT_BYTES_MAX, Outgoing, Poured},
+    outgoing::{OUTPUT_BYTES_MAX, Outgoing, Written},
     refusal::Refusals,
     response,
-    wire::{Came, Wire},
+    wire::{ReadOutcome, Wire},
 };
 use crate::{
-    event_loop::{self, Guest, Local, Verdict, serve},
+    connection::Verdict,
+    event_loop::{self, EventLoop, OpenConnection, serve},
     gate::Ticket,
     request::headers,
     routes::{self, Answered, Asked},
@@ -36,21 +37,21 @@ use std::{
 /// Where connections come in.
 #[derive(Default)]
 pub(crate) struct Door {
-    came: RefCell<Vec<(Guest, Wire)>>,
+    came: RefCell<Vec<(OpenConnection, Wire)>>,
     calls: Arc<Calls>,
 }
 
 impl Door {
     /// A connection becomes direct.
-    pub(crate) fn enter(&self, guest: Guest, wire: Wire) {
-        self.came.borrow_mut().push((guest, wire));
+    pub(crate) fn enter(&self, open: OpenConnection, wire: Wire) {
+        self.came.borrow_mut().push((open, wire));
         self.calls.wake();
     }
 }
 
 pub(super) struct Member {
     pub(super) wire: Wire,
-    pub(super) guest: Guest,
+    pub(super) open: OpenConnection,
     pub(super) waker: Waker,
     /// It calls when there is something to read.
     pub(super) is_armed: bool,
@@ -77,7 +78,7 @@ struct Pending {
 }
 
 pub(super) struct Direct {
-    pub(super) local: Rc<Local>,
+    pub(super) event_loop: Rc<EventLoop>,
     pub(super) members: Slab<Member>,
     /// In the order of execution.
     pending: VecDeque<Pending>,
@@ -109,8 +110,8 @@ struct Done {
 }
 
 /// Looks after the direct connections of a loop, for ever.
-pub(crate) async fn run(local: Rc<Local>) {
-    let mut direct = Direct::new(local);
+pub(crate) async fn run(event_loop: Rc<EventLoop>) {
+    let mut direct = Direct::new(event_loop);
     let mut keys = Vec::new();
     // A turn is bounded by the gate, not by a count of socket calls.
     tokio::task::coop::unconstrained(poll_fn(move |context| {
@@ -121,10 +122,10 @@ pub(crate) async fn run(local: Rc<Local>) {
 }
 
 impl Direct {
-    fn new(local: Rc<Local>) -> Self {
-        let calls = local.door.calls.clone();
+    fn new(event_loop: Rc<EventLoop>) -> Self {
+        let calls = event_loop.door.calls.clone();
         Self {
-            local,
+            event_loop,
             members: Slab::new(),
             pending: VecDeque::new(),
             is_called: false,
@@ -141,9 +142,9 @@ impl Direct {
     }
 
     fn turn(&mut self, keys: &mut Vec<usize>, context: &Context<'_>) {
-        let local = self.local.clone();
+        let event_loop = self.event_loop.clone();
         self.calls.take(keys, context.waker());
-        local.gate.driven_by(context.waker());
+        event_loop.server.gate.driven_by(context.waker());
         if keys.contains(&COMMIT) {
             self.is_called = false;
             self.settle();
@@ -153,10 +154,10 @@ impl Direct {
         }
         // While some wait, the sockets are looked at between two turns.
         if !self.is_next_called {
-            local.gate.begin_turn();
+            event_loop.server.gate.begin_turn();
         }
-        for (guest, wire) in local.door.came.take() {
-            let key = self.take_in(guest, wire);
+        for (open, wire) in event_loop.door.came.take() {
+            let key = self.take_in(open, wire);
             self.is_ready(key);
         }
         for key in keys.drain(..) {
@@ -171,7 +172,7 @@ impl Direct {
             self.settle();
             self.send_done();
         }
-        if local.gate.end_turn() && !self.is_next_called {
+        if event_loop.server.gate.end_turn() && !self.is_next_called {
             self.is_next_called = true;
             // It is woken when the loop has looked at its sockets.
             let mut context = Context::from_waker(&self.next_turn);
@@ -179,14 +180,14 @@ impl Direct {
         }
     }
 
-    fn take_in(&mut self, guest: Guest, wire: Wire) -> usize {
+    fn take_in(&mut self, open: OpenConnection, wire: Wire) -> usize {
         let place = self.members.vacant_entry();
         let key = place.key();
         let waker = self.calls.waker(key);
-        guest.connection.set_waker(&waker);
+        open.connection.set_waker(&waker);
         place.insert(Member {
             wire,
-            guest,
+            open,
             waker,
             is_armed: false,
             waiting: 0,
@@ -220,7 +221,7 @@ impl Direct {
 
     fn leaves_queue(&self, member: &Member) {
         if let Some(ticket) = &member.ticket {
-            self.local.gate.leave(ticket);
+            self.event_loop.server.gate.leave(ticket);
         }
     }
 
@@ -228,14 +229,14 @@ impl Direct {
     pub(super) fn hand_over(&mut self, key: usize, work: Work) {
         if let Some(mut member) = self.members.try_remove(key) {
             self.leaves_queue(&member);
-            let number = member.guest.number;
+            let number = member.open.number;
             while self.done.pop_if(|done| done.number == number).is_some() {}
             let begin = self.done.last().map_or(0, |done| done.end);
             if begin < self.output.len() {
                 member.wire.output().extend_from_slice(&self.output[begin..]);
                 self.output.truncate(begin);
             }
-            tokio::task::spawn_local(serve(member.guest, member.wire, work));
+            tokio::task::spawn_local(serve(member.open, member.wire, work));
         }
     }
 
@@ -254,7 +255,7 @@ impl Direct {
     /// Reads and executes what a connection asks for, up to a request that is no command.
     fn next(&mut self, key: usize) -> Option<Other> {
         let member = self.members.get_mut(key)?;
-        let connection = &member.guest.connection;
+        let connection = &member.open.connection;
         if connection.verdict() == Verdict::Drop {
             self.end(key);
             return None;
@@ -266,7 +267,7 @@ impl Direct {
         let is_answered = member.answered_in == self.pass;
         let mut context = Context::from_waker(&member.waker);
         while member.waiting < TOGETHER_MAX {
-            let next = match look(&member.wire.input, self.local.limits()) {
+            let next = match look(&member.wire.input, self.event_loop.server.limits()) {
                 // Its answer leaves on its own, after those that have not left yet.
                 Next::Command(_) if is_answered => {
                     self.send_done();
@@ -276,7 +277,7 @@ impl Direct {
                     let Command {
                         path,
                         place,
-                        said,
+                        sender,
                         headers,
                         body,
                         end,
@@ -286,9 +287,9 @@ impl Direct {
                         path,
                         place,
                         headers: &headers,
-                        said,
+                        sender,
                     };
-                    let Some(staged) = routes::try_now(&self.local, connection, &asked, body) else {
+                    let Some(staged) = routes::try_now(&self.event_loop.server, connection, &asked, body) else {
                         break;
                     };
                     if member.waiting == 0 {
@@ -307,7 +308,7 @@ impl Direct {
                     let is_last = closes || waits || member.wire.input.is_empty();
                     self.pending.push_back(Pending {
                         key,
-                        number: member.guest.number,
+                        number: member.open.number,
                         staged,
                         is_last,
                         closes,
@@ -335,8 +336,8 @@ impl Direct {
                         member.is_armed = true;
                         return None;
                     }
-                    Poll::Ready(Ok(Came::Bytes)) => {}
-                    Poll::Ready(Ok(Came::End)) => {
+                    Poll::Ready(Ok(ReadOutcome::Bytes)) => {}
+                    Poll::Ready(Ok(ReadOutcome::End)) => {
                         self.end(key);
                         return None;
                     }
@@ -374,7 +375,7 @@ impl Direct {
             end,
             closes,
         } = other;
-        let (local, connection) = (self.local.clone(), member.guest.connection.clone());
+        let (server, connection) = (self.event_loop.server.clone(), member.open.connection.clone());
         member.may_be_urgent = routes::is_urgent(request.uri().path());
         connection.begins();
         member.wire.advance(end);
@@ -383,16 +384,16 @@ impl Direct {
         let handled = if says_timeout {
             Err(request)
         } else {
-            routes::handle_now(&local, &connection, request)
+            routes::handle_now(&server, &connection, request)
         };
         let answer: Result<_, Pin<Box<dyn Future<Output = _>>>> = match handled {
-            Ok(mut handling) => match handling.poll(&local, &mut nobody) {
+            Ok(mut handling) => match handling.poll(&server, &mut nobody) {
                 Poll::Ready(response) => Ok(response),
-                Poll::Pending => Err(Box::pin(poll_fn(move |context| handling.poll(&local, context)))),
+                Poll::Pending => Err(Box::pin(poll_fn(move |context| handling.poll(&server, context)))),
             },
             Err(request) => {
                 let connection = connection.clone();
-                let mut answer = Box::pin(async move { routes::answer(&local, &connection, *request).await });
+                let mut answer = Box::pin(async move { routes::answer(&server, &connection, *request).await });
                 match answer.as_mut().poll(&mut nobody) {
                     Poll::Ready(response) => Ok(response),
                     Poll::Pending => Err(answer),
@@ -402,9 +403,9 @@ impl Direct {
         let work = match answer {
             Err(answer) => Work::Answer(answer, closes),
             Ok(response) => {
-                let mut outgoing = Outgoing::begin(&self.local, &connection, response, closes, &mut self.output);
+                let mut outgoing = Outgoing::begin(&self.event_loop, &connection, response, closes, &mut self.output);
                 match outgoing.poll(&mut self.output, &mut nobody) {
-                    Poll::Ready(Ok(Poured::All)) => {
+                    Poll::Ready(Ok(Written::All)) => {
                         self.is_answered(key, outgoing.closes);
                         return !outgoing.closes;
                     }
@@ -415,7 +416,7 @@ impl Direct {
                         return false;
                     }
                     // What is written of it goes along.
-                    Poll::Ready(Ok(Poured::Full)) | Poll::Pending => Work::Respond(outgoing),
+                    Poll::Ready(Ok(Written::Full)) | Poll::Pending => Work::Respond(outgoing),
                 }
             }
         };
@@ -429,11 +430,11 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
-        member.guest.connection.ends();
+        member.open.connection.ends();
         member.answered_in = self.pass;
         self.done.push(Done {
             key,
-            number: member.guest.number,
+            number: member.open.number,
             end: self.output.len(),
             closes,
         });
@@ -446,7 +447,7 @@ impl Direct {
     /// Before a connection is answered once more in a pass in which others were answered since: sends what there is.
     pub(super) fn send_done_of_others(&mut self, key: usize) -> bool {
         let is_split = self.members.get(key).is_some_and(|member| {
-            member.answered_in == self.pass && self.done.last().is_some_and(|last| last.number != member.guest.number)
+            member.answered_in == self.pass && self.done.last().is_some_and(|last| last.number != member.open.number)
         });
         if is_split {
             self.send_done();
@@ -470,7 +471,7 @@ impl Direct {
             if self
                 .members
                 .get(one.key)
-                .is_some_and(|member| member.guest.number == one.number)
+                .is_some_and(|member| member.open.number == one.number)
             {
                 self.send(one.key, &output[begin..one.end], one.closes);
             }
@@ -490,7 +491,7 @@ impl Direct {
             Ok(count) if count == bytes.len() && !member.wire.has_backlog() => {
                 if closes && let Some(member) = self.members.try_remove(key) {
                     self.leaves_queue(&member);
-                    tokio::task::spawn_local(event_loop::end(member.guest, member.wire.into_parts().0));
+                    tokio::task::spawn_local(event_loop::end(member.open, member.wire.into_parts().0));
                 }
                 !closes
             }
@@ -511,7 +512,7 @@ impl Direct {
     fn settle(&mut self) {
         let now = Instant::now();
         while let Some(front) = self.pending.front_mut() {
-            let Some(settled) = front.staged.answer_now(&self.local, now) else {
+            let Some(settled) = front.staged.answer_now(&self.event_loop.server, now) else {
                 if front.staged.wake_at(&self.commit) {
                     self.is_called = true;
                     return;
@@ -535,20 +536,25 @@ impl Direct {
             closes,
             ..
         } = front;
-        let Some(member) = self.members.get_mut(key).filter(|member| member.guest.number == number) else {
+        let Some(member) = self.members.get_mut(key).filter(|member| member.open.number == number) else {
             self.answers.clear();
             return;
         };
-        let connection = &member.guest.connection;
+        let connection = &member.open.connection;
         let closes = closes || is_last && connection.is_ending();
         match settled {
             Ok(body) => self
-                .local
+                .event_loop
                 .date
                 .with(|date| response::reply(&mut self.answers, &body, date, closes)),
             Err(problem) => {
-                let mut outgoing =
-                    Outgoing::begin(&self.local, connection, problem.response(), closes, &mut self.answers);
+                let mut outgoing = Outgoing::begin(
+                    &self.event_loop,
+                    connection,
+                    problem.response(),
+                    closes,
+                    &mut self.answers,
+                );
                 // A problem is whole.
                 let _ = outgoing.poll(&mut self.answers, &mut Context::from_waker(Waker::noop()));
             }
@@ -579,8 +585,8 @@ impl Direct {
             together.push(next.staged);
         }
         let answers = std::mem::take(&mut self.answers);
-        if let Some(member) = self.members.get_mut(key).filter(|member| member.guest.number == number) {
-            member.guest.connection.ends();
+        if let Some(member) = self.members.get_mut(key).filter(|member| member.open.number == number) {
+            member.open.connection.ends();
             member.wire.output().extend_from_slice(&answers);
             self.hand_over(key, Work::Settle(together, closes));
         }

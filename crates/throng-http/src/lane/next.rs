@@ -2,7 +2,7 @@
 
 use super::head::{self, Head, Parsed, Room};
 use crate::{
-    access::Said,
+    access::Sender,
     event_loop::PREFACE,
     limits::Limits,
     request::{
@@ -41,7 +41,7 @@ pub(super) enum Else {
 pub(super) struct Command<'a> {
     pub(super) path: &'a str,
     pub(super) place: (&'a str, &'a str, &'a str),
-    pub(super) said: Said<'a>,
+    pub(super) sender: Sender<'a>,
     pub(super) headers: HeaderMap,
     pub(super) body: &'a [u8],
     pub(super) end: usize,
@@ -76,15 +76,15 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
     if head.method == "POST"
         && let Some(Place::Member(kind, id, name)) = path::place(path)
     {
-        let (said, headers) = telling(&head);
+        let (sender, headers) = telling(&head);
         // A page's: the answer has to tell its browser more.
-        if said.origin.is_some() {
+        if sender.origin.is_some() {
             return Next::Else(other(&head, body));
         }
         return Next::Command(Command {
             path,
             place: (kind, id, name),
-            said,
+            sender,
             headers,
             body,
             end,
@@ -108,27 +108,27 @@ fn other(head: &Head<'_, '_>, body: &[u8]) -> Else {
 }
 
 /// Who says it to whom, and the header fields that can tell a command something: all but those every client sends.
-fn telling<'a>(head: &Head<'a, '_>) -> (Said<'a>, HeaderMap) {
+fn telling<'a>(head: &Head<'a, '_>) -> (Sender<'a>, HeaderMap) {
     let mut headers = HeaderMap::new();
-    let mut said = Said::default();
+    let mut sender = Sender::default();
     for (name, value) in head.fields() {
         let is_usual = match name.len() {
-            4 if said.host.is_none() && name.eq_ignore_ascii_case("host") => {
-                said.host = Some(value);
+            4 if sender.host.is_none() && name.eq_ignore_ascii_case("host") => {
+                sender.host = Some(value);
                 true
             }
             6 if name.eq_ignore_ascii_case("origin") => {
-                said.origin = Some(value);
+                sender.origin = Some(value);
                 false
             }
             6 => name.eq_ignore_ascii_case("accept"),
             10 => name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("user-agent"),
             12 if value == b"application/json" && name.eq_ignore_ascii_case("content-type") => {
-                said.is_json = true;
+                sender.is_json = true;
                 true
             }
-            13 if said.authorization.is_none() && name.eq_ignore_ascii_case("authorization") => {
-                said.authorization = Some(value);
+            13 if sender.authorization.is_none() && name.eq_ignore_ascii_case("authorization") => {
+                sender.authorization = Some(value);
                 true
             }
             14 => name.eq_ignore_ascii_case("content-length"),
@@ -142,7 +142,7 @@ fn telling<'a>(head: &Head<'a, '_>) -> (Said<'a>, HeaderMap) {
             headers.append(name, value);
         }
     }
-    (said, headers)
+    (sender, headers)
 }
 
 /// A request as the routes take it; `None` if a part of it is not what it has to be, which the full lane explains.

@@ -1,10 +1,7 @@
 //! A response on its way out.
 
 use super::response::{self, Framing};
-use crate::{
-    answer::Answer,
-    event_loop::{Connection, Local},
-};
+use crate::{answer::Answer, connection::Connection, event_loop::EventLoop};
 use http::{Response, StatusCode};
 use hyper::body::Body;
 use std::{
@@ -28,7 +25,7 @@ pub(crate) struct Outgoing {
 
 /// How far a response is written.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Poured {
+pub(super) enum Written {
     /// All of it.
     All,
     /// As much as is to wait; there is more.
@@ -38,7 +35,7 @@ pub(super) enum Poured {
 impl Outgoing {
     /// Writes the head.
     pub(super) fn begin(
-        local: &Local,
+        event_loop: &EventLoop,
         connection: &Connection,
         response: Response<Answer>,
         closes: bool,
@@ -52,7 +49,7 @@ impl Outgoing {
             (_, Some(length)) => Framing::Length(length as usize),
             (_, None) => Framing::Chunked,
         };
-        local
+        event_loop
             .date
             .with(|date| response::head(output, parts.status, &parts.headers, framing, date, closes));
         Self {
@@ -67,9 +64,9 @@ impl Outgoing {
     }
 
     /// Writes what there is of the body.
-    pub(super) fn poll(&mut self, output: &mut Vec<u8>, context: &mut Context<'_>) -> Poll<io::Result<Poured>> {
+    pub(super) fn poll(&mut self, output: &mut Vec<u8>, context: &mut Context<'_>) -> Poll<io::Result<Written>> {
         if self.framing == Framing::Nothing {
-            return Poll::Ready(Ok(Poured::All));
+            return Poll::Ready(Ok(Written::All));
         }
         while let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(context)) {
             let frame = frame.map_err(io::Error::other)?;
@@ -84,7 +81,7 @@ impl Outgoing {
                 }
             }
             if output.len() > OUTPUT_BYTES_MAX {
-                return Poll::Ready(Ok(Poured::Full));
+                return Poll::Ready(Ok(Written::Full));
             }
         }
         match self.left {
@@ -94,6 +91,6 @@ impl Outgoing {
         }
         // Asked again after it was full.
         self.framing = Framing::Nothing;
-        Poll::Ready(Ok(Poured::All))
+        Poll::Ready(Ok(Written::All))
     }
 }

@@ -5,10 +5,11 @@ use super::{
     direct::Direct,
     head::{self, Head, Parsed, Room},
     next::BODY_BYTES_MAX,
-    wire::Came,
+    wire::ReadOutcome,
 };
 use crate::{
-    event_loop::Verdict,
+    access_log::Entry,
+    connection::Verdict,
     gate::{Client, Reason},
     metrics::Route,
     request::headers,
@@ -26,7 +27,7 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
-        let connection = &member.guest.connection;
+        let connection = &member.open.connection;
         if connection.verdict() == Verdict::Drop || connection.is_ending() && member.ticket.is_none() {
             self.look_after(key);
             return;
@@ -35,7 +36,7 @@ impl Direct {
         if member.waiting > 0 || member.ticket.is_some() {
             return;
         }
-        if self.local.gate.goes_at_once(&connection.place) || self.is_urgent(key) {
+        if self.event_loop.server.gate.goes_at_once(&connection.place) || self.is_urgent(key) {
             self.look_after(key);
         } else {
             self.guarded(key, Self::wait);
@@ -69,14 +70,14 @@ impl Direct {
         }
         let Some(client) = self.client(key) else { return };
         if let Some(member) = self.members.get_mut(key) {
-            member.ticket = Some(self.local.gate.wait_unread(key, client));
+            member.ticket = Some(self.event_loop.server.gate.wait_unread(key, client));
         }
     }
 
     /// Whose request it is; `None` if that is not said yet, or the connection is direct no more.
     fn client(&mut self, key: usize) -> Option<Client> {
-        let connection = &self.members.get(key)?.guest.connection;
-        let Some(name) = self.local.shared().client_header(connection).cloned() else {
+        let connection = &self.members.get(key)?.open.connection;
+        let Some(name) = self.event_loop.server.shared().client_header(connection).cloned() else {
             return Some(connection.client());
         };
         // Only its head can say it.
@@ -96,7 +97,7 @@ impl Direct {
     fn read_head<R>(&mut self, key: usize, look: impl Fn(&Head<'_, '_>) -> R) -> Option<R> {
         loop {
             let member = self.members.get_mut(key)?;
-            let limits = self.local.limits();
+            let limits = self.event_loop.server.limits();
             let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
             match head::parse(
                 &member.wire.input,
@@ -112,12 +113,12 @@ impl Direct {
                 Parsed::Partial => {}
             }
             match member.wire.poll_read(&mut Context::from_waker(&member.waker)) {
-                Poll::Ready(Ok(Came::Bytes)) => {}
+                Poll::Ready(Ok(ReadOutcome::Bytes)) => {}
                 Poll::Pending => {
                     member.is_armed = true;
                     return None;
                 }
-                Poll::Ready(Ok(Came::End) | Err(_)) => {
+                Poll::Ready(Ok(ReadOutcome::End) | Err(_)) => {
                     self.end(key);
                     return None;
                 }
@@ -127,16 +128,16 @@ impl Direct {
 
     /// Looks after those whose turn it is, and refuses those who would wait too long.
     pub(super) fn work_off_queue(&mut self) {
-        let local = self.local.clone();
-        while let Some(key) = local.gate.next() {
+        let event_loop = self.event_loop.clone();
+        while let Some(key) = event_loop.server.gate.next() {
             if let Some(member) = self.members.get_mut(key) {
                 if let Some(ticket) = member.ticket.take() {
-                    local.gate.admit(&member.guest.connection.place, &ticket);
+                    event_loop.server.gate.admit(&member.open.connection.place, &ticket);
                 }
                 self.look_after(key);
             }
         }
-        while let Some((key, reason)) = local.gate.next_refused() {
+        while let Some((key, reason)) = event_loop.server.gate.next_refused() {
             if let Some(member) = self.members.get_mut(key) {
                 member.ticket = None;
                 self.guarded(key, |direct, key| direct.refuse(key, reason));
@@ -146,11 +147,20 @@ impl Direct {
 
     /// Refuses a connection's next request; of its body nothing is looked at.
     fn refuse(&mut self, key: usize, reason: Reason) {
-        let seen = self.read_head(key, |head| Seen {
-            end: head.body.end,
-            closes: head.closes,
-            is_urgent: routes::is_urgent(head.path()),
-            route: route(head),
+        let (event_loop, connection) = match self.members.get(key) {
+            Some(member) => (self.event_loop.clone(), member.open.connection.clone()),
+            None => return,
+        };
+        let seen = self.read_head(key, |head| {
+            let is_urgent = routes::is_urgent(head.path());
+            let is_logged = !is_urgent && event_loop.server.logs_next();
+            Seen {
+                end: head.body.end,
+                closes: head.closes,
+                is_urgent,
+                route: route(head),
+                log: is_logged.then(|| Entry::new(&connection, head.method, head.path())),
+            }
         });
         let Some(seen) = seen else { return };
         if seen.is_urgent {
@@ -162,16 +172,19 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
-        let connection = &member.guest.connection;
         let closes = seen.closes || connection.is_ending();
         connection.begins();
         member.wire.pass_over(seen.end);
         member.may_be_urgent = false;
-        let local = &self.local;
-        let refusal = self.refusals.find(reason, local.gate.drain());
-        local.date.with(|date| refusal.write(&mut self.output, date, closes));
-        local.metrics().problem(&refusal.slug);
-        local.metrics().answered(seen.route, refusal.status, None);
+        let refusal = self.refusals.find(reason, event_loop.server.gate.drain());
+        event_loop
+            .date
+            .with(|date| refusal.write(&mut self.output, date, closes));
+        event_loop.server.metrics().problem(refusal.problem.slug());
+        event_loop.server.metrics().answered(seen.route, refusal.status, None);
+        if let Some(entry) = seen.log {
+            entry.refused(&event_loop.server, &refusal.problem, None);
+        }
         self.is_answered(key, closes);
         self.goes_on(key);
     }
@@ -195,6 +208,7 @@ struct Seen {
     closes: bool,
     is_urgent: bool,
     route: Route,
+    log: Option<Box<Entry>>,
 }
 
 /// What a request seems to be for.

@@ -9,8 +9,7 @@ pub(super) struct Refusal {
     /// What it says of the wait.
     seconds: u64,
     pub(super) status: StatusCode,
-    /// The last part of its problem's type.
-    pub(super) slug: Box<str>,
+    pub(super) problem: Problem,
     headers: HeaderMap,
     body: Vec<u8>,
 }
@@ -43,9 +42,9 @@ impl Refusal {
         Self {
             seconds: wait.as_secs(),
             status: parts.status,
-            slug: problem.slug().into(),
             headers: parts.headers,
             body: serde_json::to_vec(&problem).unwrap_or_default(),
+            problem,
         }
     }
 

@@ -3,13 +3,15 @@
 use super::{
     TOGETHER_MAX,
     next::{Command, Else, Next, Other, look},
-    outgoing::{Outgoing, Poured},
+    outgoing::{Outgoing, Written},
     response,
-    wire::{Came, Wire},
+    wire::{ReadOutcome, Wire},
 };
 use crate::{
+    access_log::{Entry, UNKNOWN},
     answer::Answer,
-    event_loop::{Connection, InFlight, Local, Stream},
+    connection::{Connection, InFlight, Stream},
+    event_loop::EventLoop,
     request::{body::RequestBody, headers},
     routes::{self, Asked},
     shared::Taken,
@@ -59,8 +61,8 @@ enum Then {
 }
 
 /// Answers the plain requests of a connection.
-pub(crate) async fn serve(local: &Rc<Local>, connection: &Rc<Connection>, mut wire: Wire, work: Work) -> End {
-    match run(local, connection, &mut wire, work).await {
+pub(crate) async fn serve(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, mut wire: Wire, work: Work) -> End {
+    match run(event_loop, connection, &mut wire, work).await {
         Ok(Then::HandOver) => {
             let (stream, came) = wire.into_parts();
             End::HandOver(stream, came)
@@ -75,9 +77,9 @@ pub(crate) async fn serve(local: &Rc<Local>, connection: &Rc<Connection>, mut wi
     }
 }
 
-async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, work: Work) -> io::Result<Then> {
-    let limits = local.limits();
-    if finish(local, connection, wire, work).await? {
+async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut Wire, work: Work) -> io::Result<Then> {
+    let limits = event_loop.server.limits();
+    if finish(event_loop, connection, wire, work).await? {
         return Ok(Then::Linger);
     }
     let mut together: Vec<routes::Staged> = Vec::new();
@@ -93,7 +95,7 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 let Command {
                     path,
                     place,
-                    said,
+                    sender,
                     headers,
                     body,
                     end,
@@ -105,15 +107,15 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                     path,
                     place,
                     headers: &headers,
-                    said,
+                    sender,
                 };
-                let stage = Box::pin(routes::stage(local, connection, &asked, body));
+                let stage = Box::pin(routes::stage(&event_loop.server, connection, &asked, body));
                 let (staged, waited) = noting(connection, stage).await;
                 is_direct = !waited && headers::is_plain(&headers) && !staged.is_waited_for();
                 together.push(staged);
                 wire.advance(end);
                 if closes || wire.input.is_empty() || together.len() == TOGETHER_MAX {
-                    settle(local, connection, wire, &mut together, closes).await?;
+                    settle(event_loop, connection, wire, &mut together, closes).await?;
                     in_flight = None;
                     wire.flush().await?;
                     if closes || connection.is_ending() {
@@ -123,14 +125,14 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 continue;
             }
         };
-        settle(local, connection, wire, &mut together, false).await?;
+        settle(event_loop, connection, wire, &mut together, false).await?;
         let read = in_flight.take().filter(|_| matches!(next, Else::Other(_)));
         wire.flush().await?;
         match next {
             Else::HandOver => return Ok(Then::HandOver),
             Else::Read if is_direct => return Ok(Then::Direct),
             Else::Read => {
-                if connection.is_ending() || wire.read().await? == Came::End {
+                if connection.is_ending() || wire.read().await? == ReadOutcome::End {
                     return Ok(Then::Over);
                 }
             }
@@ -139,7 +141,10 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
                 match wire.read_to(end).await? {
                     Ok(taken) => in_flight = Some((begun, Some(taken))),
                     Err(problem) => {
-                        let outgoing = Outgoing::begin(local, connection, problem.response(), true, wire.output());
+                        if event_loop.server.logs_next() {
+                            Entry::new(connection, UNKNOWN, UNKNOWN).refused(&event_loop.server, &problem, None);
+                        }
+                        let outgoing = Outgoing::begin(event_loop, connection, problem.response(), true, wire.output());
                         respond(wire, outgoing).await?;
                         wire.flush().await?;
                         return Ok(Then::Linger);
@@ -151,10 +156,13 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
             }) => {
                 let in_flight = connection.begin(Version::HTTP_11);
                 wire.advance(end);
-                let (response, waited) =
-                    noting(connection, Box::pin(routes::answer(local, connection, *request))).await;
+                let (response, waited) = noting(
+                    connection,
+                    Box::pin(routes::answer(&event_loop.server, connection, *request)),
+                )
+                .await;
                 is_direct = !waited;
-                let outgoing = Outgoing::begin(local, connection, response, closes, wire.output());
+                let outgoing = Outgoing::begin(event_loop, connection, response, closes, wire.output());
                 let closes = outgoing.closes;
                 respond(wire, outgoing).await?;
                 drop((in_flight, read));
@@ -168,7 +176,12 @@ async fn run(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, wo
 }
 
 /// Ends what was begun before the connection became a task; `true` if the connection ends with it.
-async fn finish(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire, work: Work) -> io::Result<bool> {
+async fn finish(
+    event_loop: &Rc<EventLoop>,
+    connection: &Rc<Connection>,
+    wire: &mut Wire,
+    work: Work,
+) -> io::Result<bool> {
     let in_flight = (!matches!(work, Work::Nothing)).then(|| connection.begin(Version::HTTP_11));
     // What was answered before does not wait for this.
     wire.flush().await?;
@@ -176,12 +189,12 @@ async fn finish(local: &Rc<Local>, connection: &Rc<Connection>, wire: &mut Wire,
         Work::Nothing => return Ok(false),
         Work::Flush(closes) => closes,
         Work::Settle(mut together, closes) => {
-            settle(local, connection, wire, &mut together, closes).await?;
+            settle(event_loop, connection, wire, &mut together, closes).await?;
             closes
         }
         Work::Answer(answer, closes) => {
             let response = answer.await;
-            let outgoing = Outgoing::begin(local, connection, response, closes, wire.output());
+            let outgoing = Outgoing::begin(event_loop, connection, response, closes, wire.output());
             let closes = outgoing.closes;
             respond(wire, outgoing).await?;
             closes
@@ -210,7 +223,7 @@ async fn noting<F: Future + Unpin>(connection: &Connection, mut future: F) -> (F
 
 /// Waits until what was executed together is durable, and writes the answers down.
 async fn settle(
-    local: &Rc<Local>,
+    event_loop: &Rc<EventLoop>,
     connection: &Connection,
     wire: &mut Wire,
     together: &mut Vec<routes::Staged>,
@@ -218,14 +231,14 @@ async fn settle(
 ) -> io::Result<()> {
     let count = together.len();
     for (at, staged) in together.iter_mut().enumerate() {
-        let settled = routes::settle(local, staged).await;
+        let settled = routes::settle(&event_loop.server, staged).await;
         let closes = at + 1 == count && (closes || connection.is_ending());
         match settled {
-            Ok(body) => local
+            Ok(body) => event_loop
                 .date
                 .with(|date| response::reply(wire.output(), &body, date, closes)),
             Err(problem) => {
-                let outgoing = Outgoing::begin(local, connection, problem.response(), closes, wire.output());
+                let outgoing = Outgoing::begin(event_loop, connection, problem.response(), closes, wire.output());
                 respond(wire, outgoing).await?;
             }
         }
@@ -237,14 +250,14 @@ async fn settle(
 /// Writes a response down, or sends as much of it as there is.
 async fn respond(wire: &mut Wire, mut outgoing: Outgoing) -> io::Result<()> {
     loop {
-        let poured = poll_fn(|context| match outgoing.poll(wire.output(), context) {
-            Poll::Ready(poured) => Poll::Ready(poured),
+        let written = poll_fn(|context| match outgoing.poll(wire.output(), context) {
+            Poll::Ready(written) => Poll::Ready(written),
             // While nothing comes from the app, what has come of it leaves, and a client that goes away is noticed.
             Poll::Pending => wire.poll_gone(context).map(Err),
         });
-        match poured.await? {
-            Poured::All => return Ok(()),
-            Poured::Full => wire.flush().await?,
+        match written.await? {
+            Written::All => return Ok(()),
+            Written::Full => wire.flush().await?,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::buffers::{BUFFER_BYTES, Input, KEPT_BYTES};
 use crate::{
-    event_loop::{Connection, Local, Received, Stream, is_passing},
+    connection::{Connection, Received, Stream, is_passing},
+    event_loop::EventLoop,
     problem::Problem,
     shared::Taken,
 };
@@ -19,7 +20,7 @@ const READ_BYTES: usize = BUFFER_BYTES / 4;
 
 /// What reading brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum ReadOutcome {
     Bytes,
     /// The client has said all it will, or the connection is to end.
     End,
@@ -28,7 +29,7 @@ pub(super) enum Came {
 /// A connection's socket, what has come of it, and what is to go.
 pub(crate) struct Wire {
     stream: Stream,
-    local: Rc<Local>,
+    event_loop: Rc<EventLoop>,
     connection: Rc<Connection>,
     pub(super) input: Input,
     /// So many bytes of what comes next are passed over.
@@ -37,7 +38,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(mut stream: Stream, local: Rc<Local>, connection: Rc<Connection>) -> Self {
+    pub(crate) fn new(mut stream: Stream, event_loop: Rc<EventLoop>, connection: Rc<Connection>) -> Self {
         let mut input = Input::default();
         input.bytes = stream.take_came();
         if !input.is_empty() {
@@ -45,7 +46,7 @@ impl Wire {
         }
         Self {
             stream,
-            local,
+            event_loop,
             connection,
             input,
             unwanted: 0,
@@ -92,21 +93,21 @@ impl Wire {
 
     fn give_back_input(&mut self) {
         if self.input.is_empty() {
-            self.local.buffers.take_back(&mut self.input.bytes);
+            self.event_loop.buffers.take_back(&mut self.input.bytes);
         }
     }
 
     /// Where answers are written.
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
-        self.local.buffers.lend(&mut self.output);
+        self.event_loop.buffers.lend(&mut self.output);
         &mut self.output
     }
 
     /// Reads what is there, or waits for it; between requests, also for the connection's end.
-    pub(super) async fn read(&mut self) -> io::Result<Came> {
+    pub(super) async fn read(&mut self) -> io::Result<ReadOutcome> {
         poll_fn(|context| {
             if self.connection.is_ending() {
-                return Poll::Ready(Ok(Came::End));
+                return Poll::Ready(Ok(ReadOutcome::End));
             }
             self.poll_read(context)
         })
@@ -115,9 +116,9 @@ impl Wire {
 
     /// Reads until so many bytes are there, which count among those of bodies in flight until what is returned is dropped.
     pub(super) async fn read_to(&mut self, length: usize) -> io::Result<Result<Taken, Box<Problem>>> {
-        let (local, connection) = (self.local.clone(), self.connection.clone());
+        let (event_loop, connection) = (self.event_loop.clone(), self.connection.clone());
         let mut coming = connection.coming();
-        let mut taken = match local.takes_body(None, self.input.bytes.capacity()) {
+        let mut taken = match event_loop.server.takes_body(None, self.input.bytes.capacity()) {
             Ok(taken) => taken,
             Err(problem) => return Ok(Err(problem)),
         };
@@ -133,34 +134,34 @@ impl Wire {
                 Poll::Pending => Poll::Ready(Ok(None)),
             });
             match came.await? {
-                Some(Came::Bytes) => {
+                Some(ReadOutcome::Bytes) => {
                     coming.came(self.input.len().saturating_sub(before));
-                    taken = match local.takes_body(Some(taken), self.input.bytes.capacity()) {
+                    taken = match event_loop.server.takes_body(Some(taken), self.input.bytes.capacity()) {
                         Ok(taken) => taken,
                         Err(problem) => return Ok(Err(problem)),
                     };
                 }
-                Some(Came::End) => {
+                Some(ReadOutcome::End) => {
                     return Ok(Err(Problem::malformed(
                         "The body ended before it was complete. Nothing was done.",
                     )
                     .boxed()));
                 }
-                None => return Ok(Err(local.late_body())),
+                None => return Ok(Err(event_loop.server.late_body())),
             }
         }
         Ok(Ok(taken))
     }
 
     /// Reads what is there.
-    pub(super) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Came>> {
+    pub(super) fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<ReadOutcome>> {
         loop {
             let Poll::Ready(ready) = self.stream.poll_read_ready(context) else {
                 self.give_back_input();
                 return Poll::Pending;
             };
             ready?;
-            self.local.buffers.lend(&mut self.input.bytes);
+            self.event_loop.buffers.lend(&mut self.input.bytes);
             self.input.reserve(READ_BYTES);
             let Received { count, tried } = self.stream.try_read(&mut self.input.bytes);
             match (count, tried) {
@@ -169,7 +170,11 @@ impl Wire {
                     if self.unwanted > 0 {
                         self.pass_over(self.unwanted);
                     }
-                    return Poll::Ready(Ok(if count == 0 { Came::End } else { Came::Bytes }));
+                    return Poll::Ready(Ok(if count == 0 {
+                        ReadOutcome::End
+                    } else {
+                        ReadOutcome::Bytes
+                    }));
                 }
                 (None, Err(error)) if !is_passing(&error) => return Poll::Ready(Err(error)),
                 _ => {}
@@ -210,7 +215,7 @@ impl Wire {
         }
         let mut written = 0;
         poll_fn(|context| self.poll_write(context, &mut written)).await?;
-        self.local.buffers.take_back(&mut self.output);
+        self.event_loop.buffers.take_back(&mut self.output);
         Ok(())
     }
 
@@ -247,8 +252,8 @@ impl Wire {
         // A client that sends more than fits meanwhile is read again when it has its answer.
         while self.input.len() < KEPT_BYTES {
             match ready!(self.poll_read(context)) {
-                Ok(Came::Bytes) => {}
-                Ok(Came::End) => return Poll::Ready(io::ErrorKind::UnexpectedEof.into()),
+                Ok(ReadOutcome::Bytes) => {}
+                Ok(ReadOutcome::End) => return Poll::Ready(io::ErrorKind::UnexpectedEof.into()),
                 Err(error) => return Poll::Ready(error),
             }
         }

@@ -89,6 +89,13 @@ impl Problem {
         problem
     }
 
+    /// A part of a request that cannot be read, and why, in serde's words.
+    pub(crate) fn unreadable(what: &str, why: &str) -> Self {
+        let mut problem = Self::of_malformed(why);
+        problem.detail = format!("{what} cannot be read: {why}.");
+        problem
+    }
+
     pub(super) fn of_malformed(why: &str) -> Self {
         let place = parse::place(why);
         let mut problem = Self::malformed(sentence(why));

@@ -173,8 +173,8 @@ impl Problem {
 
     pub(crate) fn unsupported_media(found: &str) -> Self {
         let detail = match found {
-            "" => "The request has no Content-Type. Commands are application/json.".into(),
-            found => format!("The body's Content-Type is {found:?}. Commands are application/json."),
+            "" => "The request has no Content-Type; it has to be application/json.".into(),
+            found => format!("The body's Content-Type is {found:?}; it has to be application/json."),
         };
         Self::of(&catalog::UNSUPPORTED_MEDIA, detail).at_field("Content-Type")
     }
@@ -293,6 +293,13 @@ impl Problem {
             &catalog::CRASHED,
             format!("The handler of this request crashed: {reason}."),
         )
+    }
+
+    /// Says when trying again may make sense: `Retry-After`, in whole seconds.
+    #[must_use]
+    pub fn retry_after(mut self, pause: Duration) -> Self {
+        self.retry_after = Some(pause);
+        self
     }
 
     /// Names the field at fault.

@@ -1,9 +1,10 @@
 //! A request's body, within its limits of size and time.
 
 use crate::{
-    event_loop::{Coming, Connection, Local},
+    connection::{Coming, Connection},
     problem::Problem,
     request::headers,
+    server::Server,
     shared::Taken,
 };
 use bytes::Bytes;
@@ -38,7 +39,7 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Kept<T> {
 pub(crate) async fn read(
     body: RequestBody,
     headers: &HeaderMap,
-    local: &Local,
+    server: &Server,
     connection: &Connection,
 ) -> Result<Bytes, Box<Problem>> {
     let body = match body {
@@ -48,12 +49,12 @@ pub(crate) async fn read(
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
-    let limits = local.limits();
+    let limits = server.limits();
     let limit = limits.body_bytes_max;
     let mut reader = Reader {
         body,
         coming: connection.coming(),
-        local,
+        server,
     };
     if let Some(length) = headers::content_length(headers).filter(|length| *length > limit as u64) {
         if length <= DRAIN_FACTOR * limit as u64 && !headers.contains_key(http::header::EXPECT) {
@@ -64,7 +65,7 @@ pub(crate) async fn read(
     let Some(first) = reader.next().await? else {
         return Ok(Bytes::new());
     };
-    let mut taken = local.takes_body(None, first.len())?;
+    let mut taken = server.takes_body(None, first.len())?;
     if first.len() <= limit && reader.body.is_end_stream() {
         return Ok(Bytes::from_owner(Kept {
             bytes: first,
@@ -77,7 +78,7 @@ pub(crate) async fn read(
         seen += data.len() as u64;
         if seen <= limit as u64 {
             bytes.extend_from_slice(&data);
-            taken = local.takes_body(Some(taken), bytes.capacity())?;
+            taken = server.takes_body(Some(taken), bytes.capacity())?;
         } else if seen > DRAIN_FACTOR * limit as u64 {
             break;
         }
@@ -93,7 +94,7 @@ pub(crate) async fn read(
 struct Reader<'a> {
     body: Incoming,
     coming: Coming<'a>,
-    local: &'a Local,
+    server: &'a Server,
 }
 
 impl Reader<'_> {
@@ -105,7 +106,7 @@ impl Reader<'_> {
                     if self.coming.waits(context.waker()) {
                         return Poll::Pending;
                     }
-                    return Poll::Ready(Err(self.local.late_body()));
+                    return Poll::Ready(Err(self.server.late_body()));
                 };
                 return Poll::Ready(match frame {
                     None => Ok(None),

@@ -20,6 +20,12 @@ impl Once {
             None => entity,
         }
     }
+
+    /// The request's key, if it has one.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Once {

@@ -4,20 +4,21 @@ use super::{Answered, engine_problem};
 use crate::{
     access,
     answer::{self, Answer},
-    event_loop::{Connection, Local},
+    connection::Connection,
     limits::PAGE_MAX,
     problem::Problem,
     request::{
         headers,
         query::{self, DeadQuery, PruneQuery, ReleaseQuery, RetryQuery},
     },
+    server::Server,
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
 use throng::{DeadMessage, Erased, PruneReport, Retried, journal::Address, journal::ShardId};
 
 /// Answers a path below `/admin/`.
-pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
+pub(super) async fn answer(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
     let path = parts.uri.path();
     let allow = match path {
         "/admin/dead" | "/admin/stuck" => Method::GET,
@@ -28,22 +29,22 @@ pub(super) async fn answer(local: &Local, connection: &Connection, parts: &Parts
         let allow = if allow == Method::GET { "GET" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
-    may(local, connection, &parts.headers)?;
+    may(server, connection, &parts.headers)?;
     let body = match path {
-        "/admin/dead" => serde_json::to_vec(&dead(local, parts).await?),
-        "/admin/stuck" => serde_json::to_vec(&stuck(local).await?),
-        "/admin/release" => serde_json::to_vec(&release(local, parts).await?),
-        "/admin/prune" => serde_json::to_vec(&prune(local, parts).await?),
-        "/admin/erase" => serde_json::to_vec(&erase(local, parts).await?),
-        _ => serde_json::to_vec(&retry(local, parts).await?),
+        "/admin/dead" => serde_json::to_vec(&dead(server, parts).await?),
+        "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),
+        "/admin/release" => serde_json::to_vec(&release(server, parts).await?),
+        "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
+        "/admin/erase" => serde_json::to_vec(&erase(server, parts).await?),
+        _ => serde_json::to_vec(&retry(server, parts).await?),
     };
     Ok(answer::json(body.unwrap_or_default()))
 }
 
 /// Whoever has the token for administration, or is named as an administrator. Where neither is set, this machine's own programs, by a listener
 /// that nobody else reaches; who has come through a proxy is none of them.
-pub(super) fn may(local: &Local, connection: &Connection, headers: &HeaderMap) -> Answered<()> {
-    let guard = &local.shared().guard;
+pub(super) fn may(server: &Server, connection: &Connection, headers: &HeaderMap) -> Answered<()> {
+    let guard = &server.shared().guard;
     let given = headers::bearer(headers);
     if let (Some(token), Some(given)) = (&guard.admin_token, given)
         && is_same(given, token)
@@ -52,7 +53,7 @@ pub(super) fn may(local: &Local, connection: &Connection, headers: &HeaderMap) -
     }
     if !guard.administrators.is_empty() {
         let shown = headers.get(header::AUTHORIZATION).map(http::HeaderValue::as_bytes);
-        if let Ok(Some(caller)) = access::who(local, connection, shown) {
+        if let Ok(Some(caller)) = access::who(server, connection, shown) {
             return match guard.administrators.iter().any(|name| name == caller.name()) {
                 true => Ok(()),
                 false => {
@@ -140,7 +141,7 @@ fn read_number(text: &str) -> Answered<(ShardId, u64)> {
     })
 }
 
-async fn dead(local: &Local, parts: &Parts) -> Answered<Page> {
+async fn dead(server: &Server, parts: &Parts) -> Answered<Page> {
     let DeadQuery { kind, id, after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
     let to = match (&kind, &id) {
@@ -149,7 +150,7 @@ async fn dead(local: &Local, parts: &Parts) -> Answered<Page> {
         }
         (kind, id) => kind.as_deref().map(|kind| (kind, id.as_deref())),
     };
-    let engine = &local.shared().engine;
+    let engine = &server.shared().engine;
     let page = engine
         .dead_messages(to, after.as_deref(), limit)
         .await
@@ -161,7 +162,7 @@ async fn dead(local: &Local, parts: &Parts) -> Answered<Page> {
 }
 
 #[derive(Serialize)]
-struct Came {
+struct RetriedMessage {
     number: String,
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,37 +171,37 @@ struct Came {
 
 #[derive(Serialize)]
 struct Tried {
-    retried: Vec<Came>,
+    retried: Vec<RetriedMessage>,
     /// What to give as `after` to go on; null at the end.
     next: Option<String>,
 }
 
-fn came(message: (ShardId, u64), retried: Retried) -> Came {
+fn outcome(message: (ShardId, u64), retried: Retried) -> RetriedMessage {
     let (outcome, reason) = match retried {
         Retried::Done => ("done", None),
         Retried::Refused(reason) => ("refused", Some(reason)),
         Retried::Dead(reason) => ("dead", Some(reason)),
     };
-    Came {
+    RetriedMessage {
         number: number(message),
         outcome,
         reason,
     }
 }
 
-async fn retry(local: &Local, parts: &Parts) -> Answered<Tried> {
+async fn retry(server: &Server, parts: &Parts) -> Answered<Tried> {
     let RetryQuery {
         kind,
         id,
         number,
         after,
     } = query::read(parts.uri.query())?;
-    let engine = &local.shared().engine;
+    let engine = &server.shared().engine;
     if let Some(number) = number {
         let number = read_number(&number)?;
         let retried = engine.retry_dead(&kind, &id, number).await.map_err(engine_problem)?;
         return Ok(Tried {
-            retried: vec![came(number, retried)],
+            retried: vec![outcome(number, retried)],
             next: None,
         });
     }
@@ -208,7 +209,7 @@ async fn retry(local: &Local, parts: &Parts) -> Answered<Tried> {
     let (retried, next) = tried.map_err(engine_problem)?;
     let retried = retried
         .into_iter()
-        .map(|(message, retried)| came(message.number, retried));
+        .map(|(message, retried)| outcome(message.number, retried));
     Ok(Tried {
         retried: retried.collect(),
         next,
@@ -241,8 +242,8 @@ impl StuckEntity {
 }
 
 /// Entities that take no messages now, and why.
-async fn stuck(local: &Local) -> Answered<StuckPage> {
-    let engine = &local.shared().engine;
+async fn stuck(server: &Server) -> Answered<StuckPage> {
+    let engine = &server.shared().engine;
     let retrying = engine.stuck().into_iter();
     let retrying = retrying.map(|entity| StuckEntity::new(entity.address, "retrying", entity.reason));
     let quarantined = engine.quarantined(PAGE_MAX).await.map_err(engine_problem)?;
@@ -259,25 +260,25 @@ struct Released {
     released: bool,
 }
 
-async fn release(local: &Local, parts: &Parts) -> Answered<Released> {
+async fn release(server: &Server, parts: &Parts) -> Answered<Released> {
     let ReleaseQuery { kind, id } = query::read(parts.uri.query())?;
-    let released = local.shared().engine.release(&kind, &id).await;
+    let released = server.shared().engine.release(&kind, &id).await;
     Ok(Released {
         released: released.map_err(engine_problem)?,
     })
 }
 
 /// Removes the history that is kept no longer, or says what would go.
-async fn prune(local: &Local, parts: &Parts) -> Answered<PruneReport> {
+async fn prune(server: &Server, parts: &Parts) -> Answered<PruneReport> {
     let PruneQuery { dry_run } = query::read(parts.uri.query())?;
-    let pruned = local.shared().engine.prune(dry_run).await;
+    let pruned = server.shared().engine.prune(dry_run).await;
     pruned.map_err(|error| Problem::of_journal("History could not be removed.", &error).boxed())
 }
 
 /// Overwrites all that is recorded of an entity.
-async fn erase(local: &Local, parts: &Parts) -> Answered<Erased> {
+async fn erase(server: &Server, parts: &Parts) -> Answered<Erased> {
     let ReleaseQuery { kind, id } = query::read(parts.uri.query())?;
-    let erased = local.shared().engine.erase(&kind, &id).await;
+    let erased = server.shared().engine.erase(&kind, &id).await;
     erased.map_err(engine_problem)
 }
 

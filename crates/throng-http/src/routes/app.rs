@@ -1,13 +1,15 @@
 //! An app's own routes: axum handlers, on the same loop.
 
-use super::{Answered, admit, counted, finish};
+use super::{Answered, admit, conclude, finish, logged};
 use crate::{
-    access::{self, Said},
+    access::{self, Sender},
+    access_log::Entry,
     answer::Answer,
-    event_loop::{Connection, Local},
+    connection::Connection,
     metrics::Route,
     problem::Problem,
     request::{body, body::RequestBody, headers},
+    server::Server,
 };
 use axum::routing::future::RouteFuture;
 use bytes::Bytes;
@@ -31,11 +33,12 @@ pub(crate) struct Handling {
     /// Its client is a browser that looks at `/`.
     is_page: bool,
     arrived: Instant,
+    log: Option<Box<Entry>>,
 }
 
 /// Gives a request to its handler at once; the request back if it has to wait for its turn, or is not an app's.
 pub(crate) fn handle_now(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     request: Box<Request<RequestBody>>,
 ) -> Result<Handling, Box<Request<RequestBody>>> {
@@ -45,18 +48,18 @@ pub(crate) fn handle_now(
         return Err(request);
     };
     // A rate is asked where it can be answered.
-    let is_free = local.shared().request_rate.is_none() && local.shared().caller_rate.is_none();
-    let Some(router) = local.router.as_ref().filter(|_| is_apps && is_free) else {
+    let is_free = server.shared().request_rate.is_none() && server.shared().caller_rate.is_none();
+    let Some(router) = server.router.as_ref().filter(|_| is_apps && is_free) else {
         return Err(request);
     };
     // A page of another origin, or who is not let in, is told more on the other way.
     if request.headers().contains_key(header::ORIGIN) {
         return Err(request);
     }
-    let Ok(caller) = access::enter(local, connection, &Said::of_request(&request)) else {
+    let Ok(caller) = access::enter(server, connection, &Sender::of_request(&request)) else {
         return Err(request);
     };
-    let Some(admitted) = local.gate.enter_now(&connection.place, body.len()) else {
+    let Some(admitted) = server.gate.enter_now(&connection.place, body.len()) else {
         return Err(request);
     };
     let (mut parts, body) = request.into_parts();
@@ -67,32 +70,37 @@ pub(crate) fn handle_now(
         RequestBody::Here(body) => body,
         RequestBody::Coming(_) => Bytes::new(),
     };
-    Ok(Handling::begin(&mut router.borrow_mut(), parts, body, admitted.arrived))
+    let log = logged(server, connection, &parts);
+    let mut handling = Handling::begin(&mut router.borrow_mut(), parts, body, admitted.arrived);
+    handling.log = log;
+    Ok(handling)
 }
 
 /// Gives a request to its handler, once its body is here and it has its turn.
 pub(super) async fn handle(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     parts: Parts,
     body: RequestBody,
 ) -> Response<Answer> {
-    let Some(router) = &local.router else {
-        return finish(local, &parts, Route::App, None, nothing(local, &parts));
+    let Some(router) = &server.router else {
+        return finish(server, connection, &parts, Route::App, None, nothing(server, &parts));
     };
     let mut arrived = None;
     let bytes = async {
-        let bytes = body::read(body, &parts.headers, local, connection).await?;
-        admit(local, connection, &parts.headers, bytes.len(), &mut arrived).await?;
+        let bytes = body::read(body, &parts.headers, server, connection).await?;
+        admit(server, connection, &parts.headers, bytes.len(), &mut arrived).await?;
         Ok(bytes)
     };
     let bytes = match bytes.await {
         Ok(bytes) => bytes,
-        Err(problem) => return finish(local, &parts, Route::App, arrived, Err(problem)),
+        Err(problem) => return finish(server, connection, &parts, Route::App, arrived, Err(problem)),
     };
     let arrived = arrived.unwrap_or_else(Instant::now);
+    let log = logged(server, connection, &parts);
     let mut handling = Handling::begin(&mut router.borrow_mut(), parts, bytes, arrived);
-    poll_fn(|context| handling.poll(local, context)).await
+    handling.log = log;
+    poll_fn(|context| handling.poll(server, context)).await
 }
 
 impl Handling {
@@ -111,30 +119,30 @@ impl Handling {
             path,
             is_page,
             arrived,
+            log: None,
         }
     }
 
     /// Its answer, once there is one.
-    pub(crate) fn poll(&mut self, local: &Local, context: &mut Context<'_>) -> Poll<Response<Answer>> {
+    pub(crate) fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Response<Answer>> {
         let answering = Pin::new(&mut self.answering);
         let answered = match catch_unwind(AssertUnwindSafe(|| answering.poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(Ok(response))) => self.looked_over(local, response),
+            Ok(Poll::Ready(Ok(response))) => self.looked_over(server, response),
             Ok(Poll::Ready(Err(never))) => match never {},
-            Err(panic) => Err(Problem::crashed(&said(panic.as_ref())).boxed()),
+            Err(panic) => Err(Problem::crashed(&panic_text(panic.as_ref())).boxed()),
         };
-        let response = answered.unwrap_or_else(|problem| counted(local, *problem, &self.path).response());
-        super::answered(local, Route::App, response.status(), Some(self.arrived));
-        Poll::Ready(response)
+        let seen = (Route::App, Some(self.arrived), self.log.take());
+        Poll::Ready(conclude(server, &self.path, seen, answered))
     }
 
     /// The router's own "no" says what is wrong, as every other does.
-    fn looked_over(&self, local: &Local, response: axum::response::Response) -> Answered<Response<Answer>> {
+    fn looked_over(&self, server: &Server, response: axum::response::Response) -> Answered<Response<Answer>> {
         let is_read = matches!(self.method, Method::GET | Method::HEAD);
         match response.status() {
             StatusCode::NOT_FOUND if is_bare(&response) => {
                 if &*self.path == "/" && is_read {
-                    return Ok(super::pages::index(local, self.is_page));
+                    return Ok(super::pages::index(server, self.is_page));
                 }
                 Err(Problem::unknown_route(&self.path).boxed())
             }
@@ -151,14 +159,14 @@ impl Handling {
 }
 
 /// What a request gets that is nobody's.
-fn nothing(local: &Local, parts: &Parts) -> Answered<Response<Answer>> {
+fn nothing(server: &Server, parts: &Parts) -> Answered<Response<Answer>> {
     if parts.uri.path() != "/" {
         return Err(Problem::unknown_route(parts.uri.path()).boxed());
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(Problem::method_not_allowed(&parts.method, "GET, HEAD").boxed());
     }
-    Ok(super::pages::index(local, headers::wants_page(&parts.headers)))
+    Ok(super::pages::index(server, headers::wants_page(&parts.headers)))
 }
 
 /// The router's own "no", without a word of the app's.
@@ -166,7 +174,7 @@ fn is_bare(response: &axum::response::Response) -> bool {
     response.body().size_hint().exact() == Some(0) && !response.headers().contains_key(header::CONTENT_TYPE)
 }
 
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "it panicked".into())

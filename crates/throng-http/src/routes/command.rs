@@ -1,15 +1,15 @@
 //! `POST /api/{kind}/{id}/{command}`: the hot path.
 
-use super::{Answered, Asked, Begun, admit, commanded, engine_problem, entity_id, may};
+use super::{Answered, Asked, Begins, Begun, Noted, admit, commanded, engine_problem, entity_id, may};
 use crate::{
     access::{self, Action, Caller},
-    event_loop::{Connection, Local},
+    connection::Connection,
     gate::Admitted,
     problem::Problem,
     request::{body, body::RequestBody, headers, path, trace},
+    server::Server,
 };
 use http::Method;
-use std::time::Instant;
 use throng::{
     JsonRejection,
     driver::{Attempt, Driver, Executed, Tried},
@@ -19,15 +19,16 @@ use tracing::{Instrument, Span};
 
 /// Reads the command, waits for its turn, executes it.
 pub(super) async fn stage(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     asked: &Asked<'_>,
     body: RequestBody,
-    arrived: &mut Option<Instant>,
+    noted: &mut Noted,
 ) -> Answered<Executed> {
-    let caller = access::enter(local, connection, &asked.said)?;
+    noted.caller = access::enter(server, connection, &asked.sender)?;
+    let caller = noted.caller.as_ref();
     let (headers, (kind_part, id_part, name_part)) = (asked.headers, asked.place);
-    let (kind, names) = commanded(local, kind_part)?;
+    let (kind, names) = commanded(server, kind_part)?;
     let given = path::decode(name_part).unwrap_or_default();
     let Some(name) = names.command(&given) else {
         if given == "events" && !names.is_actor || names.has_query(&given) {
@@ -36,20 +37,20 @@ pub(super) async fn stage(
         return Err(names.no_command(&given).boxed());
     };
     let id = entity_id(id_part)?;
-    may(local, caller.as_ref(), (names.kind, Some(&id)), Action::Command(name))?;
-    if !asked.said.is_json {
+    may(server, caller, (names.kind, Some(&id)), Action::Command(name))?;
+    if !asked.sender.is_json {
         headers::json_content(headers)?;
     }
     let key = headers::idempotency_key(headers)?;
-    let body = body::read(body, headers, local, connection).await?;
-    let left = admit(local, connection, headers, body.len(), arrived).await?;
+    let body = body::read(body, headers, server, connection).await?;
+    let left = admit(server, connection, headers, body.len(), &mut noted.arrived).await?;
     let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
     let span = trace::span(traceparent, names.kind, &id, name);
-    let driver = &local.shared().driver;
+    let driver = &server.shared().driver;
     let attempt = driver
         .command(kind, &id, name, &body[..])
         .and_then(|attempt| once(attempt, key))
-        .map(|attempt| by(attempt, caller.as_ref()));
+        .map(|attempt| by(attempt, caller));
     execute(driver, attempt.map_err(engine_problem)?.within(left), span).await
 }
 
@@ -89,35 +90,31 @@ fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Er
 }
 
 /// Tries a command whose header fields are [plain](headers::is_plain), if it has its turn; and when it can have arrived at the
-/// earliest.
-pub(super) fn try_now(
-    local: &Local,
-    connection: &Connection,
-    asked: &Asked<'_>,
-    body: &[u8],
-) -> Option<(Begun, Instant)> {
-    let caller = access::enter(local, connection, &asked.said).ok()?;
+/// earliest, and whose it is.
+pub(super) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Begins> {
+    let caller = access::enter(server, connection, &asked.sender).ok()?;
     let (headers, (kind_part, id, name_part)) = (asked.headers, asked.place);
-    let (kind, names) = local.shared().kinds.find(kind_part)?;
-    if !asked.said.is_json || names.is_actor || id.contains('%') || name_part.contains('%') {
+    let (kind, names) = server.shared().kinds.find(kind_part)?;
+    if !asked.sender.is_json || names.is_actor || id.contains('%') || name_part.contains('%') {
         return None;
     }
     let name = names.command(name_part)?;
-    may(local, caller.as_ref(), (names.kind, Some(id)), Action::Command(name)).ok()?;
+    may(server, caller.as_ref(), (names.kind, Some(id)), Action::Command(name)).ok()?;
     let key = if headers.is_empty() {
         None
     } else {
         headers::idempotency_key(headers).ok()?
     };
-    let driver = &local.shared().driver;
+    let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, body).ok()?;
     let attempt = by(once(attempt, key).ok()?, caller.as_ref());
-    let Admitted { arrived, now } = local.gate.enter_now(&connection.place, body.len())?;
-    if let Err(problem) = super::spend(local, connection) {
-        return Some((Begun::Failed(problem), arrived));
+    let Admitted { arrived, now } = server.gate.enter_now(&connection.place, body.len())?;
+    if let Err(problem) = super::spend(server, connection) {
+        let begun = Begun::Failed(problem);
+        return Some(Begins { begun, arrived, caller });
     }
     let waited = now.saturating_duration_since(arrived);
-    let begun = match local.limits().deadline.checked_sub(waited) {
+    let begun = match server.limits().deadline.checked_sub(waited) {
         None => Begun::Failed(Problem::expired().boxed()),
         Some(left) => match driver.try_now(attempt.within(left)) {
             Tried::Executed(executed) => Begun::Executed(executed),
@@ -125,5 +122,5 @@ pub(super) fn try_now(
             Tried::Refused(error) => Begun::Failed(engine_problem(error)),
         },
     };
-    Some((begun, arrived))
+    Some(Begins { begun, arrived, caller })
 }

@@ -4,8 +4,9 @@ use super::{Answered, admit, caller, engine_problem, kind, may};
 use crate::{
     access::Action,
     answer::{self, Answer},
-    event_loop::{Connection, Local},
+    connection::Connection,
     request::query::{self, EntitiesQuery},
+    server::Server,
 };
 use http::{Response, request::Parts};
 use serde::Serialize;
@@ -26,18 +27,18 @@ struct Entity<'a> {
 
 /// A page of the entities of a kind, in the order of their ids.
 pub(super) async fn list(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     parts: &Parts,
     kind_part: &str,
     arrived: &mut Option<Instant>,
 ) -> Answered<Response<Answer>> {
-    let (kind, names) = kind(local, kind_part)?;
-    may(local, caller(parts), (names.kind, None), Action::List)?;
+    let (kind, names) = kind(server, kind_part)?;
+    may(server, caller(parts), (names.kind, None), Action::List)?;
     let EntitiesQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
-    admit(local, connection, &parts.headers, 0, arrived).await?;
-    let heads = local
+    admit(server, connection, &parts.headers, 0, arrived).await?;
+    let heads = server
         .shared()
         .engine
         .entities(kind, after.as_deref(), limit)

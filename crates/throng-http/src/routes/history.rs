@@ -4,8 +4,9 @@ use super::{Answered, admit, caller, engine_problem, entity_id, kind, may};
 use crate::{
     access::Action,
     answer::{self, Answer},
-    event_loop::{Connection, Local},
+    connection::Connection,
     request::query::{self, HistoryQuery},
+    server::Server,
 };
 use http::{Response, request::Parts};
 use serde::Serialize;
@@ -64,19 +65,19 @@ fn raw(payload: &[u8]) -> Box<RawValue> {
 
 /// A page of the history.
 pub(super) async fn page(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     parts: &Parts,
     (kind_part, id_part): (&str, &str),
     arrived: &mut Option<Instant>,
 ) -> Answered<Response<Answer>> {
-    let (kind, names) = kind(local, kind_part)?;
+    let (kind, names) = kind(server, kind_part)?;
     let id = entity_id(id_part)?;
-    may(local, caller(parts), (names.kind, Some(&id)), Action::Events)?;
+    may(server, caller(parts), (names.kind, Some(&id)), Action::Events)?;
     let HistoryQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
-    admit(local, connection, &parts.headers, 0, arrived).await?;
-    let history = local
+    admit(server, connection, &parts.headers, 0, arrived).await?;
+    let history = server
         .shared()
         .engine
         .history(kind, &id, after, limit)

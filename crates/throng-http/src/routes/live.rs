@@ -2,12 +2,12 @@
 
 use super::{Answered, caller, entity_id, kind, may};
 use crate::{
-    access::Action,
+    access::{self, Action, Held},
     answer::Answer,
-    event_loop::Local,
     follow,
     problem::Problem,
     request::query::{self, HistoryQuery},
+    server::Server,
     shared::Taken,
 };
 use bytes::Bytes;
@@ -27,28 +27,29 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Opens a stream of an entity's durable events after the one the client saw last.
 pub(super) async fn open(
-    local: &Rc<Local>,
+    server: &Rc<Server>,
     parts: &Parts,
     (kind_part, id_part): (&str, &str),
 ) -> Answered<Response<Answer>> {
-    let (kind, names) = kind(local, kind_part)?;
+    let (kind, names) = kind(server, kind_part)?;
     let id = entity_id(id_part)?;
-    may(local, caller(parts), (names.kind, Some(&id)), Action::Events)?;
+    may(server, caller(parts), (names.kind, Some(&id)), Action::Events)?;
     let HistoryQuery { after, .. } = query::read(parts.uri.query())?;
     let after = match parts.headers.get(LAST_EVENT_ID) {
         None => after,
         Some(value) => last_event_id(value)?,
     };
-    let place = local.live_place()?;
+    let place = server.live_place()?;
     let entity = Follow::Entity {
         kind,
         id,
         after,
         at: None,
     };
-    let follower = local.shared().engine.follow(entity).await.map_err(follow::problem)?;
+    let follower = server.shared().engine.follow(entity).await.map_err(follow::problem)?;
     let (pages, receiver) = mpsc::channel(PAGES_MAX);
-    tokio::task::spawn_local(run(local.clone(), follower, pages, place));
+    let held = Held::of(&parts.headers, caller(parts));
+    tokio::task::spawn_local(run(server.clone(), follower, pages, held, place));
     let mut response = Response::new(Answer::Live(receiver));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -70,11 +71,18 @@ fn last_event_id(value: &HeaderValue) -> Answered<u64> {
         })
 }
 
-/// Until the client goes or the gateway drains.
-async fn run(local: Rc<Local>, mut follower: Follower, pages: mpsc::Sender<Bytes>, _place: Taken) {
+/// Until the client goes, its token is taken no more, or the gateway drains.
+async fn run(
+    server: Rc<Server>,
+    mut follower: Follower,
+    pages: mpsc::Sender<Bytes>,
+    held: Option<Held>,
+    _place: Taken,
+) {
     tokio::select! {
-        () = local.drains() => {}
+        () = server.drains() => {}
         () = pages.closed() => {}
+        () = access::ends(held.as_ref(), &server) => {}
         () = send(&mut follower, &pages) => {}
     }
 }

@@ -14,9 +14,10 @@ pub(crate) use command::{by, execute};
 pub(crate) use history::Shown;
 
 use crate::{
-    access::{self, Access, Action, Caller, Said, cors},
+    access::{self, Access, Action, Caller, Sender, cors},
+    access_log::Entry,
     answer::Answer,
-    event_loop::{Connection, Local},
+    connection::Connection,
     gate::{Admitted, Client},
     kinds::Names,
     metrics::{Limit, Route},
@@ -26,6 +27,7 @@ use crate::{
         headers,
         path::{self, Place},
     },
+    server::Server,
     websocket,
 };
 use bytes::Bytes;
@@ -51,26 +53,31 @@ pub(crate) fn is_urgent(path: &str) -> bool {
 
 /// Answers a request. Commands take the short way; all else is boxed, so that a connection stays small.
 pub(crate) async fn answer(
-    local: &Rc<Local>,
+    server: &Rc<Server>,
     connection: &Rc<Connection>,
     request: Request<RequestBody>,
 ) -> Response<Answer> {
-    let names = &local.shared().guard.names;
+    let names = &server.shared().guard.names;
     let origin = request.headers().get(header::ORIGIN);
     // A page of another origin that is allowed: its browser has to be told so.
     let Some(origin) = origin.filter(|origin| names.is_allowed(origin.as_bytes())).cloned() else {
-        return answer_same_origin(local, connection, request).await;
+        return answer_same_origin(server, connection, request).await;
     };
     if cors::is_preflight(request.method(), request.headers()) {
-        return cors::preflight(request.headers(), origin);
+        let response = cors::preflight(request.headers(), origin);
+        if server.logs_next() {
+            let entry = Entry::new(connection, request.method().as_str(), request.uri().path());
+            entry.answered(server, response.status(), None);
+        }
+        return response;
     }
-    let mut response = Box::pin(answer_same_origin(local, connection, request)).await;
+    let mut response = Box::pin(answer_same_origin(server, connection, request)).await;
     cors::allow(&mut response, origin);
     response
 }
 
 async fn answer_same_origin(
-    local: &Rc<Local>,
+    server: &Rc<Server>,
     connection: &Rc<Connection>,
     request: Request<RequestBody>,
 ) -> Response<Answer> {
@@ -82,15 +89,15 @@ async fn answer_same_origin(
             path: parts.uri.path(),
             place: (kind, id, name),
             headers: &parts.headers,
-            said: Said::of(&parts),
+            sender: Sender::of(&parts),
         };
-        let mut staged = stage(local, connection, &asked, body).await;
-        return match settle(local, &mut staged).await {
+        let mut staged = stage(server, connection, &asked, body).await;
+        return match settle(server, &mut staged).await {
             Ok(body) => crate::answer::reply(std::mem::take(&mut parts.headers), body),
             Err(problem) => problem.response(),
         };
     }
-    Box::pin(other(local, connection, parts, body)).await
+    Box::pin(other(server, connection, parts, body)).await
 }
 
 /// A command, as the head of a request asks for it.
@@ -99,7 +106,7 @@ pub(crate) struct Asked<'a> {
     /// Kind, id and name, as they stand in the path.
     pub(crate) place: (&'a str, &'a str, &'a str),
     pub(crate) headers: &'a HeaderMap,
-    pub(crate) said: Said<'a>,
+    pub(crate) sender: Sender<'a>,
 }
 
 /// A command on its way to its answer.
@@ -108,6 +115,7 @@ pub(crate) struct Staged {
     arrived: Option<Instant>,
     /// Where to say that a problem happened.
     path: Box<str>,
+    log: Option<Box<Entry>>,
 }
 
 /// What has come of a command so far.
@@ -128,13 +136,13 @@ impl Begun {
 
 impl Staged {
     /// Its answer, if it may leave now; given once. For who looks after many at once and was [woken](Self::wake_at).
-    pub(crate) fn answer_now(&mut self, local: &Local, now: Instant) -> Option<Answered<Vec<u8>>> {
+    pub(crate) fn answer_now(&mut self, server: &Server, now: Instant) -> Option<Answered<Vec<u8>>> {
         let answered = match &mut self.begun {
             Begun::Executed(executed) => executed.answer_now()?.map_err(engine_problem),
             Begun::Waits(_) => return None,
             Begun::Failed(problem) => Err(problem.clone()),
         };
-        Some(self.counted(local, answered, now))
+        Some(self.counted(server, answered, now))
     }
 
     /// Has this waker told when [`answer_now`](Self::answer_now) may say more. `false`: it may already, or it is to be
@@ -157,47 +165,85 @@ impl Staged {
         }
     }
 
-    fn counted(&self, local: &Local, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
-        let answered = answered.map_err(|problem| counted(local, *problem, &self.path).boxed());
+    fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
+        let answered = answered.map_err(|problem| counted(server, *problem, &self.path).boxed());
         let status = answered
             .as_ref()
             .map_or_else(|problem| problem.http_status(), |_| StatusCode::OK);
         let took = self.arrived.map(|arrived| now.saturating_duration_since(arrived));
-        local.metrics().answered(Route::Command, status, took);
+        server.metrics().answered(Route::Command, status, took);
+        if let Some(entry) = self.log.take() {
+            match &answered {
+                Ok(_) => entry.answered(server, status, took),
+                Err(problem) => entry.refused(server, problem, took),
+            }
+        }
         answered
     }
 }
 
 /// Tries the command a path names, if it is plain and has its turn. Otherwise `None`, nothing was done, and [`stage`] says why
 /// or waits.
-pub(crate) fn try_now(local: &Local, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Staged> {
-    let (begun, arrived) = command::try_now(local, connection, asked, body)?;
+pub(crate) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_>, body: &[u8]) -> Option<Staged> {
+    let Begins { begun, arrived, caller } = command::try_now(server, connection, asked, body)?;
     // An answer that is no problem needs none.
     let is_reply = matches!(&begun, Begun::Executed(executed) if !executed.is_refused());
     Some(Staged {
         path: if is_reply { Box::default() } else { asked.path.into() },
         begun,
         arrived: Some(arrived),
+        log: logged_command(server, connection, asked, caller.as_ref()),
     })
 }
 
 /// Executes the command a path names.
-pub(crate) async fn stage(local: &Local, connection: &Connection, asked: &Asked<'_>, body: RequestBody) -> Staged {
-    let mut arrived = None;
-    let executed = command::stage(local, connection, asked, body, &mut arrived).await;
+pub(crate) async fn stage(server: &Server, connection: &Connection, asked: &Asked<'_>, body: RequestBody) -> Staged {
+    let mut noted = Noted::default();
+    let executed = command::stage(server, connection, asked, body, &mut noted).await;
     Staged {
         begun: Begun::of(executed),
-        arrived,
+        arrived: noted.arrived,
         path: asked.path.into(),
+        log: logged_command(server, connection, asked, noted.caller.as_ref()),
     }
 }
 
+/// What is known of a command however it ends.
+#[derive(Default)]
+struct Noted {
+    /// When it can have come at the earliest, once it had its turn.
+    arrived: Option<Instant>,
+    caller: Option<Caller>,
+}
+
+/// A command that was tried at once.
+struct Begins {
+    begun: Begun,
+    /// When it can have come at the earliest.
+    arrived: Instant,
+    caller: Option<Caller>,
+}
+
+/// What the access log is to say of a command, if anything.
+fn logged_command(
+    server: &Server,
+    connection: &Connection,
+    asked: &Asked<'_>,
+    caller: Option<&Caller>,
+) -> Option<Box<Entry>> {
+    server.logs_next().then(|| {
+        let mut entry = Entry::new(connection, Method::POST.as_str(), asked.path);
+        entry.by(caller);
+        entry
+    })
+}
+
 /// Goes on with a command that has to wait before it is executed.
-pub(crate) async fn carry_on(local: &Local, staged: &mut Staged) {
+pub(crate) async fn carry_on(server: &Server, staged: &mut Staged) {
     let begun = std::mem::replace(&mut staged.begun, Begun::Failed(Problem::expired().boxed()));
     staged.begun = match begun {
         Begun::Waits(waiting) => {
-            let executed = local.shared().driver.execute(*waiting).await;
+            let executed = server.shared().driver.execute(*waiting).await;
             Begun::of(executed.map_err(engine_problem))
         }
         begun => begun,
@@ -205,28 +251,28 @@ pub(crate) async fn carry_on(local: &Local, staged: &mut Staged) {
 }
 
 /// Waits until a command's answer may leave: the reply, or the problem.
-pub(crate) async fn settle(local: &Local, staged: &mut Staged) -> Answered<Vec<u8>> {
+pub(crate) async fn settle(server: &Server, staged: &mut Staged) -> Answered<Vec<u8>> {
     if staged.waits() {
-        Box::pin(carry_on(local, staged)).await;
+        Box::pin(carry_on(server, staged)).await;
     }
     let answered = match &mut staged.begun {
         Begun::Executed(executed) => executed.answer().await.map_err(engine_problem),
         Begun::Waits(_) => Err(Problem::expired().boxed()),
         Begun::Failed(problem) => Err(problem.clone()),
     };
-    staged.counted(local, answered, Instant::now())
+    staged.counted(server, answered, Instant::now())
 }
 
 async fn other(
-    local: &Rc<Local>,
+    server: &Rc<Server>,
     connection: &Rc<Connection>,
     mut parts: Parts,
     body: RequestBody,
 ) -> Response<Answer> {
-    match let_in(local, connection, &parts) {
+    match let_in(server, connection, &parts) {
         Ok(None) => {}
         Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
-        Err(problem) => return finish(local, &parts, Route::Other, None, Err(problem)),
+        Err(problem) => return finish(server, connection, &parts, Route::Other, None, Err(problem)),
     }
     let mut arrived = None;
     let is_gateways = parts.uri.path().starts_with("/api/") || is_urgent(parts.uri.path());
@@ -242,15 +288,15 @@ async fn other(
         let (route, answered) = match path::place(path) {
             Some(Place::Kind(SOCKET)) if is_read => (Route::Socket, websocket::accept(connection, &parts)),
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
-            Some(_) if !is_read => (Route::Other, Err(wrong_method(local, &parts))),
+            Some(_) if !is_read => (Route::Other, Err(wrong_method(server, &parts))),
             Some(Place::Kind(kind)) => (
                 Route::Entities,
-                entities::list(local, connection, &parts, kind, &mut arrived).await,
+                entities::list(server, connection, &parts, kind, &mut arrived).await,
             ),
             Some(Place::Entity(kind, id)) => (
                 Route::Query,
                 query::run(
-                    local,
+                    server,
                     connection,
                     &parts,
                     (kind, id, throng::model::View::NAME),
@@ -259,74 +305,96 @@ async fn other(
                 .await,
             ),
             Some(Place::Member(kind, id, "events")) if headers::wants_stream(&parts.headers) => {
-                (Route::Live, live::open(local, &parts, (kind, id)).await)
+                (Route::Live, live::open(server, &parts, (kind, id)).await)
             }
             Some(Place::Member(kind, id, "events")) => (
                 Route::History,
-                history::page(local, connection, &parts, (kind, id), &mut arrived).await,
+                history::page(server, connection, &parts, (kind, id), &mut arrived).await,
             ),
             Some(Place::Member(kind, id, name)) => (
                 Route::Query,
-                query::run(local, connection, &parts, (kind, id, name), &mut arrived).await,
+                query::run(server, connection, &parts, (kind, id, name), &mut arrived).await,
             ),
         };
-        return finish(local, &parts, route, arrived, answered);
+        return finish(server, connection, &parts, route, arrived, answered);
     }
     if path.starts_with("/admin/") {
-        let answered = admin::answer(local, connection, &parts).await;
-        return finish(local, &parts, Route::Other, None, answered);
+        let answered = admin::answer(server, connection, &parts).await;
+        return finish(server, connection, &parts, Route::Other, None, answered);
     }
-    if let Some(answered) = pages::answer(local, connection, &parts) {
-        return finish(local, &parts, Route::Other, None, answered);
+    if let Some(answered) = pages::answer(server, connection, &parts) {
+        return finish(server, connection, &parts, Route::Other, None, answered);
     }
-    app::handle(local, connection, parts, body).await
+    app::handle(server, connection, parts, body).await
 }
 
 /// Whether a request that is no command is let in, and who asks. Administration asks for itself; what says no more than the service's types, and
 /// whether it lives, is for everybody.
-fn let_in(local: &Local, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
-    let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &local.shared().guard);
-    let said = Said::of(parts);
+fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
+    let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &server.shared().guard);
+    let sender = Sender::of(parts);
     let is_administration = path.starts_with("/admin/") || path == "/metrics" && guard.has_admin_listener;
     if is_administration && guard.has_admin_listener && !entrance.is_admin {
         return Err(Problem::no_administration_here().boxed());
     }
     if is_administration || pages::is_open(path) {
-        guard.names.check(&said, entrance.is_loopback)?;
+        guard.names.check(&sender, entrance.is_loopback)?;
         return Ok(None);
     }
-    access::enter(local, connection, &said)
+    access::enter(server, connection, &sender)
 }
 
 fn finish(
-    local: &Local,
+    server: &Server,
+    connection: &Connection,
     parts: &Parts,
     route: Route,
     arrived: Option<Instant>,
     answered: Answered<Response<Answer>>,
 ) -> Response<Answer> {
-    let response = answered.unwrap_or_else(|problem| counted(local, *problem, parts.uri.path()).response());
-    self::answered(local, route, response.status(), arrived);
+    let log = logged(server, connection, parts);
+    conclude(server, parts.uri.path(), (route, arrived, log), answered)
+}
+
+/// What the access log is to say of a request, if anything.
+fn logged(server: &Server, connection: &Connection, parts: &Parts) -> Option<Box<Entry>> {
+    server.logs_next().then(|| {
+        let mut entry = Entry::new(connection, parts.method.as_str(), parts.uri.path());
+        entry.by(caller(parts));
+        entry
+    })
+}
+
+/// A request has its answer: it is counted and logged.
+fn conclude(
+    server: &Server,
+    path: &str,
+    (route, arrived, log): (Route, Option<Instant>, Option<Box<Entry>>),
+    answered: Answered<Response<Answer>>,
+) -> Response<Answer> {
+    let took = arrived.map(|arrived| arrived.elapsed());
+    if let Some(entry) = log {
+        match &answered {
+            Ok(response) => entry.answered(server, response.status(), took),
+            Err(problem) => entry.refused(server, problem, took),
+        }
+    }
+    let response = answered.unwrap_or_else(|problem| counted(server, *problem, path).response());
+    server.metrics().answered(route, response.status(), took);
     response
 }
 
 /// A problem is counted and told where it happened.
-fn counted(local: &Local, problem: Problem, path: &str) -> Problem {
-    local.metrics().problem(problem.slug());
+fn counted(server: &Server, problem: Problem, path: &str) -> Problem {
+    server.metrics().problem(problem.slug());
     problem.at_instance(path)
 }
 
-fn answered(local: &Local, route: Route, status: StatusCode, arrived: Option<Instant>) {
-    local
-        .metrics()
-        .answered(route, status, arrived.map(|arrived| arrived.elapsed()));
-}
-
 /// What a `POST`, `PUT`, … to a read-only path is told.
-fn wrong_method(local: &Local, parts: &Parts) -> Box<Problem> {
+fn wrong_method(server: &Server, parts: &Parts) -> Box<Problem> {
     let allow = match path::place(parts.uri.path()) {
-        Some(Place::Member(kind, _, name)) => match local.shared().kinds.find(kind) {
-            None => return unknown_kind(local, kind),
+        Some(Place::Member(kind, _, name)) => match server.shared().kinds.find(kind) {
+            None => return unknown_kind(server, kind),
             Some((_, names)) => allowed(names, name),
         },
         _ => "GET, HEAD",
@@ -351,13 +419,13 @@ fn caller(parts: &Parts) -> Option<&Caller> {
 
 /// Whether the service lets this be done.
 pub(crate) fn may(
-    local: &Local,
+    server: &Server,
     caller: Option<&Caller>,
     (kind, id): (&str, Option<&str>),
     action: Action<'_>,
 ) -> Answered<()> {
     access::may(
-        local,
+        server,
         &Access {
             caller,
             kind,
@@ -366,18 +434,18 @@ pub(crate) fn may(
         },
     )?;
     match caller {
-        Some(caller) if local.shared().caller_rate.is_some() => {
+        Some(caller) if server.shared().caller_rate.is_some() => {
             let mut hasher = std::hash::DefaultHasher::new();
             caller.name().hash(&mut hasher);
-            spend_caller(local, hasher.finish())
+            spend_caller(server, hasher.finish())
         }
         _ => Ok(()),
     }
 }
 
 /// A kind of entity.
-pub(crate) fn kind<'a>(local: &'a Local, name: &str) -> Answered<(usize, &'a Names)> {
-    let (kind, names) = commanded(local, name)?;
+pub(crate) fn kind<'a>(server: &'a Server, name: &str) -> Answered<(usize, &'a Names)> {
+    let (kind, names) = commanded(server, name)?;
     if names.is_actor {
         return Err(Problem::only_commands(names.kind).boxed());
     }
@@ -385,12 +453,16 @@ pub(crate) fn kind<'a>(local: &'a Local, name: &str) -> Answered<(usize, &'a Nam
 }
 
 /// A kind of entity or actor.
-pub(crate) fn commanded<'a>(local: &'a Local, name: &str) -> Answered<(usize, &'a Names)> {
-    local.shared().kinds.find(name).ok_or_else(|| unknown_kind(local, name))
+pub(crate) fn commanded<'a>(server: &'a Server, name: &str) -> Answered<(usize, &'a Names)> {
+    server
+        .shared()
+        .kinds
+        .find(name)
+        .ok_or_else(|| unknown_kind(server, name))
 }
 
-fn unknown_kind(local: &Local, name: &str) -> Box<Problem> {
-    Problem::unknown_kind(name, &local.shared().kinds.names()).boxed()
+fn unknown_kind(server: &Server, name: &str) -> Box<Problem> {
+    Problem::unknown_kind(name, &server.shared().kinds.names()).boxed()
 }
 
 /// An entity's id from its part of the path.
@@ -420,63 +492,63 @@ pub(crate) fn checked_id(id: &str) -> Answered<String> {
 
 /// Passes the turn's gate, and says how much time is left to the deadline.
 async fn admit(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     headers: &HeaderMap,
     bytes: usize,
     arrived: &mut Option<Instant>,
 ) -> Answered<Duration> {
-    let limits = local.limits();
+    let limits = server.limits();
     let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
-    let header = local.shared().client_header(connection);
+    let header = server.shared().client_header(connection);
     let named = header.map(|name| headers::client(headers, name));
     let client = || named.unwrap_or(connection.client());
-    let left = enter(local, connection, client, deadline, bytes, arrived).await?;
+    let left = enter(server, connection, client, deadline, bytes, arrived).await?;
     if let Some(caller) = named {
-        spend_caller(local, caller)?;
+        spend_caller(server, caller)?;
     }
     Ok(left)
 }
 
 /// One more request of an address.
-pub(super) fn spend(local: &Local, connection: &Connection) -> Answered<()> {
-    let Some(rate) = &local.shared().request_rate else {
+pub(super) fn spend(server: &Server, connection: &Connection) -> Answered<()> {
+    let Some(rate) = &server.shared().request_rate else {
         return Ok(());
     };
     rate.take(connection.client(), Instant::now()).map_err(|later| {
-        local.metrics().limited(Limit::RequestRate);
+        server.metrics().limited(Limit::RequestRate);
         Problem::too_often("An address", "ask", rate.a_second(), later).boxed()
     })
 }
 
 /// One more request of a caller, whatever says who it is.
-fn spend_caller(local: &Local, caller: Client) -> Answered<()> {
-    let Some(rate) = &local.shared().caller_rate else {
+fn spend_caller(server: &Server, caller: Client) -> Answered<()> {
+    let Some(rate) = &server.shared().caller_rate else {
         return Ok(());
     };
     rate.take(caller, Instant::now()).map_err(|later| {
-        local.metrics().limited(Limit::CallerRequestRate);
+        server.metrics().limited(Limit::CallerRequestRate);
         Problem::too_often("A caller", "ask", rate.a_second(), later).boxed()
     })
 }
 
 /// The same, for a request without header fields of its own.
 pub(crate) async fn enter(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     client: impl FnOnce() -> Client,
     deadline: Duration,
     bytes: usize,
     arrived: &mut Option<Instant>,
 ) -> Answered<Duration> {
-    let admitted = local
+    let admitted = server
         .gate
         .enter(&connection.place, bytes, client)
         .await
         .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
     let Admitted { arrived: at, now } = admitted;
     *arrived = Some(at);
-    spend(local, connection)?;
+    spend(server, connection)?;
     let left = deadline.saturating_sub(now.saturating_duration_since(at));
     if left.is_zero() {
         Err(Problem::expired().boxed())

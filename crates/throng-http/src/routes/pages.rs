@@ -4,9 +4,10 @@ use super::Answered;
 use crate::{
     answer::{self, Answer, HTML, JSON},
     checks,
-    event_loop::{Connection, Local},
+    connection::Connection,
     problem::{self, Problem},
     request::headers,
+    server::Server,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
@@ -56,7 +57,7 @@ pub(super) fn is_open(path: &str) -> bool {
 }
 
 /// Answers a path that is the gateway's own; `None` if it is not.
-pub(super) fn answer(local: &Local, connection: &Connection, parts: &Parts) -> Option<Answered<Response<Answer>>> {
+pub(super) fn answer(server: &Server, connection: &Connection, parts: &Parts) -> Option<Answered<Response<Answer>>> {
     let path = parts.uri.path();
     if !is_own(path) {
         return None;
@@ -67,20 +68,20 @@ pub(super) fn answer(local: &Local, connection: &Connection, parts: &Parts) -> O
     Some(match path {
         "/health/live" => Ok(fresh(answer::json(r#"{"live":true}"#))),
         "/health/ready" => Ok(ready(
-            local,
-            super::admin::may(local, connection, &parts.headers).is_ok(),
+            server,
+            super::admin::may(server, connection, &parts.headers).is_ok(),
         )),
         "/metrics" => {
-            let may = match local.shared().guard.has_admin_listener {
-                true => super::admin::may(local, connection, &parts.headers),
+            let may = match server.shared().guard.has_admin_listener {
+                true => super::admin::may(server, connection, &parts.headers),
                 false => Ok(()),
             };
-            may.map(|()| metrics(local, headers::wants_open_metrics(&parts.headers)))
+            may.map(|()| metrics(server, headers::wants_open_metrics(&parts.headers)))
         }
-        "/openapi.json" => Ok(answer::json(local.shared().openapi.clone())),
+        "/openapi.json" => Ok(answer::json(server.shared().openapi.clone())),
         "/docs" => Ok(page(DOCS.into())),
         _ => problem_type(
-            local,
+            server,
             path.strip_prefix("/problems/").unwrap_or(""),
             headers::wants_page(&parts.headers),
         ),
@@ -88,11 +89,11 @@ pub(super) fn answer(local: &Local, connection: &Connection, parts: &Parts) -> O
 }
 
 /// What is here: a page for people, JSON for programs.
-pub(super) fn index(local: &Local, is_page: bool) -> Response<Answer> {
+pub(super) fn index(server: &Server, is_page: bool) -> Response<Answer> {
     if is_page {
         return page(INDEX.into());
     }
-    let kinds: Vec<_> = local
+    let kinds: Vec<_> = server
         .shared()
         .kinds
         .names()
@@ -107,9 +108,9 @@ pub(super) fn index(local: &Local, is_page: bool) -> Response<Answer> {
 }
 
 /// Where and why exactly the journal fails is for operators.
-fn ready(local: &Local, is_operator: bool) -> Response<Answer> {
-    let health = local.shared().engine.health();
-    let mut checks = local.shared().checks.all();
+fn ready(server: &Server, is_operator: bool) -> Response<Answer> {
+    let health = server.shared().engine.health();
+    let mut checks = server.shared().checks.all();
     if health.quarantines > 0 {
         let times = health.quarantines;
         checks.push(Check {
@@ -121,7 +122,7 @@ fn ready(local: &Local, is_operator: bool) -> Response<Answer> {
         });
     }
     let failing = checks.iter().find(|check| check.status == Status::Fail);
-    let is_ready = health.ready && !local.is_draining() && failing.is_none();
+    let is_ready = health.ready && !server.is_draining() && failing.is_none();
     let durability = match health.durability {
         Durability::Fsync => "fsync",
         Durability::Os => "os",
@@ -158,8 +159,8 @@ fn ready(local: &Local, is_operator: bool) -> Response<Answer> {
     response
 }
 
-fn metrics(local: &Local, is_open: bool) -> Response<Answer> {
-    let (mut text, metrics) = (String::new(), local.shared().engine.metrics());
+fn metrics(server: &Server, is_open: bool) -> Response<Answer> {
+    let (mut text, metrics) = (String::new(), server.shared().engine.metrics());
     let (encoded, media) = match is_open {
         true => (metrics.encode(&mut text), OPEN_METRICS),
         false => (metrics.encode_plain(&mut text), METRICS),
@@ -170,9 +171,9 @@ fn metrics(local: &Local, is_open: bool) -> Response<Answer> {
     }
 }
 
-fn problem_type(local: &Local, slug: &str, is_page: bool) -> Answered<Response<Answer>> {
+fn problem_type(server: &Server, slug: &str, is_page: bool) -> Answered<Response<Answer>> {
     let Some(entry) = problem::find(slug) else {
-        return rejection_type(local, slug);
+        return rejection_type(server, slug);
     };
     if is_page {
         let mut response = Response::new(Answer::Whole(None));
@@ -188,8 +189,8 @@ fn problem_type(local: &Local, slug: &str, is_page: bool) -> Answered<Response<A
 }
 
 /// The type of an entity's own "no".
-fn rejection_type(local: &Local, code: &str) -> Answered<Response<Answer>> {
-    let Some((kind, refusal)) = local.shared().kinds.rejection(code) else {
+fn rejection_type(server: &Server, code: &str) -> Answered<Response<Answer>> {
+    let Some((kind, refusal)) = server.shared().kinds.rejection(code) else {
         return Err(Problem::unknown_problem(code).boxed());
     };
     let own = refusal

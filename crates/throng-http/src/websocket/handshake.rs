@@ -1,7 +1,12 @@
 //! Who may open a socket.
 
 use super::PROTOCOL;
-use crate::{answer::Answer, event_loop::Connection, problem::Problem};
+use crate::{
+    access::{Caller, Held},
+    answer::Answer,
+    connection::Connection,
+    problem::Problem,
+};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, request::Parts};
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
@@ -28,7 +33,8 @@ pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<
     if !offered.is_empty() {
         answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
     }
-    connection.becomes_socket(parts.extensions.get().cloned());
+    let caller: Option<&Caller> = parts.extensions.get();
+    connection.becomes_socket(caller.cloned(), Held::of(headers, caller));
     Ok(response)
 }
 

@@ -46,6 +46,8 @@ enum Close {
     NotText,
     /// 1009
     TooLarge,
+    /// 4401
+    Expired,
     /// 4408
     Silent,
 }
@@ -58,6 +60,7 @@ impl Close {
             Self::Binary => 1003,
             Self::NotText => 1007,
             Self::TooLarge => 1009,
+            Self::Expired => 4401,
             Self::Silent => 4408,
         }
     }
@@ -70,6 +73,7 @@ impl Close {
             Self::Binary => "frames are JSON text, not binary",
             Self::NotText => "a text frame is not UTF-8",
             Self::TooLarge => "a frame is larger than frame_bytes_max of the hello",
+            Self::Expired => "the token is not taken any more: connect again with one that is",
             Self::Silent => "nothing came, not even a pong",
         }
     }

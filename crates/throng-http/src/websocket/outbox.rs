@@ -20,7 +20,7 @@ pub(super) struct Outbox {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Told<'a> {
+enum Message<'a> {
     Hello {
         protocol: &'static str,
         /// Requests of this socket at a time; more are not read.
@@ -98,13 +98,13 @@ impl Outbox {
         &mut self.open
     }
 
-    fn tell(&mut self, told: &Told<'_>) {
-        let written = serde_json::to_vec(told).unwrap_or_else(|_| b"null".to_vec());
+    fn tell(&mut self, message: &Message<'_>) {
+        let written = serde_json::to_vec(message).unwrap_or_else(|_| b"null".to_vec());
         self.begin().extend_from_slice(&written);
     }
 
     pub(super) fn hello(&mut self, limits: &Limits, kinds: &[&'static str]) {
-        self.tell(&Told::Hello {
+        self.tell(&Message::Hello {
             protocol: PROTOCOL,
             requests_max: limits.socket_requests_max,
             subscriptions_max: limits.socket_subscriptions_max,
@@ -143,11 +143,11 @@ impl Outbox {
     }
 
     pub(super) fn problem(&mut self, id: Option<&Id>, problem: &Problem) {
-        self.tell(&Told::Problem { id, problem });
+        self.tell(&Message::Problem { id, problem });
     }
 
     pub(super) fn subscribed(&mut self, id: &Id, cursor: &str) {
-        self.tell(&Told::Subscribed { id, cursor });
+        self.tell(&Message::Subscribed { id, cursor });
     }
 
     /// Events of an entity, or of a kind's entities, whose ids are told then.
@@ -172,19 +172,19 @@ impl Outbox {
     }
 
     pub(super) fn paused(&mut self, id: &Id, cursor: &str) {
-        self.tell(&Told::Paused { id, cursor });
+        self.tell(&Message::Paused { id, cursor });
     }
 
     /// It cannot go on; it may be begun anew after the cursor.
     pub(super) fn ended(&mut self, id: &Id, problem: &Problem, cursor: &str) {
         let (problem, cursor) = (Some(problem), Some(cursor));
-        self.tell(&Told::Ended { id, problem, cursor });
+        self.tell(&Message::Ended { id, problem, cursor });
     }
 
     /// Its client ended it.
     pub(super) fn unsubscribed(&mut self, id: &Id) {
         let (problem, cursor) = (None, None);
-        self.tell(&Told::Ended { id, problem, cursor });
+        self.tell(&Message::Ended { id, problem, cursor });
     }
 }
 

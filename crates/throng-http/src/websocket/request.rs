@@ -3,37 +3,38 @@
 use super::message::{Command, Query};
 use crate::{
     access::Action,
-    event_loop::{Connection, Local},
+    connection::Connection,
     problem::Problem,
     request::trace,
     routes::{self, Answered},
+    server::Server,
 };
 use std::time::{Duration, Instant};
 use throng::driver::Executed;
 
 /// Executes a command once it has its turn; its answer waits for its commit.
 pub(super) async fn stage(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     command: Command<'_>,
     arrived: &mut Option<Instant>,
 ) -> Answered<Executed> {
-    let wanted = within(local, command.timeout);
-    let left = enter(local, connection, &wanted, command.body.len(), arrived).await?;
+    let wanted = within(server, command.timeout);
+    let left = enter(server, connection, &wanted, command.body.len(), arrived).await?;
     let left = left.min(wanted?);
-    let (kind, names) = routes::commanded(local, &command.kind)?;
+    let (kind, names) = routes::commanded(server, &command.kind)?;
     let Some(name) = names.command(&command.command) else {
         return Err(names.no_command(&command.command).boxed());
     };
     let id = entity(&command.entity)?;
     let caller = connection.caller();
-    routes::may(local, caller.as_ref(), (names.kind, Some(&id)), Action::Command(name))?;
-    let limit = local.limits().body_bytes_max;
+    routes::may(server, caller.as_ref(), (names.kind, Some(&id)), Action::Command(name))?;
+    let limit = server.limits().body_bytes_max;
     if command.body.len() > limit {
         return Err(Problem::body_too_large(Some(command.body.len() as u64), limit).boxed());
     }
     let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
-    let driver = &local.shared().driver;
+    let driver = &server.shared().driver;
     let attempt = driver.command(kind, &id, name, command.body.as_bytes());
     let attempt = attempt.and_then(|attempt| match command.key {
         Some(key) => attempt.once(key),
@@ -45,23 +46,23 @@ pub(super) async fn stage(
 
 /// Answers a query once it has its turn.
 pub(super) async fn query(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     query: Query<'_>,
     arrived: &mut Option<Instant>,
 ) -> Answered<Vec<u8>> {
-    let wanted = within(local, query.timeout);
-    let left = enter(local, connection, &wanted, 0, arrived).await?;
+    let wanted = within(server, query.timeout);
+    let left = enter(server, connection, &wanted, 0, arrived).await?;
     let left = left.min(wanted?);
-    let (kind, names) = routes::kind(local, &query.kind)?;
+    let (kind, names) = routes::kind(server, &query.kind)?;
     let name = query.query.as_deref().unwrap_or(throng::model::View::NAME);
     if !names.has_query(name) {
         return Err(Problem::unknown_query(names.kind, name, names.queries.iter().copied()).boxed());
     }
     let id = entity(&query.entity)?;
     let caller = connection.caller();
-    routes::may(local, caller.as_ref(), (names.kind, Some(&id)), Action::Query(name))?;
-    let driver = &local.shared().driver;
+    routes::may(server, caller.as_ref(), (names.kind, Some(&id)), Action::Query(name))?;
+    let driver = &server.shared().driver;
     let attempt = driver.query(kind, id, name, query.arguments);
     let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref());
     let answer = driver.answer(attempt.within(left));
@@ -70,14 +71,14 @@ pub(super) async fn query(
 
 /// Waits for its turn: before anything else, so that what is refused takes its part of it, too.
 async fn enter(
-    local: &Local,
+    server: &Server,
     connection: &Connection,
     wanted: &Answered<Duration>,
     bytes: usize,
     arrived: &mut Option<Instant>,
 ) -> Answered<Duration> {
-    let deadline = *wanted.as_ref().unwrap_or(&local.limits().deadline);
-    routes::enter(local, connection, || connection.client(), deadline, bytes, arrived).await
+    let deadline = *wanted.as_ref().unwrap_or(&server.limits().deadline);
+    routes::enter(server, connection, || connection.client(), deadline, bytes, arrived).await
 }
 
 /// An entity's id, which is a field of that name here.
@@ -85,10 +86,10 @@ pub(super) fn entity(id: &str) -> Answered<String> {
     routes::checked_id(id).map_err(|problem| problem.at_field("entity").boxed())
 }
 
-fn within(local: &Local, timeout: Option<Duration>) -> Answered<Duration> {
-    let longest = local.limits().deadline_max;
+fn within(server: &Server, timeout: Option<Duration>) -> Answered<Duration> {
+    let longest = server.limits().deadline_max;
     match timeout {
-        None => Ok(local.limits().deadline),
+        None => Ok(server.limits().deadline),
         Some(timeout) if !timeout.is_zero() && timeout <= longest => Ok(timeout),
         Some(timeout) => {
             let (found, longest) = (timeout.as_millis(), longest.as_millis());

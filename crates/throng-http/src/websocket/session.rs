@@ -9,10 +9,13 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    event_loop::{Connection, Local, Stream},
+    access,
+    access_log::{Entry, UNKNOWN},
+    connection::{Connection, Stream},
     metrics::{Limit, Route},
     problem::Problem,
     routes::{self, Answered},
+    server::Server,
 };
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt, stream::FuturesUnordered};
@@ -26,7 +29,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
-use throng::driver::Executed;
+use throng::{driver::Executed, model::View};
 use tokio::{sync::Notify, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -39,12 +42,14 @@ use tokio_tungstenite::{
 
 /// How long a client may take to answer a close frame.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
+/// A silent client is asked no oftener.
+const SOCKET_PING_MIN: Duration = Duration::from_millis(1);
 /// What is read at once.
 const READ_BYTES: usize = 16 << 10;
 
 /// What the tasks of a socket share.
 pub(super) struct Shared {
-    pub(super) local: Rc<Local>,
+    pub(super) server: Rc<Server>,
     pub(super) connection: Rc<Connection>,
     out: RefCell<Outbox>,
     /// Some of it has left.
@@ -62,9 +67,27 @@ pub(super) struct Shared {
 }
 
 struct Staged {
-    id: Id,
     executed: Executed,
+    asked: Asked,
+}
+
+/// A request, until it is answered.
+struct Asked {
+    id: Id,
+    route: Route,
     arrived: Option<Instant>,
+    log: Option<Box<Entry>>,
+}
+
+impl Asked {
+    fn new(id: Id, route: Route, log: Option<Box<Entry>>) -> Self {
+        Self {
+            id,
+            route,
+            arrived: None,
+            log,
+        }
+    }
 }
 
 /// Why a socket ends.
@@ -73,8 +96,8 @@ enum End {
     Client,
     /// It is closed.
     Close(Close),
-    /// The gateway drains: what is in flight is answered first.
-    Stopping,
+    /// Nothing more is read, and what is in flight is answered first: the gateway drains, or the client's token is taken no more.
+    After(Close),
     /// It is broken.
     Gone,
 }
@@ -82,16 +105,16 @@ enum End {
 type Socket = RefCell<WebSocketStream<Wire>>;
 
 /// Serves a socket to its end.
-pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
+pub(crate) async fn run(server: Rc<Server>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
     // A socket is one long request to its connection: it may be silent for long.
     let _in_flight = connection.begin(http::Version::HTTP_11);
-    let limits = local.limits();
+    let limits = server.limits();
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
         .write_buffer_size(0)
         .max_message_size(Some(limits.socket_frame_bytes_max))
         .max_frame_size(Some(limits.socket_frame_bytes_max));
-    let _level = local.metrics().socket_opened();
+    let _level = server.metrics().socket_opened();
     let wire = Wire::new(stream, connection.clone());
     let opening = WebSocketStream::from_partially_read(wire, came.into(), Role::Server, Some(config));
     let socket = RefCell::new(opening.await);
@@ -105,9 +128,9 @@ pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: St
         in_flight: Cell::new(0),
         alive: Cell::new(true),
         waker: RefCell::default(),
-        local: local.clone(),
+        server: server.clone(),
     });
-    shared.out.borrow_mut().hello(limits, &local.shared().kinds.names());
+    shared.out.borrow_mut().hello(limits, &server.shared().kinds.names());
     let subscriptions = Subscriptions(shared.clone());
     let end = converse(&shared, &connection, &socket).await;
     drop(subscriptions);
@@ -115,8 +138,7 @@ pub(crate) async fn run(local: Rc<Local>, connection: Rc<Connection>, stream: St
     let close = match end {
         End::Gone => return,
         End::Client => None,
-        End::Close(close) => Some(close),
-        End::Stopping => Some(Close::Stopping),
+        End::Close(close) | End::After(close) => Some(close),
     };
     let closing = async {
         if let Some(close) = close {
@@ -150,12 +172,19 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
     let mut reading = pin!(read(shared, connection, socket, &blocked));
     let mut telling = pin!(settle(shared));
     let mut ping = pin!(ping(shared, socket));
+    let held = connection.take_held();
+    let mut expiry = pin!(access::ends(held.as_ref(), &shared.server));
     let mut writer = Writer::default();
     let mut ended = None;
     poll_fn(|context| {
         shared.set_waker(context.waker());
         loop {
             blocked.set(false);
+            if ended.is_none() && expiry.as_mut().poll(context).is_ready() {
+                ended = Some(End::After(Close::Expired));
+                // What happens from now on is not told.
+                drop(std::mem::take(&mut *shared.subscriptions.borrow_mut()));
+            }
             if ended.is_none()
                 && let Poll::Ready(end) = reading.as_mut().poll(context)
             {
@@ -171,8 +200,8 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
                 return Poll::Ready(End::Gone);
             }
             match ended.take() {
-                Some(End::Stopping) if !shared.is_done() => {
-                    ended = Some(End::Stopping);
+                Some(End::After(close)) if !shared.is_done() => {
+                    ended = Some(End::After(close));
                     return Poll::Pending;
                 }
                 Some(end) => return Poll::Ready(end),
@@ -192,7 +221,7 @@ async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blo
     loop {
         let came = poll_fn(|context| {
             if connection.is_ending() {
-                return Poll::Ready(Err(End::Stopping));
+                return Poll::Ready(Err(End::After(Close::Stopping)));
             }
             if has_pong {
                 if ready!(socket.borrow_mut().poll_flush_unpin(context)).is_err() {
@@ -215,7 +244,7 @@ async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blo
         shared.alive.set(true);
         match frame {
             Frame::Text(text) => {
-                shared.local.metrics().frames_in.inc();
+                shared.server.metrics().frames_in.inc();
                 execute(shared, text.into(), blocked).await;
             }
             Frame::Binary(_) => return End::Close(Close::Binary),
@@ -244,14 +273,15 @@ fn end_of(error: &tungstenite::Error) -> End {
 async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
     // It was text when it came.
     let text = std::str::from_utf8(&frame).unwrap_or_default();
-    let messages = match message::split(text, shared.local.limits().socket_messages_max) {
+    let messages = match message::split(text, shared.server.limits().socket_messages_max) {
         Ok(messages) => messages,
         Err(problem) => {
             if problem.http_status() == StatusCode::PAYLOAD_TOO_LARGE {
-                shared.local.metrics().limited(Limit::SocketMessages);
+                shared.server.metrics().limited(Limit::SocketMessages);
             }
             // Reading all of it, only to refuse it, takes its part of a turn.
             let problem = pass(shared).await.err().unwrap_or(problem);
+            shared.logged(shared.log(UNKNOWN, &["ws"]), Some(&problem));
             return shared.refuse(None, &problem);
         }
     };
@@ -271,21 +301,22 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
             (id, Err(problem)) => {
                 // What is refused takes its part of a turn, too.
                 let problem = pass(shared).await.err().unwrap_or(problem);
+                shared.logged(shared.log(UNKNOWN, &["ws"]), Some(&problem));
                 shared.refuse(id.as_ref(), &problem);
                 continue;
             }
             (None, Ok(_)) => continue,
         };
-        let done = match message {
+        let (log, done) = match message {
             Message::Command(command) => {
-                let mut arrived = None;
-                match request::stage(&shared.local, &shared.connection, command, &mut arrived).await {
+                let log = shared.log("COMMAND", &[&command.kind, &command.entity, &command.command]);
+                let mut asked = Asked::new(id, Route::Command, log);
+                match request::stage(&shared.server, &shared.connection, command, &mut asked.arrived).await {
                     Ok(executed) => {
                         shared.in_flight.set(shared.in_flight.get() + 1);
-                        let staged = Staged { id, executed, arrived };
-                        shared.staged.borrow_mut().push_back(staged);
+                        shared.staged.borrow_mut().push_back(Staged { executed, asked });
                     }
-                    Err(problem) => shared.answer(Route::Command, &id, arrived, Err(problem)),
+                    Err(problem) => shared.answer(asked, Err(problem)),
                 }
                 continue;
             }
@@ -293,21 +324,29 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
                 ask(shared, id, query).await;
                 continue;
             }
-            Message::Subscribe(asked) => match pass(shared).await {
-                Ok(()) => subscription::subscribe(shared, id.clone(), asked),
-                Err(refused) => Err(refused),
-            },
+            Message::Subscribe(asked) => {
+                let parts = [Some(&*asked.kind), asked.entity.as_deref(), Some("events")];
+                let log = shared.log("SUBSCRIBE", &parts.into_iter().flatten().collect::<Vec<_>>());
+                let done = match pass(shared).await {
+                    Ok(()) => subscription::subscribe(shared, id.clone(), asked),
+                    Err(refused) => Err(refused),
+                };
+                (log, done)
+            }
             // These make less work, and are taken though there is too much of it.
             Message::Credit(events) => {
+                let log = shared.log("CREDIT", &["ws"]);
                 pass(shared).await.ok();
-                subscription::grant(shared, &id, events)
+                (log, subscription::grant(shared, &id, events))
             }
             Message::Unsubscribe => {
+                let log = shared.log("UNSUBSCRIBE", &["ws"]);
                 pass(shared).await.ok();
                 let ended = subscription::unsubscribe(shared, &id);
-                ended.map(|()| shared.tell(|out| out.unsubscribed(&id)))
+                (log, ended.map(|()| shared.tell(|out| out.unsubscribed(&id))))
             }
         };
+        shared.logged(log, done.as_ref().err().map(|problem| &**problem));
         if let Err(problem) = done {
             shared.refuse(Some(&id), &problem);
         }
@@ -317,9 +356,9 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
 /// Waits for its turn with what is neither a command nor a query.
 async fn pass(shared: &Shared) -> Answered<()> {
     let (connection, mut arrived) = (&shared.connection, None);
-    let deadline = shared.local.limits().deadline;
+    let deadline = shared.server.limits().deadline;
     let passed = routes::enter(
-        &shared.local,
+        &shared.server,
         connection,
         || connection.client(),
         deadline,
@@ -332,14 +371,16 @@ async fn pass(shared: &Shared) -> Answered<()> {
 /// Asks now, so that the answer shows the commands before it and none after; it may have to wait for them to be durable.
 async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
     let query = query.into_owned();
+    let name = query.query.as_deref().unwrap_or(View::NAME);
+    let log = shared.log("QUERY", &[&query.kind, &query.entity, name]);
+    let mut asked = Asked::new(id, Route::Query, log);
     shared.in_flight.set(shared.in_flight.get() + 1);
     let mut asking: Pin<Box<dyn Future<Output = ()>>> = Box::pin({
         let shared = shared.clone();
         async move {
-            let mut arrived = None;
-            let answered = request::query(&shared.local, &shared.connection, query, &mut arrived).await;
+            let answered = request::query(&shared.server, &shared.connection, query, &mut asked.arrived).await;
             shared.in_flight.set(shared.in_flight.get() - 1);
-            shared.answer(Route::Query, &id, arrived, answered);
+            shared.answer(asked, answered);
         }
     });
     let asked = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context))).await;
@@ -358,20 +399,17 @@ async fn settle(shared: &Shared) -> std::convert::Infallible {
                 .pop_front()
                 .map_or(Poll::Pending, Poll::Ready)
         });
-        let Staged {
-            id,
-            mut executed,
-            arrived,
-        } = next.await;
+        let Staged { mut executed, asked } = next.await;
         let settled = executed.answer().await.map_err(routes::engine_problem);
         shared.in_flight.set(shared.in_flight.get() - 1);
-        shared.answer(Route::Command, &id, arrived, settled);
+        shared.answer(asked, settled);
     }
 }
 
 /// Asks a silent client whether it is there, now and then; ends when it is not.
 async fn ping(shared: &Shared, socket: &Socket) -> Close {
-    let mut every = tokio::time::interval(shared.local.limits().socket_ping);
+    let silence = shared.server.limits().socket_ping.max(SOCKET_PING_MIN);
+    let mut every = tokio::time::interval(silence);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     every.tick().await;
     loop {
@@ -420,7 +458,7 @@ impl Writer {
                 return Ok(());
             };
             shared.left.notify_waiters();
-            shared.local.metrics().frames_out.inc();
+            shared.server.metrics().frames_out.inc();
             // All of it was written as JSON.
             if let Ok(text) = Utf8Bytes::try_from(frame) {
                 socket.start_send_unpin(Frame::Text(text))?;
@@ -459,7 +497,7 @@ impl Shared {
 
     /// One more request may be read.
     fn has_room(&self) -> bool {
-        self.in_flight.get() < self.local.limits().socket_requests_max && self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
+        self.in_flight.get() < self.server.limits().socket_requests_max && self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
     }
 
     /// All that was asked is answered.
@@ -468,22 +506,44 @@ impl Shared {
     }
 
     fn refuse(&self, id: Option<&Id>, problem: &Problem) {
-        self.local.metrics().problem(problem.slug());
+        self.server.metrics().problem(problem.slug());
         self.out.borrow_mut().problem(id, problem);
     }
 
-    fn answer(&self, route: Route, id: &Id, arrived: Option<Instant>, answered: Answered<Vec<u8>>) {
+    fn answer(&self, asked: Asked, answered: Answered<Vec<u8>>) {
         let status = match &answered {
             Ok(body) => {
-                self.out.borrow_mut().reply(id, body);
+                self.out.borrow_mut().reply(&asked.id, body);
                 StatusCode::OK
             }
             Err(problem) => {
-                self.refuse(Some(id), problem);
+                self.refuse(Some(&asked.id), problem);
                 problem.http_status()
             }
         };
-        let took = arrived.map(|arrived| arrived.elapsed());
-        self.local.metrics().answered(route, status, took);
+        let took = asked.arrived.map(|arrived| arrived.elapsed());
+        self.server.metrics().answered(asked.route, status, took);
+        if let Some(entry) = asked.log {
+            match &answered {
+                Ok(_) => entry.answered(&self.server, status, took),
+                Err(problem) => entry.refused(&self.server, problem, took),
+            }
+        }
+    }
+
+    /// What the access log is to say of a message, if anything.
+    fn log(&self, message: &str, parts: &[&str]) -> Option<Box<Entry>> {
+        let is_logged = self.server.logs_next();
+        is_logged.then(|| Entry::message(&self.connection, message, parts))
+    }
+
+    /// Logs a message that is answered already, or was refused.
+    fn logged(&self, entry: Option<Box<Entry>>, refused: Option<&Problem>) {
+        if let Some(entry) = entry {
+            match refused {
+                None => entry.answered(&self.server, StatusCode::OK, None),
+                Some(problem) => entry.refused(&self.server, problem, None),
+            }
+        }
     }
 }

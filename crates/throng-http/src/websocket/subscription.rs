@@ -56,7 +56,7 @@ impl Drop for Subscription {
 
 pub(super) fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> Answered<()> {
     let from = from(shared, &asked)?;
-    let most = shared.local.limits().socket_subscriptions_max;
+    let most = shared.server.limits().socket_subscriptions_max;
     let mut subscriptions = shared.subscriptions.borrow_mut();
     if subscriptions.contains_key(&id) {
         let detail = "There is a subscription of this id already; end it first, or choose another id.";
@@ -66,7 +66,7 @@ pub(super) fn subscribe(shared: &Rc<Shared>, id: Id, asked: Subscribe<'_>) -> An
         let detail = format!("This socket has {most} subscriptions already; end one, or open another socket.");
         return Err(Problem::malformed(detail).boxed());
     }
-    let place = shared.local.live_place()?;
+    let place = shared.server.live_place()?;
     let credit = Rc::new(Credit::default());
     credit.grant(asked.credit);
     let task = tokio::task::spawn_local({
@@ -106,11 +106,11 @@ fn nobody() -> Box<Problem> {
 
 /// Whom it follows, from where.
 fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Follow> {
-    let (kind, names) = routes::kind(&shared.local, &asked.kind)?;
+    let (kind, names) = routes::kind(&shared.server, &asked.kind)?;
     let (caller, whom) = (shared.connection.caller(), (names.kind, asked.entity.as_deref()));
-    routes::may(&shared.local, caller.as_ref(), whom, Action::Events)?;
+    routes::may(&shared.server, caller.as_ref(), whom, Action::Events)?;
     let Some(entity) = &asked.entity else {
-        let engine = &shared.local.shared().engine;
+        let engine = &shared.server.shared().engine;
         let from = match &asked.after {
             Some(After::Cursor(text)) if text != START => text.parse::<Cursor>().map_err(|()| not_a_cursor())?,
             Some(After::Seq(0) | After::Cursor(_)) => engine.place(true).map_err(routes::engine_problem)?,
@@ -150,7 +150,7 @@ fn not_a_cursor() -> Box<Problem> {
 }
 
 async fn run(shared: &Shared, id: &Id, credit: &Credit, from: Follow, _place: Taken) {
-    let engine = shared.local.shared().engine.clone();
+    let engine = shared.server.shared().engine.clone();
     let mut follower = match engine.follow(from).await {
         Ok(follower) => follower,
         Err(error) => return shared.tell(|out| out.problem(Some(id), &follow::problem(error))),
@@ -198,7 +198,7 @@ async fn paused(shared: &Shared, id: &Id, credit: &Credit, follower: &mut Follow
         ready = follower.ready() => ready.map_err(follow::problem)?,
     }
     shared.tell(|out| out.paused(id, &follower.place().to_string()));
-    let wait = shared.local.limits().socket_credit_wait;
+    let wait = shared.server.limits().socket_credit_wait;
     timeout(wait, granted)
         .await
         .map_err(|_| Problem::slow_reader(wait).boxed())

@@ -1,6 +1,6 @@
 //! A WebSocket's socket, which tells its connection when bytes move.
 
-use crate::event_loop::{Connection, Stream};
+use crate::connection::{Connection, Stream};
 use std::{
     io,
     pin::Pin,

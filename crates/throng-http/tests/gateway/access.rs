@@ -2,7 +2,7 @@
 
 use crate::support::{
     Client,
-    client::request,
+    client::{PATIENCE, request},
     engine,
     lanes::{FULL, in_both},
     plain,
@@ -10,7 +10,7 @@ use crate::support::{
     start, tokens,
 };
 use serde_json::json;
-use std::fs;
+use std::{fs, time::Instant};
 use throng_http::{Access, Action, Caller, Gateway, Means, Problem, Running, StartError, make_token};
 
 #[test]
@@ -205,6 +205,78 @@ fn a_file_of_tokens_is_read_again_when_it_changes_and_what_has_expired_is_refuse
         .err()
         .unwrap();
     assert!(missing.to_string().contains("none"), "{missing}");
+}
+
+/// Opens a live stream of a section, and reads what it begins with.
+fn stream(gateway: &Running, bearer: &str) -> Client {
+    let mut client = Client::new(gateway);
+    let fields = [("authorization", bearer), ("accept", "text/event-stream")];
+    client.send(request("GET", "/api/section/S1/events", &fields, ""));
+    assert_eq!(client.head().unwrap().status, 200);
+    client
+}
+
+/// Reads a live stream to its end.
+fn ends(client: &mut Client) {
+    let until = Instant::now() + PATIENCE;
+    while client.line().unwrap() != "0" {
+        assert!(Instant::now() < until, "it does not end");
+    }
+}
+
+#[test]
+fn what_is_open_by_a_token_ends_when_the_token_is_taken_back() {
+    let (dir, [ann, bob]) = tokens(["ann", "bob"]);
+    let file = dir.path().join("tokens");
+    let gateway = start(|gateway| gateway.tokens(&file));
+    let open = |bearer: &str| {
+        let opened = Socket::open(&gateway, &[("authorization", bearer)]);
+        let (mut socket, _) = opened.map_err(|status| status.to_string()).unwrap();
+        socket.next();
+        socket
+    };
+    let (mut of_ann, mut of_bob) = (open(&ann), open(&bob));
+    of_ann.command("S1", "open", &json!({ "capacity": 9 }));
+    for socket in [&mut of_ann, &mut of_bob] {
+        let subscribe =
+            json!({ "type": "subscribe", "id": 1, "kind": "section", "entity": "S1", "after": 1, "credit": 9 });
+        socket.send(&subscribe).expect("subscribed", 1);
+    }
+    of_bob.send(&command("later", "S1", "sign", &json!({})));
+    while of_bob.next()["id"] != "later" {}
+    let (mut stream_of_ann, mut stream_of_bob) = (stream(&gateway, &ann), stream(&gateway, &bob));
+    let lines = fs::read_to_string(&file).unwrap();
+    fs::write(&file, lines.lines().next().unwrap()).unwrap();
+    assert_eq!(of_bob.close_code(), 4401);
+    ends(&mut stream_of_bob);
+    // The others go on.
+    of_ann.send(&command("later", "S1", "sign", &json!({})));
+    while of_ann.next()["id"] != "later" {}
+    while !stream_of_ann.line().unwrap().contains(r#""seq":3"#) {}
+}
+
+#[test]
+fn what_is_open_by_a_token_ends_with_the_token() {
+    // How long it may take to open both is not known: a token that did not last gets a longer one.
+    let opened = [2, 8, 32].into_iter().find_map(|seconds| {
+        let until = jiff::Timestamp::now() + std::time::Duration::from_secs(seconds);
+        let (token, line) = make_token("ann", Some(until)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        fs::write(&file, line).unwrap();
+        let gateway = start(|gateway| gateway.tokens(&file));
+        let bearer = format!("Bearer {token}");
+        let mut client = Client::new(&gateway);
+        let fields = [("authorization", bearer.as_str()), ("accept", "text/event-stream")];
+        let create = client.request("POST", "/api/section/S1/open", &fields, r#"{"capacity":9}"#);
+        client.send(request("GET", "/api/section/S1/events", &fields, ""));
+        let is_streaming = create.status == 200 && client.head().unwrap().status == 200;
+        let (socket, _) = Socket::open(&gateway, &fields[..1]).ok().filter(|_| is_streaming)?;
+        Some((gateway, socket, client))
+    });
+    let (_gateway, mut socket, mut client) = opened.unwrap();
+    assert_eq!(socket.close_code(), 4401);
+    ends(&mut client);
 }
 
 #[test]

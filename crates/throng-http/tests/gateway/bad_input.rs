@@ -1,10 +1,46 @@
 //! What is wrong is told with what was found, where, and what to do; and nothing is done.
 
-use crate::support::{Client, client::request, plain, start};
+use crate::support::{
+    Client,
+    client::request,
+    lanes::in_both,
+    plain,
+    socket::{Socket, query},
+    start,
+};
+use serde_json::json;
+use std::time::Duration;
 use throng_http::Limits;
 
 const OPEN: &str = "/api/section/S1/open";
 const ADD: &str = "/api/section/S1/add-student";
+
+#[test]
+fn a_request_may_take_as_long_as_its_deadline_at_most_may_be_and_no_longer() {
+    let gateway = start(|gateway| {
+        gateway.limits(Limits {
+            deadline_max: Duration::from_secs(20),
+            ..Limits::default()
+        })
+    });
+    let seconds = |seconds: &'static str| [("request-timeout", seconds)];
+    for taken in in_both(&gateway, "POST", OPEN, &seconds("20"), r#"{"capacity":9}"#) {
+        assert_eq!(taken.status, 200);
+    }
+    for refused in in_both(&gateway, "POST", OPEN, &seconds("20.001"), r#"{"capacity":9}"#) {
+        assert_eq!(refused.problem(400, "malformed")["field"], "Request-Timeout");
+    }
+    let mut socket = Socket::new(&gateway);
+    let mut ask = |ms: u64| {
+        let mut asked = query(ms, "S1", "view", &json!({}));
+        asked["timeout_ms"] = ms.into();
+        socket.send(&asked);
+    };
+    ask(20_000);
+    ask(20_001);
+    socket.expect("reply", 20_000);
+    assert_eq!(socket.problem(20_001, "malformed")["field"], "timeout_ms");
+}
 
 #[test]
 fn what_does_not_exist_is_named_and_what_does_is_listed() {

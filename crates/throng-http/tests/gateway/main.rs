@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod access;
+mod access_log;
 mod actors;
 mod admin;
 mod app;

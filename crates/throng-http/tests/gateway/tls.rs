@@ -1,7 +1,10 @@
 //! TLS: real handshakes, in both lanes, on HTTP/2 and under a WebSocket.
 
 use crate::support::{Client, client::PATIENCE, client::request, plain, start};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa, KeyIdMethod,
+    KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, date_time_ymd,
+};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
@@ -24,7 +27,7 @@ impl Authority {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
@@ -38,6 +41,25 @@ impl Authority {
     fn serves(&self, names: &[&str]) -> (String, String) {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         self.signs(CertificateParams::new(names).unwrap())
+    }
+
+    /// A list of the certificates with these numbers.
+    fn revokes(&self, numbers: &[u64]) -> String {
+        let revoked = |number: &u64| RevokedCertParams {
+            serial_number: (*number).into(),
+            revocation_time: date_time_ymd(2026, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(2026, 1, 2),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: numbers.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.0).unwrap().pem().unwrap()
     }
 
     fn root(&self) -> CertificateDer<'static> {
@@ -79,6 +101,7 @@ impl Files {
             certificate: self.path("cert.pem"),
             key: self.path("key.pem"),
             client_ca,
+            client_crl: None,
         }
     }
 
@@ -296,6 +319,44 @@ fn a_clients_certificate_says_who_asks() {
         client.request("GET", "/api/section", &[], "").status
     }));
     assert!(asked.is_err(), "a certificate that nobody known has signed");
+}
+
+#[test]
+fn a_clients_certificate_that_was_taken_back_is_refused_from_then_on() {
+    let (files, clients) = (Files::new(), Authority::new());
+    let list = files.path("revoked.pem");
+    fs::write(&list, clients.revokes(&[1])).unwrap();
+    let client_crl = Some(list.clone());
+    let tls = files.tls(Some(&clients));
+    let gateway = start(|gateway| gateway.tls(Tls { client_crl, ..tls }));
+    let [first, second] = [1_u64, 2].map(|number| {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "ann");
+        params.serial_number = Some(number.into());
+        clients.signs(params)
+    });
+    let is_taken = |shown: &(String, String)| {
+        let mut stream = files.connect(&gateway, Some(shown)).into_inner();
+        let asked = std::io::Write::write_all(&mut stream, request("GET", "/api/section", &[], "").as_bytes());
+        asked.is_ok()
+            && Client::over(stream)
+                .try_answer()
+                .is_ok_and(|answer| answer.status == 200)
+    };
+    assert!(!is_taken(&first) && is_taken(&second));
+    fs::write(&list, clients.revokes(&[1, 2])).unwrap();
+    while is_taken(&second) {
+        std::thread::yield_now();
+    }
+    fs::write(&list, "").unwrap();
+    let client_crl = Some(list);
+    let tls = files.tls(Some(&clients));
+    let error = Gateway::builder(crate::support::engine())
+        .tls(Tls { client_crl, ..tls })
+        .start()
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("no list of revoked certificates"), "{error}");
 }
 
 #[test]

@@ -52,22 +52,41 @@ pub(crate) struct CapacityArgs {
     common: Common,
 }
 
+/// A rate that was held.
+struct Attempt {
+    report: Report,
+    /// What is judged, where that is not all of it.
+    part: Option<Report>,
+    cpu_percent: Option<f64>,
+}
+
+impl Attempt {
+    fn judge(self, rate: f64, promise: &Promise) -> (Report, Trial) {
+        let trial = Trial {
+            cpu_percent: self.cpu_percent,
+            ..Trial::judge(rate, self.part.as_ref().unwrap_or(&self.report), promise)
+        };
+        (self.report, trial)
+    }
+}
+
 fn run_search(
     search: Search,
     promise: &Promise,
-    mut attempt: impl FnMut(f64) -> anyhow::Result<(Report, Option<f64>)>,
+    mut attempt: impl FnMut(f64) -> anyhow::Result<Attempt>,
     mut show: impl FnMut(&Trial),
 ) -> anyhow::Result<(Vec<Trial>, Option<Report>)> {
     let mut trials = Vec::new();
     let mut kept = None;
     while let Some(rate) = search.next(&trials) {
-        let (report, cpu_percent) = attempt(rate)?;
-        let stopped = report.ended == "stopped";
-        let trial = Trial {
-            cpu_percent,
-            ..Trial::judge(rate, &report, promise)
-        };
-        if stopped {
+        let mut tried = attempt(rate)?.judge(rate, promise);
+        if tried.1.broken.is_some() && tried.0.ended != "stopped" {
+            // It may have been something else on the machine: the end of a search is tried twice.
+            show(&tried.1);
+            tried = attempt(rate)?.judge(rate, promise);
+        }
+        let (report, trial) = tried;
+        if report.ended == "stopped" {
             break; // what it found by then is no answer
         }
         show(&trial);
@@ -123,15 +142,17 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         },
     };
     let request = args.request.build(&options.target, true)?;
-    let attempt = |rate: f64| -> anyhow::Result<(Report, Option<f64>)> {
+    let attempt = |rate: f64| -> anyhow::Result<Attempt> {
         let before = used(&common.pid)?;
         let begun = Instant::now();
-        let report = match &plan {
+        let (report, part) = match &plan {
             Some(plan) => {
                 let plan = plan.with(&args.variable, rate)?;
-                plan.run(options.clone(), common.connections, common.threads(), |_| {})?
+                let report = plan.run(options.clone(), common.connections, common.threads(), |_| {})?;
+                let part = plan.open_part(&report, &options.target)?;
+                (report, part)
             }
-            None => hold(&options, &request, rate, args.duration, common.threads())?,
+            None => (hold(&options, &request, rate, args.duration, common.threads())?, None),
         };
         if !common.quiet {
             for warning in &report.warnings {
@@ -145,7 +166,11 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             .map(|(after, before)| after.cpu_nanos_since(before))
             .sum();
         let percent = nanos as f64 / begun.elapsed().as_nanos() as f64 * 100.0;
-        Ok((report, (!common.pid.is_empty()).then_some(percent)))
+        Ok(Attempt {
+            report,
+            part,
+            cpu_percent: (!common.pid.is_empty()).then_some(percent),
+        })
     };
     let show = |trial: &Trial| {
         if !common.quiet {

@@ -3,6 +3,7 @@
 mod capacity;
 mod common;
 mod compare;
+mod course;
 mod direct;
 mod head2head;
 mod plan;

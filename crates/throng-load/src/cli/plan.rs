@@ -1,6 +1,7 @@
 //! `throng load run` and `throng load plans`.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::common::{Common, show, stop_on_signals};
+use super::course;
 use super::progress::{Display, Goal};
 use super::values;
 use crate::Options;
@@ -22,6 +24,10 @@ pub(crate) struct RunArgs {
     /// End after this time, whatever the plan says.
     #[arg(long = "for", short = 'd', value_parser = values::time, value_name = "TIME")]
     duration: Option<Duration>,
+    /// Print the report of the skiers course's load client, too, and write its CSV line a request to this file:
+    /// start_time,latency,request_type,response_code.
+    #[arg(long, value_name = "FILE", conflicts_with = "csv")]
+    course: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -79,6 +85,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         );
     }
     options.duration = args.duration;
+    if let Some(path) = &args.course {
+        options.log = Some(path.clone());
+    }
     if plan.requests_expected(&options.target)? == Some(0) {
         bail!(
             "{}: it would not make one request: every phase is without users, arrivals or requests (a rate, time or count of 0?)",
@@ -96,7 +105,15 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         display.update(progress)
     });
     display.finish();
-    common.deliver(&Common::sampled(sampler, report?))
+    let report = Common::sampled(sampler, report?);
+    let code = common.deliver(&report)?;
+    if let Some(path) = &args.course {
+        course::rewrite(path, &report, &plan)?;
+        if common.json.as_deref() != Some(Path::new("-")) {
+            show(&format!("\n{}", course::text(&report)));
+        }
+    }
+    Ok(code)
 }
 
 pub(crate) fn list(args: &PlansArgs) -> anyhow::Result<ExitCode> {

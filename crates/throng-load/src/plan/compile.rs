@@ -375,10 +375,7 @@ fn compile_request(
         .as_deref()
         .map(|text| Template::parse(text, Filter::Plain, meaning))
         .transpose()?;
-    let method = model
-        .method
-        .clone()
-        .unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_string());
+    let method = model.method();
     if method.is_empty() || !method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-') {
         return Err(format!("`{method}` is no HTTP method"));
     }

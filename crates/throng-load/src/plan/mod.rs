@@ -153,6 +153,13 @@ impl Plan {
         Ok(self.compile(target)?.requests_expected())
     }
 
+    /// The method of a class's requests; classes are called by phase and request.
+    pub(crate) fn method_of(&self, class: &str) -> &str {
+        let of_class = |name: &str| class.strip_suffix(name).is_some_and(|phase| phase.ends_with('/'));
+        let found = self.file.request.iter().find(|(name, _)| of_class(name));
+        found.map_or("", |(_, request)| request.method())
+    }
+
     fn wrong(&self, reason: String) -> Error {
         Error::Plan {
             file: self.name.clone(),
@@ -227,6 +234,26 @@ impl Plan {
         }
         report.plan = Some(self.text.clone());
         Ok(report)
+    }
+
+    /// Of a report of this plan, what its open phases have come to, whose rate is what a search varies: requests that only prepare
+    /// something are not judged. `None` where all are of one kind.
+    pub(crate) fn open_part(&self, report: &Report, target: &Target) -> Result<Option<Report>> {
+        let (open, closed): (Vec<_>, Vec<_>) = self.file.phase.iter().partition(|phase| !phase.arrivals.is_empty());
+        if open.is_empty() || closed.is_empty() {
+            return Ok(None);
+        }
+        let compiled = self.compile(target)?;
+        let seconds = compiled.phases.iter().map(|phase| match &phase.crowd {
+            Crowd::Open { arrivals, .. } => arrivals.seconds(),
+            Crowd::Closed { .. } => 0.0,
+        });
+        let is_open = |class: &str| {
+            class
+                .split_once('/')
+                .is_some_and(|(of, _)| open.iter().any(|phase| phase.name == of))
+        };
+        Ok(Some(report.of_classes(is_open, Duration::from_secs_f64(seconds.sum()))))
     }
 
     /// With a seed of its own, where the plan has none: a second run on the same target creates other things.

@@ -150,6 +150,14 @@ pub(crate) struct RequestModel {
     pub(crate) retry: Option<Retry>,
 }
 
+impl RequestModel {
+    /// What it says, or what goes with a body or none.
+    pub(crate) fn method(&self) -> &str {
+        let usual = if self.body.is_some() { "POST" } else { "GET" };
+        self.method.as_deref().unwrap_or(usual)
+    }
+}
+
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Check {

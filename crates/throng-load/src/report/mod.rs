@@ -122,6 +122,19 @@ impl ClassReport {
     }
 }
 
+/// Outcomes, response times and service times of all classes together.
+fn sums(classes: &[ClassReport]) -> (Counters, Latencies, Latencies) {
+    let mut counters = Counters::default();
+    let (mut response, mut service) = (latencies(), latencies());
+    for class in classes {
+        counters.add(&class.counters);
+        for (all, one) in [(&mut response, &class.response), (&mut service, &class.service)] {
+            all.add(one).expect("all our histograms have one shape");
+        }
+    }
+    (counters, response, service)
+}
+
 impl Report {
     pub(crate) fn new(
         options: &Options,
@@ -131,15 +144,7 @@ impl Report {
         mut classes: Vec<ClassReport>,
         mut series: Series,
     ) -> Self {
-        let mut counters = Counters::default();
-        let (mut response, mut service) = (latencies(), latencies());
-        for class in &classes {
-            counters.add(&class.counters);
-            response
-                .add(&class.response)
-                .expect("all our histograms have one shape");
-            service.add(&class.service).expect("all our histograms have one shape");
-        }
+        let (counters, response, service) = sums(&classes);
         classes.retain(|class| class.counters.attempts() > 0);
         series.outliers.sort_by_key(|outlier| outlier.at_nanos);
         let (protocol, at_once) = match options.http2 {
@@ -237,6 +242,15 @@ impl Report {
         } else {
             self.counters.successes as f64 / self.elapsed().as_secs_f64()
         }
+    }
+
+    /// What these classes have come to, within a time that was theirs.
+    pub(crate) fn of_classes(&self, is_one: impl Fn(&str) -> bool, took: Duration) -> Self {
+        let mut report = self.clone();
+        report.classes.retain(|class| is_one(&class.name));
+        report.elapsed_nanos = took.as_nanos() as u64;
+        (report.counters, report.response, report.service) = sums(&report.classes);
+        report
     }
 
     /// CPU time of the generator for each request, in nanoseconds.

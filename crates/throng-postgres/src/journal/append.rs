@@ -5,15 +5,23 @@ use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Poll,
+    time::{Duration, Instant},
 };
 use throng_journal::{Append, AppendError, Appended, Commit, Error, WriterId, commit::Buffer};
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{Client, Statement, error::SqlState};
 
 /// Appends that may wait: more than any depth.
 const WAITING_MAX: usize = 64;
+
+/// A commit that the server has no room for is tried again so often, for so long.
+const ROOM_LOOK: Duration = Duration::from_millis(250);
+const ROOM_WAIT: Duration = Duration::from_secs(5);
 
 /// Lands if the writer is not sealed (`FOR SHARE`: a seal waits for this, and this sees a seal) and its predecessor is
 /// there.
@@ -24,6 +32,8 @@ const APPEND: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1 AND se
 /// The task that owns the connection.
 pub(super) struct Appender {
     jobs: mpsc::Sender<Job>,
+    /// A commit waits until the server has room for it.
+    is_full: Arc<AtomicBool>,
 }
 
 enum Job {
@@ -52,8 +62,13 @@ struct Landing {
 impl Appender {
     pub(super) fn start(threads: &Threads, database: Arc<Database>) -> Self {
         let (jobs, waiting) = mpsc::channel(WAITING_MAX);
-        threads.spawn(work(database, waiting));
-        Self { jobs }
+        let is_full = Arc::new(AtomicBool::new(false));
+        threads.spawn(work(database, waiting, Arc::clone(&is_full)));
+        Self { jobs, is_full }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_full.load(Ordering::Acquire)
     }
 
     /// Makes sure that the next append finds a connection.
@@ -85,7 +100,7 @@ fn in_doubt(why: String) -> Appended {
     }
 }
 
-async fn work(database: Arc<Database>, mut jobs: mpsc::Receiver<Job>) {
+async fn work(database: Arc<Database>, mut jobs: mpsc::Receiver<Job>, is_full: Arc<AtomicBool>) {
     let mut connected: Option<Arc<Connected>> = None;
     let mut flights: FuturesOrdered<Flight> = FuturesOrdered::new();
     loop {
@@ -118,7 +133,12 @@ async fn work(database: Arc<Database>, mut jobs: mpsc::Receiver<Job>) {
                 let _ = tell.send(Ok(()));
             }
             Job::Append { commit, tell } => {
-                let mut flight: Flight = Box::pin(fly(Arc::clone(&database), Arc::clone(connected), commit, tell));
+                let appending = Appending {
+                    database: Arc::clone(&database),
+                    connected: Arc::clone(connected),
+                    is_full: Arc::clone(&is_full),
+                };
+                let mut flight: Flight = Box::pin(appending.fly(commit, tell));
                 // The first poll sends it: so they go out in the order they came in.
                 match poll_fn(|context| Poll::Ready(flight.as_mut().poll(context))).await {
                     Poll::Ready(landing) => land(landing),
@@ -156,39 +176,76 @@ impl Connected {
     }
 }
 
-async fn fly(
+/// What an append needs.
+struct Appending {
     database: Arc<Database>,
     connected: Arc<Connected>,
-    mut commit: Commit,
-    tell: oneshot::Sender<Appended>,
-) -> Landing {
-    commit.seal(&[]);
-    let result = append(&database, &connected, &commit).await;
-    Landing { commit, tell, result }
+    is_full: Arc<AtomicBool>,
 }
 
-async fn append(database: &Database, connected: &Connected, commit: &Commit) -> Result<(), AppendError> {
-    let stamp = commit.stamp();
-    let (writer, number) = (stamp.writer.0.cast_signed(), stamp.number.0.cast_signed());
-    let doing = "appending a commit";
-    let in_doubt = |error: Error| AppendError::InDoubt(error.to_string());
-    let landed = connected
-        .client
-        .execute(&connected.append, &[&writer, &number, &shards(commit), &commit.bytes()])
-        .await
-        .map_err(|error| in_doubt(database.failed(doing)(error)))?;
-    if landed == 1 {
-        return Ok(());
+/// What became of one try.
+enum Tried {
+    Done(Result<(), AppendError>),
+    /// Nothing has landed: the server has no room for it, or its predecessor waits for that.
+    NoRoom(Error),
+}
+
+impl Appending {
+    async fn fly(self, mut commit: Commit, tell: oneshot::Sender<Appended>) -> Landing {
+        commit.seal(&[]);
+        let result = self.append(&commit).await;
+        Landing { commit, tell, result }
     }
-    if is_sealed(database, &connected.client, stamp.writer)
-        .await
-        .map_err(in_doubt)?
-    {
-        return Err(AppendError::Sealed);
+
+    /// A server that has no room rolls the statement back, so the same commit may be tried again: what is asked for meanwhile is refused
+    /// by [`has_room`](Appender::has_room), and reads go on. After a while the writer ends as after any other failure.
+    async fn append(&self, commit: &Commit) -> Result<(), AppendError> {
+        let begun = Instant::now();
+        let result = loop {
+            match self.try_once(commit).await {
+                Tried::NoRoom(error) if begun.elapsed() < ROOM_WAIT => {
+                    if !self.is_full.swap(true, Ordering::AcqRel) {
+                        tracing::warn!("no commands are taken until the database has room: {error}");
+                    }
+                    tokio::time::sleep(ROOM_LOOK).await;
+                }
+                Tried::NoRoom(error) => break Err(AppendError::InDoubt(error.to_string())),
+                Tried::Done(result) => break result,
+            }
+        };
+        // Whether there is room for the next commit is seen when it is tried.
+        if self.is_full.swap(false, Ordering::AcqRel) && result.is_ok() {
+            tracing::info!("the database has room again");
+        }
+        result
     }
-    Err(AppendError::InDoubt(format!(
-        "commit {number} of writer {writer} does not follow its last one"
-    )))
+
+    async fn try_once(&self, commit: &Commit) -> Tried {
+        let stamp = commit.stamp();
+        let (writer, number) = (stamp.writer.0.cast_signed(), stamp.number.0.cast_signed());
+        let Connected { client, append } = &*self.connected;
+        let failed = self.database.failed("appending a commit");
+        let was_full = self.is_full.load(Ordering::Acquire);
+        let landed = client
+            .execute(append, &[&writer, &number, &shards(commit), &commit.bytes()])
+            .await;
+        match landed {
+            Ok(1) => return Tried::Done(Ok(())),
+            Ok(_) => {}
+            Err(error) if error.code() == Some(&SqlState::DISK_FULL) => return Tried::NoRoom(failed(error)),
+            Err(error) => return Tried::Done(Err(AppendError::InDoubt(failed(error).to_string()))),
+        }
+        let why = format!("commit {number} of writer {writer} does not follow its last one");
+        Tried::Done(Err(match is_sealed(&self.database, client, stamp.writer).await {
+            Ok(true) => AppendError::Sealed,
+            Ok(false) if was_full || self.is_full.load(Ordering::Acquire) => {
+                let doing = "appending a commit".into();
+                return Tried::NoRoom(Error::Backend { doing, why });
+            }
+            Ok(false) => AppendError::InDoubt(why),
+            Err(error) => AppendError::InDoubt(error.to_string()),
+        }))
+    }
 }
 
 /// A writer nobody has opened counts as sealed.

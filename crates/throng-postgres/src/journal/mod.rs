@@ -190,6 +190,10 @@ impl Journal for PostgresJournal {
         }
     }
 
+    fn has_room(&self) -> bool {
+        self.shared.appender.has_room()
+    }
+
     fn bytes(&self) -> Option<u64> {
         Some(self.shared.bytes.load(Ordering::Relaxed))
     }

@@ -1,10 +1,12 @@
 //! The server goes away, or says no, in the middle of load: nothing acknowledged is lost, nothing counts twice.
 
 use crate::{
-    counter::{Load, engine, until},
+    counter::{Command, Counter, Hits, Load, engine, until},
     kit,
 };
 use servers::{Postgres, PostgresOptions as ServerOptions, Stop};
+use std::time::Duration;
+use throng::{Engine, model::Error};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_restarted_in_the_middle_of_load_loses_nothing() {
@@ -66,9 +68,11 @@ async fn a_statement_that_runs_into_its_timeout_ends_the_writer_and_not_the_serv
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_is_said_and_the_service_goes_on_once_there_is_room() {
+async fn a_full_disk_refuses_commands_and_not_reads_until_there_is_room() {
     let schema = kit::schema();
     let engine = engine(kit::options(&schema, "")).await;
+    let idle = || engine.entity::<Counter>("idle");
+    idle().ask(Command::Hit).await.unwrap();
     let load = Load::begin(&engine);
     load.more(100).await;
     let psql = kit::psql(&kit::SERVER).await;
@@ -79,19 +83,32 @@ async fn a_full_disk_is_said_and_the_service_goes_on_once_there_is_room() {
     ))
     .await
     .unwrap();
-    let mut said = String::new();
-    until("the engine says so", || {
-        said = engine.health().detail.unwrap_or_default();
-        said.contains("make room")
+    until("the engine says so, and is ready", || {
+        let health = engine.health();
+        health.storage_full && health.ready
     })
     .await;
-    assert!(
-        said.contains("No space left on device") && said.contains("53100"),
-        "{said}"
-    );
+    assert_eq!(idle().read(Hits).await.unwrap(), 1);
+    until_refused(&engine).await;
     psql.batch_execute(&format!("DROP TRIGGER no_room ON {schema}.commits"))
         .await
         .unwrap();
     load.more(100).await;
+    until("there is room", || !engine.health().storage_full).await;
     load.end(engine, kit::options(&schema, "")).await;
+}
+
+/// Until a command is told that there is no room. A commit waits for room for a while only; then another one is tried.
+async fn until_refused(engine: &Engine) {
+    let asked = async {
+        while !matches!(
+            engine.entity::<Counter>("idle").ask(Command::Hit).await,
+            Err(Error::StorageFull { .. })
+        ) {}
+    };
+    let patience = Duration::from_secs(60);
+    assert!(
+        tokio::time::timeout(patience, asked).await.is_ok(),
+        "never refused for room"
+    );
 }

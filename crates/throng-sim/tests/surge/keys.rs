@@ -2,7 +2,7 @@
 
 use crate::{Command, ask, level, player::Player, quiet_options, service};
 use std::time::Duration;
-use throng::Options;
+use throng::{Options, driver::KeyLife};
 use throng_sim::{Faults, Sim};
 
 async fn ask_once(sim: &Sim, id: &str, key: String) -> u64 {
@@ -45,6 +45,45 @@ fn a_key_takes_effect_once_though_an_old_answer_of_the_store_comes_late() {
             }
         });
     }
+}
+
+/// Has a player do this once, under a key that is kept for a day; asked as a broker asks.
+async fn ask_once_a_day(sim: &Sim, id: &str, command: Command) -> u64 {
+    let id = id.to_owned();
+    let asked = sim.call(|engine| async move {
+        let mut body = Vec::new();
+        let name = throng_core::tagged::to_parts(&command, &mut body).unwrap();
+        let driver = engine.driver();
+        let attempt = driver.command(0, id, name, body).unwrap().once("key").unwrap();
+        let day = KeyLife::at_least(Duration::from_secs(24 * 3_600));
+        driver.answer(attempt.key_life(day)).await
+    });
+    serde_json::from_slice(&asked.await.unwrap().unwrap()).unwrap()
+}
+
+#[test]
+fn a_key_of_a_longer_life_outlives_the_hour_also_where_its_command_was_forwarded_to() {
+    let pass = || Command::Pass { to: "receiver".into() };
+    service(3).options(quiet_options()).run(|sim| async move {
+        for id in ["passer", "receiver"] {
+            ask(&sim, id, Command::Hit).await.unwrap();
+        }
+        assert_eq!(ask_once_a_day(&sim, "passer", pass()).await, 2);
+        assert_eq!(ask_once_a_day(&sim, "receiver", Command::Hit).await, 3);
+        for hours in [2, 21] {
+            assert!(checkpoint(&sim).await);
+            sim.jump(Duration::from_secs(hours * 3_600));
+            sim.restart().await;
+            assert_eq!(ask_once_a_day(&sim, "passer", pass()).await, 2);
+            assert_eq!(ask_once_a_day(&sim, "receiver", Command::Hit).await, 3);
+        }
+        sim.jump(Duration::from_secs(6 * 3_600));
+        assert_eq!(
+            ask_once_a_day(&sim, "receiver", Command::Hit).await,
+            4,
+            "a day and a step are over"
+        );
+    });
 }
 
 /// Bytes of entities, of keys, and of what is on its way to the store.

@@ -7,8 +7,8 @@ use throng_core::{
     limits,
     model::Timestamp,
     shard::{
-        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonReply, Outcome, Output, Parcel,
-        QueryCall, Ran, Registry, Shard,
+        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonReply, KeyLife, Outcome, Output,
+        Parcel, QueryCall, Ran, Registry, Shard,
     },
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};
@@ -31,6 +31,8 @@ pub struct Attempt<'a> {
     pub(super) has_share: bool,
     /// Messages were sent by it that nobody has begun to deliver.
     pub(crate) has_sent: bool,
+    /// How long the idempotency key of its command is kept.
+    pub(crate) key_life: KeyLife,
 }
 
 /// The entity that is asked.
@@ -143,6 +145,7 @@ impl<'a> Attempt<'a> {
             is_admitted,
             has_share: false,
             has_sent: false,
+            key_life: KeyLife::default(),
         }
     }
 
@@ -192,6 +195,7 @@ impl<'a> Attempt<'a> {
             is_admitted: self.is_admitted,
             has_share: self.has_share,
             has_sent: self.has_sent,
+            key_life: self.key_life,
         }
     }
 
@@ -263,6 +267,7 @@ impl<'a> Attempt<'a> {
                 };
                 let cause = Cause::Asked {
                     key: command.key.as_deref(),
+                    life: self.key_life,
                     caller: command.caller.as_deref(),
                     forwarded: command.forwarded.as_deref(),
                 };
@@ -350,6 +355,17 @@ impl<'a> Attempt<'a> {
         let index = index.ok_or_else(|| format!("the engine was not given the kind {kind:?}"))?;
         let caller = match &mut self.work {
             Work::Command(command) => command.caller.take(),
+            Work::Message(message) => {
+                self.key_life = message.delivery.taking.life;
+                None
+            }
+            Work::Retry(retry) => {
+                self.key_life = retry
+                    .delivery
+                    .as_ref()
+                    .map_or(self.key_life, |delivery| delivery.taking.life);
+                None
+            }
             _ => None,
         };
         let forwarder = Forwarder {

@@ -259,7 +259,7 @@ impl Door {
             }
             Work::DeadLetter(outgoing, reason) => {
                 if !shard.is_taken(&outgoing.delivery.taking) {
-                    shard.bury(&outgoing.delivery, self.context.host.now(), reason, staging);
+                    shard.record_dead(&outgoing.delivery, self.context.host.now(), reason, staging);
                 }
                 Some(Progress::Done(Outcome::Failed))
             }

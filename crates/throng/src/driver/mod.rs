@@ -22,6 +22,7 @@ mod executed;
 
 pub use crate::door::Attempt;
 pub use executed::Executed;
+pub use throng_core::shard::KeyLife;
 
 use crate::{
     door::{Answer, Command, Payload, Progress, Target, Work, turn},
@@ -244,6 +245,13 @@ impl<'a> Attempt<'a> {
             command.key = Some(key);
         }
         Ok(self)
+    }
+
+    /// How long the key of [`once`](Self::once) is kept, instead of an hour: as long as the same command may come again.
+    #[must_use]
+    pub fn key_life(mut self, life: KeyLife) -> Self {
+        self.key_life = life;
+        self
     }
 
     /// How long its answer is waited for at most, from when the attempt was made.

@@ -36,6 +36,18 @@ pub(super) fn open_sections(address: SocketAddr, sections: u64) -> anyhow::Resul
     crate::bench::requests::drive(address, 16, requests).map(drop)
 }
 
+/// By what the requests are sent; one request of a connection or of a stream is in flight at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Transport {
+    Http1,
+    /// [`HTTP2_STREAMS`] clients share a connection.
+    Http2,
+    Websocket,
+}
+
+/// Clients that share a connection of HTTP/2, as those of one proxy do.
+const HTTP2_STREAMS: usize = 64;
+
 /// How much is asked.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pace {
@@ -48,6 +60,7 @@ pub(super) enum Pace {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) address: SocketAddr,
+    pub(super) transport: Transport,
     pub(super) connections: usize,
     pub(super) sections: u64,
     pub(super) pace: Pace,
@@ -55,6 +68,12 @@ pub(super) struct Load {
     pub(super) before: Duration,
     pub(super) lasts: Duration,
     pub(super) after: Duration,
+}
+
+impl Load {
+    pub(super) fn lasts_in_all(&self) -> Duration {
+        self.before + self.lasts + self.after
+    }
 }
 
 /// What became of the requests that were sent in the surge.
@@ -90,7 +109,7 @@ impl Seen {
 }
 
 /// Students who have never been added, and what became of the requests.
-struct Students {
+pub(super) struct Students {
     bytes: Vec<u8>,
     section_at: usize,
     student_at: usize,
@@ -104,10 +123,18 @@ struct Students {
 
 impl Students {
     fn new(load: &Load, first: u64) -> anyhow::Result<Self> {
-        let path = format!("/api/section/S{SECTION_MARK}/add");
-        let bytes = Request::build("POST", &load.address.to_string(), &path)
-            .json(&format!(r#"{{"student":"{STUDENT_MARK}"}}"#))
-            .into_bytes();
+        let body = format!(r#"{{"student":"{STUDENT_MARK}"}}"#);
+        let bytes = match load.transport {
+            Transport::Http1 | Transport::Http2 => {
+                let path = format!("/api/section/S{SECTION_MARK}/add");
+                let request = Request::build("POST", &load.address.to_string(), &path);
+                request.json(&body).into_bytes()
+            }
+            Transport::Websocket => format!(
+                r#"{{"type":"command","id":1,"kind":"section","entity":"S{SECTION_MARK}","command":"add","body":{body}}}"#
+            )
+            .into_bytes(),
+        };
         let find = |mark: &str| bytes.windows(mark.len()).position(|part| part == mark.as_bytes());
         let begin = load.before.as_nanos() as u64;
         let end = begin + load.lasts.as_nanos() as u64;
@@ -134,6 +161,25 @@ impl Students {
 
     fn is_surge(&self, nanos: u64) -> bool {
         (self.surge.0..self.surge.1).contains(&nanos)
+    }
+
+    /// An answer came, with the status of HTTP.
+    pub(super) fn count(&mut self, status: u16, sent_nanos: u64, done_nanos: u64) {
+        let took = done_nanos.saturating_sub(sent_nanos);
+        let is_refused = matches!(status, 429 | 503);
+        if let Some(window) = self.seen.windows.get_mut((sent_nanos / WINDOW_NANOS) as usize) {
+            window.refused += u64::from(is_refused);
+            window.slowest_nanos = window.slowest_nanos.max(took);
+        }
+        self.seen.came += u64::from(status == 200 && self.is_surge(done_nanos));
+        if self.is_surge(sent_nanos) {
+            self.seen.sent += 1;
+            match status {
+                200 => self.seen.served.saturating_record(took),
+                429 | 503 => self.seen.refused.saturating_record(took),
+                _ => self.seen.failed += 1,
+            }
+        }
     }
 
     /// When the next request is due, if it is not now.
@@ -176,32 +222,28 @@ impl Source for Students {
     }
 
     fn answered(&mut self, _: u64, outcome: &Outcome<'_>) -> Verdict {
-        let (status, took) = (outcome.status(), outcome.service_nanos());
-        let is_refused = matches!(status, 429 | 503);
-        if let Some(window) = self.seen.windows.get_mut((outcome.sent_nanos / WINDOW_NANOS) as usize) {
-            window.refused += u64::from(is_refused);
-            window.slowest_nanos = window.slowest_nanos.max(took);
-        }
-        self.seen.came += u64::from(status == 200 && self.is_surge(outcome.done_nanos));
-        if self.is_surge(outcome.sent_nanos) {
-            self.seen.sent += 1;
-            match status {
-                200 => self.seen.served.saturating_record(took),
-                429 | 503 => self.seen.refused.saturating_record(took),
-                _ => self.seen.failed += 1,
-            }
-        }
+        self.count(outcome.status(), outcome.sent_nanos, outcome.done_nanos);
         Verdict::ByStatus
     }
 }
 
 /// Runs it; `students` is the next who was never added.
 pub(super) fn drive(load: &Load, students: &mut u64) -> anyhow::Result<Seen> {
-    let mut options = Options::new(Target::resolve(&format!("http://{}", load.address), false)?);
-    options.connections = load.connections;
-    options.duration = Some(load.before + load.lasts + load.after);
-    let finished = run(&options, vec![Students::new(load, *students)?])?;
-    let source = finished.sources.into_iter().next().context("the source comes back")?;
+    let source = Students::new(load, *students)?;
+    let source = match load.transport {
+        Transport::Websocket => super::websocket::drive(load, source)?,
+        Transport::Http1 | Transport::Http2 => {
+            let mut options = Options::new(Target::resolve(&format!("http://{}", load.address), false)?);
+            options.connections = load.connections;
+            if load.transport == Transport::Http2 {
+                options.connections = load.connections.div_ceil(HTTP2_STREAMS);
+                options.http2 = Some(HTTP2_STREAMS);
+            }
+            options.duration = Some(load.lasts_in_all());
+            let finished = run(&options, vec![source])?;
+            finished.sources.into_iter().next().context("the source comes back")?
+        }
+    };
     *students = source.next;
     Ok(source.seen)
 }
@@ -213,6 +255,7 @@ mod tests {
     fn load(pace: Pace) -> Load {
         Load {
             address: ([127, 0, 0, 1], 1).into(),
+            transport: Transport::Http1,
             connections: 1,
             sections: 3,
             pace,

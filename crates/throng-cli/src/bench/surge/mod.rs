@@ -2,7 +2,7 @@
 //! after it all is as before; alone on the machine and beside others who want its cores.
 
 mod load;
-mod plot;
+mod websocket;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -16,10 +16,14 @@ use std::{
 use throng_load::measure::Latencies;
 use yardsticks::echo::EchoProcess;
 
-use super::{Common, Scratch, table::Table, yardstick};
+use super::{
+    Common, Scratch,
+    plot::{self, Picture, Series},
+    table::Table,
+    yardstick,
+};
 use crate::units;
-use load::{Load, Pace, Seen};
-use plot::Series;
+use load::{Load, Pace, Seen, Transport};
 
 /// Before an open load's surge, and after it.
 const CALM: Duration = Duration::from_millis(1_500);
@@ -56,6 +60,15 @@ pub(super) struct SurgeArguments {
     /// Entities the requests are spread over; 1 is a hot one.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=load::SECTIONS_MAX))]
     sections: u64,
+    /// How the requests are sent. Over HTTP/2 clients share connections; each has one request in flight.
+    #[arg(long, value_enum, default_value = "http1")]
+    transport: Transport,
+    /// Beside the requests, so many messages between entities are always under way: each is recorded, and sends the next.
+    #[arg(long, value_name = "MESSAGES", default_value_t = 0)]
+    storm: u32,
+    /// Leave out the bare echo, which shows what the machine itself loses with more connections.
+    #[arg(long)]
+    no_echo: bool,
     /// How long each load lasts.
     #[arg(long = "for", value_name = "TIME", default_value = "4s", value_parser = units::duration)]
     lasts: Duration,
@@ -123,10 +136,13 @@ pub(crate) fn spin() -> ExitCode {
     }
 }
 
-/// A service to measure.
+/// A service to measure: a program of its own.
 struct Contender {
     name: String,
+    yardstick: &'static str,
     options: Vec<String>,
+    /// Has entities, which have to be there first.
+    has_entities: bool,
 }
 
 /// Measures and prints.
@@ -137,7 +153,9 @@ pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
     let mut lines = Vec::new();
     for contender in contenders(arguments, &scratch) {
         let service = start(&contender)?;
-        load::open_sections(service.address(), arguments.sections)?;
+        if contender.has_entities {
+            load::open_sections(service.address(), arguments.sections)?;
+        }
         let mut students = 0;
         for &neighbours in &arguments.neighbours {
             let _neighbours = Neighbours::start(neighbours)?;
@@ -154,8 +172,15 @@ pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
         }
     }
     if let Some(file) = &arguments.plot {
-        fs::write(file, plot::svg(&series(&lines)))
-            .with_context(|| format!("cannot write the picture {}", file.display()))?;
+        let picture = plot::svg(&Picture {
+            title: "Requests answered in a surge, by what the service can do",
+            across: "offered load, by what the service can do",
+            across_text: |load| format!("{load} ×"),
+            up_text: |share| format!("{:.0} %", share * 100.0),
+            up_step: 0.25,
+            series: &series(&lines),
+        });
+        fs::write(file, picture).with_context(|| format!("cannot write the picture {}", file.display()))?;
     }
     arguments
         .common
@@ -165,25 +190,37 @@ pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
 
 fn contenders(arguments: &SurgeArguments, scratch: &Scratch) -> Vec<Contender> {
     let mut all = Vec::new();
+    if !arguments.no_echo && arguments.transport == Transport::Http1 {
+        all.push(Contender {
+            name: "bare echo".into(),
+            yardstick: "echo",
+            options: Vec::new(),
+            has_entities: false,
+        });
+    }
+    let service = |name: String, mut options: Vec<String>| {
+        options.extend(["--storm".into(), arguments.storm.to_string()]);
+        Contender {
+            name,
+            yardstick: "serve",
+            options,
+            has_entities: true,
+        }
+    };
     for durability in arguments.durability.iter().filter(|text| !text.is_empty()) {
         let data = scratch.0.join(durability).display().to_string();
-        all.push(Contender {
-            name: format!("log, {durability}"),
-            options: vec!["--data".into(), data, "--durability".into(), durability.clone()],
-        });
+        let options = vec!["--data".into(), data, "--durability".into(), durability.clone()];
+        all.push(service(format!("log, {durability}"), options));
     }
     for journal in &arguments.journal {
         let name = journal.split(':').next().unwrap_or_default().to_owned();
-        all.push(Contender {
-            name,
-            options: vec!["--journal".into(), journal.clone()],
-        });
+        all.push(service(name, vec!["--journal".into(), journal.clone()]));
     }
     all
 }
 
 fn start(contender: &Contender) -> anyhow::Result<EchoProcess> {
-    let mut command = yardstick("serve")?;
+    let mut command = yardstick(contender.yardstick)?;
     command.args(&contender.options);
     Ok(EchoProcess::start(command, 1)?)
 }
@@ -246,6 +283,7 @@ impl Bench<'_> {
         };
         Load {
             address: self.service.address(),
+            transport: self.arguments.transport,
             connections,
             sections: self.arguments.sections,
             pace,

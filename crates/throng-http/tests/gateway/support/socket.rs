@@ -2,7 +2,7 @@
 
 use super::client::PATIENCE;
 use serde_json::{Value, json};
-use std::{collections::VecDeque, net::TcpStream};
+use std::{collections::VecDeque, net::TcpStream, time::Instant};
 use throng_http::Running;
 use tokio_tungstenite::tungstenite::{
     Error, Message, WebSocket,
@@ -113,7 +113,9 @@ impl Socket {
     /// The server closes it; the close frame's code.
     #[track_caller]
     pub(crate) fn close_code(&mut self) -> u16 {
+        let until = Instant::now() + PATIENCE;
         loop {
+            assert!(Instant::now() < until, "it is not closed");
             match self.inner.read() {
                 Ok(Message::Close(Some(CloseFrame { code, reason }))) => {
                     assert!(!reason.is_empty());

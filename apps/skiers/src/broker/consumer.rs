@@ -1,0 +1,86 @@
+//! A consumer: takes rides from the queue, and answers queries.
+
+use super::{DEAD, Environment, Layout, QUEUE, sets::OriginalSets};
+use crate::{message::RideMessage, skier::Skier};
+use throng::{Engine, model::Entity as _};
+use throng_amqp::{Command, Incoming, Ingress, IngressOptions, Metrics, frame};
+use throng_app::App;
+use throng_breaker::{Breakers, Settings};
+use throng_redis::RedisSink;
+
+/// The service as a consumer.
+///
+/// # Errors
+/// What the variables say cannot be.
+pub fn app(environment: Environment) -> anyhow::Result<App> {
+    let breakers = Breakers::default();
+    let mut app = crate::app();
+    if let Some(redis) = &environment.redis {
+        let breaker = breakers.breaker("redis", Settings::default());
+        app = app.sink(RedisSink::with_breaker(OriginalSets, redis, breaker.clone())?);
+    }
+    Ok(app.beside(move |engine| {
+        let metrics = Metrics::default();
+        engine.metrics().register(|registry| {
+            metrics.register(registry);
+            breakers.register(registry);
+        });
+        let ingress = start(engine, &environment, metrics)?;
+        Ok(Box::new(move || ingress.stop()))
+    }))
+}
+
+/// Begins to consume.
+///
+/// # Errors
+/// The exchange or the queue is there as another one.
+pub fn start(engine: &Engine, environment: &Environment, metrics: Metrics) -> Result<Ingress, throng_amqp::Error> {
+    let options = IngressOptions {
+        topology: environment.topology(),
+        dead_letters: (environment.layout == Layout::Durable).then(|| DEAD.into()),
+        keys: environment.keys(),
+        metrics,
+        ..IngressOptions::new(environment.broker.clone(), QUEUE)
+    };
+    Ingress::start(engine, options, read)
+}
+
+/// What a message asks of skiers: that they take its ride, or each ride of its frame.
+fn read(message: &Incoming<'_>) -> Result<Vec<Command>, String> {
+    let rides = frame::decode(message.content_type, message.body)?;
+    let command = |body: &[u8]| {
+        let message: RideMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        Ok(Command {
+            kind: Skier::KIND,
+            id: message.skier.to_string(),
+            name: "ride".into(),
+            body: serde_json::to_vec(&message.ride()).map_err(|error| error.to_string())?,
+        })
+    };
+    rides.into_iter().map(command).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_the_original_is_read_with_its_line_breaks_and_without_a_wait_and_so_is_a_frame() {
+        let body = b"{\n  \"time\": 1,\n  \"liftID\": 2,\n  \"skierID\": 3,\n  \"day\": 4,\n  \"seasonID\": 2022,\n  \"resortID\": 56\n}";
+        let incoming = |body, content_type| Incoming {
+            body,
+            content_type,
+            id: None,
+            exchange: "",
+            routing_key: "",
+            redelivered: false,
+        };
+        let commands = read(&incoming(body, None)).unwrap();
+        assert_eq!((commands.len(), &*commands[0].id, &*commands[0].name), (1, "3", "ride"));
+        let frame = frame::encode(&[body, body]);
+        assert_eq!(read(&incoming(&frame, Some(frame::CONTENT_TYPE))).unwrap().len(), 2);
+        for wrong in [&b""[..], b"{}", b"[]", br#"{"time":1.5}"#] {
+            assert!(read(&incoming(wrong, None)).is_err());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The arrangement with a broker: servers publish rides, consumers make them events of their skiers.
+//! What the environment says of it ([`environment`]) is described in the app's README.
+
+pub mod consumer;
+pub(crate) mod forward;
+pub mod server;
+pub mod sets;
+
+use std::{str::FromStr, time::Duration};
+use throng::driver::KeyLife;
+use throng_amqp::{Broker, Exchange, Queue, Routing, Topology};
+
+/// The exchange servers publish to, as the original's.
+pub const EXCHANGE: &str = "liftride";
+/// The queue that is consumed, as the original's `SkierService` does.
+pub const QUEUE: &str = "skiers";
+/// Where messages go that nobody can take.
+pub const DEAD: &str = "skiers-dead";
+/// How much longer than a ride may wait its message's id is known.
+const MARGIN: Duration = Duration::from_secs(3_600);
+
+/// How exchange and queue are declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// They survive a restart of the broker, with the rides in them.
+    Durable,
+    /// They do not, as in the original.
+    Original,
+}
+
+impl FromStr for Layout {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "durable" => Ok(Self::Durable),
+            "original" => Ok(Self::Original),
+            _ => Err(()),
+        }
+    }
+}
+
+/// What the variables said.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// Where the broker is.
+    pub broker: Broker,
+    /// How exchange and queue are declared.
+    pub layout: Layout,
+    /// Rides in one message at most.
+    pub frame: usize,
+    /// How long a ride may wait in the queue.
+    pub ttl: Duration,
+    /// Where the consumer answers queries.
+    pub consumer: Option<String>,
+    /// A Redis for the original's sets.
+    pub redis: Option<String>,
+}
+
+/// A variable does not say what it can.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} cannot be read: {why}")]
+pub struct Unreadable {
+    /// The environment variable, as `SKIERS_BROKER`.
+    pub name: &'static str,
+    /// What it can say.
+    pub why: String,
+}
+
+/// Looks at the variables.
+///
+/// # Errors
+/// One of them is missing or does not say what it can.
+pub fn environment(variable: impl Fn(&str) -> Option<String>) -> Result<Environment, Unreadable> {
+    let said = |name: &'static str| variable(name).filter(|value| !value.is_empty());
+    let unreadable = |name| move |why: String| Unreadable { name, why };
+    let address = said("SKIERS_BROKER").ok_or_else(|| {
+        unreadable("SKIERS_BROKER")(
+            "it is not set; say where the broker is, for example amqp://server:admin@localhost:5672".into(),
+        )
+    })?;
+    let broker: Broker = address
+        .parse()
+        .map_err(|error: throng_amqp::Error| unreadable("SKIERS_BROKER")(error.to_string()))?;
+    let number = |name: &'static str, default: u64| match said(name) {
+        None => Ok(default),
+        Some(text) => {
+            let number = text.parse().ok().filter(|number| (1..=10_000).contains(number));
+            number.ok_or_else(|| unreadable(name)(format!("{text:?} is no number from 1 to 10000")))
+        }
+    };
+    let layout = match said("SKIERS_LAYOUT") {
+        None => Layout::Durable,
+        Some(text) => {
+            let layout = text.parse();
+            layout.map_err(|()| unreadable("SKIERS_LAYOUT")(format!("{text:?} is neither durable nor original")))?
+        }
+    };
+    Ok(Environment {
+        broker: match said("SKIERS_BROKER_CERTIFICATES") {
+            Some(certificates) => broker.trust(certificates),
+            None => broker,
+        },
+        layout,
+        frame: usize::try_from(number("SKIERS_FRAME", 1)?).unwrap_or(1),
+        ttl: Duration::from_secs(3_600 * number("SKIERS_TTL", 24)?),
+        consumer: said("SKIERS_CONSUMER"),
+        redis: said("SKIERS_REDIS"),
+    })
+}
+
+impl Environment {
+    /// The exchange, and the queue consumers take rides from: declared by both sides, so that no ride is published to nobody.
+    #[must_use]
+    pub fn topology(&self) -> Topology {
+        let durable = self.layout == Layout::Durable;
+        let topology = Topology {
+            exchanges: vec![Exchange {
+                name: EXCHANGE.into(),
+                routing: Routing::Fanout,
+                durable,
+            }],
+            queues: vec![Queue {
+                name: QUEUE.into(),
+                durable,
+                bindings: vec![(EXCHANGE.into(), String::new())],
+                message_ttl: durable.then_some(self.ttl),
+                dead_letters: durable.then(|| DEAD.into()),
+            }],
+            must_exist: false,
+        };
+        match self.layout {
+            Layout::Durable => topology.with_dead_letters(DEAD),
+            Layout::Original => topology,
+        }
+    }
+
+    /// How long message ids are kept.
+    #[must_use]
+    pub fn keys(&self) -> KeyLife {
+        KeyLife::at_least(self.ttl + MARGIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Environment, Unreadable> {
+        environment(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_broker_has_to_be_said_and_the_rest_has_defaults() {
+        let broker = ("SKIERS_BROKER", "amqp://server:admin@localhost");
+        let found = read(&[broker]).unwrap();
+        assert_eq!((found.layout, found.frame), (Layout::Durable, 1));
+        assert_eq!(found.keys().duration(), Duration::from_secs(25 * 3_600));
+        assert!(read(&[]).unwrap_err().to_string().contains("amqp://"));
+        for wrong in [
+            ("SKIERS_FRAME", "0"),
+            ("SKIERS_LAYOUT", "loose"),
+            ("SKIERS_TTL", "a day"),
+        ] {
+            assert_eq!(read(&[broker, wrong]).unwrap_err().name, wrong.0);
+        }
+    }
+
+    #[test]
+    fn the_original_finds_exchange_and_queue_as_it_declares_them() {
+        let variables = [("SKIERS_BROKER", "amqp://localhost"), ("SKIERS_LAYOUT", "original")];
+        let topology = read(&variables).unwrap().topology();
+        assert_eq!((topology.exchanges.len(), topology.queues.len()), (1, 1));
+        let queue = &topology.queues[0];
+        assert!(!topology.exchanges[0].durable && !queue.durable && queue.message_ttl.is_none());
+        assert!(queue.dead_letters.is_none());
+    }
+}

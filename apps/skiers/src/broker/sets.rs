@@ -1,0 +1,72 @@
+//! The original's sets in Redis.
+
+use serde::Serialize;
+use throng::projection::Seen;
+use throng_redis::{Mapping, redis::Pipeline};
+
+use crate::skier::{Skier, SkierEvent};
+
+/// Rides as the original's two consumers keep them: a set for each skier, `SADD <skierID> {liftID,time,waitTime,day,seasonID,resortID}`, and a set for each day of a season,
+/// `SADD "<seasonID>:<day>" {liftID,time,waitTime,skierID,resortID}`.
+///
+/// Two identical rides are one element of a set, as in the original; the service's own answers tell them apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OriginalSets;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OfSkier {
+    #[serde(rename = "liftID")]
+    lift: u32,
+    time: u32,
+    wait_time: u32,
+    day: u32,
+    #[serde(rename = "seasonID")]
+    season: u32,
+    #[serde(rename = "resortID")]
+    resort: u32,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OfDay {
+    #[serde(rename = "liftID")]
+    lift: u32,
+    time: u32,
+    wait_time: u32,
+    #[serde(rename = "skierID")]
+    skier: u32,
+    #[serde(rename = "resortID")]
+    resort: u32,
+}
+
+impl Mapping for OriginalSets {
+    const NAME: &'static str = "original-sets";
+    type Of = Skier;
+
+    fn map(&self, seen: &Seen<Skier>, commands: &mut Pipeline) {
+        let SkierEvent::Rode(ride) = seen.event;
+        let wait_time = ride.wait.unwrap_or_default();
+        let of_skier = OfSkier {
+            lift: ride.lift,
+            time: ride.time,
+            wait_time,
+            day: ride.day,
+            season: ride.season,
+            resort: ride.resort,
+        };
+        let of_day = OfDay {
+            lift: ride.lift,
+            time: ride.time,
+            wait_time,
+            skier: seen.id.0,
+            resort: ride.resort,
+        };
+        // Numbers can always be written.
+        let (of_skier, of_day) = (serde_json::to_string(&of_skier), serde_json::to_string(&of_day));
+        if let (Ok(of_skier), Ok(of_day)) = (of_skier, of_day) {
+            commands.sadd(seen.id.0, of_skier);
+            commands.sadd(format!("{}:{}", ride.season, ride.day), of_day);
+        }
+    }
+}

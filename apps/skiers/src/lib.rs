@@ -1,0 +1,83 @@
+//! Lift rides: every skier's rides, and what they come to on each day of a resort.
+//!
+//! The service is written only with what a user of the crates has:
+//!
+//! - [`skier`]: one entity a skier. A [`Ride`](ride::Ride) is an event of its skier, who tells the resort's day by a durable message;
+//! - [`resort_day`]: one entity a day of a resort: unique skiers, rides by lift and by hour;
+//! - [`resort`]: one entity a resort, its seasons;
+//! - [`broker`]: the arrangement with a broker between servers and consumers;
+//! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway; [`describe`] documents them;
+//! - [`app`] is all of it as a program; [`kinds`] gives an engine the entities with their queries.
+//!
+//! The day is an entity and no [projection](throng::projection): a projection would write a row for each of a ride's four counts,
+//! behind the answers; the entity counts them in memory, in the turn in which the ride is recorded, and its events are in the same
+//! commit.
+//!
+//! ```
+//! use skiers::{number::Number, resort_day::{GetResortDay, ResortDay}, ride::Ride, skier::{Skier, SkierCommand}};
+//! use throng::{Engine, journal::{MemoryJournal, MemoryStore}};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let journal = MemoryJournal::new();
+//! let store = MemoryStore::new(journal.clone());
+//! let engine = skiers::kinds(Engine::builder()).start(journal, store).await?;
+//! let ride = Ride { resort: 56, season: 2022, day: 12, time: 217, lift: 21, wait: None };
+//! engine.entity::<Skier>(Number(7)).ask(SkierCommand::Ride(ride)).await?;
+//! let day = engine.entity::<ResortDay>(ride.resort_day()).read(GetResortDay {}).await?;
+//! assert_eq!((day.skiers, day.rides_on(21)), (1, 1));
+//! engine.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod broker;
+pub mod message;
+mod models;
+pub mod number;
+pub mod resort;
+pub mod resort_day;
+pub mod ride;
+mod routes;
+pub mod skier;
+mod skier_set;
+mod statistics;
+mod tally;
+
+pub use routes::{describe, routes};
+
+use resort::{GetResort, Resort};
+use resort_day::{GetResortDay, ResortDay};
+use skier::{GetDay, GetSeason, GetSkier, Skier};
+use throng_app::App;
+
+/// Gives an engine the skiers, the days of resorts and the resorts, with their queries.
+#[must_use]
+pub fn kinds(engine: throng::Builder) -> throng::Builder {
+    engine
+        .with::<Skier>()
+        .query::<Skier, GetSkier>()
+        .query::<Skier, GetSeason>()
+        .query::<Skier, GetDay>()
+        .with::<ResortDay>()
+        .query::<ResortDay, GetResortDay>()
+        .with::<Resort>()
+        .query::<Resort, GetResort>()
+}
+
+/// The service: its kinds, its routes, its documentation; and, by `serve --role`, the two sides of a broker.
+#[must_use]
+pub fn app() -> App {
+    App::new("skiers")
+        .version(env!("CARGO_PKG_VERSION"))
+        .engine(kinds)
+        .routes(routes)
+        .describe(describe())
+        .role("server", || broker::server::app(&of_process()?))
+        .role("consumer", || broker::consumer::app(of_process()?))
+}
+
+/// What the process's environment says of the broker.
+fn of_process() -> Result<broker::Environment, broker::Unreadable> {
+    broker::environment(|name| std::env::var(name).ok())
+}

@@ -1,0 +1,83 @@
+//! A ride as a message.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ride::Ride;
+
+/// A ride, as the broker carries it: a JSON object with these names, as the class project's server publishes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RideMessage {
+    /// The minute of the ski day.
+    pub time: u32,
+    /// The lift's number.
+    #[serde(rename = "liftID")]
+    pub lift: u32,
+    /// Minutes waited at the lift. Always written, 0 where nobody said it: the class project's consumers want it.
+    #[serde(rename = "waitTime", default)]
+    pub wait: u32,
+    /// The skier's number.
+    #[serde(rename = "skierID")]
+    pub skier: u32,
+    /// The day of the season.
+    pub day: u32,
+    /// The season's year.
+    #[serde(rename = "seasonID")]
+    pub season: u32,
+    /// The resort's number.
+    #[serde(rename = "resortID")]
+    pub resort: u32,
+}
+
+impl RideMessage {
+    /// Of this skier.
+    #[must_use]
+    pub fn new(skier: u32, ride: &Ride) -> Self {
+        Self {
+            time: ride.time,
+            lift: ride.lift,
+            wait: ride.wait.unwrap_or(0),
+            skier,
+            day: ride.day,
+            season: ride.season,
+            resort: ride.resort,
+        }
+    }
+
+    /// The ride it tells of.
+    #[must_use]
+    pub fn ride(&self) -> Ride {
+        Ride {
+            resort: self.resort,
+            season: self.season,
+            day: self.day,
+            time: self.time,
+            lift: self.lift,
+            wait: Some(self.wait),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ride_is_written_with_the_names_of_the_class_project_and_read_from_its_own_writing() {
+        let ride = Ride {
+            resort: 56,
+            season: 2022,
+            day: 12,
+            time: 217,
+            lift: 21,
+            wait: None,
+        };
+        let message = RideMessage::new(7, &ride);
+        assert_eq!(
+            serde_json::to_string(&message).unwrap(),
+            r#"{"time":217,"liftID":21,"waitTime":0,"skierID":7,"day":12,"seasonID":2022,"resortID":56}"#
+        );
+        let pretty = serde_json::to_string_pretty(&message).unwrap();
+        let read: RideMessage = serde_json::from_str(&pretty).unwrap();
+        assert_eq!((read.skier, read.ride()), (7, Ride { wait: Some(0), ..ride }));
+    }
+}

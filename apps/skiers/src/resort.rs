@@ -1,0 +1,93 @@
+//! A resort and its seasons.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use throng::model::{Answer, Entity, Event, Moment, Query, Turn, View};
+
+use crate::{
+    number::{NUMBER_MAX, Number},
+    ride::{Done, Refused},
+};
+
+/// A resort, by number. There is one from its first season on: one that was added, or the first one with a ride.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Resort {
+    seasons: BTreeSet<u32>,
+}
+
+/// What a resort can be asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResortCommand {
+    /// Adds a season; nothing happens if it has it.
+    AddSeason {
+        /// The season's year.
+        season: u32,
+    },
+}
+
+/// What can happen to a resort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ResortEvent {
+    /// It has a new season.
+    SeasonAdded {
+        /// The season's year.
+        season: u32,
+    },
+}
+
+impl Event for ResortEvent {}
+
+impl Entity for Resort {
+    const KIND: &'static str = "resort";
+    const PUBLIC: &'static [&'static str] = &["add_season"];
+    type Id = Number;
+    type Command = ResortCommand;
+    type Event = ResortEvent;
+    type Reply = Done;
+    type Rejection = Refused;
+
+    fn decide(&self, command: ResortCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refused> {
+        let ResortCommand::AddSeason { season } = command;
+        if season > NUMBER_MAX {
+            return Err(Refused::invalid("seasonID", season));
+        }
+        if !self.seasons.contains(&season) {
+            turn.emit(ResortEvent::SeasonAdded { season });
+        }
+        Ok(Answer::Now(Done {}))
+    }
+
+    fn evolve(&mut self, ResortEvent::SeasonAdded { season }: &ResortEvent) {
+        self.seasons.insert(*season);
+    }
+
+    fn heap_bytes(&self) -> usize {
+        // About: a tree two thirds full.
+        self.seasons.len() * 8
+    }
+}
+
+/// Its seasons: the query `view`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetResort {}
+
+/// What [`GetResort`] answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResortView {
+    /// The years of its seasons, in order.
+    pub seasons: Vec<u32>,
+}
+
+impl Query<Resort> for GetResort {
+    const NAME: &'static str = View::NAME;
+    type Answer = ResortView;
+
+    fn answer(self, resort: &Resort, _: &Moment<'_, Resort>) -> Result<ResortView, Refused> {
+        Ok(ResortView {
+            seasons: resort.seasons.iter().copied().collect(),
+        })
+    }
+}

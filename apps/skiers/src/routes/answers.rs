@@ -1,0 +1,95 @@
+//! How answers are written.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{body::BodyError, path::PathError};
+use crate::models::NoAnswer;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// Whose clients are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// The interface's definition: messages are JSON, `{"message":text}`.
+    Definition,
+    /// The original's server: messages are their text, and everything calls itself JSON.
+    Original,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(super) struct ResponseMsg {
+    /// What was wrong, for a person to read.
+    message: String,
+}
+
+/// A "no", before it is known how it is to be written.
+pub(super) enum Failure {
+    /// The service's own, in words.
+    Said(StatusCode, String),
+    /// The engine's, as a problem detail.
+    Problem(Box<throng_http::Problem>),
+}
+
+impl Failure {
+    pub(super) fn bad(text: impl Into<String>) -> Self {
+        Self::Said(StatusCode::BAD_REQUEST, text.into())
+    }
+
+    pub(super) fn not_found(text: impl Into<String>) -> Self {
+        Self::Said(StatusCode::NOT_FOUND, text.into())
+    }
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        match error {
+            PathError::Unknown => Self::not_found("Invalid path or parameters supplied"),
+            PathError::Day => Self::bad("Invalid day value"),
+            PathError::Number(refused) => Self::bad(refused.to_string()),
+        }
+    }
+}
+
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Self {
+        Self::bad(error.to_string())
+    }
+}
+
+impl From<NoAnswer> for Failure {
+    fn from(none: NoAnswer) -> Self {
+        match none {
+            NoAnswer::NotFound => Self::not_found("Data not found"),
+            NoAnswer::Failed(problem) => Self::Problem(problem),
+        }
+    }
+}
+
+impl Dialect {
+    /// 201, with a word for people.
+    pub(super) fn created(self, text: &'static str) -> Response {
+        let media_type = match self {
+            Self::Definition => TEXT,
+            Self::Original => JSON,
+        };
+        (StatusCode::CREATED, [(header::CONTENT_TYPE, media_type)], text).into_response()
+    }
+
+    pub(super) fn failed(self, failure: Failure) -> Response {
+        let (status, message) = match failure {
+            Failure::Said(status, message) => (status, message),
+            Failure::Problem(problem) => return problem.into_response(),
+        };
+        match self {
+            Self::Definition => (status, axum::Json(ResponseMsg { message })).into_response(),
+            Self::Original => (status, [(header::CONTENT_TYPE, JSON)], message).into_response(),
+        }
+    }
+}

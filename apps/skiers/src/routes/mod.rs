@@ -1,0 +1,157 @@
+//! The service's own routes, beside the generic ones.
+//!
+//! | route | answers |
+//! |---|---|
+//! | `POST /skiers/{resortID}/seasons/{seasonID}/days/{dayID}/skiers/{skierID}` `{time, liftID, waitTime?}` | 201 `Lift ride created!`: the ride is durable |
+//! | `GET` of the same | 200 the vertical of the skier's day, a number |
+//! | the same and `/lifts` | 200 `{lifts: [{liftID, rides}]}` |
+//! | `GET /skiers/{resortID}/seasons/{seasonID}/skiers/{skierID}` | 200 `{daysSkied, rides, totalVert, days: [{dayID, rides, vertical}]}` |
+//! | `GET /skiers/{skierID}/vertical?resort=&season=` | 200 `{resorts: [{seasonID, totalVert}]}` |
+//! | `GET /resorts` | 200 `{resorts: [{resortName, resortID}]}` |
+//! | `GET /resorts/{resortID}/seasons` | 200 `{seasons: ["2022"]}` |
+//! | `POST /resorts/{resortID}/seasons` `{year}` | 201 `Season created!` |
+//! | `GET /resorts/{resortID}/seasons/{seasonID}/day/{dayID}/skiers` | 200 `{time, numSkiers}`: different skiers |
+//! | the same with `/lifts`, `/lifts/{liftID}`, `/hours` | 200 rides by lift, on one lift, by hour of the ski day |
+//! | `GET /statistics` | 200 `{endpointStats: [{URL, operation, mean, max}]}` |
+//!
+//! Everywhere `/day/` and `/days/` are the same. What cannot be is 400, what is not there 404, both as `{"message":text}`. Below
+//! `/Server_war`, where the original's clients ask, everything is there once more, with messages as the original writes them: the text
+//! alone. A body that is no JSON, on which the original fails (500), is 400 there, too.
+
+mod answers;
+mod body;
+mod describe;
+mod path;
+mod resorts;
+mod skiers;
+
+pub use describe::describe;
+
+use axum::{
+    Json, Router,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use std::{future::Future, sync::Arc, time::Instant};
+use throng::Engine;
+
+use crate::{
+    broker::{
+        forward::{self, Consumer},
+        server::Rides,
+    },
+    models::Models,
+    statistics::{ApiStatistics, Endpoint, Statistics},
+};
+use answers::{Dialect, Failure};
+
+/// Where the original's clients ask.
+const WAR: &str = "/Server_war";
+
+/// The routes, to be mounted on a gateway.
+pub fn routes(engine: Engine) -> Router {
+    let service = Arc::new(Service::new(engine, None));
+    let mounted = |prefix: &'static str, dialect| {
+        Router::new()
+            .route(&format!("{prefix}/skiers"), get(skiers::no_path).post(skiers::no_path))
+            .route(
+                &format!("{prefix}/skiers/{{*path}}"),
+                get(skiers::get).post(skiers::post),
+            )
+            .route(&format!("{prefix}/resorts"), get(resorts::list))
+            .route(
+                &format!("{prefix}/resorts/{{*path}}"),
+                get(resorts::get).post(resorts::post),
+            )
+            .route(&format!("{prefix}/statistics"), get(statistics))
+            .with_state(Site {
+                service: Arc::clone(&service),
+                prefix,
+                dialect,
+            })
+    };
+    mounted("", Dialect::Definition).merge(mounted(WAR, Dialect::Original))
+}
+
+/// The routes of a server in front of a broker: rides are published, all else is passed on to the consumer.
+pub(crate) fn front(engine: Engine, rides: Rides, consumer: Option<Consumer>) -> Router {
+    let service = Arc::new(Service::new(engine, Some(rides)));
+    let pass = move |request: Request| async move {
+        match &consumer {
+            Some(consumer) => consumer.answer(request).await,
+            None => forward::unavailable(),
+        }
+    };
+    let mounted = |prefix: &'static str, dialect| {
+        Router::new()
+            .route(&format!("{prefix}/skiers"), get(skiers::no_path).post(skiers::no_path))
+            .route(
+                &format!("{prefix}/skiers/{{*path}}"),
+                get(pass.clone()).post(skiers::post),
+            )
+            .route(&format!("{prefix}/resorts"), get(pass.clone()))
+            .route(
+                &format!("{prefix}/resorts/{{*path}}"),
+                get(pass.clone()).post(pass.clone()),
+            )
+            .route(&format!("{prefix}/statistics"), get(statistics))
+            .with_state(Site {
+                service: Arc::clone(&service),
+                prefix,
+                dialect,
+            })
+    };
+    mounted("", Dialect::Definition).merge(mounted(WAR, Dialect::Original))
+}
+
+/// What the handlers share.
+struct Service {
+    engine: Engine,
+    /// Where rides go instead of to the engine.
+    rides: Option<Rides>,
+    models: Models,
+    statistics: Statistics,
+}
+
+impl Service {
+    fn new(engine: Engine, rides: Option<Rides>) -> Self {
+        Self {
+            models: Models::new(engine.clone()),
+            engine,
+            rides,
+            statistics: Statistics::default(),
+        }
+    }
+}
+
+/// The service as it stands below a prefix.
+#[derive(Clone)]
+struct Site {
+    service: Arc<Service>,
+    prefix: &'static str,
+    dialect: Dialect,
+}
+
+impl Site {
+    /// What is left of a path behind the prefix and `/skiers/` or `/resorts/`.
+    fn below<'a>(&self, collection: &str, path: &'a str) -> &'a str {
+        path.get(self.prefix.len() + collection.len()..).unwrap_or_default()
+    }
+
+    /// Has something answered, and measures it.
+    async fn answer(&self, endpoint: Endpoint, answer: impl Future<Output = Result<Response, Failure>>) -> Response {
+        let begun = Instant::now();
+        let answered = answer.await;
+        self.service.statistics.record(endpoint, begun.elapsed());
+        answered.unwrap_or_else(|failure| self.dialect.failed(failure))
+    }
+}
+
+async fn statistics(State(site): State<Site>) -> Json<ApiStatistics> {
+    Json(site.service.statistics.read())
+}
+
+fn json(value: impl serde::Serialize) -> Result<Response, Failure> {
+    Ok(Json(value).into_response())
+}

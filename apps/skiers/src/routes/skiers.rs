@@ -1,0 +1,219 @@
+//! Below `/skiers`: rides, and what they come to for a skier.
+
+use axum::{
+    extract::State,
+    http::Uri,
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use throng::model::Error;
+use throng_http::Once;
+
+use super::{
+    Site,
+    answers::Failure,
+    body::{self, Body},
+    json,
+    path::SkiersPath,
+};
+use crate::{
+    number::{NUMBER_MAX, Number},
+    ride::{Refused, Ride},
+    skier::{LiftRides, SeasonTotals, SkiDay, SkiSeason, Skier, SkierCommand},
+    statistics::Endpoint,
+};
+
+const COLLECTION: &str = "/skiers/";
+
+/// What a skier's seasons come to.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SkierVertical {
+    /// One for each resort that was asked for and each season, in the order of the resorts asked for.
+    resorts: Vec<SeasonVertical>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SeasonVertical {
+    /// The season's year.
+    #[serde(rename = "seasonID")]
+    season_id: String,
+    /// The vertical of all rides.
+    total_vert: u64,
+}
+
+/// The lifts ridden on a day.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Lifts {
+    /// In the order of their numbers.
+    lifts: Vec<Lift>,
+}
+
+/// Rides on a lift.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Lift {
+    /// The lift's number.
+    #[serde(rename = "liftID")]
+    lift_id: u32,
+    /// How often it was ridden.
+    rides: u64,
+}
+
+/// A skier's season at a resort.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Season {
+    /// How many days were skied.
+    days_skied: usize,
+    /// How many rides were taken, identical ones too.
+    rides: u64,
+    /// The vertical of all rides.
+    total_vert: u64,
+    /// The days skied, in order.
+    days: Vec<Day>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Day {
+    /// The day of the season.
+    #[serde(rename = "dayID")]
+    day_id: String,
+    /// How many rides were taken, identical ones too.
+    rides: u64,
+    /// The vertical of all rides.
+    vertical: u64,
+}
+
+impl From<Vec<LiftRides>> for Lifts {
+    fn from(lifts: Vec<LiftRides>) -> Self {
+        Self {
+            lifts: lifts.into_iter().map(Lift::from).collect(),
+        }
+    }
+}
+
+impl From<LiftRides> for Lift {
+    fn from(LiftRides { lift, rides }: LiftRides) -> Self {
+        Self { lift_id: lift, rides }
+    }
+}
+
+impl From<SkiSeason> for Season {
+    fn from(season: SkiSeason) -> Self {
+        let SkiSeason { rides, vertical, days } = season;
+        let day = |SkiDay {
+                       day, rides, vertical, ..
+                   }| Day {
+            day_id: day.to_string(),
+            rides,
+            vertical,
+        };
+        Self {
+            days_skied: days.len(),
+            rides,
+            total_vert: vertical,
+            days: days.into_iter().map(day).collect(),
+        }
+    }
+}
+
+pub(super) async fn no_path(State(site): State<Site>) -> Response {
+    site.dialect.failed(Failure::not_found("Invalid path"))
+}
+
+pub(super) async fn post(State(site): State<Site>, uri: Uri, once: Once, body: Body) -> Response {
+    let answer = async {
+        let SkiersPath::Day { day, skier } = SkiersPath::parse(site.below(COLLECTION, uri.path()))? else {
+            return Err(super::path::PathError::Unknown.into());
+        };
+        let ride = body::ride(&body, day)?;
+        record(&site, once, skier, ride).await?;
+        Ok(site.dialect.created("Lift ride created!"))
+    };
+    site.answer(Endpoint::PostRide, answer).await
+}
+
+async fn record(site: &Site, once: Once, skier: u32, ride: Ride) -> Result<(), Failure> {
+    let recorded = match &site.service.rides {
+        Some(rides) => rides.publish(skier, ride, once.key()).await,
+        None => {
+            let skier = once.of(site.service.engine.entity::<Skier>(Number(skier)));
+            skier.ask(SkierCommand::Ride(ride)).await.map(drop)
+        }
+    };
+    match recorded {
+        Ok(()) => Ok(()),
+        Err(Error::Rejected(refused @ Refused::Invalid { .. })) => Err(Failure::bad(refused.to_string())),
+        Err(other) => Err(Failure::Problem(Box::new(other.into()))),
+    }
+}
+
+pub(super) async fn get(State(site): State<Site>, uri: Uri) -> Response {
+    let path = match SkiersPath::parse(site.below(COLLECTION, uri.path())) {
+        Ok(path) => path,
+        Err(error) => return site.dialect.failed(error.into()),
+    };
+    let models = &site.service.models;
+    match path {
+        SkiersPath::Day { day, skier } => {
+            let answer = async { json(models.day(skier, day).await?.vertical) };
+            site.answer(Endpoint::GetSkierDay, answer).await
+        }
+        SkiersPath::Lifts { day, skier } => {
+            let answer = async { json(Lifts::from(models.day(skier, day).await?.lifts)) };
+            site.answer(Endpoint::GetSkierDayLifts, answer).await
+        }
+        SkiersPath::Season { resort, season, skier } => {
+            let answer = async { json(Season::from(models.season(skier, resort, season).await?)) };
+            site.answer(Endpoint::GetSkierSeason, answer).await
+        }
+        SkiersPath::Vertical { skier } => {
+            let answer = vertical(&site, skier, uri.query().unwrap_or_default());
+            site.answer(Endpoint::GetSkierVertical, answer).await
+        }
+    }
+    .into_response()
+}
+
+async fn vertical(site: &Site, skier: u32, query: &str) -> Result<Response, Failure> {
+    let (resorts, seasons) = (numbers(query, "resort")?, numbers(query, "season")?);
+    if resorts.is_empty() {
+        return Err(Failure::bad("Missing parameter: 'resort'"));
+    }
+    let found = site.service.models.skier(skier).await?.seasons;
+    let is_asked_for = |of: &&SeasonTotals| seasons.is_empty() || seasons.contains(&of.season);
+    let of_resort = |resort: &u32| {
+        let resort = *resort;
+        found.iter().filter(move |of| of.resort == resort).filter(is_asked_for)
+    };
+    let resorts: Vec<SeasonVertical> = resorts
+        .iter()
+        .flat_map(of_resort)
+        .map(|of| SeasonVertical {
+            season_id: of.season.to_string(),
+            total_vert: of.vertical,
+        })
+        .collect();
+    if resorts.is_empty() {
+        return Err(Failure::not_found("Data not found"));
+    }
+    json(SkierVertical { resorts })
+}
+
+/// All values of a parameter that may be repeated, each once.
+fn numbers(query: &str, name: &str) -> Result<Vec<u32>, Failure> {
+    let mut numbers = Vec::new();
+    for (_, value) in form_urlencoded::parse(query.as_bytes()).filter(|(found, _)| found == name) {
+        let number = value.parse().ok().filter(|number| *number <= NUMBER_MAX);
+        let Some(number) = number else {
+            let shown: String = value.chars().take(64).collect();
+            return Err(Failure::bad(Refused::invalid(name, shown).to_string()));
+        };
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,77 @@
+//! A skier: the rides taken, added up by day and lift.
+
+mod queries;
+
+pub use queries::{GetDay, GetSeason, GetSkier, LiftRides, SeasonTotals, SkiDay, SkiSeason, SkierView};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng::model::{Answer, Entity, Event, Turn};
+
+use crate::{
+    number::Number,
+    resort_day::{ResortDay, ResortDayCommand},
+    ride::{Done, Refused, Ride},
+    tally::Tally,
+};
+
+/// Resort, season, day and lift.
+type DayLift = (u32, u32, u32, u32);
+
+/// A skier, by number. There is one from the first ride on.
+///
+/// Rides of the same day on the same lift are one entry: 24 bytes, in one block of memory with all others. Everything a skier can be
+/// asked is a range of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Skier {
+    rides: Tally<DayLift>,
+}
+
+/// What a skier can be asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SkierCommand {
+    /// Records a ride, and has the day of the resort count it. One more each time, also when all of it is the same.
+    Ride(Ride),
+}
+
+/// What can happen to a skier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum SkierEvent {
+    /// A ride on a lift.
+    Rode(Ride),
+}
+
+impl Event for SkierEvent {}
+
+impl Entity for Skier {
+    const KIND: &'static str = "skier";
+    const PUBLIC: &'static [&'static str] = &["ride"];
+    type Id = Number;
+    type Command = SkierCommand;
+    type Event = SkierEvent;
+    type Reply = Done;
+    type Rejection = Refused;
+
+    fn decide(&self, command: SkierCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Refused> {
+        let SkierCommand::Ride(ride) = command;
+        ride.check()?;
+        let counted = ResortDayCommand::Count {
+            skier: turn.id().0,
+            lift: ride.lift,
+            time: ride.time,
+        };
+        turn.send::<ResortDay>(ride.resort_day(), counted);
+        turn.emit(SkierEvent::Rode(ride));
+        Ok(Answer::Now(Done {}))
+    }
+
+    fn evolve(&mut self, SkierEvent::Rode(ride): &SkierEvent) {
+        self.rides.add((ride.resort, ride.season, ride.day, ride.lift));
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.rides.heap_bytes()
+    }
+}

@@ -1,0 +1,54 @@
+//! The shipped load plans: what they come to in full, and small against the real service.
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
+
+mod service;
+
+use service::Service;
+use throng_load::{Options, Report, Target, plan::Plan};
+
+fn target(address: &str) -> Target {
+    Target::resolve(&format!("http://{address}"), false).unwrap()
+}
+
+fn run(service: &Service, name: &str, variables: &[(&str, f64)]) -> Report {
+    let mut plan = Plan::open(name).unwrap();
+    for (name, value) in variables {
+        plan.set(name, *value).unwrap();
+    }
+    let options = Options::new(target(&service.address().to_string()));
+    let report = plan.run(options, None, 1, |_| {}).unwrap();
+    assert_eq!(report.counters.failures, 0, "{:?}", report.counters);
+    report
+}
+
+#[test]
+fn every_ride_of_the_three_phases_is_created_and_counts_on_its_day() {
+    let service = Service::start();
+    let report = run(
+        &service,
+        "skiers",
+        &[("threads", 20.0), ("skiers", 200.0), ("runs", 10.0)],
+    );
+    // 5 threads × 80, 20 × 60, 2 × 1.
+    assert_eq!(report.counters.successes, 400 + 1_200 + 2);
+    service.until(|| service.rides(56, 2022) == 1_602);
+    let statistics = service.get("/statistics").1;
+    assert!(statistics.contains(r#""operation":"POST""#), "{statistics}");
+}
+
+#[test]
+fn the_three_reads_find_what_was_loaded() {
+    let service = Service::start();
+    run(
+        &service,
+        "skiers",
+        &[("threads", 8.0), ("skiers", 80.0), ("runs", 20.0)],
+    );
+    service.until(|| service.rides(56, 2022) > 0 && service.get("/resorts/56/seasons").0 == 200);
+    let report = run(
+        &service,
+        "skiers-read",
+        &[("threads", 8.0), ("iterations", 5.0), ("skiers", 80.0)],
+    );
+    assert_eq!(report.counters.successes, 3 * 8 * 5);
+}

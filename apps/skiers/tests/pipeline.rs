@@ -1,0 +1,359 @@
+//! The arrangement with a broker and Redis, as processes on real servers, each of which is killed under load: at the end every ride that was answered 201
+//! counts once in every query.
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
+
+mod model;
+
+use model::Model;
+use serde_json::{Value, json};
+use servers::{RabbitMq, RabbitMqOptions, Redis, Stop};
+use skiers::ride::{ResortDayId, Ride};
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// What hangs is a failed test, not a hung one.
+const PATIENCE: Duration = Duration::from_secs(120);
+const RESORT: u32 = 56;
+const SEASON: u32 = 2022;
+
+/// A process of the service; it ends with this.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Process {
+    fn start(role: &str, address: SocketAddr, directory: &Path, variables: &[(&str, String)]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_skiers"))
+            .args(["serve", "--role", role, "--listen", &address.to_string(), "--data"])
+            .arg(directory)
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert!(line.starts_with("http://"), "the {role} did not start");
+        Self { child, address }
+    }
+}
+
+impl Process {
+    fn kill(&mut self) {
+        // Both fail only for a process that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// One request on a connection of its own; an error is the connection's.
+fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> std::io::Result<(u16, String, String)> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0);
+    Ok((status, head.to_ascii_lowercase(), body.to_owned()))
+}
+
+/// What a query is answered, once it is.
+fn get(address: SocketAddr, path: &str) -> Value {
+    let begun = Instant::now();
+    loop {
+        match ask(address, "GET", path, "", "") {
+            Ok((200, head, body)) => {
+                // A body that is passed on may come in chunks.
+                let body = if head.contains("transfer-encoding: chunked") {
+                    unchunked(&body)
+                } else {
+                    body
+                };
+                return serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"));
+            }
+            other => assert!(begun.elapsed() < PATIENCE, "{path}: {other:?}"),
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn unchunked(body: &str) -> String {
+    let (mut rest, mut whole) = (body, String::new());
+    while let Some((length, after)) = rest.split_once("\r\n") {
+        let length = usize::from_str_radix(length.trim(), 16).unwrap();
+        whole.push_str(&after[..length]);
+        rest = after.get(length + 2..).unwrap_or_default();
+    }
+    whole
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Posts rides from several clients until it is told to end; each ride under a key, until it is answered 201.
+struct Load<'a> {
+    server: SocketAddr,
+    end: &'a AtomicBool,
+    answered: &'a AtomicUsize,
+    model: &'a Mutex<Model>,
+    refused_at_once: &'a AtomicUsize,
+}
+
+impl Load<'_> {
+    fn run(&self, client: u32) {
+        let mut random = fastrand(client);
+        let mut number = 0_u32;
+        while !self.end.load(Ordering::Acquire) {
+            let skier = client * 10 + random() % 5;
+            let ride = Ride {
+                resort: RESORT,
+                season: SEASON,
+                day: 1 + random() % 3,
+                time: 1 + random() % 420,
+                lift: 1 + random() % 4,
+                wait: Some(random() % 3),
+            };
+            let path = format!("/skiers/{RESORT}/seasons/{SEASON}/days/{}/skiers/{skier}", ride.day);
+            let body = json!({"time": ride.time, "liftID": ride.lift, "waitTime": ride.wait}).to_string();
+            let headers = format!("content-type: application/json\r\nidempotency-key: {client}-{number}\r\n");
+            let begun = Instant::now();
+            loop {
+                match ask(self.server, "POST", &path, &headers, &body) {
+                    Ok((201, ..)) => break,
+                    Ok((503, head, _)) if head.contains("retry-after:") => {
+                        self.refused_at_once.fetch_add(1, Ordering::AcqRel);
+                    }
+                    Ok((504, ..)) | Err(_) => {}
+                    Ok(other) => panic!("{other:?}"),
+                }
+                assert!(begun.elapsed() < PATIENCE, "a ride was never taken");
+                thread::sleep(Duration::from_millis(20));
+            }
+            self.model.lock().unwrap().add(skier, ride);
+            self.answered.fetch_add(1, Ordering::AcqRel);
+            number += 1;
+        }
+    }
+}
+
+/// Numbers that look like chance, always the same ones.
+fn fastrand(seed: u32) -> impl FnMut() -> u32 {
+    let mut state = u64::from(seed) + 0x9e37_79b9;
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32
+    }
+}
+
+#[test]
+fn every_ride_answered_201_counts_once_though_broker_redis_and_consumer_are_killed() {
+    let rounds = std::env::var("THRONG_TEST_PIPELINE_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    let mut broker = RabbitMq::start(RabbitMqOptions {
+        users: vec![("server".into(), "admin".into()), ("consumer".into(), "admin".into())],
+        ..RabbitMqOptions::default()
+    })
+    .unwrap();
+    let mut redis = Redis::start().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (at, data) = (free_address(), directory.path().join("consumer"));
+    let frame = ("SKIERS_FRAME", "100".to_owned());
+    let (serves, consumes) = (
+        [
+            ("SKIERS_BROKER", broker.url_of("server", "admin")),
+            ("SKIERS_CONSUMER", format!("http://{at}")),
+            frame,
+        ],
+        [
+            ("SKIERS_BROKER", broker.url_of("consumer", "admin")),
+            ("SKIERS_REDIS", redis.url()),
+        ],
+    );
+    let server = Process::start("server", free_address(), &directory.path().join("server"), &serves);
+    let mut consumer = Process::start("consumer", at, &data, &consumes);
+    let (end, answered, refused_at_once) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let model = Mutex::new(Model::default());
+    let load = Load {
+        server: server.address,
+        end: &end,
+        answered: &answered,
+        model: &model,
+        refused_at_once: &refused_at_once,
+    };
+    thread::scope(|scope| {
+        // However this ends, the clients do.
+        let _ends = Ends(&end);
+        for client in 0..6 {
+            let load = &load;
+            scope.spawn(move || load.run(client));
+        }
+        let more = |rides: usize| {
+            let enough = answered.load(Ordering::Acquire) + rides;
+            until("more rides are answered", || answered.load(Ordering::Acquire) >= enough);
+        };
+        more(100);
+        for _ in 0..rounds {
+            consumer.kill();
+            more(50);
+            consumer = Process::start("consumer", at, &data, &consumes);
+            more(100);
+            redis.stop(Stop::Immediate);
+            more(50);
+            redis.resume().unwrap();
+            broker.stop(Stop::Immediate);
+            let before = refused_at_once.load(Ordering::Acquire);
+            until("servers say so while the broker is down", || {
+                refused_at_once.load(Ordering::Acquire) > before + 10
+            });
+            broker.resume().unwrap();
+            more(100);
+        }
+    });
+    let model = model.into_inner().unwrap();
+    let rides = model.rides.len() as u64;
+    until("all rides are counted", || counted(server.address, &model) >= rides);
+    compare(server.address, &model);
+    until("Redis has all rides", || in_redis(&redis) == expected_in_redis(&model));
+}
+
+/// Ends the clients.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn day_path(day: ResortDayId, what: &str) -> String {
+    format!("/resorts/{RESORT}/seasons/{SEASON}/day/{}/{what}", day.day)
+}
+
+/// Rides that all days have counted.
+fn counted(server: SocketAddr, model: &Model) -> u64 {
+    let hours = |day| get(server, &day_path(day, "hours"));
+    let sum = |hours: Value| {
+        hours["hours"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|hour| hour.as_u64().unwrap())
+            .sum::<u64>()
+    };
+    model.days().into_iter().map(|day| sum(hours(day))).sum()
+}
+
+/// Every query, asked of the server in front.
+fn compare(server: SocketAddr, model: &Model) {
+    let lifts = |lifts: &[skiers::skier::LiftRides]| -> Value {
+        lifts
+            .iter()
+            .map(|lift| json!({"liftID": lift.lift, "rides": lift.rides}))
+            .collect()
+    };
+    for day in model.days() {
+        let expected = model.resort_day(day);
+        assert_eq!(get(server, &day_path(day, "skiers"))["numSkiers"], expected.skiers);
+        assert_eq!(get(server, &day_path(day, "lifts"))["lifts"], lifts(&expected.lifts));
+        assert_eq!(get(server, &day_path(day, "hours"))["hours"], json!(expected.hours));
+    }
+    for skier in model.skiers() {
+        let season = model.season(skier, RESORT, SEASON).unwrap();
+        let found = get(server, &format!("/skiers/{RESORT}/seasons/{SEASON}/skiers/{skier}"));
+        assert_eq!(
+            (&found["daysSkied"], &found["rides"]),
+            (&json!(season.days.len()), &json!(season.rides))
+        );
+        assert_eq!(found["totalVert"], season.vertical);
+        let found = get(server, &format!("/skiers/{skier}/vertical?resort={RESORT}"));
+        assert_eq!(found["resorts"][0]["totalVert"], season.vertical);
+        for day in season.days {
+            let path = format!("/skiers/{RESORT}/seasons/{SEASON}/days/{}/skiers/{skier}", day.day);
+            assert_eq!(get(server, &path), json!(day.vertical));
+            assert_eq!(get(server, &format!("{path}/lifts"))["lifts"], lifts(&day.lifts));
+        }
+    }
+}
+
+/// The sets in Redis, each with its elements.
+type Sets = BTreeSet<(String, BTreeSet<String>)>;
+
+fn in_redis(redis: &Redis) -> Sets {
+    let client = throng_redis::redis::Client::open(redis.url()).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    let ask = |connection: &mut throng_redis::redis::Connection, command: &[&str]| -> Vec<String> {
+        throng_redis::redis::cmd(command[0])
+            .arg(&command[1..])
+            .query(connection)
+            .unwrap()
+    };
+    let keys = ask(&mut connection, &["KEYS", "*"]);
+    let keys = keys.into_iter().filter(|key| !key.starts_with("throng:"));
+    keys.map(|key| {
+        let members = ask(&mut connection, &["SMEMBERS", &key]);
+        (key, members.into_iter().collect())
+    })
+    .collect()
+}
+
+fn expected_in_redis(model: &Model) -> Sets {
+    let mut sets = std::collections::BTreeMap::<String, BTreeSet<String>>::new();
+    for (skier, ride) in &model.rides {
+        let Ride { time, lift, day, .. } = ride;
+        let wait = ride.wait.unwrap();
+        let of_skier = format!(
+            r#"{{"liftID":{lift},"time":{time},"waitTime":{wait},"day":{day},"seasonID":{SEASON},"resortID":{RESORT}}}"#
+        );
+        let of_day =
+            format!(r#"{{"liftID":{lift},"time":{time},"waitTime":{wait},"skierID":{skier},"resortID":{RESORT}}}"#);
+        sets.entry(skier.to_string()).or_default().insert(of_skier);
+        sets.entry(format!("{SEASON}:{day}")).or_default().insert(of_day);
+    }
+    sets.into_iter().collect()
+}

@@ -1,0 +1,178 @@
+//! The service in simulated worlds: whatever fails and whoever dies, every ride that was answered counts exactly once in every query.
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
+
+mod model;
+
+use model::Model;
+use skiers::{
+    number::Number,
+    resort::{GetResort, Resort},
+    resort_day::{GetResortDay, ResortDay},
+    ride::{ResortDayId, Ride},
+    skier::{GetDay, GetSeason, GetSkier, Skier, SkierCommand},
+};
+use std::{collections::BTreeSet, time::Duration};
+use throng_app::model::Error;
+use throng_sim::{Faults, Sim, Simulation, for_each_seed};
+
+const RESORT: u32 = 56;
+const SEASON: u32 = 2022;
+
+fn world(seed: u64, keep_trace: bool) -> Simulation {
+    Simulation::new(seed)
+        .setup(|_| skiers::app().into_builder())
+        .faults(Faults::random(seed))
+        .within(Duration::from_secs(600))
+        .keep_trace(keep_trace)
+}
+
+fn ride(sim: &Sim) -> Ride {
+    Ride {
+        resort: RESORT,
+        season: SEASON,
+        // Most on the same day.
+        day: 1 + sim.below(5).saturating_sub(2) as u32,
+        time: 1 + sim.below(420) as u32,
+        lift: 1 + sim.below(3) as u32,
+        wait: None,
+    }
+}
+
+/// Waits until all rides have reached their days. One too many would be seen by what is compared then.
+async fn arrived(sim: &Sim, model: &Model) {
+    for day in model.days() {
+        loop {
+            match sim.surely_read::<ResortDay, _>(day, || GetResortDay {}).await {
+                Ok(found) if found.rides >= model.resort_day(day).rides => break,
+                Ok(_) | Err(Error::Unknown { .. }) => sim.sleep(Duration::from_millis(100)).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+async fn compare(sim: &Sim, model: &Model) {
+    for day in model.days() {
+        let found = sim.surely_read::<ResortDay, _>(day, || GetResortDay {}).await.unwrap();
+        assert_eq!(found, model.resort_day(day));
+        let ResortDayId { resort, season, day } = day;
+        for skier in model.skiers() {
+            let id = ResortDayId { resort, season, day };
+            let found = sim.surely_read::<Skier, _>(Number(skier), || GetDay { resort, season, day });
+            assert_eq!(found.await.ok(), model.day(skier, id));
+        }
+    }
+    for skier in model.skiers() {
+        let found = sim
+            .surely_read::<Skier, _>(Number(skier), || GetSkier {})
+            .await
+            .unwrap();
+        assert_eq!(found.seasons, model.totals(skier));
+        let query = || GetSeason {
+            resort: RESORT,
+            season: SEASON,
+        };
+        let found = sim.surely_read::<Skier, _>(Number(skier), query).await.unwrap();
+        assert_eq!(Some(found), model.season(skier, RESORT, SEASON));
+    }
+}
+
+#[test]
+fn a_ride_that_was_answered_counts_once_in_every_query_whoever_dies() {
+    let test = "a_ride_that_was_answered_counts_once_in_every_query_whoever_dies";
+    for_each_seed("skiers", test, 20, |seed, keep_trace| {
+        let outcome = world(seed, keep_trace).try_run(|sim| async move {
+            let mut model = Model::default();
+            let mut last = None;
+            for number in 0..40 {
+                // Now and then the same ride again: it is another one.
+                let (skier, ride) = match last {
+                    Some(same) if sim.chance(0.2) => same,
+                    _ => (1 + sim.below(4) as u32, ride(&sim)),
+                };
+                last = Some((skier, ride));
+                let key = format!("ride {number}");
+                sim.surely::<Skier>(Number(skier), &key, SkierCommand::Ride(ride))
+                    .await
+                    .unwrap();
+                model.add(skier, ride);
+                match sim.below(20) {
+                    0 | 1 => sim.kill(),
+                    2 => sim.power_loss(),
+                    _ => {}
+                }
+            }
+            arrived(&sim, &model).await;
+            compare(&sim, &model).await;
+            sim.kill();
+            compare(&sim, &model).await;
+            loop {
+                let resort = sim.surely_read::<Resort, _>(Number(RESORT), || GetResort {}).await;
+                match resort {
+                    Ok(resort) => break assert_eq!(resort.seasons, [SEASON]),
+                    Err(Error::Unknown { .. }) => sim.sleep(Duration::from_millis(100)).await,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        outcome.map(drop).map_err(|failure| failure.to_string())
+    });
+}
+
+#[test]
+fn of_rides_that_were_not_answered_none_counts_for_a_day_and_not_for_its_skier() {
+    let test = "of_rides_that_were_not_answered_none_counts_for_a_day_and_not_for_its_skier";
+    for_each_seed("skiers", test, 20, |seed, keep_trace| {
+        let outcome = world(seed, keep_trace).try_run(|sim| async move {
+            let day = ResortDayId {
+                resort: RESORT,
+                season: SEASON,
+                day: 1,
+            };
+            let asked: BTreeSet<u32> = (1..30).collect();
+            for skier in &asked {
+                let (id, ride) = (Number(*skier), Ride { day: 1, ..ride(&sim) });
+                // Nobody waits for the answer.
+                drop(sim.spawn({
+                    let sim = sim.clone();
+                    async move {
+                        drop(
+                            sim.call(move |engine| async move {
+                                engine.entity::<Skier>(id).ask(SkierCommand::Ride(ride)).await
+                            })
+                            .await,
+                        )
+                    }
+                }));
+                if sim.chance(0.2) {
+                    sim.kill();
+                    drop(sim.start().await);
+                }
+            }
+            sim.set_faults(Faults::none());
+            let id = Number(1_000);
+            sim.surely::<Skier>(id, "last", SkierCommand::Ride(Ride { day: 1, ..ride(&sim) }))
+                .await
+                .unwrap();
+            loop {
+                // First the day, which hears of a ride after its skier.
+                let of_day = match sim.surely_read::<ResortDay, _>(day, || GetResortDay {}).await {
+                    Ok(of_day) => of_day.rides,
+                    Err(Error::Unknown { .. }) => 0,
+                    Err(error) => panic!("{error}"),
+                };
+                let mut of_skiers = 1;
+                for skier in &asked {
+                    let found = sim.surely_read::<Skier, _>(Number(*skier), || GetSkier {}).await;
+                    of_skiers += found.map_or(0, |found| found.seasons.iter().map(|of| of.rides).sum());
+                }
+                assert!(of_day <= of_skiers, "{of_day} > {of_skiers}");
+                if of_day == of_skiers {
+                    break;
+                }
+                sim.sleep(Duration::from_millis(100)).await;
+            }
+        });
+        outcome.map(drop).map_err(|failure| failure.to_string())
+    });
+}

@@ -1,0 +1,46 @@
+//! Waiting for a server that was just started.
+
+use crate::{
+    Error,
+    keeper::{Directory, Keeper},
+};
+use std::{
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A port of the loopback that nobody listens on.
+pub(crate) fn free_port() -> Result<u16, Error> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::io("looking for a free port"))?;
+    let address = listener.local_addr().map_err(Error::io("looking for a free port"))?;
+    Ok(address.port())
+}
+
+pub(crate) fn takes_connections(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// Waits until the server says that it is ready; an error if it ends before, or takes too long.
+pub(crate) fn until_ready(
+    program: &'static str,
+    keeper: &mut Keeper,
+    directory: &Directory,
+    is_ready: impl Fn() -> bool,
+) -> Result<(), Error> {
+    let begun = Instant::now();
+    while !is_ready() {
+        if keeper.has_ended(directory) || begun.elapsed() > PATIENCE {
+            return Err(Error::Silent {
+                program,
+                seconds: begun.elapsed().as_secs(),
+                said: directory.log(),
+            });
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}

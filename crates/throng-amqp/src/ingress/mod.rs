@@ -1,0 +1,196 @@
+//! Messages of a queue become commands.
+
+mod flow;
+mod letters;
+mod session;
+mod window;
+
+use crate::{
+    Broker, Error, Metrics, Topology,
+    runner::{Runner, Stop},
+};
+use session::{Ended, session};
+use std::{
+    borrow::Cow,
+    fmt,
+    ops::RangeInclusive,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+use throng::{Engine, driver::KeyLife};
+use throng_breaker::Pauses;
+
+/// How a queue is consumed.
+#[derive(Clone, Debug)]
+pub struct IngressOptions {
+    /// Where the queue is, and as whom to consume it.
+    pub broker: Broker,
+    /// The name of the queue to consume.
+    pub queue: String,
+    /// What is declared or checked at each connection.
+    pub topology: Topology,
+    /// The exchange for messages nobody can take. Without one they are rejected: what becomes of them is the queue's own `x-dead-letter-exchange` to say,
+    /// and without that they are gone.
+    pub dead_letters: Option<String>,
+    /// How long message ids are kept as idempotency keys: as long as a message may live in the queue, its TTL.
+    pub keys: KeyLife,
+    /// Messages the broker may have out unsettled, at least and at most; between them the number follows from how long messages take.
+    pub prefetch: RangeInclusive<u16>,
+    /// How long a message should take from its arrival to its commit.
+    pub latency: Duration,
+    /// How long it may take to settle what is in flight when it is stopped.
+    pub drain: Duration,
+    /// Where it is counted.
+    pub metrics: Metrics,
+}
+
+impl IngressOptions {
+    /// Of this queue, with the usual limits: ids kept for a day, 16 to 8,192 messages out, 100 ms for each.
+    #[must_use]
+    pub fn new(broker: Broker, queue: impl Into<String>) -> Self {
+        Self {
+            broker,
+            queue: queue.into(),
+            topology: Topology::default(),
+            dead_letters: None,
+            keys: KeyLife::at_least(Duration::from_secs(24 * 3_600)),
+            prefetch: 16..=8_192,
+            latency: Duration::from_millis(100),
+            drain: Duration::from_secs(2),
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+/// A message as it comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// What it holds.
+    pub body: &'a [u8],
+    /// The type of the body, if it says so.
+    pub content_type: Option<&'a str>,
+    /// Its id, if it has one.
+    pub id: Option<&'a str>,
+    /// The exchange it was published to.
+    pub exchange: &'a str,
+    /// The routing key it was published with.
+    pub routing_key: &'a str,
+    /// It was delivered before, and not acknowledged.
+    pub redelivered: bool,
+}
+
+/// What a message asks of an entity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The kind of entity.
+    pub kind: &'static str,
+    /// The entity within its kind.
+    pub id: String,
+    /// The command's name.
+    pub name: Cow<'static, str>,
+    /// Its content as JSON; empty is `{}`.
+    pub body: Vec<u8>,
+}
+
+/// Reads messages. A function will do.
+pub trait Intake: Send + Sync + 'static {
+    /// The commands a message stands for; of a [frame](crate::frame) several. They are executed in this order where nothing has to wait.
+    ///
+    /// # Errors
+    /// It cannot be read: why, for people. The message goes to the dead letters.
+    fn read(&self, message: &Incoming<'_>) -> Result<Vec<Command>, String>;
+}
+
+impl<F: Fn(&Incoming<'_>) -> Result<Vec<Command>, String> + Send + Sync + 'static> Intake for F {
+    fn read(&self, message: &Incoming<'_>) -> Result<Vec<Command>, String> {
+        self(message)
+    }
+}
+
+/// A queue that is consumed: on a thread of its own, as a gateway's loop is one. What is there is executed in place, its turn is one commit. Dropped, it ends as with
+/// [`stop`](Self::stop).
+pub struct Ingress {
+    runner: Runner,
+    queue: String,
+}
+
+impl Ingress {
+    /// Begins to consume. A broker that is down is tried again behind.
+    ///
+    /// # Errors
+    /// Trying again would come to the same: an exchange or a queue is there as another one, or a certificate is none.
+    pub fn start(engine: &Engine, options: IngressOptions, intake: impl Intake) -> Result<Self, Error> {
+        let queue = options.queue.clone();
+        let (first, tried) = mpsc::sync_channel(1);
+        let (engine, intake) = (engine.clone(), Arc::new(intake) as Arc<dyn Intake>);
+        let runner = Runner::start("throng-ingress", move |stop| {
+            let part = Part {
+                metrics: options.metrics.of_queue(&options.queue),
+                engine,
+                options,
+                intake,
+            };
+            consume(part, stop, first)
+        })?;
+        match tried.recv() {
+            Ok(Err(error)) if error.is_final() => Err(error),
+            _ => Ok(Self { runner, queue }),
+        }
+    }
+
+    /// Takes nothing new, settles what is in flight, and ends. Before the engine stops: what is not settled by then comes again.
+    pub fn stop(mut self) {
+        self.runner.stop();
+    }
+}
+
+impl fmt::Debug for Ingress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ingress")
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What consuming needs.
+struct Part {
+    engine: Engine,
+    options: IngressOptions,
+    intake: Arc<dyn Intake>,
+    metrics: crate::metrics::OfQueue,
+}
+
+/// Tells whoever started it how the first connection went.
+type First = mpsc::SyncSender<Result<(), Error>>;
+
+async fn consume(part: Part, mut stop: Stop, first: First) {
+    let committer = tokio::spawn(part.engine.driver().committer());
+    let mut pauses = Pauses::new(Duration::from_millis(100), Duration::from_secs(10));
+    let mut first = Some(first);
+    loop {
+        let mut connected = || {
+            pauses.reset();
+            if let Some(first) = first.take() {
+                let _ = first.send(Ok(()));
+            }
+        };
+        match session(&part, &mut stop, &mut connected).await {
+            Ok(Ended::Stopped) => break,
+            Ok(Ended::Lost(error)) => {
+                part.metrics.reconnects.inc();
+                tracing::warn!("the queue {:?}: {error}; connecting again", part.options.queue);
+            }
+            Err(error) => {
+                tracing::warn!("the queue {:?} is not consumed: {error}", part.options.queue);
+                if let Some(first) = first.take() {
+                    let _ = first.send(Err(error));
+                }
+            }
+        }
+        tokio::select! {
+            () = pauses.pause() => {}
+            () = stop.wait() => break,
+        }
+    }
+    committer.abort();
+}

@@ -1,0 +1,239 @@
+//! One connection's worth of consuming a queue.
+
+use super::{Part, flow::Flow, letters::Letters, window::Window};
+use crate::{Error, runner::Stop, topology::short};
+use futures_util::Stream as _;
+use lapin::{
+    Channel, Consumer,
+    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
+    types::{FieldTable, ShortString},
+};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+/// Messages taken in one go: what they come to is one commit, and others of the thread have their turn then.
+const TURN: usize = 1_024;
+/// How often the window is looked at.
+const OBSERVE: Duration = Duration::from_secs(1);
+/// When what the engine had no room for is tried again.
+const AGAIN: Duration = Duration::from_millis(20);
+/// The name of the consumer at the broker; of a channel of its own.
+const TAG: &str = "throng";
+
+/// How a session ended.
+pub(super) enum Ended {
+    Stopped,
+    Lost(Error),
+}
+
+/// Connects, and consumes until it is stopped or the connection is lost. An error: it did not come to that.
+pub(super) async fn session(part: &Part, stop: &mut Stop, connected: &mut impl FnMut()) -> Result<Ended, Error> {
+    let options = &part.options;
+    let connection = options.broker.connect(&format!("throng {}", options.queue)).await?;
+    options.topology.apply(&connection).await?;
+    let opened = connection.create_channel().await;
+    let channel = opened.map_err(Error::broker("opening a channel"))?;
+    let mut session = Session {
+        flow: Flow::new(part, Letters::open(part, &connection).await?),
+        window: Window::new(*options.prefetch.start(), *options.prefetch.end(), options.latency),
+        queue: short(&options.queue)?,
+        channel,
+        ack: None,
+        to_acknowledge: None,
+        again: Box::pin(sleep(AGAIN)),
+        seen: Seen::new(),
+        part,
+    };
+    let mut consumer = session.consume().await?;
+    connected();
+    let ended = loop {
+        match session.run(&mut consumer, stop).await {
+            Ok(Why::Stopped) => {
+                // What is not settled by then comes again.
+                let _ = timeout(options.drain, session.drain()).await;
+                break Ended::Stopped;
+            }
+            Ok(Why::Window) => match session.consume_anew(consumer).await {
+                Ok(anew) => consumer = anew,
+                Err(error) => break Ended::Lost(error),
+            },
+            Err(error) => break Ended::Lost(error),
+        }
+    };
+    part.metrics.in_flight.set(0);
+    let _ = timeout(Duration::from_secs(1), connection.close(200, "done".into())).await;
+    Ok(ended)
+}
+
+struct Session<'a> {
+    part: &'a Part,
+    channel: Channel,
+    queue: ShortString,
+    flow: Flow<'a>,
+    window: Window,
+    /// An acknowledgement on its way; one at a time, what is settled meanwhile goes with the next.
+    ack: Option<Pin<Box<dyn Future<Output = lapin::Result<()>> + Send>>>,
+    /// All up to this delivery tag are settled, and the broker is to be told.
+    to_acknowledge: Option<u64>,
+    again: Pin<Box<Sleep>>,
+    seen: Seen,
+}
+
+/// What was seen since the window was looked at last.
+struct Seen {
+    since: Instant,
+    settled: u32,
+    took: Duration,
+    was_full: bool,
+}
+
+impl Seen {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            settled: 0,
+            took: Duration::ZERO,
+            was_full: false,
+        }
+    }
+}
+
+/// Why it does not go on as it did.
+enum Why {
+    Stopped,
+    /// The window has another size.
+    Window,
+}
+
+impl Session<'_> {
+    async fn consume(&self) -> Result<Consumer, Error> {
+        let failed = || Error::broker("consuming the queue");
+        let size = self.window.size();
+        self.part.metrics.prefetch.set(i64::from(size));
+        let limited = self.channel.basic_qos(size, BasicQosOptions::default());
+        limited.await.map_err(failed())?;
+        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consumer = self
+            .channel
+            .basic_consume(self.queue.clone(), TAG.into(), options, arguments);
+        consumer.await.map_err(failed())
+    }
+
+    /// A consumer with the window as it is now: that of one which consumes cannot be changed.
+    async fn consume_anew(&mut self, mut consumer: Consumer) -> Result<Consumer, Error> {
+        let cancelled = self.channel.basic_cancel(TAG.into(), BasicCancelOptions::default());
+        cancelled.await.map_err(Error::broker("changing the prefetch"))?;
+        // What was on its way to it is ours, and never more than the window.
+        while let Some(delivery) = std::future::poll_fn(|context| Pin::new(&mut consumer).poll_next(context)).await {
+            self.flow.take(delivery.map_err(Error::broker("consuming the queue"))?);
+        }
+        self.consume().await
+    }
+
+    async fn run(&mut self, consumer: &mut Consumer, stop: &mut Stop) -> Result<Why, Error> {
+        let mut stopped = pin!(stop.wait());
+        std::future::poll_fn(|context| {
+            if stopped.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(Why::Stopped));
+            }
+            self.poll(Some(&mut *consumer), context)
+        })
+        .await
+    }
+
+    /// Settles what is in flight.
+    async fn drain(&mut self) -> Result<Why, Error> {
+        std::future::poll_fn(|context| {
+            let polled = self.poll(None, context);
+            match self.flow.len() == 0 && self.ack.is_none() && self.to_acknowledge.is_none() {
+                true => Poll::Ready(Ok(Why::Stopped)),
+                false => polled,
+            }
+        })
+        .await
+    }
+
+    fn poll(&mut self, consumer: Option<&mut Consumer>, context: &mut Context<'_>) -> Poll<Result<Why, Error>> {
+        while self.flow.is_held_up() && self.again.as_mut().poll(context).is_ready() {
+            self.again.as_mut().reset(Instant::now() + AGAIN);
+            self.flow.try_again();
+        }
+        let taken = match consumer {
+            Some(_) if self.window_has_changed() => return Poll::Ready(Ok(Why::Window)),
+            Some(consumer) => self.take(consumer, context),
+            None => Poll::Pending,
+        };
+        // Behind it, so that what was just taken is waited for.
+        self.settle(context).map_err(Error::broker("settling messages"))?;
+        ready!(taken)?;
+        // There is more; others of this thread have their turn first, and the committer is one of them.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Takes what is there, at most a turn's worth; ready if there may be more.
+    fn take(&mut self, consumer: &mut Consumer, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let failed = || Error::broker("consuming the queue");
+        for _ in 0..TURN {
+            // What the engine has no room for waits with the broker.
+            if self.flow.is_held_up() {
+                return self.again.as_mut().poll(context).map(Ok);
+            }
+            match ready!(Pin::new(&mut *consumer).poll_next(context)) {
+                Some(delivery) => self.flow.take(delivery.map_err(failed())?),
+                None => {
+                    let why = "the broker has ended the consumer: the queue may have been deleted".to_owned();
+                    return Poll::Ready(Err(Error::Broker {
+                        doing: "consuming the queue",
+                        why,
+                    }));
+                }
+            }
+            let in_flight = self.flow.len();
+            self.part.metrics.in_flight.set(in_flight as i64);
+            self.seen.was_full |= in_flight * 2 >= usize::from(self.window.size());
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Tells the broker what is settled.
+    fn settle(&mut self, context: &mut Context<'_>) -> lapin::Result<()> {
+        let settled = self.flow.poll_settled(context)?;
+        if settled.count > 0 {
+            self.part.metrics.taken.inc_by(u64::from(settled.count));
+            self.part.metrics.in_flight.set(self.flow.len() as i64);
+            self.seen.settled += settled.count;
+            self.seen.took += settled.took;
+        }
+        self.to_acknowledge = settled.up_to.or(self.to_acknowledge);
+        loop {
+            if let Some(ack) = &mut self.ack {
+                match ack.as_mut().poll(context) {
+                    Poll::Pending => return Ok(()),
+                    Poll::Ready(told) => told?,
+                }
+                self.ack = None;
+            }
+            let Some(up_to) = self.to_acknowledge.take() else {
+                return Ok(());
+            };
+            let channel = self.channel.clone();
+            self.ack = Some(Box::pin(async move {
+                channel.basic_ack(up_to, BasicAckOptions { multiple: true }).await
+            }));
+        }
+    }
+
+    fn window_has_changed(&mut self) -> bool {
+        if self.seen.since.elapsed() < OBSERVE || self.seen.settled == 0 {
+            return false;
+        }
+        let seen = std::mem::replace(&mut self.seen, Seen::new());
+        self.window.observe(seen.took / seen.settled, seen.was_full)
+    }
+}

@@ -1,0 +1,361 @@
+//! Messages to an exchange, each confirmed by the broker.
+
+use crate::{
+    Broker, Error, Metrics, Topology,
+    metrics::OfPublisher,
+    runner::{Runner, Stop},
+};
+use futures_util::StreamExt as _;
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection, Event,
+    options::{BasicPublishOptions, ConfirmSelectOptions},
+    types::{AMQPValue, FieldTable, ShortString},
+};
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+use throng_breaker::{Breaker, Pauses};
+use tokio::time::timeout;
+
+/// A message that survives a restart of the broker in a durable queue.
+const PERSISTENT: u8 = 2;
+/// How often it is looked whether the channel is there, though nothing was said of it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How to publish.
+#[derive(Clone, Debug)]
+pub struct PublisherOptions {
+    /// Where the exchange is, and as whom to publish.
+    pub broker: Broker,
+    /// Its name, for the broker's operators and in metrics.
+    pub name: String,
+    /// The exchange. Empty: the routing key names a queue.
+    pub exchange: String,
+    /// What is declared or checked at each connection.
+    pub topology: Topology,
+    /// A message is written to disk where its queue is durable.
+    pub persistent: bool,
+    /// A message that no queue takes is an error.
+    pub mandatory: bool,
+    /// Messages without a confirm at a time; beyond them [`PublishError::Full`].
+    pub unconfirmed_max: usize,
+    /// How long a confirm may take.
+    pub confirm_max: Duration,
+    /// Refuses at once while the broker is down.
+    pub breaker: Breaker,
+    /// Where it is counted.
+    pub metrics: Metrics,
+}
+
+impl PublisherOptions {
+    /// To this exchange, with the usual limits: 10,000 messages unconfirmed, 5 s for a confirm.
+    #[must_use]
+    pub fn new(broker: Broker, exchange: impl Into<String>) -> Self {
+        let exchange = exchange.into();
+        Self {
+            broker,
+            name: exchange.clone(),
+            exchange,
+            topology: Topology::default(),
+            persistent: true,
+            mandatory: false,
+            unconfirmed_max: 10_000,
+            confirm_max: Duration::from_secs(5),
+            breaker: Breaker::new("broker", throng_breaker::Settings::default()),
+            metrics: Metrics::default(),
+        }
+    }
+}
+
+/// A message to be published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// What it holds.
+    pub body: Vec<u8>,
+    /// The type of the body, for example `application/json`.
+    pub content_type: &'static str,
+    /// What tells a second copy of it, at most 255 bytes; without one it is given a number of its own.
+    pub id: Option<String>,
+    /// Where the exchange sends it; of no account where it is a fanout.
+    pub routing_key: String,
+    /// More about it, as texts.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+/// A message was not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// The broker is down, or was until a moment ago: the message was not sent.
+    #[error("the broker is not available; the message was not sent; try again in {retry_after:?}")]
+    Unavailable {
+        /// When trying again may make sense.
+        retry_after: Duration,
+    },
+    /// Too many messages wait for their confirms: this one was not sent.
+    #[error("{0} messages wait for the broker's confirm; this one was not sent")]
+    Full(usize),
+    /// The broker refused it, or no queue takes it.
+    #[error("the broker has refused the message: {0}")]
+    Refused(String),
+    /// The broker has not confirmed it and may have it: to be sent again under the same id only.
+    #[error("the broker may or may not have the message: {0}")]
+    Unknown(String),
+}
+
+/// Publishes to one exchange, over one connection that comes back by itself; a clone is the same. The last one ends it.
+#[derive(Clone)]
+pub struct Publisher {
+    shared: Arc<Shared>,
+    runner: Arc<Runner>,
+}
+
+struct Shared {
+    options: PublisherOptions,
+    exchange: ShortString,
+    channel: Mutex<Option<Channel>>,
+    unconfirmed: AtomicUsize,
+    /// The beginning of all ids it gives, unlike any other publisher's.
+    prefix: String,
+    ids: AtomicU64,
+    metrics: OfPublisher,
+}
+
+impl Publisher {
+    /// Connects. A broker that is down is tried again behind; meanwhile messages are refused.
+    ///
+    /// # Errors
+    /// Trying again would come to the same: an exchange or a queue is there as another one, or a certificate is none.
+    pub fn start(options: PublisherOptions) -> Result<Self, Error> {
+        let shared = Arc::new(Shared {
+            exchange: crate::topology::short(&options.exchange)?,
+            channel: Mutex::default(),
+            unconfirmed: AtomicUsize::new(0),
+            prefix: format!("{:032x}", rand::random::<u128>()),
+            ids: AtomicU64::new(0),
+            metrics: options.metrics.of_publisher(&options.name),
+            options,
+        });
+        let (first, tried) = mpsc::sync_channel(1);
+        let task = shared.clone();
+        let runner = Runner::start("throng-publisher", move |stop| keep_connected(task, stop, first))?;
+        match tried.recv() {
+            Ok(Err(error)) if error.is_final() => Err(error),
+            _ => Ok(Self {
+                shared,
+                runner: Arc::new(runner),
+            }),
+        }
+    }
+
+    /// Publishes a message and waits for the broker's confirm. On a tokio runtime with time.
+    ///
+    /// # Errors
+    /// It was not confirmed; which of them mean that it was not sent, they say.
+    pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
+        let Shared { options, metrics, .. } = &*self.shared;
+        let published = match options.breaker.enter() {
+            Err(refused) => Err(PublishError::Unavailable {
+                retry_after: refused.retry_after,
+            }),
+            Ok(call) => {
+                let published = self.shared.publish(message).await;
+                match &published {
+                    Ok(()) | Err(PublishError::Refused(_)) => call.succeeded(),
+                    Err(PublishError::Full(_)) => drop(call),
+                    Err(PublishError::Unavailable { .. } | PublishError::Unknown(_)) => call.failed(),
+                }
+                published
+            }
+        };
+        match published {
+            Ok(()) => metrics.published.inc(),
+            Err(_) => metrics.unpublished.inc(),
+        };
+        published
+    }
+
+    /// Has its own thread run a task besides.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runner.spawn(task);
+    }
+
+    /// Whether there is a connection now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.shared.channel().is_some()
+    }
+
+    /// How many messages may be unconfirmed at a time.
+    #[must_use]
+    pub fn unconfirmed_max(&self) -> usize {
+        self.shared.options.unconfirmed_max
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher")
+            .field("exchange", &self.shared.options.exchange)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A place among the unconfirmed.
+struct Place<'a>(&'a Shared);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.unconfirmed.fetch_sub(1, Ordering::AcqRel);
+        self.0.metrics.unconfirmed.dec();
+    }
+}
+
+impl Shared {
+    fn channel(&self) -> Option<Channel> {
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.as_ref().filter(|channel| channel.status().connected()).cloned()
+    }
+
+    fn set_channel(&self, channel: Option<Channel>) {
+        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = channel;
+    }
+
+    fn place(&self) -> Result<Place<'_>, PublishError> {
+        let max = self.options.unconfirmed_max;
+        let taken = self
+            .unconfirmed
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
+                (taken < max).then_some(taken + 1)
+            });
+        taken.map_err(PublishError::Full)?;
+        self.metrics.unconfirmed.inc();
+        Ok(Place(self))
+    }
+
+    async fn publish(&self, message: Message) -> Result<(), PublishError> {
+        let _place = self.place()?;
+        let Some(channel) = self.channel() else {
+            let retry_after = Duration::from_secs(1);
+            return Err(PublishError::Unavailable { retry_after });
+        };
+        let long = |error: lapin::types::ShortStringError| PublishError::Refused(error.to_string());
+        let routing_key = ShortString::try_new(message.routing_key.as_str()).map_err(long)?;
+        let properties = self.properties(&message).map_err(long)?;
+        let options = BasicPublishOptions {
+            mandatory: self.options.mandatory,
+            ..BasicPublishOptions::default()
+        };
+        let exchange = self.exchange.clone();
+        let confirmed = async {
+            let sent = channel.basic_publish(exchange, routing_key, options, &message.body, properties);
+            sent.await?.await
+        };
+        match timeout(self.options.confirm_max, confirmed).await {
+            Ok(Ok(Confirmation::Ack(None))) => Ok(()),
+            Ok(Ok(Confirmation::Ack(Some(returned)))) => Err(PublishError::Refused(returned.reply_text.to_string())),
+            Ok(Ok(Confirmation::Nack(_))) => Err(PublishError::Unknown("it said that it has lost it".into())),
+            Ok(Ok(Confirmation::NotRequested)) => Err(PublishError::Unknown("it was not asked for a confirm".into())),
+            Ok(Err(error)) => Err(PublishError::Unknown(error.to_string())),
+            Err(_) => Err(PublishError::Unknown("it has not confirmed it in time".into())),
+        }
+    }
+
+    fn properties(&self, message: &Message) -> Result<BasicProperties, lapin::types::ShortStringError> {
+        let id = match &message.id {
+            Some(id) => ShortString::try_new(id.as_str())?,
+            None => {
+                let number = self.ids.fetch_add(1, Ordering::Relaxed);
+                ShortString::try_new(format!("{}-{number}", self.prefix))?
+            }
+        };
+        let mut properties = BasicProperties::default().with_message_id(id);
+        if !message.content_type.is_empty() {
+            properties = properties.with_content_type(ShortString::try_new(message.content_type)?);
+        }
+        if self.options.persistent {
+            properties = properties.with_delivery_mode(PERSISTENT);
+        }
+        if !message.headers.is_empty() {
+            let mut headers = FieldTable::default();
+            for (name, value) in &message.headers {
+                headers.insert(
+                    ShortString::try_new(*name)?,
+                    AMQPValue::LongString(value.as_str().into()),
+                );
+            }
+            properties = properties.with_headers(headers);
+        }
+        Ok(properties)
+    }
+}
+
+/// Connects, and again whenever the connection is lost.
+async fn keep_connected(shared: Arc<Shared>, mut stop: Stop, first: mpsc::SyncSender<Result<(), Error>>) {
+    let mut pauses = Pauses::new(Duration::from_millis(100), Duration::from_secs(10));
+    let mut first = Some(first);
+    let Shared { options, metrics, .. } = &*shared;
+    while !stop.is_now() {
+        let connected = connect(options).await;
+        if let Ok((_, channel)) = &connected {
+            shared.set_channel(Some(channel.clone()));
+        }
+        if let Some(first) = first.take() {
+            // Whoever asked is told once.
+            let _ = first.send(connected.as_ref().map(|_| ()).map_err(Clone::clone));
+        }
+        match connected {
+            Ok((connection, channel)) => {
+                pauses.reset();
+                tokio::select! {
+                    () = until_lost(&connection, &channel) => {}
+                    () = stop.wait() => {}
+                }
+                shared.set_channel(None);
+                if stop.is_now() {
+                    let _ = timeout(Duration::from_secs(1), connection.close(200, "done".into())).await;
+                    return;
+                }
+                metrics.reconnects.inc();
+                tracing::warn!("the connection to the broker at {} is lost", options.broker);
+            }
+            Err(error) => tracing::warn!("{error}"),
+        }
+        tokio::select! {
+            () = pauses.pause() => {}
+            () = stop.wait() => {}
+        }
+    }
+}
+
+async fn connect(options: &PublisherOptions) -> Result<(Connection, Channel), Error> {
+    let connection = options.broker.connect(&options.name).await?;
+    options.topology.apply(&connection).await?;
+    let failed = || Error::broker("opening a channel with confirms");
+    let channel = connection.create_channel().await.map_err(failed())?;
+    let confirms = ConfirmSelectOptions::default();
+    channel.confirm_select(confirms).await.map_err(failed())?;
+    Ok((connection, channel))
+}
+
+/// Waits until the connection, or its channel, is of no more use.
+async fn until_lost(connection: &Connection, channel: &Channel) {
+    let mut events = std::pin::pin!(connection.events_listener());
+    // What happened before the first look is no event any more.
+    while channel.status().connected() {
+        match timeout(LOOK, events.next()).await {
+            Ok(None | Some(Event::Error(_))) => return,
+            Ok(Some(Event::ConnectionBlocked(why))) => {
+                tracing::warn!("the broker takes no messages for now: {why}");
+            }
+            Ok(Some(Event::ConnectionUnblocked)) => tracing::info!("the broker takes messages again"),
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Exchanges and queues: declared, or checked where they exist.
+
+use crate::Error;
+use lapin::{
+    Connection, ErrorKind, ExchangeKind,
+    options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
+    protocol::{AMQPErrorKind, AMQPSoftError},
+    types::{AMQPValue, FieldTable, ShortString},
+};
+use std::time::Duration;
+
+/// The exchanges and queues a program needs.
+#[derive(Clone, Debug, Default)]
+pub struct Topology {
+    /// Declared before the queues that are bound to them.
+    pub exchanges: Vec<Exchange>,
+    /// The queues, each with what it is bound to.
+    pub queues: Vec<Queue>,
+    /// They have to be there: nothing is declared.
+    pub must_exist: bool,
+}
+
+/// How an exchange routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routing {
+    /// To every queue bound to it.
+    Fanout,
+    /// To the queues bound with the message's routing key.
+    Direct,
+    /// To the queues bound with a pattern of the message's routing key.
+    Topic,
+}
+
+/// An exchange as it is declared, or checked where it exists.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// 1 to 255 bytes, not beginning with `amq.`.
+    pub name: String,
+    /// How it routes.
+    pub routing: Routing,
+    /// It is there after a restart of the broker.
+    pub durable: bool,
+}
+
+/// A queue as it is declared, or checked where it exists.
+#[derive(Clone, Debug, Default)]
+pub struct Queue {
+    /// 1 to 255 bytes, not beginning with `amq.`.
+    pub name: String,
+    /// It is there after a restart of the broker, with its persistent messages.
+    pub durable: bool,
+    /// Exchange and routing key of each binding.
+    pub bindings: Vec<(String, String)>,
+    /// How long a message may wait in it (`x-message-ttl`).
+    pub message_ttl: Option<Duration>,
+    /// Where messages go that expire or are rejected (`x-dead-letter-exchange`).
+    pub dead_letters: Option<String>,
+}
+
+impl Topology {
+    /// An exchange of this name for messages that cannot be taken, and a queue of the same name that keeps them.
+    #[must_use]
+    pub fn with_dead_letters(mut self, name: &str) -> Self {
+        self.exchanges.push(Exchange {
+            name: name.to_owned(),
+            routing: Routing::Fanout,
+            durable: true,
+        });
+        self.queues.push(Queue {
+            name: name.to_owned(),
+            durable: true,
+            bindings: vec![(name.to_owned(), String::new())],
+            ..Queue::default()
+        });
+        self
+    }
+
+    /// Declares what is missing, and checks what is there.
+    pub(crate) async fn apply(&self, connection: &Connection) -> Result<(), Error> {
+        for exchange in &self.exchanges {
+            exchange.apply(connection, self.must_exist).await?;
+        }
+        for queue in &self.queues {
+            queue.apply(connection, self.must_exist).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Exchange {
+    async fn apply(&self, connection: &Connection, passive: bool) -> Result<(), Error> {
+        let kind = match self.routing {
+            Routing::Fanout => ExchangeKind::Fanout,
+            Routing::Direct => ExchangeKind::Direct,
+            Routing::Topic => ExchangeKind::Topic,
+        };
+        let what = || format!("the exchange {:?}", self.name);
+        let name = short(&self.name)?;
+        checked(what, passive, async |passive| {
+            // One each: the broker closes it with an error.
+            let channel = connection.create_channel().await?;
+            let options = ExchangeDeclareOptions {
+                passive,
+                durable: self.durable,
+                ..ExchangeDeclareOptions::default()
+            };
+            let declared = channel.exchange_declare(name.clone(), kind.clone(), options, FieldTable::default());
+            declared.await?;
+            channel.close(200, "done".into()).await
+        })
+        .await
+    }
+}
+
+impl Queue {
+    async fn apply(&self, connection: &Connection, passive: bool) -> Result<(), Error> {
+        let mut arguments = FieldTable::default();
+        if let Some(ttl) = self.message_ttl {
+            let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+            arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(millis));
+        }
+        if let Some(exchange) = &self.dead_letters {
+            let exchange = AMQPValue::LongString(exchange.as_str().into());
+            arguments.insert("x-dead-letter-exchange".into(), exchange);
+        }
+        let what = || format!("the queue {:?}", self.name);
+        let name = short(&self.name)?;
+        checked(what, passive, async |passive| {
+            let channel = connection.create_channel().await?;
+            let options = QueueDeclareOptions {
+                passive,
+                durable: self.durable,
+                ..QueueDeclareOptions::default()
+            };
+            channel.queue_declare(name.clone(), options, arguments.clone()).await?;
+            channel.close(200, "done".into()).await
+        })
+        .await?;
+        if passive {
+            return Ok(());
+        }
+        for (exchange, key) in &self.bindings {
+            let (exchange, key) = (short(exchange)?, short(key)?);
+            let channel = connection
+                .create_channel()
+                .await
+                .map_err(Error::broker("opening a channel"))?;
+            let options = QueueBindOptions::default();
+            let bound = channel.queue_bind(name.clone(), exchange, key, options, FieldTable::default());
+            bound.await.map_err(Error::broker("binding a queue"))?;
+            channel
+                .close(200, "done".into())
+                .await
+                .map_err(Error::broker("closing a channel"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Declares, or only looks; who may not declare looks, too.
+async fn checked(
+    what: impl Fn() -> String,
+    passive: bool,
+    declare: impl AsyncFn(bool) -> lapin::Result<()>,
+) -> Result<(), Error> {
+    let mut declared = declare(passive).await;
+    if !passive && soft(&declared) == Some(AMQPSoftError::ACCESSREFUSED) {
+        declared = declare(true).await;
+    }
+    let refusal = soft(&declared);
+    declared.map_err(|error| {
+        let (what, why) = (what(), error.to_string());
+        match refusal {
+            Some(AMQPSoftError::PRECONDITIONFAILED) => Error::Mismatch { what, why },
+            Some(AMQPSoftError::NOTFOUND) => Error::Missing { what, why },
+            _ => Error::Broker {
+                doing: "declaring exchanges and queues",
+                why: format!("{what}: {why}"),
+            },
+        }
+    })
+}
+
+fn soft(declared: &lapin::Result<()>) -> Option<AMQPSoftError> {
+    let Err(error) = declared else { return None };
+    let ErrorKind::ProtocolError(error) = error.kind() else {
+        return None;
+    };
+    match error.kind() {
+        AMQPErrorKind::Soft(soft) => Some(soft.clone()),
+        AMQPErrorKind::Hard(_) => None,
+    }
+}
+
+pub(crate) fn short(text: &str) -> Result<ShortString, Error> {
+    ShortString::try_new(text).map_err(|error| Error::Broker {
+        doing: "writing a name",
+        why: error.to_string(),
+    })
+}

@@ -1,0 +1,168 @@
+//! Messages become commands, each once.
+
+use crate::{
+    counter::{Command, Counter, ask},
+    kit::{self, SERVER, depth, get, hits, look, message, until},
+};
+use std::collections::BTreeMap;
+use throng_amqp::{FrameOptions, Frames, Message, frame};
+use tokio::task::JoinSet;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_message_takes_effect_once_and_is_acknowledged() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let publisher = kit::publisher(&SERVER, &queue);
+    let ingress = kit::ingress(&engine, &SERVER, &queue);
+    let mut published = JoinSet::new();
+    for number in 0..2_000_u64 {
+        let (publisher, queue) = (publisher.clone(), queue.clone());
+        published.spawn(async move {
+            let counter = (number % 7).to_string();
+            let message = message(&queue, &number.to_string(), ask(&counter, "Hit"));
+            publisher.publish(message).await
+        });
+    }
+    published
+        .join_all()
+        .await
+        .into_iter()
+        .collect::<Result<(), _>>()
+        .unwrap();
+    let counters = || (0..7).map(|counter: u64| counter.to_string());
+    until("all are counted", async || hits(&engine, counters()).await >= 2_000).await;
+    // What was taken is acknowledged before it ends.
+    ingress.stop();
+    assert_eq!(depth(&look(&SERVER).await, &queue).await, 0);
+    assert_eq!(hits(&engine, counters()).await, 2_000);
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_come_together_travel_in_frames_and_count_each() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let publisher = kit::publisher(&SERVER, &queue);
+    let frames = Frames::start(publisher, queue.clone(), FrameOptions::default());
+    let mut published = JoinSet::new();
+    for _ in 0..1_000 {
+        let frames = frames.clone();
+        published.spawn(async move { frames.publish(ask("a", "Hit")).await });
+    }
+    published
+        .join_all()
+        .await
+        .into_iter()
+        .collect::<Result<(), _>>()
+        .unwrap();
+    let waiting = depth(&look(&SERVER).await, &queue).await;
+    assert!((1..500).contains(&waiting), "{waiting} frames for 1,000 messages");
+    let ingress = kit::ingress(&engine, &SERVER, &queue);
+    until("all are counted", async || {
+        hits(&engine, ["a".into()].into_iter()).await == 1_000
+    })
+    .await;
+    ingress.stop();
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_comes_again_under_its_id_takes_effect_once() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    let publisher = kit::publisher(&SERVER, &queue);
+    let batch = Message {
+        content_type: frame::CONTENT_TYPE,
+        ..message(&queue, "batch", frame::encode(&[ask("a", "Hit"), ask("b", "Hit")]))
+    };
+    for _ in 0..3 {
+        publisher
+            .publish(message(&queue, "one", ask("a", "Hit")))
+            .await
+            .unwrap();
+        publisher.publish(batch.clone()).await.unwrap();
+    }
+    publisher
+        .publish(message(&queue, "last", ask("last", "Hit")))
+        .await
+        .unwrap();
+    let ingress = kit::ingress(&engine, &SERVER, &queue);
+    until("the last is counted", async || {
+        hits(&engine, ["last".into()].into_iter()).await == 1
+    })
+    .await;
+    assert_eq!(hits(&engine, ["a".into()].into_iter()).await, 2);
+    assert_eq!(hits(&engine, ["b".into()].into_iter()).await, 1);
+    ingress.stop();
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_can_take_is_among_the_dead_letters_with_the_reason_and_holds_up_nobody() {
+    let (queue, engine) = (kit::name(), kit::engine().await);
+    engine.entity::<Counter>("a").ask(Command::Hit {}).await.unwrap();
+    let publisher = kit::publisher(&SERVER, &queue);
+    let batch = Message {
+        content_type: frame::CONTENT_TYPE,
+        ..message(
+            &queue,
+            "batch",
+            frame::encode(&[ask("a", "Hit"), ask("a", "Refuse"), ask("b", "Hit")]),
+        )
+    };
+    let broken = Message {
+        content_type: frame::CONTENT_TYPE,
+        ..message(&queue, "broken", b"[1,".to_vec())
+    };
+    let sent = [
+        message(&queue, "unreadable", b"{".to_vec()),
+        message(&queue, "refused", ask("a", "Refuse")),
+        message(&queue, "panics", ask("a", "Panic")),
+        message(&queue, "crashed", ask("a", "Crash")),
+        message(&queue, "unknown command", ask("a", "Fly")),
+        message(&queue, "unknown kind", ask("a", "Nothing")),
+        message(&queue, "no id", ask("", "Hit")),
+        batch,
+        broken,
+        message(&queue, "good", ask("good", "Hit")),
+    ];
+    for message in sent {
+        publisher.publish(message).await.unwrap();
+    }
+    let ingress = kit::ingress(&engine, &SERVER, &queue);
+    until("the last is counted", async || {
+        hits(&engine, ["good".into()].into_iter()).await == 1
+    })
+    .await;
+    let (connection, dead) = (look(&SERVER).await, format!("{queue}-dead"));
+    until("all are put aside", async || depth(&connection, &dead).await == 9).await;
+    let mut reasons = BTreeMap::new();
+    let mut refused = None;
+    while let Some(letter) = get(&connection, &dead).await {
+        let id = letter.properties.message_id().clone().unwrap().to_string();
+        let headers = letter.properties.headers().clone().unwrap();
+        let header = |name: &str| {
+            let value = headers.inner().get(name)?.as_long_string()?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        assert_eq!(header("x-throng-queue").as_ref(), Some(&queue));
+        refused = refused.or_else(|| header("x-throng-refused"));
+        reasons.insert(id, header("x-throng-reason").unwrap());
+    }
+    let says = |id: &str, part: &str| assert!(reasons[id].contains(part), "{id}: {}", reasons[id]);
+    says("unreadable", "cannot be read");
+    says("refused", "does not like that");
+    says("panics", "panicked");
+    says("crashed", "fell over");
+    says("unknown command", "Fly");
+    says("unknown kind", "no kind \"nothing\"");
+    says("no id", "id is empty");
+    says("batch", "does not like that");
+    says("broken", "no JSON array");
+    assert_eq!(refused.as_deref(), Some("1"), "of the frame");
+    assert_eq!(
+        hits(&engine, ["a", "b"].into_iter().map(str::to_owned)).await,
+        3,
+        "the rest of the frame counts"
+    );
+    ingress.stop();
+    assert_eq!(depth(&connection, &queue).await, 0);
+    engine.stop().await;
+}

@@ -1,0 +1,160 @@
+//! A broker for all tests of the file that do not end it, engines, and a look into queues.
+
+use crate::counter::{self, Counter, Hits};
+use lapin::{
+    Connection, ConnectionProperties,
+    message::BasicGetMessage,
+    options::{BasicGetOptions, QueueDeclareOptions},
+    types::FieldTable,
+};
+use servers::{RabbitMq, RabbitMqOptions};
+use std::{
+    path::Path,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use throng::{
+    Engine, Options,
+    journal::{MemoryJournal, MemoryStore},
+};
+use throng_amqp::{Broker, Ingress, IngressOptions, Message, Publisher, PublisherOptions, Queue, Topology};
+
+/// Gone when the test's process is, see `servers`.
+pub(crate) static SERVER: LazyLock<RabbitMq> = LazyLock::new(|| RabbitMq::start(RabbitMqOptions::default()).unwrap());
+
+/// A name nobody has used.
+pub(crate) fn name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A number from the environment, for longer runs by hand.
+pub(crate) fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |value| value.parse().unwrap())
+}
+
+pub(crate) fn broker(server: &RabbitMq) -> Broker {
+    server.url().parse().unwrap()
+}
+
+/// A durable queue.
+pub(crate) fn queue(name: &str) -> Topology {
+    Topology {
+        queues: vec![Queue {
+            name: name.into(),
+            durable: true,
+            ..Queue::default()
+        }],
+        ..Topology::default()
+    }
+}
+
+/// Publishes to a durable queue.
+pub(crate) fn publisher(server: &RabbitMq, name: &str) -> Publisher {
+    Publisher::start(PublisherOptions {
+        name: name.into(),
+        topology: queue(name),
+        ..PublisherOptions::new(broker(server), "")
+    })
+    .unwrap()
+}
+
+/// A message to a queue, under an id.
+pub(crate) fn message(queue: &str, id: &str, body: Vec<u8>) -> Message {
+    Message {
+        body,
+        id: Some(id.into()),
+        routing_key: queue.into(),
+        ..Message::default()
+    }
+}
+
+/// Consumes a durable queue into counters; what they do not take goes to the dead letters `{queue}-dead`.
+pub(crate) fn ingress(engine: &Engine, server: &RabbitMq, name: &str) -> Ingress {
+    let dead = format!("{name}-dead");
+    let options = IngressOptions {
+        topology: queue(name).with_dead_letters(&dead),
+        dead_letters: Some(dead),
+        ..IngressOptions::new(broker(server), name)
+    };
+    Ingress::start(engine, options, counter::read).unwrap()
+}
+
+fn options() -> Options {
+    Options {
+        // So that checkpoints happen in the middle of everything.
+        checkpoint_every: Duration::from_millis(200),
+        ..Options::default()
+    }
+}
+
+pub(crate) fn builder() -> throng::Builder {
+    Engine::builder()
+        .with::<Counter>()
+        .query::<Counter, Hits>()
+        .options(options())
+}
+
+/// An engine in memory.
+pub(crate) async fn engine() -> Engine {
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    builder().start(journal, store).await.unwrap()
+}
+
+/// An engine on a directory.
+pub(crate) async fn engine_in(directory: &Path) -> Engine {
+    let (log, store) = throng_log::open_embedded(directory, throng_log::Options::default()).unwrap();
+    builder().start_shared(log, store).await.unwrap()
+}
+
+/// Hits of these counters together.
+pub(crate) async fn hits(engine: &Engine, counters: impl Iterator<Item = String>) -> u64 {
+    let mut sum = 0;
+    for counter in counters {
+        sum += engine.entity::<Counter>(counter).read(Hits).await.unwrap_or(0);
+    }
+    sum
+}
+
+/// Waits for a condition.
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition().await {
+        assert!(
+            begun.elapsed() < Duration::from_secs(120),
+            "{what}: not within two minutes"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// A look at a broker, as an operator's.
+pub(crate) async fn look(server: &RabbitMq) -> Connection {
+    Connection::connect(&server.url(), ConnectionProperties::default())
+        .await
+        .unwrap()
+}
+
+/// Messages that wait in a queue for a consumer.
+pub(crate) async fn depth(connection: &Connection, queue: &str) -> u32 {
+    let channel = connection.create_channel().await.unwrap();
+    let options = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let declared = channel
+        .queue_declare(queue.into(), options, FieldTable::default())
+        .await;
+    declared.unwrap().message_count()
+}
+
+/// Takes a message out of a queue.
+pub(crate) async fn get(connection: &Connection, queue: &str) -> Option<BasicGetMessage> {
+    let channel = connection.create_channel().await.unwrap();
+    let options = BasicGetOptions { no_ack: true };
+    channel.basic_get(queue.into(), options).await.unwrap()
+}

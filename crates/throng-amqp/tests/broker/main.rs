@@ -1,0 +1,12 @@
+//! Ingress, egress and publisher on real brokers, also on such that are killed.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod counter;
+mod egress;
+mod faults;
+mod ingress;
+mod kit;
+mod process;
+mod publisher;
+mod tls;
+mod topology;

@@ -1,0 +1,75 @@
+//! Exchanges and queues are declared, or checked.
+
+use crate::{
+    counter,
+    kit::{self, SERVER, broker, queue},
+};
+use throng_amqp::{Error, Exchange, Ingress, IngressOptions, Publisher, PublisherOptions, Queue, Routing, Topology};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_another_than_asked_for_is_named() {
+    let (name, engine) = (kit::name(), kit::engine().await);
+    let _first = kit::publisher(&SERVER, &name);
+    let mut other = queue(&name);
+    other.queues[0].durable = false;
+    let options = IngressOptions {
+        topology: other,
+        ..IngressOptions::new(broker(&SERVER), &*name)
+    };
+    let error = Ingress::start(&engine, options, counter::read).unwrap_err();
+    assert!(matches!(&error, Error::Mismatch { .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.contains(&name) && said.contains("durable"), "{said}");
+    engine.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_to_be_there_and_is_not_is_named() {
+    let topology = Topology {
+        exchanges: vec![Exchange {
+            name: "nowhere".into(),
+            routing: Routing::Fanout,
+            durable: false,
+        }],
+        must_exist: true,
+        ..Topology::default()
+    };
+    let options = PublisherOptions {
+        topology,
+        ..PublisherOptions::new(broker(&SERVER), "nowhere")
+    };
+    let error = Publisher::start(options).unwrap_err();
+    assert!(
+        matches!(&error, Error::Missing { what, .. } if what.contains("nowhere")),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_fanout_exchange_is_given_each_of_its_queues_has() {
+    let (exchange, queues) = (kit::name(), [kit::name(), kit::name()]);
+    let bound = |name: &String| Queue {
+        name: name.clone(),
+        bindings: vec![(exchange.clone(), String::new())],
+        ..Queue::default()
+    };
+    let topology = Topology {
+        exchanges: vec![Exchange {
+            name: exchange.clone(),
+            routing: Routing::Fanout,
+            durable: false,
+        }],
+        queues: queues.iter().map(bound).collect(),
+        must_exist: false,
+    };
+    let options = PublisherOptions {
+        topology,
+        ..PublisherOptions::new(broker(&SERVER), &*exchange)
+    };
+    let publisher = Publisher::start(options).unwrap();
+    publisher.publish(kit::message("", "1", b"{}".to_vec())).await.unwrap();
+    let connection = kit::look(&SERVER).await;
+    for queue in &queues {
+        assert_eq!(kit::depth(&connection, queue).await, 1);
+    }
+}

@@ -1,0 +1,221 @@
+//! A breaker that many callers share.
+
+use crate::{Circuit, Outcome, Pass, Settings, State};
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// A circuit breaker for the calls to one other side; a clone is the same.
+#[derive(Clone)]
+pub struct Breaker {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    name: &'static str,
+    begun: Instant,
+    circuit: Mutex<Circuit>,
+    /// 0 closed, 1 half-open, 2 open.
+    state: Gauge,
+    openings: Counter,
+    refused: Counter,
+}
+
+/// A call was not made, since the last ones have failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Another one may be worth it after this time.
+    pub retry_after: Duration,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.retry_after.as_secs_f64();
+        write!(f, "too many calls have failed; ask again in {seconds:.1} s")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Breaker {
+    /// A closed one that no metrics show. The name is that of the other side, in logs.
+    #[must_use]
+    pub fn new(name: &'static str, settings: Settings) -> Self {
+        Breakers::default().breaker(name, settings)
+    }
+
+    /// What it does with calls now.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.with(|circuit, _| circuit.state())
+    }
+
+    /// Asks for a call to be let through. Dropped without a word, it was abandoned: nobody knows how it ended.
+    ///
+    /// # Errors
+    /// It must not be made.
+    pub fn enter(&self) -> Result<Call, Refused> {
+        match self.with(Circuit::ask) {
+            Ok(pass) => Ok(Call {
+                breaker: self.clone(),
+                pass: Some(pass),
+            }),
+            Err(retry_after) => {
+                self.inner.refused.inc();
+                Err(Refused { retry_after })
+            }
+        }
+    }
+
+    fn with<R>(&self, change: impl FnOnce(&mut Circuit, Duration) -> R) -> R {
+        let Inner { name, .. } = *self.inner;
+        let mut circuit = self.inner.circuit.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = circuit.state();
+        let changed = change(&mut circuit, self.inner.begun.elapsed());
+        let after = circuit.state();
+        drop(circuit);
+        if before != after {
+            self.inner.state.set(match after {
+                State::Closed => 0,
+                State::HalfOpen => 1,
+                State::Open => 2,
+            });
+            if after == State::Open {
+                self.inner.openings.inc();
+            }
+            tracing::info!(
+                "calls to {name}: {}",
+                match after {
+                    State::Closed => "well again, all pass",
+                    State::HalfOpen => "probing",
+                    State::Open => "too many have failed, refused for now",
+                }
+            );
+        }
+        changed
+    }
+}
+
+type Labels = [(&'static str, &'static str); 1];
+
+/// The breakers of a process, whose metrics are shown together: `breaker_state` (0 closed, 1 half-open, 2 open), `breaker_openings` and
+/// `breaker_refused`, each with the label `breaker`.
+#[derive(Clone, Debug, Default)]
+pub struct Breakers {
+    states: Family<Labels, Gauge>,
+    openings: Family<Labels, Counter>,
+    refused: Family<Labels, Counter>,
+}
+
+impl Breakers {
+    /// A closed one. The name is that of the other side, in metrics and logs.
+    #[must_use]
+    pub fn breaker(&self, name: &'static str, settings: Settings) -> Breaker {
+        let labels = [("breaker", name)];
+        Breaker {
+            inner: Arc::new(Inner {
+                name,
+                begun: Instant::now(),
+                circuit: Mutex::new(Circuit::new(settings)),
+                state: self.states.get_or_create_owned(&labels),
+                openings: self.openings.get_or_create_owned(&labels),
+                refused: self.refused.get_or_create_owned(&labels),
+            }),
+        }
+    }
+
+    /// Shows their metrics, also those of breakers made later.
+    pub fn register(&self, registry: &mut Registry) {
+        let (states, openings, refused) = (self.states.clone(), self.openings.clone(), self.refused.clone());
+        registry.register(
+            "breaker_state",
+            "0: calls pass; 1: a few pass as probes; 2: none passes",
+            states,
+        );
+        registry.register("breaker_openings", "Times a breaker has opened", openings);
+        registry.register(
+            "breaker_refused",
+            "Calls that were not made since the last ones failed",
+            refused,
+        );
+    }
+}
+
+impl fmt::Debug for Breaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Breaker")
+            .field("name", &self.inner.name)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A call under way.
+#[must_use = "how the call ended has to be told"]
+#[derive(Debug)]
+pub struct Call {
+    breaker: Breaker,
+    pass: Option<Pass>,
+}
+
+impl Call {
+    /// The other side did its work, whatever it answered.
+    pub fn succeeded(mut self) {
+        self.end(Outcome::Succeeded);
+    }
+
+    /// The other side cannot be reached, or is in trouble.
+    pub fn failed(mut self) {
+        self.end(Outcome::Failed);
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        if let Some(pass) = self.pass.take() {
+            self.breaker.with(|circuit, now| circuit.end(now, pass, outcome));
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.end(Outcome::Abandoned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_show_every_breaker_by_its_name() {
+        let breakers = Breakers::default();
+        let settings = Settings {
+            calls_min: 1,
+            ..Settings::default()
+        };
+        let (broker, _redis) = (
+            breakers.breaker("broker", settings),
+            breakers.breaker("redis", settings),
+        );
+        let mut registry = Registry::default();
+        breakers.register(&mut registry);
+        broker.enter().unwrap().failed();
+        assert!(broker.enter().is_err());
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            r#"breaker_state{breaker="broker"} 2"#,
+            r#"breaker_state{breaker="redis"} 0"#,
+            r#"breaker_openings_total{breaker="broker"} 1"#,
+            r#"breaker_refused_total{breaker="broker"} 1"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The breaker's decisions, without a clock: time is passed in, as the time since some start.
+
+use std::time::Duration;
+
+/// When a circuit opens, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Calls are counted over stretches of this length.
+    pub window: Duration,
+    /// Calls a stretch has at least before it is judged.
+    pub calls_min: u32,
+    /// It opens when at least so many of a hundred calls have failed.
+    pub failures_percent: u32,
+    /// How long it stays open the first time; twice as long each time after that, until it closes.
+    pub pause_first: Duration,
+    /// How long it stays open at most.
+    pub pause_max: Duration,
+    /// Calls that pass while it is half-open; all of them have to succeed.
+    pub probes: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            window: Duration::from_secs(10),
+            calls_min: 5,
+            failures_percent: 50,
+            pause_first: Duration::from_secs(1),
+            pause_max: Duration::from_secs(30),
+            probes: 1,
+        }
+    }
+}
+
+/// What a circuit does with calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Every call passes; failures are counted.
+    Closed,
+    /// A few pass as probes.
+    HalfOpen,
+    /// Every call is refused until the pause is over.
+    Open,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The other side did its work, whatever it answered.
+    Succeeded,
+    /// The other side cannot be reached, or is in trouble.
+    Failed,
+    /// Nobody knows: the caller went away.
+    Abandoned,
+}
+
+/// A call that may be made. What becomes of it is told with [`Circuit::end`].
+#[derive(Debug)]
+#[must_use = "how the call ended has to be told"]
+pub struct Pass {
+    /// The phase it was let in: how it ends says nothing about a later one.
+    phase: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Closed {
+        since: Duration,
+        calls: u32,
+        failures: u32,
+    },
+    /// `under_way + succeeded` never passes `probes`.
+    HalfOpen {
+        under_way: u32,
+        succeeded: u32,
+    },
+    Open {
+        until: Duration,
+    },
+}
+
+/// A circuit breaker as a state machine.
+#[derive(Clone, Debug)]
+pub struct Circuit {
+    settings: Settings,
+    phase: Phase,
+    /// Of the phase: how a call ended that began in an earlier one counts no more.
+    number: u64,
+    /// How often it has opened since it was closed last.
+    openings: u32,
+}
+
+impl Circuit {
+    /// A closed one.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            phase: Phase::Closed {
+                since: Duration::ZERO,
+                calls: 0,
+                failures: 0,
+            },
+            number: 0,
+            openings: 0,
+        }
+    }
+
+    /// What it does with calls.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self.phase {
+            Phase::Closed { .. } => State::Closed,
+            Phase::HalfOpen { .. } => State::HalfOpen,
+            Phase::Open { .. } => State::Open,
+        }
+    }
+
+    /// Asks for a call to be let through.
+    ///
+    /// # Errors
+    /// It must not be made; another may be worth it after this time.
+    pub fn ask(&mut self, now: Duration) -> Result<Pass, Duration> {
+        if let Phase::Open { until } = self.phase {
+            if now < until {
+                return Err(until - now);
+            }
+            self.enter(Phase::HalfOpen {
+                under_way: 0,
+                succeeded: 0,
+            });
+        }
+        if let Phase::HalfOpen { under_way, succeeded } = &mut self.phase {
+            if *under_way + *succeeded >= self.settings.probes.max(1) {
+                return Err(self.settings.pause_first);
+            }
+            *under_way += 1;
+        }
+        Ok(Pass { phase: self.number })
+    }
+
+    /// A call that was let through has ended.
+    pub fn end(&mut self, now: Duration, pass: Pass, outcome: Outcome) {
+        if pass.phase != self.number {
+            return;
+        }
+        match (&mut self.phase, outcome) {
+            (Phase::Closed { .. }, Outcome::Abandoned) | (Phase::Open { .. }, _) => {}
+            (Phase::Closed { since, calls, failures }, _) => {
+                if now.saturating_sub(*since) >= self.settings.window {
+                    (*since, *calls, *failures) = (now, 0, 0);
+                }
+                *calls = calls.saturating_add(1);
+                *failures = failures.saturating_add(u32::from(outcome == Outcome::Failed));
+                let share = u64::from(*failures) * 100;
+                let is_too_much = share >= u64::from(*calls) * u64::from(self.settings.failures_percent.max(1));
+                if *calls >= self.settings.calls_min.max(1) && is_too_much {
+                    self.open(now);
+                }
+            }
+            (Phase::HalfOpen { .. }, Outcome::Failed) => self.open(now),
+            (Phase::HalfOpen { under_way, .. }, Outcome::Abandoned) => *under_way -= 1,
+            (Phase::HalfOpen { under_way, succeeded }, Outcome::Succeeded) => {
+                *under_way -= 1;
+                *succeeded += 1;
+                if *succeeded >= self.settings.probes.max(1) {
+                    self.openings = 0;
+                    self.enter(Phase::Closed {
+                        since: now,
+                        calls: 0,
+                        failures: 0,
+                    });
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, now: Duration) {
+        let factor = 1_u32 << self.openings.min(16);
+        let pause = self
+            .settings
+            .pause_first
+            .saturating_mul(factor)
+            .min(self.settings.pause_max);
+        self.openings += 1;
+        self.enter(Phase::Open {
+            until: now.saturating_add(pause),
+        });
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.number += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SETTINGS: Settings = Settings {
+        window: Duration::from_secs(10),
+        calls_min: 4,
+        failures_percent: 50,
+        pause_first: Duration::from_secs(1),
+        pause_max: Duration::from_secs(4),
+        probes: 2,
+    };
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn call(circuit: &mut Circuit, now: Duration, outcome: Outcome) {
+        let pass = circuit.ask(now).unwrap();
+        circuit.end(now, pass, outcome);
+    }
+
+    #[test]
+    fn it_opens_at_the_share_of_failures_and_only_once_there_are_enough_calls() {
+        let mut circuit = Circuit::new(SETTINGS);
+        for outcome in [Outcome::Failed, Outcome::Failed, Outcome::Succeeded] {
+            call(&mut circuit, at(1), outcome);
+            assert_eq!(circuit.state(), State::Closed);
+        }
+        call(&mut circuit, at(1), Outcome::Succeeded);
+        assert_eq!(circuit.state(), State::Open, "two of four");
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_begin_anew_once_it_has_closed() {
+        let mut circuit = Circuit::new(SETTINGS);
+        (0..4).for_each(|_| call(&mut circuit, at(0), Outcome::Failed));
+        let mut now = at(0);
+        for pause in [1, 2, 4, 4] {
+            assert_eq!(circuit.ask(now).unwrap_err(), at(pause));
+            now += at(pause);
+            call(&mut circuit, now, Outcome::Failed);
+        }
+        now += at(4);
+        (0..2).for_each(|_| call(&mut circuit, now, Outcome::Succeeded));
+        assert_eq!(circuit.state(), State::Closed);
+        (0..4).for_each(|_| call(&mut circuit, now, Outcome::Failed));
+        assert_eq!(circuit.ask(now).unwrap_err(), at(1));
+    }
+
+    #[test]
+    fn a_probe_whose_caller_went_away_gives_its_place_to_another() {
+        let mut circuit = Circuit::new(SETTINGS);
+        (0..4).for_each(|_| call(&mut circuit, at(0), Outcome::Failed));
+        let passes = [circuit.ask(at(1)).unwrap(), circuit.ask(at(1)).unwrap()];
+        assert!(circuit.ask(at(1)).is_err(), "no more than the probes");
+        for pass in passes {
+            circuit.end(at(1), pass, Outcome::Abandoned);
+        }
+        (0..2).for_each(|_| call(&mut circuit, at(1), Outcome::Succeeded));
+        assert_eq!(circuit.state(), State::Closed);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Wait(u64),
+        Ask,
+        End(usize, Outcome),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let outcome = prop_oneof![
+            Just(Outcome::Succeeded),
+            Just(Outcome::Failed),
+            Just(Outcome::Abandoned)
+        ];
+        let step = prop_oneof![
+            (0_u64..3_000).prop_map(Step::Wait),
+            Just(Step::Ask),
+            (any::<usize>(), outcome).prop_map(|(which, outcome)| Step::End(which, outcome)),
+        ];
+        prop::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_it_never_passes_more_than_its_state_allows_and_never_stays_shut(steps in steps()) {
+            let mut circuit = Circuit::new(SETTINGS);
+            let (mut now, mut under_way, mut probes) = (Duration::ZERO, Vec::new(), 0);
+            for step in steps {
+                match step {
+                    Step::Wait(millis) => now += Duration::from_millis(millis),
+                    Step::Ask => {
+                        let before = circuit.state();
+                        match circuit.ask(now) {
+                            Ok(pass) => {
+                                if before == State::Open {
+                                    probes = 0;
+                                }
+                                if circuit.state() == State::HalfOpen {
+                                    probes += 1;
+                                }
+                                prop_assert!(circuit.state() != State::Open);
+                                under_way.push(pass);
+                            }
+                            Err(retry_after) => {
+                                prop_assert!(before != State::Closed, "a closed one lets all through");
+                                prop_assert!(retry_after <= SETTINGS.pause_max && !retry_after.is_zero());
+                            }
+                        }
+                    }
+                    Step::End(which, outcome) if !under_way.is_empty() => {
+                        let pass = under_way.swap_remove(which % under_way.len());
+                        let (is_probe, before) = (pass.phase == circuit.number, circuit.state());
+                        circuit.end(now, pass, outcome);
+                        if is_probe && before == State::HalfOpen && outcome == Outcome::Abandoned {
+                            probes -= 1;
+                        }
+                        prop_assert!(is_probe || before == circuit.state(), "what ended late changes nothing");
+                    }
+                    Step::End(..) => {}
+                }
+                if circuit.state() == State::HalfOpen {
+                    prop_assert!(probes <= SETTINGS.probes);
+                }
+            }
+            // Once everybody has gone and the other side is well again, it closes.
+            for pass in under_way {
+                circuit.end(now, pass, Outcome::Abandoned);
+            }
+            now += SETTINGS.pause_max;
+            for _ in 0..SETTINGS.probes {
+                if circuit.state() != State::Closed {
+                    let pass = circuit.ask(now);
+                    prop_assert!(pass.is_ok());
+                    circuit.end(now, pass.unwrap(), Outcome::Succeeded);
+                }
+            }
+            prop_assert_eq!(circuit.state(), State::Closed);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Trying again, within a budget.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use tower::retry::{
+    Policy,
+    backoff::{Backoff as _, ExponentialBackoff, ExponentialBackoffMaker, MakeBackoff as _},
+    budget::{Budget as _, TpsBudget},
+};
+use tower::util::rng::HasherRng;
+
+/// Pauses between attempts: the first about this long, each twice as long as the one before up to the last, and each longer by up to half at random, so that
+/// not all who wait come back at the same moment.
+#[derive(Clone, Debug)]
+pub struct Pauses {
+    maker: ExponentialBackoffMaker,
+    next: ExponentialBackoff,
+}
+
+impl Pauses {
+    /// From the first to the last pause; a last one below the first counts as that.
+    ///
+    /// # Panics
+    /// When both are zero.
+    #[must_use]
+    pub fn new(first: Duration, last: Duration) -> Self {
+        let maker = ExponentialBackoffMaker::new(first, last.max(first), 0.5, HasherRng::default());
+        let mut maker = maker.expect("the last pause is neither zero nor below the first");
+        Self {
+            next: maker.make_backoff(),
+            maker,
+        }
+    }
+
+    /// Waits for the next pause. On a tokio runtime.
+    pub fn pause(&mut self) -> impl Future<Output = ()> + Send + 'static {
+        self.next.next_backoff()
+    }
+
+    /// It went well: the next pause is the first one again.
+    pub fn reset(&mut self) {
+        self.next = self.maker.make_backoff();
+    }
+}
+
+/// How many retries there may be, for all callers together; a clone is the same.
+#[derive(Clone)]
+pub struct RetryBudget(Arc<TpsBudget>);
+
+impl RetryBudget {
+    /// Retries may add so many of a hundred calls to the load, and so many a second for those who seldom call; over ten seconds.
+    #[must_use]
+    pub fn new(percent: u32, a_second: u32) -> Self {
+        let share = (percent.min(1_000) as f32) / 100.0;
+        Self(Arc::new(TpsBudget::new(
+            Duration::from_secs(10),
+            a_second.min(1 << 20),
+            share,
+        )))
+    }
+
+    /// A call went well and pays into the budget.
+    pub fn deposit(&self) {
+        self.0.deposit();
+    }
+
+    /// Whether there is enough for a retry, which is spent then.
+    #[must_use]
+    pub fn withdraw(&self) -> bool {
+        self.0.withdraw()
+    }
+}
+
+impl Default for RetryBudget {
+    /// A tenth of the calls, and ten a second.
+    fn default() -> Self {
+        Self::new(10, 10)
+    }
+}
+
+impl fmt::Debug for RetryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryBudget").finish_non_exhaustive()
+    }
+}
+
+/// A policy for [tower's retry layer](tower::retry::RetryLayer): tries again what is worth it, a bounded number of times, with [`Pauses`], and within a
+/// [`RetryBudget`].
+#[derive(Clone, Debug)]
+pub struct Retry<F> {
+    budget: RetryBudget,
+    pauses: Pauses,
+    left: u32,
+    is_worth_it: F,
+}
+
+impl<F> Retry<F> {
+    /// At most so many attempts in all. `is_worth_it` says of an answer whether another attempt may go better, and does no harm.
+    pub fn new(attempts: u32, pauses: Pauses, budget: RetryBudget, is_worth_it: F) -> Self {
+        Self {
+            budget,
+            pauses,
+            left: attempts.saturating_sub(1),
+            is_worth_it,
+        }
+    }
+}
+
+impl<F, Request, Response, E> Policy<Request, Response, E> for Retry<F>
+where
+    F: Fn(&Result<Response, E>) -> bool,
+    Request: Clone,
+{
+    type Future = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    fn retry(&mut self, _: &mut Request, answer: &mut Result<Response, E>) -> Option<Self::Future> {
+        if !(self.is_worth_it)(answer) {
+            self.budget.deposit();
+            return None;
+        }
+        if self.left == 0 || !self.budget.withdraw() {
+            return None;
+        }
+        self.left -= 1;
+        Some(Box::pin(self.pauses.pause()))
+    }
+
+    fn clone_request(&mut self, request: &Request) -> Option<Request> {
+        Some(request.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tower::{Service as _, ServiceBuilder, ServiceExt as _, retry::RetryLayer, service_fn};
+
+    #[tokio::test(start_paused = true)]
+    async fn retries_end_with_their_number_and_with_the_budget_of_all() {
+        let made = Arc::new(AtomicU32::new(0));
+        let count = made.clone();
+        let fails = service_fn(move |(): ()| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async { Err::<(), _>("down") }
+        });
+        let pauses = Pauses::new(Duration::from_millis(10), Duration::from_millis(100));
+        // Ten for the ten seconds it looks back on.
+        let policy = Retry::new(4, pauses, RetryBudget::new(0, 1), |answer: &Result<(), _>| {
+            answer.is_err()
+        });
+        let mut service = ServiceBuilder::new().layer(RetryLayer::new(policy)).service(fails);
+        assert!(service.ready().await.unwrap().call(()).await.is_err());
+        assert_eq!(made.load(Ordering::Relaxed), 4);
+        for _ in 0..20 {
+            assert!(service.ready().await.unwrap().call(()).await.is_err());
+        }
+        assert_eq!(
+            made.load(Ordering::Relaxed),
+            21 + 10,
+            "a call each, and the retries of the budget"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_to_the_last_and_begin_anew() {
+        let mut pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(10));
+        for least in [1, 2, 4, 8, 10, 10] {
+            let begun = tokio::time::Instant::now();
+            pauses.pause().await;
+            let paused = begun.elapsed();
+            assert!(
+                paused >= Duration::from_secs(least) && paused <= Duration::from_secs(11),
+                "{paused:?}"
+            );
+        }
+        pauses.reset();
+        let begun = tokio::time::Instant::now();
+        pauses.pause().await;
+        assert!(begun.elapsed() < Duration::from_secs(2));
+    }
+}

@@ -1,0 +1,96 @@
+//! The kinds of faults, and what each needs.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::{disk, shim};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// `kill -9` under load.
+    Kill,
+    /// `kill -9` under load, and of one to three starts after it.
+    KillStart,
+    /// SIGTERM, and `kill -9` while it ends.
+    KillEnd,
+    /// SIGSTOP for up to three seconds.
+    Pause,
+    /// EIO of writes and syncs of the log.
+    ErrorsLog,
+    /// EIO of writes and syncs of the store.
+    ErrorsStore,
+    /// EIO, ENOSPC and short writes of both.
+    ErrorsMixed,
+    /// The same, and `kill -9` meanwhile.
+    ErrorsKill,
+    /// A full disk.
+    Full,
+    /// A full disk, and `kill -9` meanwhile.
+    FullKill,
+    /// A disk that loses its power.
+    Power,
+    /// Restored from a backup that follows, at commits chosen at random, against what was there up to them.
+    Restore,
+    /// `kill -9` of the service.
+    PgKill,
+    /// All its sessions ended.
+    PgTerminate,
+    /// The server restarted as after a crash.
+    PgRestart,
+    /// SIGSTOP of all the server's processes for up to three seconds.
+    PgPause,
+    /// `kill -9` of all the server's processes.
+    PgCrash,
+    /// The server's disk full, with its write-ahead log on another one.
+    PgFull,
+    /// The server's only disk full: it ends by itself, and recovers once there is room.
+    PgFullWal,
+    /// A stand-by takes over from a service that is alive.
+    TakeOver,
+    /// A stand-by takes over from one that was killed.
+    TakeOverKilled,
+    /// A stand-by takes over from one that is paused, and goes on later.
+    TakeOverPaused,
+}
+
+/// Where a run's journal stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ground {
+    Directory,
+    /// A directory on a small ext4 of its own.
+    SmallDisk,
+    /// A directory, and the service is preloaded with the shim.
+    Shim,
+    Postgres,
+    /// A server of its own, on a small ext4.
+    SmallPostgres,
+}
+
+impl Kind {
+    pub(super) fn ground(self) -> Ground {
+        match self {
+            Self::Kill | Self::KillStart | Self::KillEnd | Self::Pause | Self::Restore => Ground::Directory,
+            Self::ErrorsLog | Self::ErrorsStore | Self::ErrorsMixed | Self::ErrorsKill => Ground::Shim,
+            Self::Full | Self::FullKill | Self::Power => Ground::SmallDisk,
+            Self::PgFull | Self::PgFullWal => Ground::SmallPostgres,
+            _ => Ground::Postgres,
+        }
+    }
+
+    /// Why it cannot be had on this machine.
+    pub(super) fn unavailable(self) -> Option<String> {
+        match self.ground() {
+            Ground::SmallDisk | Ground::SmallPostgres => disk::unavailable(),
+            Ground::Shim => shim::unavailable(),
+            // A server that is not there says so by itself when it is started.
+            Ground::Directory | Ground::Postgres => None,
+        }
+    }
+
+    /// The name as it is given.
+    pub(super) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}

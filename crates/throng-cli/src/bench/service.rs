@@ -1,0 +1,150 @@
+//! The real program as a child process.
+
+use anyhow::{Context as _, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A process that does not start or end within this time hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(1);
+/// How much of a log's end is told.
+const TOLD_BYTES: usize = 2_000;
+
+/// How to start it.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    /// The command that serves.
+    pub(super) command: Vec<String>,
+    /// The journal, as `--journal` takes it.
+    pub(super) place: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: Vec<(String, String)>,
+    /// What it says goes here.
+    pub(super) log: PathBuf,
+}
+
+/// This program anew.
+pub(super) fn program() -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
+    command.env_remove("RUST_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
+    Ok(command)
+}
+
+impl Launch {
+    /// Starts it and does not wait until it serves.
+    pub(super) fn spawn(&self) -> anyhow::Result<Service> {
+        let said = OpenOptions::new().create(true).append(true).open(&self.log);
+        let said: File = said.with_context(|| format!("cannot write {}", self.log.display()))?;
+        let mut command = program()?;
+        command
+            .args(&self.command)
+            .args(["--listen", "127.0.0.1:0", "--journal", &self.place])
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdout(Stdio::piped())
+            .stderr(said);
+        let mut child = command.spawn().context("cannot start the service")?;
+        let output = child.stdout.take().context("its output is a pipe")?;
+        let (sender, lines) = mpsc::channel();
+        thread::Builder::new().name("first-line".into()).spawn(move || {
+            let mut line = String::new();
+            // A process that ends says nothing, which is an empty line.
+            let _ = BufReader::new(output).read_line(&mut line);
+            let _ = sender.send(line);
+        })?;
+        Ok(Service {
+            child,
+            lines,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            log: self.log.clone(),
+        })
+    }
+
+    /// Starts it and waits until it serves.
+    pub(super) fn start(&self) -> anyhow::Result<Service> {
+        let mut service = self.spawn()?;
+        service.wait_until_served()?;
+        Ok(service)
+    }
+}
+
+pub(super) struct Service {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    pub(super) address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Service {
+    pub(super) fn wait_until_served(&mut self) -> anyhow::Result<()> {
+        let line = self.lines.recv_timeout(PATIENCE).unwrap_or_default();
+        match line.trim().strip_prefix("http://").map(str::parse) {
+            Some(Ok(address)) => self.address = address,
+            _ => bail!("the service does not start: {}", end_of(&self.log)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Nothing for a process that has gone.
+    pub(super) fn signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub(super) fn kill(mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub(super) fn end(mut self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM);
+        let begun = Instant::now();
+        let status: ExitStatus = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            ensure!(
+                begun.elapsed() < PATIENCE,
+                "the service does not end: {}",
+                end_of(&self.log)
+            );
+            thread::sleep(PAUSE);
+        };
+        ensure!(
+            status.success(),
+            "the service ended with {status}: {}",
+            end_of(&self.log)
+        );
+        Ok(())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Both fail only for a process that has ended and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last lines of a service's log.
+pub(super) fn end_of(log: &Path) -> String {
+    let bytes = std::fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TOLD_BYTES)..]).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(4)..].join(" | ")
+}

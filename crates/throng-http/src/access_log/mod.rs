@@ -1,0 +1,263 @@
+//! The access log: a line of JSON for each request, or for one in so many.
+//!
+//! A loop notes what a request asks for and how it was answered, and gives the note away; a thread of its own writes the lines. What that thread
+//! cannot keep up with is dropped and counted: no request waits for its line. While the log is off, a request costs a look at that.
+//!
+//! A line has no query, no header field and no body: any of them may hold a secret.
+
+mod writer;
+
+use crate::{access::Caller, connection::Connection, problem::Problem, server::Server};
+use http::StatusCode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use prometheus_client::metrics::counter::Counter;
+use serde::{Serialize, Serializer};
+use std::{
+    cell::Cell,
+    io,
+    net::IpAddr,
+    num::NonZeroU32,
+    path::PathBuf,
+    sync::mpsc::{SyncSender, TrySendError, sync_channel},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use writer::{Sink, Writer};
+
+/// Lines that wait to be written.
+const WAITING_MAX: usize = 4_096;
+/// Of a path so many bytes are shown.
+const PATH_BYTES_MAX: usize = 1_024;
+/// Of a method.
+const METHOD_BYTES_MAX: usize = 32;
+/// What stands for itself in a part of a path.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// What was asked with a head that cannot be read.
+pub(crate) const UNKNOWN: &str = "-";
+
+/// Which requests are logged, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLog {
+    /// One request in so many; 1: all.
+    pub one_in: NonZeroU32,
+    /// The file that lines are added to, made for its owner only, and made anew when it was moved or deleted; unless said, standard output.
+    pub file: Option<PathBuf>,
+}
+
+/// A request, and once it is answered how.
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry {
+    #[serde(serialize_with = "instant")]
+    at: SystemTime,
+    client: IpAddr,
+    protocol: &'static str,
+    method: Box<str>,
+    path: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<String>,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<Box<str>>,
+    /// From its arrival to its answer; unless it was refused before its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    micros: Option<u64>,
+}
+
+/// RFC 3339, UTC, to the microsecond.
+fn instant<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    let micros = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    let at = i64::try_from(micros).ok();
+    let at = at.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
+    serializer.collect_str(&at.unwrap_or_default())
+}
+
+impl Entry {
+    pub(crate) fn new(connection: &Connection, method: &str, path: &str) -> Box<Self> {
+        let cut = |text: &str, most: usize| text[..text.floor_char_boundary(most)].into();
+        Box::new(Self {
+            at: UNIX_EPOCH,
+            client: connection.address(),
+            protocol: connection.protocol(),
+            method: cut(method, METHOD_BYTES_MAX),
+            path: cut(path, PATH_BYTES_MAX),
+            caller: None,
+            status: 0,
+            problem: None,
+            micros: None,
+        })
+    }
+
+    /// A message of a WebSocket, with the path the same request has over HTTP.
+    pub(crate) fn message(connection: &Connection, message: &str, parts: &[&str]) -> Box<Self> {
+        let mut path = String::from("/api");
+        for part in parts {
+            path.push('/');
+            path.extend(utf8_percent_encode(part, KEPT));
+        }
+        let mut entry = Self::new(connection, message, &path);
+        entry.protocol = "websocket";
+        entry.by(connection.caller().as_ref());
+        entry
+    }
+
+    pub(crate) fn by(&mut self, caller: Option<&Caller>) {
+        self.caller = caller.map(|caller| caller.name().to_owned());
+    }
+
+    /// It was answered: gives the line away.
+    pub(crate) fn answered(mut self: Box<Self>, server: &Server, status: StatusCode, took: Option<Duration>) {
+        self.at = SystemTime::now();
+        self.status = status.as_u16();
+        self.micros = took.and_then(|took| u64::try_from(took.as_micros()).ok());
+        if let Some(log) = &server.shared().access_log {
+            log.write(self);
+        }
+    }
+
+    /// It was answered with a problem.
+    pub(crate) fn refused(mut self: Box<Self>, server: &Server, problem: &Problem, took: Option<Duration>) {
+        self.problem = Some(problem.slug().into());
+        self.answered(server, problem.http_status(), took);
+    }
+}
+
+enum Given {
+    Entry(Box<Entry>),
+    /// All that was given before is to be written; then this is told.
+    Flush(SyncSender<()>),
+}
+
+/// The way to the thread that writes.
+pub(crate) struct Log {
+    one_in: NonZeroU32,
+    given: SyncSender<Given>,
+    dropped: Counter,
+}
+
+impl Log {
+    /// Opens the file and starts the thread, which ends with the last of those who give it something.
+    pub(crate) fn start(what: &AccessLog, dropped: Counter) -> io::Result<Self> {
+        Self::start_with(what.one_in, Sink::open(what.file.clone())?, dropped)
+    }
+
+    fn start_with(one_in: NonZeroU32, sink: Sink, dropped: Counter) -> io::Result<Self> {
+        let (given, taken) = sync_channel(WAITING_MAX);
+        let mut writer = Writer::new(sink, dropped.clone());
+        let thread = thread::Builder::new().name("throng-access-log".into());
+        thread.spawn(move || writer.run(&taken))?;
+        Ok(Self { one_in, given, dropped })
+    }
+
+    fn write(&self, entry: Box<Entry>) {
+        if self.given.try_send(Given::Entry(entry)).is_err() {
+            self.dropped.inc();
+        }
+    }
+
+    /// Has all that was given written, unless that takes longer.
+    pub(crate) fn flush(&self, longest: Duration) {
+        let until = Instant::now() + longest;
+        let (done, is_done) = sync_channel(1);
+        let mut flush = Given::Flush(done);
+        while let Err(TrySendError::Full(back)) = self.given.try_send(flush) {
+            if Instant::now() >= until {
+                return;
+            }
+            flush = back;
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _ = is_done.recv_timeout(until.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Chooses a loop's requests that are logged.
+#[derive(Debug, Default)]
+pub(crate) struct Sampler(Cell<u64>);
+
+impl Sampler {
+    /// Whether the next one is. The multiples of the golden ratio spread evenly, and keep step with nothing that comes in turns.
+    pub(crate) fn takes_next(&self, log: Option<&Log>) -> bool {
+        const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
+        let Some(log) = log else { return false };
+        let count = self.0.get();
+        self.0.set(count.wrapping_add(1));
+        count.wrapping_mul(GOLDEN_RATIO) <= u64::MAX / u64::from(log.one_in.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn entry(path: &str) -> Box<Entry> {
+        Box::new(Entry {
+            at: UNIX_EPOCH + Duration::from_micros(1_500_000),
+            client: [192, 0, 2, 1].into(),
+            protocol: "HTTP/1.1",
+            method: "GET".into(),
+            path: path.into(),
+            caller: None,
+            status: 200,
+            problem: None,
+            micros: None,
+        })
+    }
+
+    /// Takes a line for each permission.
+    struct Slow(Receiver<()>);
+
+    impl io::Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.recv().map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn log(one_in: u32, sink: Sink) -> (Log, Counter) {
+        let dropped = Counter::default();
+        let one_in = NonZeroU32::new(one_in).unwrap();
+        (Log::start_with(one_in, sink, dropped.clone()).unwrap(), dropped)
+    }
+
+    #[test]
+    fn what_cannot_be_written_in_time_is_dropped_and_counted_and_nobody_waits() {
+        let (permission, permissions) = channel();
+        let (log, dropped) = log(1, Sink::Other(Box::new(Slow(permissions))));
+        let most = WAITING_MAX * 3;
+        (0..most).for_each(|_| log.write(entry("/")));
+        let lost = dropped.get();
+        assert!(lost > 0 && lost < most as u64, "{lost}");
+        log.flush(Duration::ZERO);
+        drop(permission);
+        log.flush(Duration::from_secs(60));
+        assert_eq!(dropped.get(), most as u64, "those that wait are lost with their place");
+    }
+
+    #[test]
+    fn one_in_so_many_is_logged_whatever_comes_in_turns() {
+        let (nothing, _) = log(3, Sink::Other(Box::new(io::sink())));
+        for pattern in [1, 2, 3, 5] {
+            let sampler = Sampler::default();
+            let taken = (0..3_000).filter(|_| sampler.takes_next(Some(&nothing)));
+            let of_pattern = taken.clone().filter(|request| request % pattern == 0).count();
+            let expected = 1_000 / pattern;
+            assert!(of_pattern.abs_diff(expected) <= 5, "{pattern}: {of_pattern}");
+        }
+        let (all, _) = log(1, Sink::Other(Box::new(io::sink())));
+        let sampler = Sampler::default();
+        assert_eq!((0..100).filter(|_| sampler.takes_next(Some(&all))).count(), 100);
+        assert!(!sampler.takes_next(None));
+    }
+
+    #[test]
+    fn a_line_is_json_of_what_is_known() {
+        let line = serde_json::to_string(&entry("/a\"\n")).unwrap();
+        let expected = r#"{"at":"1970-01-01T00:00:01.5Z","client":"192.0.2.1","protocol":"HTTP/1.1","method":"GET","path":"/a\"\n","status":200}"#;
+        assert_eq!(line, expected);
+    }
+}

@@ -1,0 +1,549 @@
+//! What a loop knows of one connection: what it is doing, and since when.
+
+mod linger;
+mod looks;
+mod stream;
+mod ticks;
+mod waits;
+
+pub(crate) use linger::{Linger, linger};
+pub(crate) use looks::Looks;
+pub(crate) use stream::{Received, Stream, is_passing};
+pub(crate) use ticks::{Bounds, Ticks};
+pub(crate) use waits::{Coming, Going};
+
+use crate::{
+    access::{Caller, Entrance, Held},
+    gate::{self, Client, Place},
+    metrics::Limit,
+};
+use std::{
+    cell::{Cell, RefCell},
+    net::{IpAddr, Ipv4Addr},
+    rc::Rc,
+    task::Waker,
+};
+use waits::Waits;
+
+/// How a connection is to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not at all.
+    #[default]
+    Serve,
+    /// After the requests in flight.
+    Finish,
+    Drop,
+}
+
+/// Whose an address is: its own, or of IPv6 its network's of 64 bits; this machine's own are one.
+pub(crate) fn client_at(address: IpAddr) -> Client {
+    match address.to_canonical() {
+        address if address.is_loopback() => gate::LOCAL,
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
+    }
+}
+
+/// One connection. Times are ticks of its loop, so that a request costs no look at the clock.
+pub(crate) struct Connection {
+    ticks: Rc<Ticks>,
+    looks: Rc<Looks>,
+    /// The last time bytes came or went.
+    moved: Cell<u32>,
+    /// The first byte of a head has come, and no request yet.
+    head_since: Cell<Option<u32>>,
+    /// Bodies and answers that take their clients' time.
+    waits: Waits,
+    /// The client takes nothing.
+    blocked_since: Cell<Option<u32>>,
+    requests: Cell<u32>,
+    /// A response was made of which nothing is written yet.
+    owes: Cell<bool>,
+    is_http2: Cell<bool>,
+    verdict: Cell<Verdict>,
+    /// It was told to finish.
+    finishes_since: Cell<Option<u32>>,
+    waker: RefCell<Option<Waker>>,
+    /// Whose it is.
+    client: Cell<Client>,
+    /// Its place in its loop's turn.
+    pub(crate) place: Place,
+    /// Once its response has gone, it is a WebSocket's.
+    is_socket: Cell<bool>,
+    /// How far the response of an HTTP/1 exchange is.
+    exchange: Cell<Exchange>,
+    /// It ends with an answer, or in the middle of something.
+    is_owed_its_end: Cell<bool>,
+    /// Whose WebSocket it is.
+    caller: RefCell<Option<Caller>>,
+    /// What that rests on, if it can end.
+    held: RefCell<Option<Held>>,
+    /// Whose certificate its client has shown.
+    certified: RefCell<Option<Caller>>,
+    entrance: Cell<Entrance>,
+    address: Cell<IpAddr>,
+    /// Its word is taken for whose its requests are.
+    is_believed: Cell<bool>,
+}
+
+/// How far the response of an HTTP/1 exchange is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Exchange {
+    #[default]
+    Answering,
+    /// Its body comes as it happens.
+    Streaming,
+    /// All of it was given to be written.
+    Given,
+    /// All of it is written.
+    Written,
+}
+
+/// A request in flight.
+pub(crate) struct InFlight<'a>(&'a Connection);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.ends();
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(ticks: Rc<Ticks>, looks: Rc<Looks>) -> Self {
+        let now = ticks.now();
+        Self {
+            ticks,
+            looks,
+            moved: Cell::new(now),
+            head_since: Cell::default(),
+            waits: Waits::default(),
+            blocked_since: Cell::default(),
+            requests: Cell::default(),
+            owes: Cell::default(),
+            is_http2: Cell::default(),
+            verdict: Cell::default(),
+            finishes_since: Cell::default(),
+            waker: RefCell::default(),
+            client: Cell::new(gate::LOCAL),
+            place: Place::default(),
+            is_socket: Cell::default(),
+            exchange: Cell::default(),
+            is_owed_its_end: Cell::default(),
+            caller: RefCell::default(),
+            held: RefCell::default(),
+            certified: RefCell::default(),
+            entrance: Cell::new(Entrance {
+                is_admin: false,
+                is_loopback: true,
+            }),
+            address: Cell::new(Ipv4Addr::UNSPECIFIED.into()),
+            is_believed: Cell::new(true),
+        }
+    }
+
+    pub(crate) fn came_from(&self, address: IpAddr, proxies: &[IpAddr]) {
+        self.is_believed
+            .set(proxies.is_empty() || proxies.contains(&address.to_canonical()));
+        self.client.set(client_at(address));
+        self.address.set(address.to_canonical());
+    }
+
+    /// Where it comes from.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address.get()
+    }
+
+    /// What is spoken.
+    pub(crate) fn protocol(&self) -> &'static str {
+        if self.is_http2.get() { "HTTP/2" } else { "HTTP/1.1" }
+    }
+
+    /// It came in there.
+    pub(crate) fn came_by(&self, entrance: Entrance) {
+        self.entrance.set(entrance);
+    }
+
+    /// Its word is taken for whose its requests are: it comes from a proxy that is trusted.
+    pub(crate) fn is_believed(&self) -> bool {
+        self.is_believed.get()
+    }
+
+    /// Where it came in.
+    pub(crate) fn entrance(&self) -> Entrance {
+        self.entrance.get()
+    }
+
+    /// Its client has shown the certificate of this caller.
+    pub(crate) fn shows(&self, caller: Option<Caller>) {
+        *self.certified.borrow_mut() = caller;
+    }
+
+    /// Whose certificate its client has shown.
+    pub(crate) fn certified(&self) -> Option<Caller> {
+        self.certified.borrow().clone()
+    }
+
+    /// Whose it is.
+    pub(crate) fn client(&self) -> Client {
+        self.client.get()
+    }
+
+    /// The response that is made now makes a WebSocket of it.
+    pub(crate) fn becomes_socket(&self, caller: Option<Caller>, held: Option<Held>) {
+        self.is_socket.set(true);
+        *self.caller.borrow_mut() = caller;
+        *self.held.borrow_mut() = held;
+    }
+
+    /// By what it was opened; given once.
+    pub(crate) fn take_held(&self) -> Option<Held> {
+        self.held.borrow_mut().take()
+    }
+
+    /// Who asks over it, for as long as it is a WebSocket.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        self.caller.borrow().clone()
+    }
+
+    pub(crate) fn is_socket(&self) -> bool {
+        self.is_socket.get()
+    }
+
+    /// An HTTP/1 exchange begins.
+    pub(crate) fn exchanges(&self) {
+        self.exchange.set(Exchange::Answering);
+    }
+
+    /// The response's body comes as it happens: its client's going away ends it.
+    pub(crate) fn streams(&self) {
+        self.exchange.set(Exchange::Streaming);
+    }
+
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.exchange.get() == Exchange::Streaming
+    }
+
+    /// All of the response was given to be written.
+    pub(crate) fn gave(&self) {
+        self.exchange.set(Exchange::Given);
+    }
+
+    /// All that was given is written.
+    pub(crate) fn flushed(&self) {
+        if self.exchange.get() == Exchange::Given {
+            self.exchange.set(Exchange::Written);
+        }
+    }
+
+    /// The exchange is over.
+    pub(crate) fn is_written(&self) -> bool {
+        self.exchange.get() == Exchange::Written
+    }
+
+    /// It ends with an answer, which its client is to get though it sends on.
+    pub(crate) fn is_owed_its_end(&self) -> bool {
+        self.verdict.get() == Verdict::Serve || self.is_owed_its_end.get()
+    }
+
+    /// A request's head is complete.
+    pub(crate) fn begin(&self, version: http::Version) -> InFlight<'_> {
+        if version == http::Version::HTTP_2 {
+            self.is_http2.set(true);
+        }
+        self.begins();
+        InFlight(self)
+    }
+
+    /// The same, for who says itself when the request [ends](Self::ends).
+    pub(crate) fn begins(&self) {
+        self.head_since.set(None);
+        self.requests.set(self.requests.get() + 1);
+    }
+
+    /// A request has its answer.
+    pub(crate) fn ends(&self) {
+        self.requests.set(self.requests.get() - 1);
+        self.moved.set(self.ticks.now());
+        self.owes.set(true);
+        if self.is_ending() {
+            self.is_owed_its_end.set(true);
+        }
+    }
+
+    /// It greets as HTTP/2 does.
+    pub(crate) fn speaks_http2(&self) {
+        self.is_http2.set(true);
+        self.head_since.set(None);
+    }
+
+    /// A body that comes.
+    pub(crate) fn coming(&self) -> Coming<'_> {
+        Coming::new(&self.waits, &self.ticks)
+    }
+
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    pub(crate) fn now(&self) -> u32 {
+        self.ticks.now()
+    }
+
+    /// All of an answer has gone, or nobody takes it.
+    pub(crate) fn is_answered(&self) {
+        self.moved.set(self.ticks.now());
+    }
+
+    /// Bytes have come. On HTTP/2 they may be pings, which ask for nothing.
+    pub(crate) fn came(&self) {
+        if self.is_http2.get() {
+            return;
+        }
+        self.moved.set(self.ticks.now());
+        if self.requests.get() == 0 && self.head_since.get().is_none() {
+            self.head_since.set(Some(self.ticks.now()));
+        }
+    }
+
+    /// Bytes have come that may be no request, or not yet: the time they take is no other request's age.
+    pub(crate) fn came_in_pieces(&self) {
+        self.looks.ask();
+        self.came();
+    }
+
+    /// Bytes have gone.
+    pub(crate) fn went(&self) {
+        if !self.is_http2.get() {
+            self.moved.set(self.ticks.now());
+        }
+        self.blocked_since.set(None);
+        self.owes.set(false);
+    }
+
+    /// Bytes could not go.
+    pub(crate) fn blocks(&self) {
+        if self.blocked_since.get().is_none() {
+            self.blocked_since.set(Some(self.ticks.now()));
+        }
+    }
+
+    /// No request is in flight, and no response is to be written: what is written now is the parser's own.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        self.requests.get() == 0 && !self.owes.get() && !self.is_http2.get()
+    }
+
+    /// How it is to end.
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.verdict.get()
+    }
+
+    /// It is to end, after the requests in flight or now.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.verdict.get() != Verdict::Serve
+    }
+
+    /// Who to wake with a verdict.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        let mut own = self.waker.borrow_mut();
+        if !own.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *own = Some(waker.clone());
+        }
+    }
+
+    pub(crate) fn condemn(&self, verdict: Verdict) {
+        if self.verdict.get() == Verdict::Drop || self.verdict.get() == verdict {
+            return;
+        }
+        self.verdict.set(verdict);
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Looks whether it has waited too long for its client; the limit by which it ends before it is done.
+    pub(crate) fn sweep(&self, bounds: &Bounds) -> Option<Limit> {
+        let now = self.ticks.now();
+        let longer = |since: Option<u32>, bound: u32| since.is_some_and(|since| now.wrapping_sub(since) > bound);
+        let takes_nothing = self.waits.sweep(now, bounds);
+        let limit = if takes_nothing || longer(self.blocked_since.get(), bounds.write) {
+            Some(Limit::WriteWait)
+        } else if longer(self.head_since.get(), bounds.header) {
+            Some(Limit::HeaderWait)
+        } else {
+            None
+        };
+        if limit.is_some() {
+            let is_news = self.verdict.get() != Verdict::Drop;
+            self.condemn(Verdict::Drop);
+            return limit.filter(|_| is_news);
+        }
+        if self.requests.get() == 0 && self.waits.has_no_answers() {
+            self.sweep_idle(now, bounds);
+        }
+        None
+    }
+
+    fn sweep_idle(&self, now: u32, bounds: &Bounds) {
+        if self.verdict.get() != Verdict::Finish {
+            if now.wrapping_sub(self.moved.get()) > bounds.idle {
+                self.condemn(Verdict::Finish);
+            }
+            return;
+        }
+        // What it was told, its client does not hear.
+        let since = self.finishes_since.get().unwrap_or(now);
+        self.finishes_since.set(Some(since));
+        if now.wrapping_sub(since) > bounds.write {
+            self.condemn(Verdict::Drop);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        idle: 75,
+        header: 10,
+        body: 30,
+        write: 30,
+        body_grace: 5,
+        body_bytes_a_tick: 1_000,
+    };
+
+    fn connection() -> (Rc<Ticks>, Connection) {
+        let ticks = Rc::new(Ticks::default());
+        (ticks.clone(), Connection::new(ticks, Rc::default()))
+    }
+
+    fn after(ticks: &Ticks, connection: &Connection, count: u32) -> Verdict {
+        (0..count).for_each(|_| ticks.tick());
+        connection.sweep(&BOUNDS);
+        connection.verdict()
+    }
+
+    #[test]
+    fn of_trusted_proxies_alone_a_header_says_whose_a_request_is_if_there_are_any() {
+        let (_, connection) = connection();
+        let believed = |address: &str, proxies: &[&str]| {
+            let proxies: Vec<IpAddr> = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
+            connection.came_from(address.parse().unwrap(), &proxies);
+            connection.is_believed()
+        };
+        assert!(believed("203.0.113.9", &[]));
+        assert!(believed("10.0.0.1", &["10.0.0.2", "10.0.0.1"]) && believed("::ffff:10.0.0.1", &["10.0.0.1"]));
+        assert!(!believed("10.0.0.3", &["10.0.0.2", "10.0.0.1"]) && !believed("::1", &["10.0.0.1"]));
+    }
+
+    #[test]
+    fn an_idle_connection_finishes_after_its_bound() {
+        let (ticks, connection) = connection();
+        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
+    }
+
+    #[test]
+    fn a_head_that_does_not_come_to_its_end_ends_the_connection() {
+        let (ticks, connection) = connection();
+        connection.came();
+        assert_eq!(after(&ticks, &connection, 10), Verdict::Serve);
+        connection.came();
+        assert_eq!(
+            after(&ticks, &connection, 1),
+            Verdict::Drop,
+            "a byte now and then does not help"
+        );
+    }
+
+    #[test]
+    fn a_request_the_engine_works_on_may_take_its_time() {
+        let (ticks, connection) = connection();
+        connection.came();
+        let in_flight = connection.begin(http::Version::HTTP_11);
+        assert_eq!(after(&ticks, &connection, 1_000), Verdict::Serve);
+        drop(in_flight);
+        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_cut_off() {
+        let (ticks, connection) = connection();
+        let _in_flight = connection.begin(http::Version::HTTP_11);
+        connection.blocks();
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
+        connection.went();
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
+        connection.blocks();
+        assert_eq!(after(&ticks, &connection, 31), Verdict::Drop);
+    }
+
+    #[test]
+    fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
+        let (ticks, connection) = connection();
+        let _in_flight = connection.begin(http::Version::HTTP_2);
+        let (mut late, mut in_time) = (connection.coming(), connection.coming());
+        assert!(late.waits(Waker::noop()));
+        late.came(1 << 20);
+        assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
+        assert!(late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
+        in_time.came(1 << 20);
+        // That another request ends changes nothing.
+        drop(connection.begin(http::Version::HTTP_2));
+        assert_eq!(after(&ticks, &connection, 11), Verdict::Serve);
+        assert!(!late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
+        drop(late);
+        assert!(
+            connection.coming().waits(Waker::noop()),
+            "the next one has its own time"
+        );
+    }
+
+    #[test]
+    fn a_body_that_comes_too_slowly_is_late_after_some_grace() {
+        let (ticks, connection) = connection();
+        let _in_flight = connection.begin(http::Version::HTTP_11);
+        let (mut slow, mut quick) = (connection.coming(), connection.coming());
+        assert!(slow.waits(Waker::noop()) && quick.waits(Waker::noop()));
+        assert_eq!(after(&ticks, &connection, 5), Verdict::Serve);
+        assert!(slow.waits(Waker::noop()), "nothing may come for a while");
+        slow.came(5_999);
+        quick.came(6_000);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
+        assert!(!slow.waits(Waker::noop()) && quick.waits(Waker::noop()));
+    }
+
+    #[test]
+    fn an_answer_of_which_nothing_is_taken_ends_the_connection_and_one_that_waits_for_news_does_not() {
+        let (ticks, connection) = connection();
+        let connection = Rc::new(connection);
+        drop(connection.begin(http::Version::HTTP_2));
+        let going = Going::new(connection.clone());
+        assert_eq!(
+            after(&ticks, &connection, 1_000),
+            Verdict::Serve,
+            "it has nothing to give"
+        );
+        going.given();
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
+        going.asked();
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
+        going.given();
+        connection.came();
+        assert_eq!(after(&ticks, &connection, 31), Verdict::Drop);
+    }
+
+    #[test]
+    fn pings_keep_no_connection_and_one_that_does_not_finish_is_dropped() {
+        let (ticks, connection) = connection();
+        connection.speaks_http2();
+        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
+        connection.came();
+        connection.went();
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
+        assert_eq!(after(&ticks, &connection, 30), Verdict::Finish);
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Drop);
+    }
+}

@@ -1,0 +1,52 @@
+//! A coarse clock of a loop, for waits that are seconds long.
+
+use crate::limits::Limits;
+use std::{cell::Cell, time::Duration};
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// Counts sweeps.
+#[derive(Default)]
+pub(crate) struct Ticks(Cell<u32>);
+
+impl Ticks {
+    pub(crate) fn now(&self) -> u32 {
+        self.0.get()
+    }
+
+    pub(crate) fn tick(&self) {
+        self.0.set(self.0.get().wrapping_add(1));
+    }
+}
+
+/// The limits of waits, in ticks.
+pub(crate) struct Bounds {
+    pub(crate) idle: u32,
+    pub(crate) header: u32,
+    pub(crate) body: u32,
+    pub(crate) write: u32,
+    /// A body may come as slowly as it likes for this long.
+    pub(crate) body_grace: u32,
+    /// And this fast, on average, from then on.
+    pub(crate) body_bytes_a_tick: u64,
+}
+
+impl Bounds {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let every = limits.sweep_every().as_nanos().max(1);
+        let ticks = |wait: Duration| u32::try_from(wait.as_nanos().div_ceil(every)).unwrap_or(u32::MAX / 2);
+        Self {
+            idle: ticks(limits.idle),
+            header: ticks(limits.header_wait),
+            body: ticks(limits.body_wait),
+            write: ticks(limits.write_wait),
+            body_grace: ticks(limits.body_grace),
+            body_bytes_a_tick: (u128::from(limits.body_rate_min) * every / NANOS_PER_SECOND) as u64,
+        }
+    }
+
+    /// Whether a body of which so much has come in this time is late.
+    pub(crate) fn is_late(&self, ticks: u32, bytes: u64) -> bool {
+        ticks > self.body || ticks > self.body_grace && bytes < self.body_bytes_a_tick * u64::from(ticks)
+    }
+}

@@ -1,0 +1,450 @@
+//! A loop, its clients and its machine in virtual time: what the queue and the policy come to.
+
+mod rules;
+
+use super::{
+    clock::Clock,
+    queue::{Entry, Queue},
+};
+use crate::limits::Limits;
+use std::{
+    cell::Cell,
+    cmp::Reverse,
+    collections::BinaryHeap,
+    time::{Duration, Instant},
+};
+
+const MICROSECOND: Duration = Duration::from_micros(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// The machine: CPU time passes as the loop works, wall time as the machine lets it.
+struct Machine {
+    start: Instant,
+    now: Cell<Duration>,
+    cpu: Cell<Duration>,
+    /// Others work so long for each slice of the loop's own.
+    stolen: Duration,
+    slice_left: Cell<Duration>,
+    /// Every so often the process is stopped for so long.
+    pauses: Option<(Duration, Duration)>,
+    next_pause: Cell<Duration>,
+}
+
+/// What the scheduler gives to one process before it looks at another.
+const SLICE: Duration = Duration::from_millis(3);
+
+impl Machine {
+    fn work(&self, mut cpu: Duration) {
+        self.cpu.set(self.cpu.get() + cpu);
+        while cpu >= self.slice_left.get() {
+            cpu -= self.slice_left.get();
+            self.now.set(self.now.get() + self.slice_left.get() + self.stolen);
+            self.slice_left.set(SLICE);
+        }
+        self.now.set(self.now.get() + cpu);
+        self.slice_left.set(self.slice_left.get() - cpu);
+        if let Some((every, pause)) = self.pauses
+            && self.now.get() >= self.next_pause.get()
+        {
+            self.now.set(self.now.get() + pause);
+            self.next_pause.set(self.now.get() + every);
+        }
+    }
+}
+
+impl Clock for Machine {
+    fn now(&self) -> Instant {
+        self.start + self.now.get()
+    }
+
+    fn cpu(&self) -> Duration {
+        self.cpu.get()
+    }
+}
+
+/// A request of a connection, sent then.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    sent: Duration,
+    connection: u32,
+}
+
+impl Entry for Request {
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    fn is_task(&self) -> bool {
+        false
+    }
+}
+
+/// How much is asked.
+#[derive(Clone, Copy)]
+enum Load {
+    /// Each connection asks again as soon as it has its answer, be it a refusal.
+    Closed,
+    /// So many a second over all connections; who has no answer yet asks the next when it has.
+    Open(f64),
+}
+
+#[derive(Clone, Copy)]
+struct Scenario {
+    connections: u32,
+    load: Load,
+    cost: Duration,
+    refusal: Duration,
+    stolen: Duration,
+    pauses: Option<(Duration, Duration)>,
+    /// At the end of each of these times requests cost so many times as much for so long.
+    dear: Option<(Duration, Duration, u32)>,
+    lasts: Duration,
+}
+
+const SCENARIO: Scenario = Scenario {
+    connections: 256,
+    load: Load::Closed,
+    cost: Duration::from_micros(12),
+    refusal: Duration::from_micros(6),
+    stolen: Duration::ZERO,
+    pauses: None,
+    dear: None,
+    lasts: Duration::from_secs(5),
+};
+
+/// What came of it.
+#[derive(Default)]
+struct Outcome {
+    served: Vec<Duration>,
+    refused: Vec<Duration>,
+    lasted: Duration,
+}
+
+impl Outcome {
+    fn goodput(&self) -> f64 {
+        self.served.len() as f64 / self.lasted.as_secs_f64()
+    }
+
+    fn p99(times: &mut [Duration]) -> Duration {
+        times.sort_unstable();
+        times.get(times.len() * 99 / 100).copied().unwrap_or_default()
+    }
+}
+
+/// What a turn costs beside its requests: the commit, a look at the sockets.
+const TURN_COST: Duration = Duration::from_micros(60);
+
+/// Decides who goes in a turn, who waits, who is refused.
+trait Discipline {
+    /// A turn begins.
+    fn begin(&mut self, machine: &Machine);
+    /// A request comes; returned if it goes at once.
+    fn come(&mut self, request: Request, machine: &Machine) -> Option<Request>;
+    /// The next of those that wait, if there is room in the turn.
+    fn next(&mut self, machine: &Machine) -> Option<Request>;
+    fn next_refused(&mut self, machine: &Machine) -> Option<Request>;
+    /// The turn is over; `true` if any wait or are to be refused.
+    fn end(&mut self) -> bool;
+    /// One was answered so long after it had been sent.
+    fn answered(&mut self, _took: Duration) {}
+}
+
+impl Discipline for Queue<Request> {
+    fn begin(&mut self, machine: &Machine) {
+        Self::begin(self, machine);
+        while let Some(excess) = self.pop_excess() {
+            self.refuse(excess);
+        }
+    }
+
+    fn come(&mut self, request: Request, machine: &Machine) -> Option<Request> {
+        if self.goes_at_once(machine) {
+            return Some(request);
+        }
+        if self.is_crowded() {
+            self.refuse(request);
+        } else {
+            self.push(request);
+        }
+        None
+    }
+
+    fn next(&mut self, machine: &Machine) -> Option<Request> {
+        self.pop(machine)
+    }
+
+    fn next_refused(&mut self, machine: &Machine) -> Option<Request> {
+        self.pop_refused(machine)
+    }
+
+    fn end(&mut self) -> bool {
+        Self::end(self)
+    }
+}
+
+struct Simulation<D> {
+    scenario: Scenario,
+    machine: Machine,
+    queue: D,
+    to_come: BinaryHeap<Reverse<Request>>,
+    outcome: Outcome,
+    has_waiting: bool,
+    /// Connections from this one on do not ask again.
+    leaves_from: u32,
+}
+
+impl Simulation<Queue<Request>> {
+    fn ours(scenario: Scenario) -> Self {
+        Self::new(scenario, Queue::new(&Limits::default(), Instant::now()))
+    }
+}
+
+impl<D: Discipline> Simulation<D> {
+    fn new(scenario: Scenario, queue: D) -> Self {
+        let start = Instant::now();
+        let mut to_come = BinaryHeap::new();
+        for connection in 0..scenario.connections {
+            let sent = match scenario.load {
+                Load::Closed => MICROSECOND * connection,
+                Load::Open(rate) => Duration::from_secs_f64(f64::from(connection) / rate),
+            };
+            to_come.push(Reverse(Request { sent, connection }));
+        }
+        Self {
+            machine: Machine {
+                start,
+                now: Cell::default(),
+                cpu: Cell::default(),
+                stolen: scenario.stolen,
+                slice_left: Cell::new(SLICE),
+                pauses: scenario.pauses,
+                next_pause: Cell::new(scenario.pauses.map_or(Duration::MAX, |(every, _)| every)),
+            },
+            queue,
+            scenario,
+            to_come,
+            outcome: Outcome::default(),
+            has_waiting: false,
+            leaves_from: u32::MAX,
+        }
+    }
+
+    fn executes(&self) {
+        let times = match self.scenario.dear {
+            Some((every, lasts, times)) => {
+                let now = self.machine.now.get().as_nanos() % every.as_nanos();
+                if now + lasts.as_nanos() >= every.as_nanos() {
+                    times
+                } else {
+                    1
+                }
+            }
+            None => 1,
+        };
+        self.machine.work(self.scenario.cost * times);
+    }
+
+    /// A connection has an answer, and asks again.
+    fn asks_again(&mut self, request: Request) {
+        if request.connection >= self.leaves_from {
+            return;
+        }
+        let now = self.machine.now.get();
+        let sent = match self.scenario.load {
+            Load::Closed => now + MICROSECOND * 50,
+            Load::Open(rate) => {
+                let due = request.sent + Duration::from_secs_f64(f64::from(self.scenario.connections) / rate);
+                due.max(now + MICROSECOND * 50)
+            }
+        };
+        self.to_come.push(Reverse(Request { sent, ..request }));
+    }
+
+    fn turn(&mut self) {
+        if !self.has_waiting
+            && let Some(Reverse(next)) = self.to_come.peek()
+        {
+            self.machine.now.set(self.machine.now.get().max(next.sent));
+        }
+        self.machine.work(TURN_COST);
+        self.queue.begin(&self.machine);
+        let (seen, mut gone) = (self.machine.now.get(), Vec::new());
+        while let Some(Reverse(request)) = self.to_come.peek().copied()
+            && request.sent <= seen
+        {
+            self.to_come.pop();
+            if let Some(request) = self.queue.come(request, &self.machine) {
+                self.executes();
+                gone.push(request);
+            }
+        }
+        while let Some(request) = self.queue.next(&self.machine) {
+            self.executes();
+            gone.push(request);
+        }
+        while let Some(request) = self.queue.next_refused(&self.machine) {
+            self.machine.work(self.scenario.refusal);
+            self.outcome.refused.push(self.machine.now.get() - request.sent);
+            self.asks_again(request);
+        }
+        self.has_waiting = self.queue.end();
+        for request in gone {
+            let took = self.machine.now.get() - request.sent;
+            self.queue.answered(took);
+            self.outcome.served.push(took);
+            self.asks_again(request);
+        }
+    }
+
+    fn run(mut self) -> Outcome {
+        while self.machine.now.get() < self.scenario.lasts {
+            self.turn();
+        }
+        self.outcome.lasted = self.machine.now.get();
+        self.outcome
+    }
+}
+
+fn run(scenario: Scenario) -> Outcome {
+    Simulation::ours(scenario).run()
+}
+
+/// What it does with a few connections under the same circumstances.
+fn capacity(scenario: Scenario) -> f64 {
+    let few = Scenario {
+        connections: 256,
+        load: Load::Closed,
+        ..scenario
+    };
+    run(few).goodput()
+}
+
+/// What the loop is alone with: its name, what others take, every how often it is stopped for how long.
+type Circumstance = (&'static str, Duration, Option<(Duration, Duration)>);
+
+const CIRCUMSTANCES: [Circumstance; 4] = [
+    ("alone", Duration::ZERO, None),
+    ("with a neighbour", SLICE, None),
+    (
+        "with short pauses",
+        Duration::ZERO,
+        Some((Duration::from_millis(200), Duration::from_millis(50))),
+    ),
+    (
+        "with long pauses",
+        Duration::ZERO,
+        Some((Duration::from_secs(1), Duration::from_millis(600))),
+    ),
+];
+
+/// Runs a scenario under all circumstances.
+fn under_all(scenario: Scenario, judge: impl Fn(&str, Scenario, Outcome)) {
+    for (name, stolen, pauses) in CIRCUMSTANCES {
+        let scenario = Scenario {
+            stolen,
+            pauses,
+            ..scenario
+        };
+        judge(name, scenario, run(scenario));
+    }
+}
+
+#[test]
+fn a_closed_population_that_is_served_within_the_wait_is_never_refused() {
+    for (connections, cost_us) in [
+        (256, 12),
+        (2_000, 12),
+        (10_000, 12),
+        (10_000, 20),
+        (2_000, 100),
+        (200, 1_000),
+    ] {
+        let scenario = Scenario {
+            connections,
+            cost: MICROSECOND * cost_us,
+            ..SCENARIO
+        };
+        under_all(scenario, |name, scenario, outcome| {
+            let goodput = outcome.goodput() / capacity(scenario);
+            assert_eq!(outcome.refused.len(), 0, "{name}, {connections} of {cost_us} µs");
+            assert!(goodput > 0.95, "{name}, {connections} of {cost_us} µs: {goodput}");
+        });
+    }
+}
+
+#[test]
+fn a_surge_takes_little_of_the_goodput_and_nothing_that_is_accepted_waits_too_long() {
+    for cost_us in [12, 100, 1_000, 20_000] {
+        for times in [0.5, 0.9, 1.5, 2.0, 5.0, 10.0] {
+            let scenario = Scenario {
+                connections: 10_000,
+                cost: MICROSECOND * cost_us,
+                ..SCENARIO
+            };
+            under_all(scenario, |name, scenario, _| {
+                let capacity = capacity(scenario);
+                let mut outcome = run(Scenario {
+                    load: Load::Open(capacity * times),
+                    ..scenario
+                });
+                let (goodput, pause) = (outcome.goodput() / capacity, scenario.pauses.unwrap_or_default().1);
+                let said = format!("{name}, {cost_us} µs, {times} ×: {goodput:.2}");
+                if pause < MILLISECOND * 100 {
+                    assert!(goodput > 0.92 * times.min(1.0), "{said}");
+                }
+                // What is accepted sits out the pauses of the time it waits.
+                let waited = Outcome::p99(&mut outcome.served);
+                let slack = pause * 4 + scenario.cost * 10 + MILLISECOND * 50;
+                assert!(waited < WAIT_MAX + slack, "{said}: {waited:?}");
+                assert!(
+                    times > 1.0 || outcome.refused.is_empty(),
+                    "{said}: {}",
+                    outcome.refused.len()
+                );
+                // Where there are not too many refusals for the part of the CPU they may have.
+                let told = Outcome::p99(&mut outcome.refused);
+                assert!(cost_us < 1_000 || told < slack + MILLISECOND * 50, "{said}: {told:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_stretch_of_dear_requests_refuses_nobody_who_is_served_in_time() {
+    for times in [10, 30] {
+        let outcome = run(Scenario {
+            connections: 10_000,
+            dear: Some((Duration::from_secs(2), MILLISECOND * 200, times)),
+            ..SCENARIO
+        });
+        assert_eq!(outcome.refused.len(), 0, "{times} ×");
+        assert!(outcome.goodput() > 0.8 * capacity(SCENARIO), "{times} ×");
+    }
+}
+
+#[test]
+fn a_surge_is_forgotten_when_it_is_over() {
+    let mut simulation = Simulation::ours(Scenario {
+        connections: 10_000,
+        cost: MILLISECOND,
+        ..SCENARIO
+    });
+    while simulation.machine.now.get() < Duration::from_secs(2) {
+        simulation.turn();
+    }
+    assert!(simulation.outcome.refused.len() > 1_000);
+    // All clients but a few go away once they have their answers.
+    simulation.leaves_from = 20;
+    let over = simulation.machine.now.get();
+    while simulation.machine.now.get() < over + Duration::from_secs(1) {
+        simulation.turn();
+    }
+    simulation.outcome = Outcome::default();
+    while simulation.machine.now.get() < over + Duration::from_secs(2) {
+        simulation.turn();
+    }
+    let outcome = &mut simulation.outcome;
+    assert!(outcome.refused.is_empty() && outcome.served.len() > 900);
+    assert!(Outcome::p99(&mut outcome.served) < MILLISECOND * 30);
+}

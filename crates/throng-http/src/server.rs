@@ -1,0 +1,128 @@
+//! What a request is answered with, whatever brought it: engine, limits, gate, metrics, the app's routes. It knows no connections and no
+//! loop.
+
+use crate::{
+    Limits,
+    access::Recent,
+    access_log::Sampler,
+    gate::{Gate, Pass},
+    metrics::{Limit, Metrics},
+    problem::Problem,
+    shared::{Shared, Taken},
+};
+use std::{cell::RefCell, sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// When a client that found no place for a live stream may come back.
+const LIVE_RETRY: Duration = Duration::from_secs(5);
+
+/// When a client whose body found no room may come back.
+const BODIES_RETRY: Duration = Duration::from_secs(1);
+
+/// Where a gateway is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Serving,
+    /// It takes no connections any more, and finishes what is in flight.
+    Draining,
+    /// Its loops end.
+    Over,
+}
+
+/// One a loop, on its thread.
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+    pub(crate) gate: Gate,
+    /// The app's routes, as this loop's own.
+    pub(crate) router: Option<RefCell<axum::Router>>,
+    /// Who was seen lately.
+    pub(crate) recent: RefCell<Recent>,
+    sampler: Sampler,
+    stage: watch::Receiver<Stage>,
+}
+
+impl Server {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        pass: Arc<Pass>,
+        router: Option<axum::Router>,
+        stage: watch::Receiver<Stage>,
+    ) -> Self {
+        Self {
+            gate: Gate::new(&shared.limits, pass, shared.metrics.waiting.clone()),
+            router: router.map(RefCell::new),
+            recent: RefCell::default(),
+            sampler: Sampler::default(),
+            stage,
+            shared,
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// Whether the access log has a line for the next request; asked once a request.
+    pub(crate) fn logs_next(&self) -> bool {
+        self.sampler.takes_next(self.shared.access_log.as_ref())
+    }
+
+    /// A place for a live stream or subscription.
+    pub(crate) fn live_place(&self) -> Result<Taken, Box<Problem>> {
+        let most = self.limits().live_max;
+        self.shared.live.take().ok_or_else(|| {
+            let detail = format!(
+                "There are {most} live streams and subscriptions already. Try again later, or read the history page by page."
+            );
+            Problem::overloaded(detail, LIVE_RETRY).boxed()
+        })
+    }
+
+    /// Room for so many bytes of a body among those in flight, with what it has taken of it.
+    pub(crate) fn takes_body(&self, taken: Option<Taken>, bytes: usize) -> Result<Taken, Box<Problem>> {
+        let bodies = &self.shared.bodies;
+        let mut taken = taken.unwrap_or_else(|| bodies.none());
+        if bodies.take_up_to(&mut taken, bytes) {
+            return Ok(taken);
+        }
+        self.metrics().limited(Limit::Bodies);
+        let detail = format!(
+            "The bodies of requests that are on their way may take {} bytes together, and do. Nothing was done; try again later.",
+            bodies.most()
+        );
+        Err(Problem::overloaded(detail, BODIES_RETRY).boxed())
+    }
+
+    /// A body that has not come in time.
+    pub(crate) fn late_body(&self) -> Box<Problem> {
+        self.metrics().limited(Limit::BodyWait);
+        Problem::request_timeout(self.limits()).boxed()
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.stage.borrow() >= Stage::Draining
+    }
+
+    /// Resolves once the gateway drains.
+    pub(crate) async fn drains(&self) {
+        self.reaches(Stage::Draining).await;
+    }
+
+    /// Resolves once the gateway's loops end.
+    pub(crate) async fn is_over(&self) {
+        self.reaches(Stage::Over).await;
+    }
+
+    async fn reaches(&self, wanted: Stage) {
+        // An error means that the gateway is gone: that is over, too.
+        let _ = self.stage.clone().wait_for(|stage| *stage >= wanted).await;
+    }
+}
