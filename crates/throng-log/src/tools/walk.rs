@@ -7,7 +7,7 @@ use crate::{
     recovery::{self, segment_path},
     scan::{self, Window},
 };
-use std::{path::Path, sync::Arc};
+use std::{io::ErrorKind, path::Path, sync::Arc};
 use throng_journal::{Commit, CommitNo, Error, Position, WriterId};
 
 /// What is met on the way, in the order of history.
@@ -86,7 +86,12 @@ fn pieces(
     let mut pieces: Vec<Piece> = Vec::new();
     for number in super::require_log(options, dir)? {
         let place = segment_path(dir, number).display().to_string();
-        let begun = match recovery::open_segment(&*options.files, dir, number)? {
+        let opened = match recovery::open_segment(&*options.files, dir, number) {
+            // Whoever writes meanwhile gives files made ready another number; what holds history stays.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
+            opened => opened?,
+        };
+        let begun = match opened {
             Ok(begun) => begun,
             Err(Fault::OtherVersion(found)) => {
                 return Err(Error::OtherVersion {
