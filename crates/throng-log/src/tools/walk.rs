@@ -3,7 +3,7 @@
 use crate::{
     Options,
     files::File,
-    header::{self, DATA_AT, Fault, Header, SECTOR_BYTES, align},
+    header::{self, Copies, DATA_AT, Fault, Header, SECTOR_BYTES, align},
     recovery::{self, segment_path},
     scan::{self, Window},
 };
@@ -105,16 +105,21 @@ fn pieces(
                 continue;
             }
         };
-        if !begun.whole {
-            let why = "one of the segment's two headers cannot be read; the other one is whole".into();
-            visit(Seen::Damage {
+        match begun.copies {
+            Copies::Both => {}
+            Copies::Torn => visit(Seen::Note {
+                place: place.clone(),
+                why: "one of the segment's two headers was not written when the power went; the other one is whole"
+                    .into(),
+            })?,
+            Copies::Damaged => visit(Seen::Damage {
                 position: Position {
                     writer: begun.header.writer,
                     commit: begun.header.first,
                 },
                 place: place.clone(),
-                why,
-            })?;
+                why: "one of the segment's two headers is damaged; the other one is whole".into(),
+            })?,
         }
         let header = begun.header;
         let same = pieces.last().is_some_and(|last| last.header.writer == header.writer);

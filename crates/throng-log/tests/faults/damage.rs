@@ -151,6 +151,27 @@ fn a_segment_made_ready_that_gets_another_number_while_it_is_verified_is_no_dama
 }
 
 #[test]
+fn a_header_copy_that_was_never_written_is_a_note_and_one_that_has_changed_is_damage() {
+    let (disk, writer) = killed();
+    let whole = disk.bytes(&segment(1));
+    for copy in [0..512, 512..1024] {
+        let (torn, damaged) = (disk.copy(), disk.copy());
+        let mut bytes = whole.clone();
+        bytes[copy.clone()].fill(0);
+        torn.set_bytes(&segment(1), bytes);
+        let found = verify(&options(&torn), DIR.as_ref()).unwrap();
+        assert!(found.is_sound() && found.notes.len() == 1, "{found}");
+        assert!(found.notes[0].why.contains("was not written"), "{found}");
+        assert_eq!(count(&open(&torn).unwrap(), writer), COMMITS);
+        let mut bytes = whole.clone();
+        bytes[copy.start + 100] ^= 4;
+        damaged.set_bytes(&segment(1), bytes);
+        let found = verify(&options(&damaged), DIR.as_ref()).unwrap();
+        assert!(!found.is_sound() && found.damages.len() == 1, "{found}");
+    }
+}
+
+#[test]
 fn a_missing_segment_is_found_when_it_is_read() {
     let disk = Disk::new();
     let log = open(&disk).unwrap();
