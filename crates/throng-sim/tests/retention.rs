@@ -172,7 +172,7 @@ async fn step(sim: &Sim, models: &mut Models, number: u64) {
         78..88 => {
             sim.count("pruned by hand");
             let pass = sim.call(|engine| async move { engine.prune(false).await.is_ok() });
-            drop(pass.await);
+            let _is_done = pass.await;
         }
         88..96 => {
             sim.kill();
@@ -316,7 +316,7 @@ fn history_ends_as_it_is_kept_whatever_fails() {
     for_each_seed(
         "throng-sim",
         "history_ends_as_it_is_kept_whatever_fails",
-        22,
+        40,
         |number, keep_trace| match seed(number, None, keep_trace) {
             Ok(run) => {
                 for (what, count) in run.counts {
