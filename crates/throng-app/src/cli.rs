@@ -47,6 +47,7 @@ const PLACES: &[(&str, &str)] = &[
     ("verify", "place"),
     ("export", "place"),
     ("backup", "data"),
+    ("prune", "place"),
     ("compact", "data"),
 ];
 
@@ -77,7 +78,7 @@ pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> Ex
     let name = app.name();
     let done = match arguments.command {
         Command::Serve(arguments) => arguments.run(app),
-        Command::Journal(arguments) => arguments.run(),
+        Command::Journal(arguments) => arguments.run(|| Ok(app)),
         Command::Projection(arguments) => arguments.run(Some(name)),
         Command::Token(arguments) => arguments.run(),
         Command::Check(arguments) => arguments.run(app),

@@ -1,6 +1,10 @@
 //! `throng journal`: look at a journal, check it, copy it, move it.
 
-use crate::place::Place;
+use crate::{
+    App,
+    history::{EraseArguments, PruneArguments},
+    place::Place,
+};
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -55,6 +59,12 @@ enum JournalCommand {
     Backup(BackupArguments),
     /// Begin a data directory with a journal's history, up to a commit or a time.
     Restore(RestoreArguments),
+    /// Remove the history that is kept no longer, of a journal that no service uses. The service's program is started on it for that: its
+    /// timers that are due fire. A running service does it by itself, and on POST /admin/prune.
+    Prune(PruneArguments),
+    /// End an entity and overwrite all that is recorded and stored of it, in a journal that no service uses. Of a running service:
+    /// POST /admin/erase.
+    Erase(EraseArguments),
     /// Give back room the store and the log do not need; no history is dropped.
     Compact(Directory),
 }
@@ -190,7 +200,7 @@ fn address(text: &str) -> Result<Address, String> {
     }
 }
 
-fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
+fn run(arguments: &JournalArguments, app: impl FnOnce() -> anyhow::Result<App>) -> anyhow::Result<ExitCode> {
     crate::logging::start("warn");
     let options = Options::default();
     let json = arguments.json;
@@ -212,17 +222,19 @@ fn run(arguments: &JournalArguments) -> anyhow::Result<ExitCode> {
             &tools::restore(&options, &backup.path()?, target, at.unwrap_or_default())?,
             json,
         ),
+        JournalCommand::Prune(arguments) => print(&arguments.run(app()?)?, json),
+        JournalCommand::Erase(arguments) => print(&arguments.run(app()?)?, json),
         JournalCommand::Compact(directory) => print(&tools::compact(&options, &directory.path()?)?, json),
     }
 }
 
 impl JournalArguments {
-    /// Runs the command.
+    /// Runs the command; some need the app whose journal it is.
     ///
     /// # Errors
     /// It did not work.
-    pub fn run(&self) -> anyhow::Result<ExitCode> {
-        run(self)
+    pub fn run(&self, app: impl FnOnce() -> anyhow::Result<App>) -> anyhow::Result<ExitCode> {
+        run(self, app)
     }
 }
 

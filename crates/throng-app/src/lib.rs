@@ -66,6 +66,7 @@ mod bench;
 mod check;
 pub mod cli;
 mod exit;
+mod history;
 mod journal;
 mod limits;
 mod logging;

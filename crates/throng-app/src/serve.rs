@@ -82,6 +82,14 @@ pub struct ServeArguments {
     /// Where the embedded journal copies its segments before history is removed from them; it can be read as a journal.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
+    /// Bytes the data directory may take, as 500M or 20G: from 80 % on that is told, from 100 % on commands are refused and reads go on. On
+    /// PostgreSQL, bytes of its history. [default: what the disk has]
+    #[arg(long, value_name = "BYTES", value_parser = disk_bytes)]
+    disk_budget: Option<u64>,
+    /// A projection that has been behind for so long (30m, 12h) does not hold up the removal of history it has not read
+    /// [default: it does for ever].
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    left_behind_after: Option<Duration>,
     /// What to do when another engine takes over the journal: stand by and take back when that one ends, or exit with code 3.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "stand-by")]
     when_taken_over: WhenTakenOver,
@@ -99,7 +107,32 @@ pub struct ServeArguments {
     limits: LimitArguments,
 }
 
-fn keep(text: &str) -> Result<(String, Keep), String> {
+/// `20G`, in thousands of 1,024.
+fn disk_bytes(text: &str) -> Result<u64, String> {
+    let units = [("k", 10), ("M", 20), ("G", 30), ("T", 40)];
+    let unit = units
+        .into_iter()
+        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let (number, shift) = unit.unwrap_or((text, 0));
+    let bytes = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift));
+    bytes
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "write for example 500M or 20G".into())
+}
+
+/// `30m` or `12h`, as times that are kept are written.
+fn age(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(Keep::Age(age)) => Ok(age),
+        _ => Err("write for example 30m or 12h".into()),
+    }
+}
+
+/// `account=30d`.
+pub(crate) fn keep(text: &str) -> Result<(String, Keep), String> {
     let (kind, how) = text.split_once('=').ok_or("write for example account=30d")?;
     Ok((kind.to_owned(), how.parse()?))
 }
@@ -147,6 +180,8 @@ impl ServeArguments {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),
                 keep: self.keep.iter().cloned().collect(),
+                disk_bytes_max: self.disk_budget,
+                left_behind_after: self.left_behind_after,
                 projections: !self.no_projections && defaults.projections.unwrap_or(true),
                 ..Options::default()
             },
@@ -202,4 +237,17 @@ fn announce(name: &str, settings: &Settings, service: &Service) {
     // The one line on standard output: what a script waits for. It may have gone away.
     let _ = writeln!(std::io::stdout(), "{}", service.url());
     let _ = std::io::stdout().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_and_patience_are_written_with_units() {
+        assert_eq!((disk_bytes("20G"), disk_bytes("512")), (Ok(20 << 30), Ok(512)));
+        assert!(disk_bytes("0").is_err() && disk_bytes("G").is_err() && disk_bytes("99999999999T").is_err());
+        assert_eq!(age("30m"), Ok(Duration::from_secs(1_800)));
+        assert!(age("1000").is_err() && age("forever").is_err());
+    }
 }

@@ -48,7 +48,7 @@ enum Command {
     /// Read a whole journal with one of the project's apps and say what it does not understand.
     Check(serve::CheckAppArguments),
     /// Look at a journal, check it, copy it, move it.
-    Journal(cli::JournalArguments),
+    Journal(serve::JournalAppArguments),
     /// Check, format and try out rulesets in KRL.
     Krl(krl::KrlArguments),
     /// Look at the read models, have one rebuilt.

@@ -1,4 +1,4 @@
-//! `throng serve` and `throng check`: one of the project's apps as a service, and against a journal.
+//! `throng serve`, `throng check` and `throng journal`: one of the project's apps as a service, and against a journal.
 
 use clap::Args;
 use std::process::ExitCode;
@@ -33,5 +33,24 @@ impl CheckAppArguments {
     /// Says what the app does not understand.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         self.check.run((self.app.app)())
+    }
+}
+
+/// What to do with a journal, and with which app where that matters.
+#[derive(Debug, Args)]
+pub(crate) struct JournalAppArguments {
+    #[arg(long, global = true, value_name = "NAME", value_parser = apps::find, help = format!("The app whose history prune and erase remove: {}.", apps::names()))]
+    app: Option<Served>,
+    #[command(flatten)]
+    journal: cli::JournalArguments,
+}
+
+impl JournalAppArguments {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        self.journal.run(|| match self.app {
+            Some(app) => Ok((app.app)()),
+            None => anyhow::bail!("say whose journal it is: --app NAME, one of {}", apps::names()),
+        })
     }
 }

@@ -59,6 +59,16 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+/// What there is of a header and its copy, where one can be read at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    Both,
+    /// One was never written: the power went meanwhile.
+    Torn,
+    /// One was written, and is not what was written.
+    Damaged,
+}
+
 impl Header {
     /// The header and its copy, [`DATA_AT`] bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -83,8 +93,8 @@ impl Header {
         bytes
     }
 
-    /// The header of segment `segment` from the first [`DATA_AT`] bytes of its file, and whether both copies are whole.
-    pub(crate) fn decode(bytes: &[u8], segment: u64) -> Result<(Self, bool), Fault> {
+    /// The header of segment `segment` from the first [`DATA_AT`] bytes of its file, and what there is of both copies.
+    pub(crate) fn decode(bytes: &[u8], segment: u64) -> Result<(Self, Copies), Fault> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Err(Fault::Empty);
         }
@@ -101,9 +111,11 @@ impl Header {
                 header.reserved &= copy.reserved;
                 let reserved = header.reserved;
                 let same = header == Self { reserved, ..copy };
-                Ok((header, same))
+                let copies = if same { Copies::Both } else { Copies::Damaged };
+                Ok((header, copies))
             }
-            [Ok(header), Err(_)] | [Err(_), Ok(header)] => Ok((header, false)),
+            [Ok(header), Err(_)] => Ok((header, Copies::with_lost(bytes.get(LENGTH..2 * LENGTH)))),
+            [Err(_), Ok(header)] => Ok((header, Copies::with_lost(bytes.get(..LENGTH)))),
             [Err(fault), Err(_)] => Err(fault),
         }
     }
@@ -162,6 +174,16 @@ impl Header {
     }
 }
 
+impl Copies {
+    /// Of two, this one cannot be read. A disk writes a sector whole or not at all, and before its header a segment holds zeros.
+    fn with_lost(copy: Option<&[u8]>) -> Self {
+        match copy.is_none_or(|copy| copy.iter().all(|byte| *byte == 0)) {
+            true => Self::Torn,
+            false => Self::Damaged,
+        }
+    }
+}
+
 /// The name of a segment's file.
 pub(crate) fn file_name(segment: u64) -> String {
     format!("{segment:08}.log")
@@ -212,7 +234,7 @@ mod tests {
     fn a_header_is_read_back() {
         let bytes = header().encode();
         assert_eq!(bytes.len() as u64, DATA_AT);
-        assert_eq!(Header::decode(&bytes, 7), Ok((header(), true)));
+        assert_eq!(Header::decode(&bytes, 7), Ok((header(), Copies::Both)));
     }
 
     #[test]
@@ -220,8 +242,19 @@ mod tests {
         for bit in 0..header().encode().len() * 8 {
             let mut bytes = header().encode();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(&bytes, 7), Ok((header(), false)), "bit {bit}");
+            assert_eq!(Header::decode(&bytes, 7), Ok((header(), Copies::Damaged)), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_copy_that_was_never_written_is_told_from_a_damaged_one() {
+        for copy in [0..LENGTH, LENGTH..2 * LENGTH] {
+            let mut bytes = header().encode();
+            bytes[copy].fill(0);
+            assert_eq!(Header::decode(&bytes, 7), Ok((header(), Copies::Torn)));
+        }
+        let cut = &header().encode()[..LENGTH + 100];
+        assert_eq!(Header::decode(cut, 7), Ok((header(), Copies::Torn)));
     }
 
     #[test]

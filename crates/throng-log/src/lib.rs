@@ -66,7 +66,8 @@
 //!        …     …  zeros, or bytes of an earlier use: their checksums do not fit here
 //! ```
 //!
-//! A header of zeros is a segment made ready ahead. A writer's stream goes on in the next segment when one is full; all
+//! Of the two copies one is enough. One of zeros was not written when the power went, which [`tools::verify`] notes; one that is
+//! anything else and cannot be read is damage. A header of zeros is a segment made ready ahead. A writer's stream goes on in the next segment when one is full; all
 //! before it is synced first (at [`Fsync`](throng_journal::Durability::Fsync)). A **seal** is the header of the next
 //! writer's first segment, synced: from then on every recovery agrees on where the stream before ends.
 //!

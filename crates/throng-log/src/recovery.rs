@@ -5,7 +5,7 @@
 
 use crate::{
     files::{File, Files},
-    header::{self, DATA_AT, Fault, Header},
+    header::{self, Copies, DATA_AT, Fault, Header},
     history::{History, Segment},
     scan::{self, Window},
 };
@@ -55,7 +55,7 @@ pub(crate) fn segment_path(dir: &Path, segment: u64) -> PathBuf {
 pub(crate) struct Begun {
     pub file: Arc<dyn File>,
     pub header: Header,
-    pub whole: bool,
+    pub copies: Copies,
 }
 
 /// Opens a segment and reads its header; `Err(reason)` inside if it was never begun or cannot be read.
@@ -69,7 +69,7 @@ pub(crate) fn open_segment(files: &dyn Files, dir: &Path, segment: u64) -> Resul
         .read_at(&mut bytes, 0)
         .map_err(Error::io(format!("reading {}", path.display())))?;
     bytes.truncate(read);
-    Ok(Header::decode(&bytes, segment).map(|(header, whole)| Begun { file, header, whole }))
+    Ok(Header::decode(&bytes, segment).map(|(header, copies)| Begun { file, header, copies }))
 }
 
 /// The numbers of the segments in a directory, in order.
@@ -92,11 +92,15 @@ pub(crate) fn recover(files: &dyn Files, dir: &Path) -> Result<Recovered, Error>
     for number in list(files, dir)? {
         match open_segment(files, dir, number)? {
             Ok(segment) => {
-                if !segment.whole {
-                    let name = header::file_name(number);
-                    recovered
+                let name = header::file_name(number);
+                match segment.copies {
+                    Copies::Both => {}
+                    Copies::Torn => recovered
                         .notes
-                        .push(format!("one of the two headers of {name} is damaged"));
+                        .push(format!("one of the two headers of {name} was not written")),
+                    Copies::Damaged => recovered
+                        .notes
+                        .push(format!("one of the two headers of {name} is damaged")),
                 }
                 recovered.next_writer = recovered.next_writer.max(segment.header.writer.0 + 1);
                 begun.push(segment);

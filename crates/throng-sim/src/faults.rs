@@ -43,6 +43,10 @@ pub enum Lie {
     IgnoresSeals,
     /// One event of a commit with several is lost.
     TearsCommit,
+    /// No record of what an entity is lands: nothing stands in for its events when they are removed.
+    DropsStates,
+    /// All events go that are looked at when history is removed.
+    RemovesTooMuch,
     /// The store does not keep idempotency keys.
     ForgetsKeys,
 }

@@ -373,7 +373,17 @@ impl Journal for SimJournal {
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
         self.slowly(("removing history", "prune failed"), move |journal| {
             let stop = || journal.world.chance(journal.faults().journal_error / 100.0);
+            let looked_at = Arc::new(AtomicU64::new(0));
+            let (judge, looked_in) = (Arc::clone(&prune.judge), Arc::clone(&looked_at));
+            let prune = Prune {
+                judge: Arc::new(move |record, stamp| {
+                    looked_in.fetch_add(1, Ordering::Relaxed);
+                    judge(record, stamp)
+                }),
+                ..prune
+            };
             let pruned = journal.medium.lock().prune(&prune, stop);
+            journal.world.add("record looked at", looked_at.load(Ordering::Relaxed));
             journal.world.count("history removed");
             journal.world.add("record removed", pruned.records);
             Ok(pruned)

@@ -7,8 +7,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use throng_journal::{
-    Address, Commit, CommitBuilder, CommitNo, Durability, Position, Prune, Pruned, RecordKind, Stamp, StoredEvent,
-    StoredState, WriterId,
+    Address, Commit, CommitBuilder, CommitNo, Durability, Position, Prune, PruneHow, Pruned, RecordKind, Stamp,
+    StoredEvent, StoredState, WriterId,
 };
 
 /// Shared by all that write on it.
@@ -32,6 +32,8 @@ pub(crate) struct Inner {
     pub(crate) owner: u32,
     /// This commit cannot be read.
     pub(crate) damaged: Option<Position>,
+    /// Something was removed from the history.
+    pub(crate) is_pruned: bool,
     /// The rows of these cannot be read.
     pub(crate) unreadable: BTreeSet<Address>,
 }
@@ -85,6 +87,7 @@ impl Medium {
                 lie,
                 owner: 0,
                 damaged: None,
+                is_pruned: false,
                 unreadable: BTreeSet::new(),
             })),
         }
@@ -108,6 +111,9 @@ impl Inner {
             let commit = match self.lie {
                 Some(Lie::DropsTaken) => rewritten(&pending.commit, pending.commit.stamp(), |kind, _| {
                     kind == RecordKind::Taken
+                }),
+                Some(Lie::DropsStates) => rewritten(&pending.commit, pending.commit.stamp(), |kind, _| {
+                    kind == RecordKind::State
                 }),
                 Some(Lie::TearsCommit) => {
                     let events = events_of(&pending.commit).count();
@@ -202,7 +208,18 @@ impl Inner {
         let Some(stream) = self.streams.get_mut(&prune.after.writer) else {
             return Pruned::default();
         };
-        prune.in_memory(stream.commits.iter_mut(), stop)
+        let pruned = match self.lie {
+            Some(Lie::RemovesTooMuch) => {
+                let too_much = Prune {
+                    judge: Arc::new(|record, _| record.record == RecordKind::Event),
+                    ..prune.clone()
+                };
+                too_much.in_memory(stream.commits.iter_mut(), stop)
+            }
+            _ => prune.in_memory(stream.commits.iter_mut(), stop),
+        };
+        self.is_pruned |= pruned.records > 0 && prune.how != PruneHow::Dry;
+        pruned
     }
 
     pub(crate) fn violation(&mut self, what: String) {

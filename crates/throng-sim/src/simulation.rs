@@ -650,8 +650,10 @@ impl Sim {
     /// What is durable now.
     #[must_use]
     pub fn history(&self) -> History {
+        let medium = self.shared.medium.lock();
         History {
-            commits: self.shared.medium.lock().history(),
+            commits: medium.history(),
+            is_pruned: medium.is_pruned,
         }
     }
 
@@ -660,6 +662,7 @@ impl Sim {
     pub fn lost(&self) -> History {
         History {
             commits: self.shared.medium.lock().lost.clone(),
+            is_pruned: false,
         }
     }
 

@@ -260,7 +260,7 @@ impl Builder {
             #[cfg(feature = "projections")]
             idle_projections: idle,
             held_by: Mutex::default(),
-            pruning: tokio::sync::Mutex::new(()),
+            pruning: tokio::sync::Mutex::default(),
             is_erasing: AtomicBool::new(true),
             context,
             lives,

@@ -46,7 +46,7 @@ pub(crate) struct Core {
     #[cfg(feature = "projections")]
     pub(crate) projections: Projections,
     /// One removal of history at a time.
-    pub(crate) pruning: tokio::sync::Mutex<()>,
+    pub(crate) pruning: tokio::sync::Mutex<crate::retention::CutOff>,
     /// Those that do not run here, and so do not say how far they have come.
     #[cfg(feature = "projections")]
     pub(crate) idle_projections: Vec<&'static str>,

@@ -187,3 +187,74 @@ fn a_running_service_is_backed_up_again_and_again_and_restored_to_any_commit() {
         assert_eq!(roster["students"], serde_json::json!(students), "{place}");
     }
 }
+
+#[test]
+fn history_of_a_stopped_directory_is_removed_and_an_entity_erased() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = data(directory.path());
+    let archive = directory.path().join("archive").display().to_string();
+    assert_refused(&run(&["journal", "prune", &data]), &["--app NAME", "registration"]);
+    let prune = [
+        "journal",
+        "prune",
+        &data,
+        "--app",
+        "registration",
+        "--keep",
+        "section=1",
+        "--json",
+    ];
+    let dry = json(&[&prune[..], &["--dry-run"]].concat());
+    assert_eq!((&dry["is_dry"], &dry["entities"]), (&true.into(), &1.into()), "{dry}");
+    let events = || {
+        let shown = run(&["journal", "inspect", &data, "--entity", "section/A 1"]).stdout;
+        String::from_utf8(shown).unwrap()
+    };
+    assert!(events().contains("Opened"), "a dry run removes nothing");
+    let pruned = json(&[&prune[..], &["--archive", &archive]].concat());
+    assert!(pruned["records"].as_u64() > Some(0), "{pruned}");
+    assert!(
+        !events().contains("Opened") && events().contains("Added"),
+        "{}",
+        events()
+    );
+    let verified = json(&["journal", "verify", &data, "--json"]);
+    assert_eq!(verified["damages"], serde_json::json!([]));
+    let verified = String::from_utf8(run(&["journal", "verify", &data]).stdout).unwrap();
+    assert!(
+        verified.contains("made 20") && verified.contains("Z, was removed"),
+        "{verified}"
+    );
+    let archived = run(&["journal", "inspect", &archive, "--entity", "section/A 1"]).stdout;
+    assert!(
+        String::from_utf8(archived).unwrap().contains("Opened"),
+        "it is in the archive"
+    );
+
+    let erase = [
+        "journal",
+        "erase",
+        &data,
+        "section",
+        "A 1",
+        "--app",
+        "registration",
+        "--archive",
+        &archive,
+    ];
+    let served = Served::start(Path::new(&data), &[]);
+    assert_refused(&run(&erase), &["in use by another process"]);
+    served.signal(Signal::TERM);
+    assert!(served.ended().0.success());
+    assert!(run(&erase).status.success());
+    for place in [&data, &archive] {
+        let shown = run(&["journal", "inspect", place, "--entity", "section/A 1"]).stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(
+            !shown.contains("section/A 1 event") && !shown.contains("capacity"),
+            "{place}: {shown}"
+        );
+    }
+    let nobody = ["journal", "erase", &data, "section", "nobody", "--app", "registration"];
+    assert_refused(&run(&nobody), &["nobody"]);
+}

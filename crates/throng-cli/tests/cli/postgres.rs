@@ -299,3 +299,40 @@ fn what_is_no_journal_in_a_database_is_refused_without_showing_the_password() {
         );
     }
 }
+
+#[test]
+fn history_on_a_database_that_no_service_uses_is_removed_and_an_entity_erased() {
+    let place = url("ends");
+    let served = serve(&place);
+    fill(&served);
+    let prune = [
+        "journal",
+        "prune",
+        &place,
+        "--app",
+        "registration",
+        "--keep",
+        "section=1",
+        "--json",
+    ];
+    assert!(!run(&prune).status.success(), "a service uses it");
+    served.signal(Signal::TERM);
+    assert!(served.ended().0.success());
+    let pruned = json_of(&prune);
+    assert!(pruned["records"].as_u64() > Some(0), "{pruned}");
+    let erased = json_of(&[
+        "journal",
+        "erase",
+        &place,
+        "section",
+        "A 1",
+        "--app",
+        "registration",
+        "--json",
+    ]);
+    assert!(erased["records"].as_u64() > Some(0), "{erased}");
+    let verified = json_of(&["journal", "verify", &place, "--json"]);
+    assert_eq!(verified["damages"], json!([]));
+    let served = serve(&place);
+    assert_eq!(served.client().get("/sections/A%201/roster").unwrap().status, 410);
+}

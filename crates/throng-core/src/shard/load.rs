@@ -148,8 +148,8 @@ fn rebuild<E: Entity>(
     } else {
         let first = loaded.events.first().map(|event| event.seq);
         let in_tail = tail.iter().map(|(event, _)| event.seq).next();
-        // Of what it was until it ended nothing is kept.
-        if ended > 0 && first.or(in_tail).is_none_or(|first| first > ended) {
+        // Of what it was until it ended nothing is kept; a removal that was cut off may have left its last events.
+        if ended > 0 && first.or(in_tail).is_none_or(|first| first > 1) {
             (seq, is_gone) = (ended, true);
         }
     }

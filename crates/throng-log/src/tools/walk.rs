@@ -3,11 +3,11 @@
 use crate::{
     Options,
     files::File,
-    header::{self, DATA_AT, Fault, Header, SECTOR_BYTES, align},
+    header::{self, Copies, DATA_AT, Fault, Header, SECTOR_BYTES, align},
     recovery::{self, segment_path},
     scan::{self, Window},
 };
-use std::{path::Path, sync::Arc};
+use std::{io::ErrorKind, path::Path, sync::Arc};
 use throng_journal::{Commit, CommitNo, Error, Position, WriterId};
 
 /// What is met on the way, in the order of history.
@@ -86,7 +86,12 @@ fn pieces(
     let mut pieces: Vec<Piece> = Vec::new();
     for number in super::require_log(options, dir)? {
         let place = segment_path(dir, number).display().to_string();
-        let begun = match recovery::open_segment(&*options.files, dir, number)? {
+        let opened = match recovery::open_segment(&*options.files, dir, number) {
+            // Whoever writes meanwhile gives files made ready another number; what holds history stays.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => continue,
+            opened => opened?,
+        };
+        let begun = match opened {
             Ok(begun) => begun,
             Err(Fault::OtherVersion(found)) => {
                 return Err(Error::OtherVersion {
@@ -100,16 +105,21 @@ fn pieces(
                 continue;
             }
         };
-        if !begun.whole {
-            let why = "one of the segment's two headers cannot be read; the other one is whole".into();
-            visit(Seen::Damage {
+        match begun.copies {
+            Copies::Both => {}
+            Copies::Torn => visit(Seen::Note {
+                place: place.clone(),
+                why: "one of the segment's two headers was not written when the power went; the other one is whole"
+                    .into(),
+            })?,
+            Copies::Damaged => visit(Seen::Damage {
                 position: Position {
                     writer: begun.header.writer,
                     commit: begun.header.first,
                 },
                 place: place.clone(),
-                why,
-            })?;
+                why: "one of the segment's two headers is damaged; the other one is whole".into(),
+            })?,
         }
         let header = begun.header;
         let same = pieces.last().is_some_and(|last| last.header.writer == header.writer);

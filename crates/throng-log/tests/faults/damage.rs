@@ -2,9 +2,10 @@
 
 use crate::{
     disk::Disk,
-    kit::{append, commits_of, count, numbers, open, open_writer, segment},
+    kit::{DIR, append, commits_of, count, numbers, open, open_writer, options, segment},
 };
 use throng_journal::{Error, WriterId};
+use throng_log::{files::Files as _, tools::verify};
 
 const COMMITS: u64 = 6;
 
@@ -134,6 +135,40 @@ fn a_lost_header_before_synced_commits_is_damage() {
         panic!("a lost header was not found");
     };
     assert_eq!(place, "data/00000001.log at offset 0");
+}
+
+#[test]
+fn a_segment_made_ready_that_gets_another_number_while_it_is_verified_is_no_damage() {
+    let (disk, _) = killed();
+    let sound = verify(&options(&disk), DIR.as_ref()).unwrap();
+    let (ready, postponed) = (segment(8), segment(9));
+    disk.set_bytes(&ready, vec![0; 4096]);
+    let files = disk.process();
+    disk.before_next_open(move || files.rename(&ready, &postponed).unwrap());
+    let found = verify(&options(&disk), DIR.as_ref()).unwrap();
+    assert!(found.is_sound(), "{found}");
+    assert_eq!(found.segments, sound.segments);
+}
+
+#[test]
+fn a_header_copy_that_was_never_written_is_a_note_and_one_that_has_changed_is_damage() {
+    let (disk, writer) = killed();
+    let whole = disk.bytes(&segment(1));
+    for copy in [0..512, 512..1024] {
+        let (torn, damaged) = (disk.copy(), disk.copy());
+        let mut bytes = whole.clone();
+        bytes[copy.clone()].fill(0);
+        torn.set_bytes(&segment(1), bytes);
+        let found = verify(&options(&torn), DIR.as_ref()).unwrap();
+        assert!(found.is_sound() && found.notes.len() == 1, "{found}");
+        assert!(found.notes[0].why.contains("was not written"), "{found}");
+        assert_eq!(count(&open(&torn).unwrap(), writer), COMMITS);
+        let mut bytes = whole.clone();
+        bytes[copy.start + 100] ^= 4;
+        damaged.set_bytes(&segment(1), bytes);
+        let found = verify(&options(&damaged), DIR.as_ref()).unwrap();
+        assert!(!found.is_sound() && found.damages.len() == 1, "{found}");
+    }
 }
 
 #[test]

@@ -98,6 +98,8 @@ struct State {
     keeps_what_failed: bool,
     /// What happens while the next sync is under way.
     during_sync: Option<Meanwhile>,
+    /// What happens right before the next file is opened.
+    before_open: Option<Meanwhile>,
 }
 
 /// The disk; clones are the same one.
@@ -161,6 +163,10 @@ impl Disk {
 
     pub fn during_next_sync(&self, meanwhile: impl FnOnce() + Send + 'static) {
         self.state().during_sync = Some(Box::new(meanwhile));
+    }
+
+    pub fn before_next_open(&self, meanwhile: impl FnOnce() + Send + 'static) {
+        self.state().before_open = Some(Box::new(meanwhile));
     }
 
     pub fn keep_what_failed(&self) {
@@ -402,6 +408,10 @@ impl Files for Process {
     }
 
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>> {
+        let meanwhile = self.disk.state().before_open.take();
+        if let Some(meanwhile) = meanwhile {
+            meanwhile();
+        }
         let mut state = self.disk.state();
         let life = self.life;
         state.call(life, Call::Open)?;

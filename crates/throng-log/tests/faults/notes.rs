@@ -86,24 +86,32 @@ pub struct Running {
     pub store: Arc<EmbeddedStore>,
 }
 
-/// Starts an engine on the disk as it is now, with a new process.
-pub async fn start(disk: &Disk, keep: Keep) -> Running {
-    // An engine that has ended may hold the directory a moment longer.
-    let opening = async {
+/// Takes the directory as soon as nobody uses it: an engine that has ended may hold it a moment longer.
+pub async fn once_free<T>(take: impl Fn() -> Result<T, throng_journal::Error>) -> T {
+    let taking = async {
         loop {
-            match open_embedded(DIR, options(disk)) {
+            match take() {
                 Err(throng_journal::Error::InUse { .. }) => tokio::task::yield_now().await,
-                opened => break opened.unwrap(),
+                taken => break taken.unwrap(),
             }
         }
     };
-    let (log, store) = tokio::time::timeout(Duration::from_mins(1), opening).await.unwrap();
+    let taken = tokio::time::timeout(Duration::from_mins(1), taking).await;
+    taken.expect("whoever had the directory holds it for good")
+}
+
+/// Starts an engine on the disk as it is now, with a new process.
+pub async fn start(disk: &Disk, keep: Keep) -> Running {
+    let (log, store) = once_free(|| open_embedded(DIR, options(disk))).await;
     log.set_archive(Some(PathBuf::from(ARCHIVE)));
     let options = Options {
         keep: BTreeMap::from([("note".to_owned(), keep)]),
         // A test says itself when.
         prune_every: Some(Duration::from_hours(1)),
         checkpoint_every: Duration::from_hours(1),
+        // However busy the machine is.
+        deadline: Duration::from_mins(1),
+        drain: Duration::from_mins(1),
         ..Options::default()
     };
     let engine = Engine::builder()

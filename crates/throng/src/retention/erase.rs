@@ -12,6 +12,7 @@ use crate::{
     life::Life,
 };
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, atomic::Ordering},
 };
@@ -24,6 +25,9 @@ use throng_journal::{Address, CommitNo, Cut, Error as StoreError, Position, Prun
 /// What the rows of erasures begin with that are not done yet: kind, 0, id. They say with which event the entity was ended, and where;
 /// nothing, before it was.
 const ERASING: &[u8] = b"x";
+
+/// How far erasures have come that the journal cut off.
+pub(crate) type CutOff = HashMap<Address, (Erasing, Position)>;
 
 /// What an erasure overwrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -57,11 +61,11 @@ impl Engine {
         core.target(index, id.into())?;
         let life = core.lives.current()?;
         let address = Address::new(kind, id);
-        let _one_at_a_time = core.pruning.lock().await;
+        let mut cut_off = core.pruning.lock().await;
         begin(core, &life, &address)
             .await
             .map_err(|error| unreadable(format!("{address} is not erased: that did not begin"), &error))?;
-        let erased = carry_on(core, &life, &address, None).await;
+        let erased = carry_on(core, &life, (&address, None), &mut cut_off).await;
         let erased = erased
             .map_err(|error| unreadable(format!("{address} is not erased yet, that goes on by itself"), &error))?;
         erased.ok_or_else(|| {
@@ -87,12 +91,12 @@ async fn begin(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<
 
 /// Carries erasures to their end that a failure or a crash has cut off.
 pub(super) async fn resume(core: &Arc<Core>, life: &Arc<Life>) -> Result<(), StoreError> {
-    let _one_at_a_time = core.pruning.lock().await;
+    let mut cut_off = core.pruning.lock().await;
     let mut begun = Vec::new();
     let mut visit = |row: &[u8], value: &[u8]| begun.extend(read_row(row, value));
     core.context.store.system_scan(ERASING, &mut visit).await?;
     for (address, ended) in begun {
-        if let Some(erased) = carry_on(core, life, &address, ended).await? {
+        if let Some(erased) = carry_on(core, life, (&address, ended), &mut cut_off).await? {
             tracing::info!("the erasure of {address} was cut off: {erased}");
         }
     }
@@ -125,15 +129,24 @@ fn read_row(row: &[u8], value: &[u8]) -> Option<(Address, Option<Erasing>)> {
 async fn carry_on(
     core: &Arc<Core>,
     life: &Arc<Life>,
-    address: &Address,
-    ended: Option<Erasing>,
+    (address, ended): (&Address, Option<Erasing>),
+    cut_off: &mut CutOff,
 ) -> Result<Option<Erased>, StoreError> {
     let ended = match ended {
         Some(ended) => Some(ended),
         None => end(core, life, address).await?,
     };
     let erased = match ended {
-        Some(ended) => Some(overwrite(core, life, address, ended).await?),
+        Some(ended) => {
+            // A journal that fails now and then would never let go of a long history if each attempt began with all of it.
+            let reached = cut_off.remove(address).filter(|(of, _)| *of == ended);
+            let mut reached = reached.map(|(_, reached)| reached).unwrap_or_default();
+            let overwritten = overwrite(core, life, (address, ended), &mut reached).await;
+            if overwritten.is_err() {
+                cut_off.insert(address.clone(), (ended, reached));
+            }
+            Some(overwritten?)
+        }
         None => None,
     };
     life.due().rows.push((row_of(address), None));
@@ -204,8 +217,8 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
 async fn overwrite(
     core: &Arc<Core>,
     life: &Arc<Life>,
-    address: &Address,
-    ended: Erasing,
+    (address, ended): (&Address, Erasing),
+    reached: &mut Position,
 ) -> Result<Erased, StoreError> {
     // What was written last of it is in a part of the journal that is still being written.
     core.context.journal.end_segment().await?;
@@ -222,9 +235,9 @@ async fn overwrite(
         ..covers
     };
     let mut pruned = Pruned::default();
-    let all = (Position::default(), upto, pass::How::Erase);
-    let reached = prune(core, life, Arc::new(plan), all, &mut pruned).await?;
-    if reached < ended.at {
+    let rest = (&mut *reached, upto, pass::How::Erase);
+    prune(core, life, Arc::new(plan), rest, &mut pruned).await?;
+    if *reached < ended.at {
         return Err(StoreError::Backend {
             doing: format!("erasing {address}"),
             why: format!(

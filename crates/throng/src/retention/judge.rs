@@ -21,7 +21,7 @@ pub(super) struct Going {
 
 /// Where an entity that is erased was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Erasing {
+pub(crate) struct Erasing {
     /// Its last event.
     pub(super) seq: u64,
     /// The commit that says so.

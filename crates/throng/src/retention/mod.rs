@@ -11,6 +11,7 @@ mod judge;
 mod pass;
 mod scan;
 
+pub(crate) use erase::CutOff;
 pub use erase::Erased;
 pub use pass::PruneReport;
 pub(crate) use pass::removed_upto;

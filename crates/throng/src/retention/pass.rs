@@ -162,7 +162,8 @@ pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Err
         false => stretches(&cursors, &found.horizons, limit),
     };
     for (after, to) in stretches {
-        let reached = prune(core, &life, Arc::clone(&plan), (after, to, how), &mut pruned).await?;
+        let mut reached = after;
+        prune(core, &life, Arc::clone(&plan), (&mut reached, to, how), &mut pruned).await?;
         for (kind, horizon) in &found.horizons {
             let cursor = moved.entry(kind.clone()).or_default();
             if *cursor >= after {
@@ -408,18 +409,20 @@ pub(super) async fn dead(core: &Core) -> Result<std::collections::HashSet<Vec<u8
     Ok(found)
 }
 
-/// Has the journal remove what is over, stream by stream; how far that came.
+/// Has the journal remove what is over, stream by stream. `reached` goes along: it says where that began, and how far it came, also
+/// where the journal failed.
 pub(super) async fn prune(
     core: &Core,
     life: &Life,
     plan: Arc<Plan>,
-    (after, upto, how): (Position, Position, How),
+    (reached, upto, how): (&mut Position, Position, How),
     pruned: &mut Pruned,
-) -> Result<Position, Error> {
+) -> Result<(), Error> {
     let own = life.ledger.durable();
-    let mut reached = after;
+    let after = *reached;
     for end in life.ledger.sealed.iter().copied().chain([own]) {
-        if end <= after {
+        // Each start opens a writer, and many of them have committed nothing.
+        if end <= after || end.commit == CommitNo(0) {
             continue;
         }
         if end.writer > upto.writer {
@@ -445,7 +448,7 @@ pub(super) async fn prune(
         });
         let done = done.await?;
         pruned.add(done);
-        reached = reached.max(Position {
+        *reached = (*reached).max(Position {
             commit: done.upto,
             ..end
         });
@@ -453,7 +456,7 @@ pub(super) async fn prune(
             break;
         }
     }
-    Ok(reached)
+    Ok(())
 }
 
 /// What the log says of an entity already: up to which event, and where.

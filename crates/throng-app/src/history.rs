@@ -1,0 +1,160 @@
+//! `throng journal prune` and `erase`: history that ends, in a journal that no service uses. An engine is started on it for that, as a
+//! service would, and does what `/admin/prune` and `/admin/erase` do.
+
+use crate::{
+    App,
+    place::{Opened, Opening, Place},
+    serve,
+    service::{Durability, wait_until_released},
+};
+use anyhow::{Context as _, bail};
+use clap::Args;
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+use throng::{Engine, Erased, Options, PruneReport, journal::Journal, model::Keep, projection::State};
+
+/// How long projections may take to read what they have not: until then they hold it.
+const CATCH_UP: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What is to go.
+#[derive(Debug, Args)]
+pub(crate) struct PruneArguments {
+    /// The journal: a data directory, or postgres://….
+    #[arg(value_name = "PLACE")]
+    place: String,
+    /// Only say what would go.
+    #[arg(long)]
+    dry_run: bool,
+    /// For how long the events of a kind are kept: forever, a time (30d, 12h), or a number of events of each entity. Once for each kind
+    /// [default: what the kind says].
+    #[arg(long, value_name = "KIND=HOW", value_parser = serve::keep)]
+    keep: Vec<(String, Keep)>,
+    /// Where the embedded journal copies its segments before history is removed from them.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+}
+
+/// Who is to be forgotten.
+#[derive(Debug, Args)]
+pub(crate) struct EraseArguments {
+    /// The journal: a data directory, or postgres://….
+    #[arg(value_name = "PLACE")]
+    place: String,
+    /// The entity's kind.
+    #[arg(value_name = "KIND")]
+    kind: String,
+    /// The entity's id.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Where the embedded journal keeps segments as they were: it is erased from these, too.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
+}
+
+impl PruneArguments {
+    pub(crate) fn run(&self, app: App) -> anyhow::Result<PruneReport> {
+        let keep = self.keep.iter().cloned().collect();
+        let options = Options {
+            keep,
+            ..Options::default()
+        };
+        on_engine(&self.place, app, options, self.archive.clone(), async |engine| {
+            catch_up(engine);
+            let mut all = engine.prune(self.dry_run).await?;
+            // What a pass has left over; a dry run would say the same again.
+            while all.is_cut_short && !self.dry_run {
+                let next = engine.prune(false).await?;
+                all.add(next);
+            }
+            Ok(all)
+        })
+    }
+}
+
+impl EraseArguments {
+    pub(crate) fn run(&self, app: App) -> anyhow::Result<Erased> {
+        let options = Options::default();
+        on_engine(&self.place, app, options, self.archive.clone(), async |engine| {
+            let erased = engine.erase(&self.kind, &self.id).await;
+            erased.map_err(|error| anyhow::anyhow!("{error}"))
+        })
+    }
+}
+
+/// Waits until the projections have read what there is, or cannot.
+fn catch_up(engine: &Engine) {
+    let begun = Instant::now();
+    let reads = |engine: &Engine| {
+        let projections = engine.projections();
+        projections
+            .iter()
+            .any(|one| one.state == State::Running && (one.reached.is_none() || one.lag_commits > 0))
+    };
+    while reads(engine) && begun.elapsed() < CATCH_UP {
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Runs something on an engine that nobody else asks, on a journal that is there and that no service uses.
+fn on_engine<T>(
+    place: &str,
+    mut app: App,
+    options: Options,
+    archive: Option<PathBuf>,
+    work: impl AsyncFn(&Engine) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let place: Place = place.parse().map_err(anyhow::Error::msg)?;
+    refuse_in_use(&place)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("cannot start a runtime")?;
+    let builder = app.take_builder();
+    let Opened { journal, store, views } = place.open(&Opening {
+        durability: Durability::Fsync,
+        sync_delay: Duration::ZERO,
+        accept_loss: None,
+        archive,
+        has_projections: builder.has_projections(),
+    })?;
+    let released: std::sync::Weak<dyn Journal> = Arc::downgrade(&journal);
+    let options = Options {
+        // Only what was asked for.
+        prune_every: Some(Duration::MAX),
+        ..options
+    };
+    let kinds: Vec<String> = options.keep.keys().cloned().collect();
+    let builder = builder.options(options).views(views);
+    let done = runtime.block_on(async {
+        let engine = builder.start_shared(journal, store).await?;
+        let unknown = kinds.iter().find(|kind| engine.kind(kind).is_none());
+        let done = match unknown {
+            Some(kind) => Err(anyhow::anyhow!(
+                "--keep names the kind {kind:?}, which this service does not have"
+            )),
+            None => work(&engine).await,
+        };
+        engine.stop().await;
+        done
+    });
+    wait_until_released(&released);
+    done
+}
+
+fn refuse_in_use(place: &Place) -> anyhow::Result<()> {
+    match place {
+        Place::Memory => bail!("what is in memory is gone: name a directory or a database"),
+        Place::Directory(directory) => {
+            drop(throng_log::tools::hold(&throng_log::Options::default(), directory)?);
+            Ok(())
+        }
+        #[cfg(feature = "postgres")]
+        Place::Postgres(options) => Ok(throng_postgres::tools::refuse_in_use(options)?),
+    }
+}

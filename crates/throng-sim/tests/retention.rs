@@ -1,0 +1,389 @@
+//! History that ends while processes die, journals fail and stores are lost: by age, by number, with its entity, and by erasure.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test may")]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use throng::{Options, journal::RecordKind, model::*};
+use throng_sim::{Failure, Faults, Lie, Sim, Simulation, for_each_seed};
+
+/// Kinds that differ in what is kept of them.
+const KINDS: [&str; 3] = ["forever", "aged", "counted"];
+const FOREVER: usize = 0;
+const AGED: usize = 1;
+const COUNTED: usize = 2;
+/// Entities of each kind.
+const ENTITIES: u64 = 4;
+const AGE: Duration = Duration::from_secs(2);
+const EVENTS: usize = 3;
+
+#[derive(Default, Serialize, Deserialize)]
+struct Diary<const K: usize> {
+    count: u64,
+    sum: u64,
+}
+
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+enum Command {
+    Write { number: u64 },
+    Close,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Happened {
+    Written { number: u64, by: String },
+    Closed,
+}
+impl Event for Happened {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("never")]
+struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+/// What only an entity's own events say.
+fn secret(kind: usize, id: u64) -> String {
+    format!("secret of {} {id}", KINDS[kind])
+}
+
+impl<const K: usize> Entity for Diary<K> {
+    const KIND: &'static str = KINDS[K];
+    type Id = u64;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = u64;
+    type Rejection = Never;
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        match command {
+            Command::Write { number } => {
+                let by = secret(K, *turn.id());
+                turn.emit(Happened::Written { number, by });
+            }
+            Command::Close => {
+                turn.emit(Happened::Closed);
+                turn.end();
+            }
+        }
+        Ok(Answer::after(|diary: &Self| diary.count))
+    }
+
+    fn evolve(&mut self, event: &Happened) {
+        if let Happened::Written { number, .. } = event {
+            self.count += 1;
+            self.sum += number;
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Look;
+
+impl<const K: usize> Query<Diary<K>> for Look {
+    const NAME: &'static str = "Look";
+    type Answer = (u64, u64);
+
+    fn answer(self, diary: &Diary<K>, _: &Moment<'_, Diary<K>>) -> Result<(u64, u64), Never> {
+        Ok((diary.count, diary.sum))
+    }
+}
+
+/// What an entity is by all that was acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Model {
+    count: u64,
+    sum: u64,
+    has_ended: bool,
+    is_erased: bool,
+}
+
+type Models = BTreeMap<(usize, u64), Model>;
+
+async fn write(sim: &Sim, (kind, id): (usize, u64), number: u64) -> Result<u64, Error<Never>> {
+    let (key, command) = (format!("write {number}"), Command::Write { number });
+    match kind {
+        FOREVER => sim.surely::<Diary<FOREVER>>(id, &key, command).await,
+        AGED => sim.surely::<Diary<AGED>>(id, &key, command).await,
+        _ => sim.surely::<Diary<COUNTED>>(id, &key, command).await,
+    }
+}
+
+async fn close(sim: &Sim, id: u64, number: u64) -> Result<u64, Error<Never>> {
+    let key = format!("close {number}");
+    sim.surely::<Diary<AGED>>(id, &key, Command::Close).await
+}
+
+async fn look(sim: &Sim, (kind, id): (usize, u64)) -> Result<(u64, u64), Error<Never>> {
+    match kind {
+        FOREVER => sim.surely_read::<Diary<FOREVER>, _>(id, || Look).await,
+        AGED => sim.surely_read::<Diary<AGED>, _>(id, || Look).await,
+        _ => sim.surely_read::<Diary<COUNTED>, _>(id, || Look).await,
+    }
+}
+
+/// Erases until that is known to be done.
+async fn erase(sim: &Sim, (kind, id): (usize, u64)) {
+    loop {
+        let erased = sim.call(move |engine| async move { engine.erase(KINDS[kind], &id.to_string()).await });
+        match erased.await {
+            Ok(Ok(_)) => return,
+            Ok(Err(Error::Unknown { .. })) => return sim.wrong(format!("{} {id} is unknown", KINDS[kind])),
+            _ => {}
+        }
+        sim.sleep(Duration::from_millis(50)).await;
+        if sim.engine().is_none() {
+            drop(sim.start().await);
+        }
+    }
+}
+
+/// One thing that happens to a service of diaries.
+async fn step(sim: &Sim, models: &mut Models, number: u64) {
+    let at = (sim.below(KINDS.len() as u64) as usize, sim.below(ENTITIES));
+    let model = models.entry(at).or_default();
+    let is_over = model.has_ended || model.is_erased;
+    match sim.below(100) {
+        0..70 => match write(sim, at, number).await {
+            Ok(_) if is_over => sim.wrong(format!("{at:?} has ended, and was written to")),
+            Ok(_) => {
+                model.count += 1;
+                model.sum += number;
+            }
+            Err(Error::Ended { .. }) if is_over => {}
+            Err(error) => sim.wrong(format!("writing to {at:?}: {error}")),
+        },
+        70..74 if at.0 == AGED && model.count > 0 && !is_over => match close(sim, at.1, number).await {
+            Ok(_) => model.has_ended = true,
+            Err(error) => sim.wrong(format!("closing {at:?}: {error}")),
+        },
+        74..78 if model.count > 0 && !model.is_erased => {
+            sim.count("erased");
+            erase(sim, at).await;
+            model.is_erased = true;
+        }
+        78..88 => {
+            sim.count("pruned by hand");
+            let pass = sim.call(|engine| async move { engine.prune(false).await.is_ok() });
+            let _is_done = pass.await;
+        }
+        88..96 => {
+            sim.kill();
+            if sim.chance(0.3) {
+                sim.lose_store();
+            }
+            drop(sim.start().await);
+        }
+        _ => sim.jump(Duration::from_millis(sim.below(1_500))),
+    }
+}
+
+/// Kills the service now and then, whatever it is at.
+fn killer(sim: &Sim) -> Arc<Mutex<bool>> {
+    let ends = Arc::new(Mutex::new(false));
+    let (sim_in, ends_in) = (sim.clone(), ends.clone());
+    let _killing = sim.spawn(async move {
+        loop {
+            sim_in.sleep(Duration::from_micros(sim_in.below(6_000_000))).await;
+            if *ends_in.lock().unwrap() {
+                return;
+            }
+            sim_in.kill();
+        }
+    });
+    ends
+}
+
+async fn live(sim: Sim) {
+    let mut models = Models::new();
+    sim.restart().await;
+    let ends = killer(&sim);
+    for number in 1..=80 {
+        sim.sleep(Duration::from_micros(sim.below(60_000))).await;
+        step(&sim, &mut models, number).await;
+    }
+    *ends.lock().unwrap() = true;
+    let lie = sim.lie();
+    sim.set_faults(Faults { lie, ..Faults::none() });
+    models.retain(|_, model| model.count > 0);
+    // All that is kept for a time is over, and two passes later it is gone.
+    for round in 0..2 {
+        sim.jump(AGE * 2);
+        sim.restart().await;
+        // Something after it, so that all of it is covered. Of a kind that keeps all.
+        write(&sim, (FOREVER, ENTITIES), 1_000 + round).await.unwrap();
+        write(&sim, (FOREVER, ENTITIES), 2_000 + round).await.unwrap();
+        let pass = sim.call(|engine| async move { engine.prune(false).await.map(drop) });
+        pass.await.unwrap().unwrap();
+    }
+    check_shown(&sim, &models).await;
+    check_journal(&sim, &models);
+    // The journal alone is enough.
+    sim.kill();
+    sim.lose_store();
+    sim.restart().await;
+    check_shown(&sim, &models).await;
+    sim.stop().await.unwrap();
+}
+
+/// What the engine shows is what was acknowledged.
+async fn check_shown(sim: &Sim, models: &Models) {
+    for (at, model) in models {
+        match (look(sim, *at).await, model.is_erased || model.has_ended) {
+            (Ok(shown), false) if shown == (model.count, model.sum) => {}
+            (Err(Error::Ended { .. }), true) => {}
+            (shown, _) => sim.wrong(format!("{at:?} is shown as {shown:?}, it is {model:?}")),
+        }
+    }
+}
+
+/// What is to be left is there, and what is not is not.
+fn check_journal(sim: &Sim, models: &Models) {
+    let history = sim.history();
+    for ((kind, id), model) in models {
+        let events = history.events(KINDS[*kind], &id.to_string());
+        let left: Vec<u64> = events.iter().map(|event| event.seq).collect();
+        let all = model.count as usize;
+        let expected = match *kind {
+            _ if model.is_erased || model.has_ended => 0,
+            AGED => 0,
+            COUNTED => EVENTS.min(all),
+            _ => all,
+        };
+        if left.len() != expected || (expected > 0 && left.last() != Some(&model.count)) {
+            sim.wrong(format!(
+                "the events {left:?} are left of {} {id}, {model:?}",
+                KINDS[*kind]
+            ));
+        }
+        let secret = secret(*kind, *id);
+        let knows = |commit: &throng_journal::Commit| {
+            let bytes = commit.bytes();
+            bytes.windows(secret.len()).any(|window| window == secret.as_bytes())
+        };
+        if model.is_erased && history.commits.iter().any(knows) {
+            sim.wrong(format!("{} {id} was erased, and the journal knows it", KINDS[*kind]));
+        }
+        let has_end = |commit: &throng_journal::Commit| {
+            let mut records = commit.records().flatten();
+            records.any(|record| record.record == RecordKind::Ended && record.id == id.to_string())
+        };
+        if (model.is_erased || model.has_ended) && !history.commits.iter().any(has_end) {
+            sim.wrong(format!("nothing says any more that {} {id} has ended", KINDS[*kind]));
+        }
+    }
+}
+
+fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<throng_sim::Run, Box<Failure>> {
+    let keep = [("aged", Keep::Age(AGE)), ("counted", Keep::Events(EVENTS as u64))];
+    let options = Options {
+        keep: keep.map(|(kind, keep)| (kind.to_owned(), keep)).into(),
+        prune_every: Some(Duration::from_millis([100, 700, 10_000_000][(seed % 3) as usize])),
+        memory_bytes_max: [2_500, 1 << 26][(seed / 3 % 2) as usize],
+        checkpoint_every: Duration::from_millis([20, 300, 10_000][(seed / 6 % 3) as usize]),
+        drain: Duration::from_millis(50),
+        ..Options::default()
+    };
+    let mut faults = match seed % 4 {
+        0 => Faults::none(),
+        _ => Faults::random(seed),
+    };
+    faults.lie = lie;
+    let simulation = Simulation::new(seed)
+        .with::<Diary<FOREVER>>()
+        .query::<Diary<FOREVER>, Look>()
+        .with::<Diary<AGED>>()
+        .query::<Diary<AGED>, Look>()
+        .with::<Diary<COUNTED>>()
+        .query::<Diary<COUNTED>, Look>()
+        .options(options)
+        .shards([1, 3][(seed % 2) as usize])
+        .faults(faults)
+        .keep_trace(keep_trace);
+    simulation.try_run(live).map(|((), run)| run)
+}
+
+#[test]
+fn history_ends_as_it_is_kept_whatever_fails() {
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for_each_seed(
+        "throng-sim",
+        "history_ends_as_it_is_kept_whatever_fails",
+        40,
+        |number, keep_trace| match seed(number, None, keep_trace) {
+            Ok(run) => {
+                for (what, count) in run.counts {
+                    *counts.entry(what).or_default() += count;
+                }
+                println!("{}", run.trace.join("\n"));
+                Ok(())
+            }
+            Err(failure) => Err(format!("seed {number}:\n{failure}")),
+        },
+    );
+    if std::env::var("THRONG_SIM_SEED").is_err() {
+        for what in ["erased", "pruned by hand", "record removed", "store lost"] {
+            assert!(counts.contains_key(what), "{what} never happened: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pass_looks_at_what_has_become_over_and_not_at_all_there_is() {
+    let options = Options {
+        keep: [("aged".to_owned(), Keep::Age(Duration::from_secs(160)))].into(),
+        ..Options::default()
+    };
+    let options = Options {
+        prune_every: Some(Duration::from_secs(10)),
+        ..options
+    };
+    let simulation = Simulation::new(7)
+        .with::<Diary<FOREVER>>()
+        .with::<Diary<AGED>>()
+        .options(options);
+    simulation.run(|sim| async move {
+        for number in 0..600 {
+            write(&sim, (FOREVER, number % ENTITIES), number).await.unwrap();
+            if number % 5 == 0 {
+                write(&sim, (AGED, number % ENTITIES), 10_000 + number).await.unwrap();
+            }
+            sim.sleep(Duration::from_secs(1)).await;
+        }
+        let history = sim.history();
+        let records: usize = history.commits.iter().map(|commit| commit.record_count()).sum();
+        let (looked_at, passes) = (sim.counted("record looked at"), sim.counted("history removed"));
+        assert!(passes > 30 && sim.counted("record removed") > 0, "{passes} passes");
+        // Each record once when it may be over, and some again as passes end within.
+        assert!(
+            looked_at > 100 && looked_at < 2 * records as u64,
+            "{looked_at} looks at {records} records in {passes} passes"
+        );
+    });
+}
+
+/// What is said of the first seed in which the lie is noticed.
+fn is_noticed(lie: Lie, words: &str) {
+    let noticed = (0..100).find_map(|number| {
+        let failure = seed(number, Some(lie), false).err()?;
+        failure.wrong.into_iter().find(|wrong| wrong.contains(words))
+    });
+    assert!(noticed.is_some(), "nobody noticed {lie:?}");
+}
+
+#[test]
+fn what_nothing_stands_in_for_is_noticed() {
+    is_noticed(Lie::DropsStates, "is shown as");
+}
+
+#[test]
+fn history_that_goes_though_it_is_kept_is_noticed() {
+    is_noticed(Lie::RemovesTooMuch, "are left of");
+}
