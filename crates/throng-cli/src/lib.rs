@@ -10,6 +10,7 @@ mod apps;
 mod bench;
 mod client;
 mod demo;
+mod krl;
 mod new;
 mod percent;
 mod progress;
@@ -48,6 +49,8 @@ enum Command {
     Check(serve::CheckAppArguments),
     /// Look at a journal, check it, copy it, move it.
     Journal(cli::JournalArguments),
+    /// Check, format and try out rulesets in KRL.
+    Krl(krl::KrlArguments),
     /// Look at the read models, have one rebuilt.
     Projection(cli::ProjectionArguments),
     /// Make a token for a caller of a service.
@@ -72,6 +75,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Check(arguments) => arguments.run(),
         Command::Journal(arguments) => arguments.run(),
+        Command::Krl(arguments) => krl::run(&arguments),
         Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Token(arguments) => arguments.run(),

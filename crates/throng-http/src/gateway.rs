@@ -108,8 +108,8 @@ impl Gateway {
     }
 
     /// Adds an app's own routes. Its handlers run on the gateway's loops, so that an `ask` in one executes in place; they
-    /// must not block. Request bodies are read before the handler runs, up to their limit. Paths below `/api/`, `/admin/`,
-    /// `/health/` and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.
+    /// must not block. Request bodies are read before the handler runs, up to their limit. Paths below `/api/` (but
+    /// for [`app_name`](Self::app_name)s), `/admin/`, `/health/` and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.
     #[must_use]
     pub fn routes(mut self, routes: axum::Router) -> Self {
         self.routes = Some(match self.routes {
@@ -195,6 +195,14 @@ impl Gateway {
     #[must_use]
     pub fn without_routes(mut self, kind: impl Into<String>) -> Self {
         self.trust.hidden.push(kind.into());
+        self
+    }
+
+    /// Has the app's routes answer for this name directly below `/api/`, where an interface of old has it: `ui-context` is
+    /// `/api/ui-context` then, and no kind's list.
+    #[must_use]
+    pub fn app_name(mut self, name: impl Into<String>) -> Self {
+        self.trust.app_names.push(name.into());
         self
     }
 

@@ -277,7 +277,8 @@ async fn other(
         Err(problem) => return finish(server, connection, &parts, Route::Other, None, Err(problem)),
     }
     let mut arrived = None;
-    let is_gateways = parts.uri.path().starts_with("/api/") || is_urgent(parts.uri.path());
+    let is_generic = server.shared().is_generic(parts.uri.path());
+    let is_gateways = is_generic || is_urgent(parts.uri.path());
     // A body that nobody reads is not kept while the request waits.
     let body = if is_gateways {
         RequestBody::Here(Bytes::new())
@@ -286,7 +287,7 @@ async fn other(
     };
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let path = parts.uri.path();
-    if path.starts_with("/api/") {
+    if is_generic {
         let (route, answered) = match path::place(path) {
             Some(Place::Kind(SOCKET)) if is_read => {
                 // Its messages have no header fields that would say it.

@@ -1,0 +1,113 @@
+//! `throng krl`: rulesets checked, put into canonical form, and tried out.
+
+mod test;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, Subcommand};
+use std::fs;
+use std::path::{Path, PathBuf};
+use throng_krl::{Program, compile, format, parse};
+
+/// `throng krl`.
+#[derive(Debug, Args)]
+pub(crate) struct KrlArguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compile rulesets and say everything that is wrong or doubtful in them, with its line and column.
+    Check {
+        /// The rulesets' sources.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Put rulesets into canonical form: blanks, indentation and empty lines.
+    Format {
+        /// The rulesets' sources.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Change nothing, but fail if a source is not in canonical form.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run rulesets in a pico in memory, as the script beside each says (`hello.test` for `hello.krl`).
+    Test {
+        /// The rulesets' sources.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If a file cannot be read or written, or something is wrong in one.
+pub(crate) fn run(arguments: &KrlArguments) -> Result<()> {
+    match &arguments.command {
+        Command::Check { files } => each(files, check),
+        Command::Format { files, check } => each(files, |file| format_file(file, *check)),
+        Command::Test { files } => each(files, test::run),
+    }
+}
+
+/// Does the same with every file, and fails at the end if it went wrong for any.
+fn each(files: &[PathBuf], action: impl Fn(&Path) -> Result<()>) -> Result<()> {
+    let mut failed = 0;
+    for file in files {
+        if let Err(error) = action(file) {
+            failed += 1;
+            eprintln!("{error:#}");
+        }
+    }
+    match failed {
+        0 => Ok(()),
+        failed => bail!("{failed} of {} rulesets failed", files.len()),
+    }
+}
+
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// The compiled ruleset of a file. Every line of an error begins with the file's name.
+fn load(file: &Path) -> Result<Program> {
+    let source = read(file)?;
+    let name = file.display();
+    let ruleset = parse(&source).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    compile(&ruleset).map_err(|error| {
+        let lines = error
+            .diagnostics
+            .iter()
+            .map(|diagnostic| format!("{name}: {diagnostic}"));
+        anyhow::anyhow!(lines.collect::<Vec<_>>().join("\n"))
+    })
+}
+
+fn check(file: &Path) -> Result<()> {
+    let program = load(file)?;
+    for warning in program.warnings() {
+        println!("{}: warning: {warning}", file.display());
+    }
+    println!("{}: the ruleset {} is sound", file.display(), program.rid());
+    Ok(())
+}
+
+fn format_file(file: &Path, only_check: bool) -> Result<()> {
+    let source = read(file)?;
+    let canonical = format(&source).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+    if canonical == source {
+        return Ok(());
+    }
+    if only_check {
+        bail!(
+            "{} is not in canonical form: `throng krl format` would change it",
+            file.display()
+        );
+    }
+    fs::write(file, canonical).with_context(|| format!("cannot write {}", file.display()))?;
+    println!("{}: put into canonical form", file.display());
+    Ok(())
+}

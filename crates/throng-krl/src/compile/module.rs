@@ -1,0 +1,76 @@
+//! Names of modules: `domain:name`.
+
+use super::{Compiler, Operation};
+use crate::host::CallKind;
+use crate::library::ModuleFunction;
+use crate::program::{ModuleReference, ModuleTarget};
+use crate::syntax::Location;
+use std::sync::Arc;
+
+/// Modules the host answers.
+const HOST: [&str; 7] = ["ctx", "event", "http", "schedule", "wrangler", "subscription", "meta"];
+/// What of `event` the machine answers itself.
+const EVENT: [&str; 8] = ["eci", "domain", "name", "type", "attrs", "attr", "eid", "time"];
+/// Modules of the original that this engine does not have.
+const LEFT_OUT: [&str; 2] = ["ursa", "dido"];
+
+impl Compiler {
+    /// Emits the use of a module's name, with what is on the stack as arguments.
+    pub(super) fn module(
+        &mut self,
+        domain: &Arc<str>,
+        name: &Arc<str>,
+        shape: u32,
+        kind: CallKind,
+        location: Location,
+    ) {
+        let Some(target) = self.module_target(domain, name, kind, location) else {
+            self.emit(Operation::Null);
+            return;
+        };
+        let is_same =
+            |known: &ModuleReference| known.target == target && known.domain == *domain && known.name == *name;
+        let reference = self.references.iter().position(is_same).unwrap_or_else(|| {
+            self.references.push(ModuleReference {
+                target,
+                domain: Arc::clone(domain),
+                name: Arc::clone(name),
+            });
+            self.references.len() - 1
+        });
+        let reference = u32::try_from(reference).unwrap_or(u32::MAX);
+        self.emit(Operation::Module { reference, shape, kind });
+    }
+
+    fn module_target(&mut self, domain: &str, name: &str, kind: CallKind, location: Location) -> Option<ModuleTarget> {
+        if let Some(used) = self.uses.iter().position(|used| &*used.alias == domain) {
+            return Some(ModuleTarget::Used(self.place(used, "modules")));
+        }
+        if domain == "event" && EVENT.contains(&name) {
+            return Some(ModuleTarget::Event);
+        }
+        if domain == "event" && name != "send" {
+            self.error(location, format!("the module `event` has no `{name}`"));
+            return None;
+        }
+        if (domain, name, kind) == ("event", "send", CallKind::Function) {
+            self.error(location, "Not a function: Action");
+            return None;
+        }
+        if HOST.contains(&domain) {
+            return Some(ModuleTarget::Host);
+        }
+        match ModuleFunction::of(domain, name) {
+            Ok(Some(function)) => return Some(ModuleTarget::Own(function)),
+            Ok(None) => self.error(location, format!("the module `{domain}` has no `{name}`")),
+            Err(()) if LEFT_OUT.contains(&domain) => {
+                self.error(location, format!("the module `{domain}` is not part of this engine"));
+            }
+            Err(()) => self.error(
+                location,
+                format!("unknown module `{domain}`: nothing in `meta` says `use module … alias {domain}`"),
+            ),
+        }
+        None
+    }
+}

@@ -1,0 +1,43 @@
+//! KRL, the Kinetic Rule Language of pico-engine 1.x: a ruleset's source is [parsed](parse), [compiled](compile) once to a [`Program`], and
+//! run by a [`Vm`] for one event or query at a time.
+//!
+//! Nothing here does I/O, reads a clock or draws randomness. A running program reaches the pico it runs in through a [`Host`]; time and the
+//! seed of chance come in a [`Turn`]. Equal inputs have equal results, so that an event can be run again, and simulated.
+//!
+//! Nothing runs for ever: steps, memory, depth and the number of events raised are [bounded](Limits), regular expressions take linear time,
+//! and sources that nest too deeply are refused.
+//!
+//! ```
+//! use throng_krl::{compile, parse};
+//!
+//! let source = r#"ruleset hello { rule greet { select when say hello send_directive("hi") } }"#;
+//! let program = compile(&parse(source)?)?;
+//! assert!(program.handles("say", "hello"));
+//!
+//! let mut pico = throng_krl::testing::Pico::default();
+//! pico.install(program);
+//! let directives = pico.event("say", "hello", throng_krl::Value::Null)?;
+//! assert_eq!(directives[0].name.as_str(), Some("hi"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod compile;
+mod host;
+mod library;
+mod program;
+mod run;
+mod select;
+mod syntax;
+pub mod testing;
+mod value;
+
+pub use compile::{CompileError, compile};
+pub use host::{
+    Arguments, Call, CallKind, Directive, Error, ErrorKind, Event, Host, Interrupt, Level, LogEntry, Module, Query,
+    Raise, Request, Schedule, Turn, When,
+};
+pub use program::{Dependency, Diagnostic, Meta, Program};
+pub use run::{Function, Limits, Vm};
+pub use select::SelectState;
+pub use syntax::{EXPRESSION_DEPTH_MAX, Location, ParseError, Ruleset, SOURCE_BYTES_MAX, format, parse};
+pub use value::{Array, Entries, Map, NESTING_MAX, Regex, RegexError, Value, format_number};

@@ -1,0 +1,56 @@
+use super::{Given, Result};
+use crate::run::{Run, order, text_order};
+use crate::{Array, Value};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Sorts an array: as texts (`default`, `reverse`), as numbers (`numeric`, `ciremun`), or as a function of two items says.
+pub(super) fn sort(run: &mut Run<'_>, mut given: Given) -> Result<Value> {
+    let value = given.take(0);
+    let Value::Array(array) = value else {
+        return Ok(value);
+    };
+    // About what sorting takes in comparisons.
+    let comparisons = array.len() as u64 * (u64::from(usize::BITS - array.len().leading_zeros()) + 1);
+    run.budget().step(comparisons)?;
+    let by = given.get(1);
+    let mut items: Vec<Value> = array.to_vec();
+    match by.as_str() {
+        Some("numeric") => items.sort_by(order),
+        Some("ciremun") => items.sort_by(|left, right| order(right, left)),
+        Some("reverse") => items.sort_by(|left, right| text_order(right, left)),
+        _ if by.as_function().is_some() => items = sort_by(run, items, by)?,
+        _ => items.sort_by(text_order),
+    }
+    Ok(Value::Array(Arc::new(Array::from(items))))
+}
+
+/// Sorts by a function that may fail: by merging, which asks it as seldom as possible and keeps the order of equals.
+fn sort_by(run: &mut Run<'_>, items: Vec<Value>, function: &Value) -> Result<Vec<Value>> {
+    let mut runs: Vec<Vec<Value>> = items.into_iter().map(|item| vec![item]).collect();
+    while runs.len() > 1 {
+        let mut merged = Vec::with_capacity(runs.len().div_ceil(2));
+        let mut pairs = runs.into_iter();
+        while let Some(left) = pairs.next() {
+            merged.push(match pairs.next() {
+                Some(right) => merge(run, left, right, function)?,
+                None => left,
+            });
+        }
+        runs = merged;
+    }
+    Ok(runs.pop().unwrap_or_default())
+}
+
+fn merge(run: &mut Run<'_>, left: Vec<Value>, right: Vec<Value>, function: &Value) -> Result<Vec<Value>> {
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
+        let result = run.call_function(function, &[first.clone(), second.clone()])?;
+        let takes_right = order(&result, &Value::Number(0.0)) == Ordering::Greater;
+        merged.extend(if takes_right { right.next() } else { left.next() });
+    }
+    merged.extend(left);
+    merged.extend(right);
+    Ok(merged)
+}

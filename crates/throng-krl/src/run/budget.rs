@@ -1,0 +1,99 @@
+use crate::Error;
+
+/// What a transaction may take. Reaching a bound ends it with an error that nothing in the language catches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Steps of the machine; an operator on a collection takes one an item.
+    pub steps: u64,
+    /// Bytes that its values took, about, summed up: what was freed counts too.
+    pub memory_bytes: u64,
+    /// Bytes of one value, if nothing in it were shared.
+    pub value_bytes: u64,
+    /// Calls within calls.
+    pub call_depth: u32,
+    /// Events raised and scheduled, directives and messages.
+    pub effects: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            steps: 5_000_000,
+            memory_bytes: 256 << 20,
+            value_bytes: 16 << 20,
+            call_depth: 1_000,
+            effects: 10_000,
+        }
+    }
+}
+
+/// What is left of a transaction's bounds.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: Limits,
+    steps: u64,
+    memory_bytes: u64,
+    effects: u32,
+}
+
+impl Budget {
+    pub(crate) fn new(limits: Limits) -> Budget {
+        Budget {
+            limits,
+            steps: limits.steps,
+            memory_bytes: limits.memory_bytes,
+            effects: limits.effects,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn steps_taken(&self) -> u64 {
+        self.limits.steps - self.steps
+    }
+
+    #[inline]
+    pub(crate) fn step(&mut self, steps: u64) -> Result<(), Error> {
+        match self.steps.checked_sub(steps) {
+            Some(left) => {
+                self.steps = left;
+                Ok(())
+            }
+            None => Err(Error::limit(format!(
+                "more than {} steps in one event",
+                self.limits.steps
+            ))),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn allocate(&mut self, bytes: u64) -> Result<(), Error> {
+        match self.memory_bytes.checked_sub(bytes) {
+            Some(left) => {
+                self.memory_bytes = left;
+                Ok(())
+            }
+            None => {
+                let most = self.limits.memory_bytes;
+                Err(Error::limit(format!("values of more than {most} bytes in one event")))
+            }
+        }
+    }
+
+    pub(crate) fn effect(&mut self) -> Result<(), Error> {
+        match self.effects.checked_sub(1) {
+            Some(left) => {
+                self.effects = left;
+                Ok(())
+            }
+            None => {
+                let most = self.limits.effects;
+                Err(Error::limit(format!(
+                    "more than {most} events, directives and messages in one event"
+                )))
+            }
+        }
+    }
+}

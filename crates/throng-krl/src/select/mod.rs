@@ -1,0 +1,11 @@
+//! Event expressions: which events, in which order, select a rule.
+
+mod builder;
+mod machine;
+mod state;
+
+pub use state::SelectState;
+
+pub(crate) use builder::{Builder, TooLarge};
+pub(crate) use machine::{END, Machine, START, Trigger};
+pub(crate) use state::RuleState;

@@ -1,0 +1,41 @@
+use std::error::Error;
+use std::fmt;
+
+/// A place in a source. Lines and columns count from 1, columns in characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// The line.
+    pub line: u32,
+    /// The column.
+    pub column: u32,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.line, self.column)
+    }
+}
+
+/// Why a source is no ruleset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// Where.
+    pub location: Location,
+    /// What stands there.
+    pub found: String,
+    /// What could stand there instead, or what is wrong with what does.
+    pub expected: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Location { line, column } = self.location;
+        write!(formatter, "line {line}, column {column}: {}", self.expected)?;
+        match self.found.as_str() {
+            "" => Ok(()),
+            found => write!(formatter, ", found {found}"),
+        }
+    }
+}
+
+impl Error for ParseError {}

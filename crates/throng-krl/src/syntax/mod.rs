@@ -1,0 +1,17 @@
+//! From text to the tree of a ruleset, and back to text in the canonical form.
+
+pub(crate) mod ast;
+mod error;
+mod format;
+mod lexer;
+mod parser;
+
+pub use ast::Ruleset;
+pub use error::{Location, ParseError};
+pub use format::format;
+pub use parser::parse;
+
+/// The longest source that is read, in bytes.
+pub const SOURCE_BYTES_MAX: usize = 1 << 20;
+/// How deep expressions, and how deep event expressions, may nest. A chain of operators nests as deep as it is long.
+pub const EXPRESSION_DEPTH_MAX: u16 = 200;

@@ -1,0 +1,341 @@
+use super::Pico;
+use crate::{Directive, Error, Value};
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A script: events and queries for a pico, and what is expected of each.
+///
+/// ```text
+/// # Lines that begin with a number sign are comments.
+/// event echo:hello {"name": "ann"}
+///     directive say {"something": "Hello ann"}
+/// event echo:unknown
+/// query hello {"obj": "Bob"}
+///     "Hello Bob"
+/// ent name
+///     "ann"
+/// wait 90 s
+///     directive reminded
+/// event math:divide {"by": "x"}
+///     error cannot be divided
+/// ```
+///
+/// Lines that are indented say what is expected of the line above them: an event's directives, in their order, with all their options, and
+/// no others; a query's or a variable's value as JSON; or an error that contains a text. `use FILE` installs another ruleset, `module FILE`
+/// only lets rulesets use it. `log` expects that an entry's message contains a text.
+#[derive(Debug)]
+pub struct Script {
+    steps: Vec<Step>,
+}
+
+/// A line of a script, and what is expected of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The line's number, from 1.
+    pub line: usize,
+    /// What is done.
+    pub command: Command,
+    expected: Vec<Expected>,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Sends an event.
+    Event {
+        /// Its domain.
+        domain: String,
+        /// Its name.
+        name: String,
+        /// Its attributes, or null.
+        attributes: Value,
+    },
+    /// Asks the ruleset.
+    Query {
+        /// What it shares.
+        name: String,
+        /// The arguments, or null.
+        arguments: Value,
+    },
+    /// Looks at an entity variable.
+    Variable(String),
+    /// Moves the clock on, by so many milliseconds.
+    Wait(i64),
+    /// Installs a ruleset from a file beside the script.
+    Use(String),
+    /// Lets rulesets use a file's as a module.
+    Module(String),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Expected {
+    Directive { name: String, options: Value },
+    Value(Value),
+    Error(String),
+    Log(String),
+}
+
+/// A line that is no line of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptError {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl fmt::Display for ScriptError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl StdError for ScriptError {}
+
+/// A step that did something else than what is expected of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The line of the step.
+    pub line: usize,
+    /// What was expected.
+    pub expected: String,
+    /// What it did.
+    pub found: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "line {}: expected {}, found {}",
+            self.line, self.expected, self.found
+        )
+    }
+}
+
+impl Script {
+    /// Reads a script.
+    ///
+    /// # Errors
+    ///
+    /// At the first line that is none.
+    pub fn parse(text: &str) -> Result<Script, ScriptError> {
+        let mut steps: Vec<Step> = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let fail = |message: String| ScriptError {
+                line: number + 1,
+                message,
+            };
+            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            if !line.starts_with([' ', '\t']) {
+                steps.push(Step {
+                    line: number + 1,
+                    command: command(line.trim()).map_err(fail)?,
+                    expected: Vec::new(),
+                });
+                continue;
+            }
+            let Some(step) = steps.last_mut() else {
+                return Err(fail("an expectation without a step before it".into()));
+            };
+            step.expected.push(expectation(line.trim()).map_err(fail)?);
+        }
+        Ok(Script { steps })
+    }
+
+    /// How many steps it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The files of rulesets it asks for, and whether they are installed.
+    pub fn files(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.steps.iter().filter_map(|step| match &step.command {
+            Command::Use(file) => Some((file.as_str(), true)),
+            Command::Module(file) => Some((file.as_str(), false)),
+            _ => None,
+        })
+    }
+
+    /// Runs the steps, and returns those that did something else than expected. The pico has the rulesets installed.
+    pub fn run(&self, pico: &mut Pico) -> Vec<Mismatch> {
+        self.steps.iter().filter_map(|step| step.run(pico)).collect()
+    }
+}
+
+impl Step {
+    fn run(&self, pico: &mut Pico) -> Option<Mismatch> {
+        pico.take_log();
+        let found = match &self.command {
+            Command::Event {
+                domain,
+                name,
+                attributes,
+            } => pico.event(domain, name, attributes.clone()).map(Found::Directives),
+            Command::Wait(milliseconds) => {
+                let time = pico.time_ms().saturating_add(*milliseconds);
+                pico.set_time_ms(time).map(Found::Directives)
+            }
+            Command::Query { name, arguments } => pico.query(name, arguments.clone()).map(Found::Value),
+            Command::Variable(name) => Ok(Found::Value(pico.variable(name))),
+            Command::Use(_) | Command::Module(_) => return None,
+        };
+        let log = pico.take_log();
+        let logged = |text: &String| {
+            log.iter()
+                .any(|entry| entry.message.contains(text) || entry.value.to_json().contains(text.as_str()))
+        };
+        let (logs, others): (Vec<&Expected>, Vec<&Expected>) = self
+            .expected
+            .iter()
+            .partition(|expected| matches!(expected, Expected::Log(_)));
+        let missing = logs
+            .into_iter()
+            .find(|expected| !matches!(expected, Expected::Log(text) if logged(text)));
+        if missing.is_none() && matches(&found, &others) {
+            return None;
+        }
+        let expected: Vec<String> = self.expected.iter().map(ToString::to_string).collect();
+        Some(Mismatch {
+            line: self.line,
+            expected: if expected.is_empty() {
+                "no directive".into()
+            } else {
+                expected.join(", ")
+            },
+            found: match found {
+                Ok(found) => found.to_string(),
+                Err(error) => format!("error {error}"),
+            },
+        })
+    }
+}
+
+enum Found {
+    Directives(Vec<Directive>),
+    Value(Value),
+}
+
+fn matches(found: &Result<Found, Error>, expected: &[&Expected]) -> bool {
+    match (found, expected) {
+        (Err(error), [Expected::Error(text)]) => error.to_string().contains(text),
+        (Ok(Found::Value(value)), [Expected::Value(wanted)]) => value == wanted,
+        (Ok(Found::Directives(directives)), expected) => {
+            let is_wanted = |(directive, expected): (&Directive, &&Expected)| match expected {
+                Expected::Directive { name, options } => {
+                    directive.name.text() == *name && (directive.options == *options)
+                }
+                _ => false,
+            };
+            directives.len() == expected.len() && directives.iter().zip(expected).all(is_wanted)
+        }
+        _ => false,
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Found::Value(value) => formatter.write_str(&value.to_json()),
+            Found::Directives(directives) if directives.is_empty() => formatter.write_str("no directive"),
+            Found::Directives(directives) => {
+                let texts = directives
+                    .iter()
+                    .map(|it| format!("directive {} {}", it.name.text(), it.options.to_json()));
+                formatter.write_str(&texts.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expected::Directive { name, options } => write!(formatter, "directive {name} {}", options.to_json()),
+            Expected::Value(value) => formatter.write_str(&value.to_json()),
+            Expected::Error(text) => write!(formatter, "error {text}"),
+            Expected::Log(text) => write!(formatter, "log {text}"),
+        }
+    }
+}
+
+fn command(line: &str) -> Result<Command, String> {
+    let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let (first, value) = rest.trim().split_once([' ', '\t']).unwrap_or((rest.trim(), ""));
+    let json = || match value.trim() {
+        "" => Ok(Value::Null),
+        text => Value::from_json(text).ok_or_else(|| format!("`{text}` is no JSON")),
+    };
+    if first.is_empty() {
+        return Err(format!("`{verb}` needs something behind it"));
+    }
+    match verb {
+        "event" => {
+            let Some((domain, name)) = first.split_once(':') else {
+                return Err(format!("an event is called `domain:name`, not `{first}`"));
+            };
+            let (domain, name) = (domain.to_owned(), name.to_owned());
+            let attributes = json()?;
+            Ok(Command::Event {
+                domain,
+                name,
+                attributes,
+            })
+        }
+        "query" => Ok(Command::Query {
+            name: first.into(),
+            arguments: json()?,
+        }),
+        "ent" => Ok(Command::Variable(first.into())),
+        "use" => Ok(Command::Use(first.into())),
+        "module" => Ok(Command::Module(first.into())),
+        "wait" => {
+            let milliseconds = match value.trim() {
+                "ms" => 1,
+                "s" => 1_000,
+                "min" => 60_000,
+                "h" => 3_600_000,
+                "d" => 86_400_000,
+                unit => return Err(format!("`wait` needs a unit, ms, s, min, h or d, not `{unit}`")),
+            };
+            let amount: i64 = first.parse().map_err(|_| format!("`{first}` is no whole number"))?;
+            Ok(Command::Wait(amount.saturating_mul(milliseconds)))
+        }
+        _ => Err(format!(
+            "expected `event`, `query`, `ent`, `wait`, `use` or `module`, found `{verb}`"
+        )),
+    }
+}
+
+fn expectation(line: &str) -> Result<Expected, String> {
+    let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+    match verb {
+        "directive" => {
+            let rest = rest.trim();
+            let at = rest.find(" {").unwrap_or(rest.len());
+            let options = match rest[at..].trim() {
+                "" => Value::from(crate::Map::default()),
+                text => Value::from_json(text).ok_or_else(|| format!("`{text}` is no JSON"))?,
+            };
+            let name = rest[..at].to_owned();
+            Ok(Expected::Directive { name, options })
+        }
+        "error" => Ok(Expected::Error(rest.trim().into())),
+        "log" => Ok(Expected::Log(rest.trim().into())),
+        _ => match Value::from_json(line) {
+            Some(value) => Ok(Expected::Value(value)),
+            None => Err(format!(
+                "expected `directive`, `error`, `log` or a value as JSON, found `{line}`"
+            )),
+        },
+    }
+}

@@ -1,0 +1,70 @@
+use super::{Cost, Value};
+use std::ops::Deref;
+
+/// Values in order.
+#[derive(Clone, Debug)]
+pub struct Array {
+    items: Vec<Value>,
+    /// What the items cost; kept by every method that changes them.
+    cost: Cost,
+}
+
+impl Array {
+    pub(crate) fn cost(&self) -> Cost {
+        self.cost
+    }
+
+    /// Appends a value.
+    pub fn push(&mut self, value: Value) {
+        self.cost.add(0, &value);
+        self.items.push(value);
+    }
+
+    /// Puts a value at an index; at the length it is appended, beyond it nulls fill the gap.
+    pub(crate) fn set(&mut self, index: usize, value: Value) {
+        while self.items.len() <= index {
+            self.push(Value::Null);
+        }
+        self.cost.subtract(0, &self.items[index]);
+        self.cost.add(0, &value);
+        self.items[index] = value;
+    }
+
+    /// Takes the value at an index out, to be changed and `set` again; null stays.
+    pub(crate) fn take(&mut self, index: usize) -> Value {
+        let Some(item) = self.items.get_mut(index) else {
+            return Value::Null;
+        };
+        let value = std::mem::take(item);
+        self.cost.subtract(0, &value);
+        self.cost.add(0, &Value::Null);
+        value
+    }
+}
+
+impl Default for Array {
+    fn default() -> Array {
+        Array {
+            items: Vec::new(),
+            cost: Cost::EMPTY,
+        }
+    }
+}
+
+impl From<Vec<Value>> for Array {
+    fn from(items: Vec<Value>) -> Array {
+        let mut cost = Cost::EMPTY;
+        for item in &items {
+            cost.add(0, item);
+        }
+        Array { items, cost }
+    }
+}
+
+impl Deref for Array {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.items
+    }
+}

@@ -1,0 +1,153 @@
+//! Values as JSON.
+
+use super::{Array, Map, Value};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use std::fmt;
+use std::sync::Arc;
+
+/// Whole numbers are written without a fraction; functions and regular expressions as their text.
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Value::Null => serializer.serialize_unit(),
+            Value::Boolean(boolean) => serializer.serialize_bool(*boolean),
+            #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+            Value::Number(number) if number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0 => {
+                serializer.serialize_i64(*number as i64)
+            }
+            Value::Number(number) => serializer.serialize_f64(*number),
+            Value::String(text) => serializer.serialize_str(text),
+            Value::Array(array) => {
+                let mut sequence = serializer.serialize_seq(Some(array.len()))?;
+                for item in array.iter() {
+                    sequence.serialize_element(item)?;
+                }
+                sequence.end()
+            }
+            Value::Map(map) => {
+                let mut entries = serializer.serialize_map(Some(map.len()))?;
+                for (key, value) in map.iter() {
+                    entries.serialize_entry(&**key, value)?;
+                }
+                entries.end()
+            }
+            other => serializer.serialize_str(&other.text()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, boolean: bool) -> Result<Value, E> {
+        Ok(Value::Boolean(boolean))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers of the language are floating point")]
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(number as f64))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers of the language are floating point")]
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number as f64))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Value::number(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::from(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+        let mut array = Array::default();
+        while let Some(item) = sequence.next_element()? {
+            array.push(item);
+        }
+        Ok(Value::Array(Arc::new(array)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::default();
+        while let Some((key, value)) = entries.next_entry::<String, Value>()? {
+            map.insert(Arc::from(key), value);
+        }
+        Ok(Value::from(map))
+    }
+}
+
+impl Value {
+    /// The value that JSON text stands for; none if it is no JSON, or nests too deeply.
+    #[must_use]
+    pub fn from_json(text: &str) -> Option<Value> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The value as JSON, on one line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Maps have text for keys and nothing fails to be written: there is no other error.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The value as JSON, every item on a line of its own, indented by so many blanks a level.
+    #[must_use]
+    pub(crate) fn to_json_indented(&self, indent: usize) -> String {
+        let blanks = " ".repeat(indent);
+        let mut bytes = Vec::new();
+        let formatter = serde_json::ser::PrettyFormatter::with_indent(blanks.as_bytes());
+        let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+        match self.serialize(&mut serializer) {
+            Ok(()) => String::from_utf8(bytes).unwrap_or_default(),
+            Err(_) => String::new(),
+        }
+    }
+}
+
+impl From<&serde_json::Value> for Value {
+    fn from(json: &serde_json::Value) -> Value {
+        match json {
+            serde_json::Value::Null => Value::Null,
+            serde_json::Value::Bool(boolean) => Value::Boolean(*boolean),
+            serde_json::Value::Number(number) => number.as_f64().map_or(Value::Null, Value::number),
+            serde_json::Value::String(text) => Value::from(text.as_str()),
+            serde_json::Value::Array(items) => Value::array(items.iter().map(Value::from).collect()),
+            serde_json::Value::Object(entries) => {
+                Value::map(entries.iter().map(|(key, value)| (key.as_str(), Value::from(value))))
+            }
+        }
+    }
+}
+
+impl From<&Value> for serde_json::Value {
+    fn from(value: &Value) -> serde_json::Value {
+        serde_json::to_value(value).unwrap_or(serde_json::Value::Null)
+    }
+}

@@ -1,0 +1,236 @@
+//! Values of the language: what a variable, an attribute, an argument or a directive's option can be.
+//!
+//! A copy is cheap: strings, arrays and maps are shared, and copied only when one of several owners changes them. Every array and map
+//! knows how deep it nests and what it weighs, so that the machine can refuse a value before anything walks over all of it: values share
+//! their parts, and one made of a few kilobytes can stand for gigabytes when it is written out.
+
+mod array;
+mod convert;
+mod json;
+mod map;
+mod number;
+mod path;
+mod regex;
+
+pub use array::Array;
+pub use map::{Entries, Map};
+pub use number::format_number;
+pub use regex::{Regex, RegexError};
+
+pub(crate) use path::{array_as_map, path_of};
+
+use crate::run::Function;
+use std::sync::Arc;
+
+/// How deep arrays and maps may nest.
+pub const NESTING_MAX: u16 = 200;
+
+/// A value of the language.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// No value. What is not a number (0/0) is null too.
+    #[default]
+    Null,
+    /// True or false.
+    Boolean(bool),
+    /// A number; integers are exact up to 2^53.
+    Number(f64),
+    /// Text. A text that reads `0x` and hexadecimal digits is of type `Hex`.
+    String(Arc<str>),
+    /// Values in order.
+    Array(Arc<Array>),
+    /// Values by name, in the order of a JavaScript object.
+    Map(Arc<Map>),
+    /// A regular expression.
+    Regex(Arc<Regex>),
+    /// A function or an action. It belongs to the event or query it was made in.
+    Function(Function),
+}
+
+/// What an array or a map costs, kept up to date by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// How deep it nests: 1 if nothing in it nests.
+    pub(crate) depth: u16,
+    /// Bytes, about, if nothing were shared.
+    pub(crate) bytes: u64,
+    /// Whether it holds nothing but data: no function, no regular expression.
+    pub(crate) is_data: bool,
+}
+
+impl Cost {
+    const EMPTY: Cost = Cost {
+        depth: 1,
+        bytes: 32,
+        is_data: true,
+    };
+
+    fn add(&mut self, key_bytes: usize, value: &Value) {
+        self.depth = self.depth.max(value.depth().saturating_add(1));
+        self.bytes = self.bytes.saturating_add(value.bytes() + key_bytes as u64);
+        self.is_data &= value.is_data();
+    }
+
+    fn subtract(&mut self, key_bytes: usize, value: &Value) {
+        self.bytes = self.bytes.saturating_sub(value.bytes() + key_bytes as u64);
+    }
+}
+
+impl Value {
+    /// A number, or null for what is not one.
+    #[must_use]
+    pub fn number(number: f64) -> Value {
+        if number.is_nan() {
+            Value::Null
+        } else {
+            Value::Number(number)
+        }
+    }
+
+    /// An array.
+    #[must_use]
+    pub fn array(items: Vec<Value>) -> Value {
+        Value::Array(Arc::new(Array::from(items)))
+    }
+
+    /// A map of these entries; of two with one key the later one stays.
+    #[must_use]
+    pub fn map<K: Into<Arc<str>>>(entries: impl IntoIterator<Item = (K, Value)>) -> Value {
+        let entries = entries.into_iter().map(|(key, value)| (key.into(), value));
+        Value::Map(Arc::new(entries.collect()))
+    }
+
+    /// How deep arrays and maps nest in it; 0 for what is neither. An upper bound where values were removed.
+    #[must_use]
+    pub fn depth(&self) -> u16 {
+        match self {
+            Value::Array(array) => array.cost().depth,
+            Value::Map(map) => map.cost().depth,
+            _ => 0,
+        }
+    }
+
+    /// What it would take in memory, about, in bytes, if nothing in it were shared.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Value::Array(array) => array.cost().bytes,
+            Value::Map(map) => map.cost().bytes,
+            Value::String(text) => 24 + text.len() as u64,
+            _ => 24,
+        }
+    }
+
+    /// Whether it holds nothing but data: no function, no regular expression.
+    #[must_use]
+    pub fn is_data(&self) -> bool {
+        match self {
+            Value::Array(array) => array.cost().is_data,
+            Value::Map(map) => map.cost().is_data,
+            Value::Regex(_) | Value::Function(_) => false,
+            _ => true,
+        }
+    }
+
+    /// The same with functions and regular expressions as the text that encoding them gives, as an entity variable or an attribute keeps it.
+    #[must_use]
+    pub fn into_data(self) -> Value {
+        if self.is_data() {
+            return self;
+        }
+        match self {
+            Value::Array(array) => Value::array(array.iter().map(|item| item.clone().into_data()).collect()),
+            Value::Map(map) => Value::map(
+                map.iter()
+                    .map(|(key, value)| (Arc::clone(key), value.clone().into_data())),
+            ),
+            other => other.to_text().into(),
+        }
+    }
+
+    /// The text, if it is one.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The map, if it is one.
+    #[must_use]
+    pub fn as_map(&self) -> Option<&Map> {
+        match self {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The array, if it is one.
+    #[must_use]
+    pub fn as_array(&self) -> Option<&[Value]> {
+        match self {
+            Value::Array(array) => Some(array),
+            _ => None,
+        }
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::String(Arc::from(text))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Value {
+        Value::String(Arc::from(text))
+    }
+}
+
+impl From<Arc<str>> for Value {
+    fn from(text: Arc<str>) -> Value {
+        Value::String(text)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(boolean: bool) -> Value {
+        Value::Boolean(boolean)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Value {
+        Value::number(number)
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Value {
+        Value::array(items)
+    }
+}
+
+impl From<Map> for Value {
+    fn from(map: Map) -> Value {
+        Value::Map(Arc::new(map))
+    }
+}
+
+/// Deep equality, as `==` has it: no conversions between types, the order of a map's keys does not count.
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Null, Value::Null) => true,
+            (Value::Boolean(left), Value::Boolean(right)) => left == right,
+            (Value::Number(left), Value::Number(right)) => left == right,
+            (Value::String(left), Value::String(right)) => left == right,
+            (Value::Array(left), Value::Array(right)) => Arc::ptr_eq(left, right) || left[..] == right[..],
+            (Value::Map(left), Value::Map(right)) => Arc::ptr_eq(left, right) || left == right,
+            (Value::Regex(left), Value::Regex(right)) => left == right,
+            (Value::Function(left), Value::Function(right)) => left.is_same(right),
+            _ => false,
+        }
+    }
+}
