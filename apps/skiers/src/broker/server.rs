@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(
             (
                 response.status().as_u16(),
-                &response.headers()["retry-after"].to_str().unwrap()[..]
+                response.headers()["retry-after"].to_str().unwrap()
             ),
             (503, "17")
         );

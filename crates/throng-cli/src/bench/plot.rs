@@ -1,4 +1,4 @@
-//! Lines over a logarithmic axis as a picture.
+//! Lines as a picture.
 
 use std::fmt::Write as _;
 
@@ -8,6 +8,8 @@ pub(super) struct Picture<'a> {
     /// What grows to the right, and how a value of it is written.
     pub(super) across: &'a str,
     pub(super) across_text: fn(f64) -> String,
+    /// What lies between two lines of the grid across; `None` is a logarithmic axis with a line at each value.
+    pub(super) across_step: Option<f64>,
     /// How a value is written that grows upwards, and the values between two lines of the grid.
     pub(super) up_text: fn(f64) -> String,
     pub(super) up_step: f64,
@@ -33,7 +35,8 @@ const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 const NAME_HEIGHT: f64 = 18.0;
 
 struct Axes {
-    /// Logarithms of the least and the greatest value across.
+    is_linear: bool,
+    /// The least and the greatest value across; their logarithms, unless it is linear.
     from: f64,
     to: f64,
     most: f64,
@@ -41,7 +44,8 @@ struct Axes {
 
 impl Axes {
     fn x(&self, value: f64) -> f64 {
-        LEFT + (value.ln() - self.from) / (self.to - self.from) * (WIDTH - LEFT - RIGHT)
+        let at = if self.is_linear { value } else { value.ln() };
+        LEFT + (at - self.from) / (self.to - self.from) * (WIDTH - LEFT - RIGHT)
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -54,10 +58,15 @@ impl Picture<'_> {
         let points = || self.series.iter().flat_map(|one| &one.points);
         let least = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
         let greatest = points().map(|point| point.0).fold(0.0, f64::max);
-        Axes {
-            from: least.ln(),
+        let (from, to) = match self.across_step {
+            Some(step) => (0.0, greatest.max(step)),
             // A single value stands on the left.
-            to: greatest.max(least * 1.1).ln(),
+            None => (least.ln(), greatest.max(least * 1.1).ln()),
+        };
+        Axes {
+            is_linear: self.across_step.is_some(),
+            from,
+            to,
             most: points().map(|point| point.1).fold(self.up_step, f64::max) * 1.05,
         }
     }
@@ -129,11 +138,7 @@ fn grid(out: &mut String, axes: &Axes, picture: &Picture<'_>) {
             ),
         );
     }
-    let points = picture.series.iter().flat_map(|one| &one.points);
-    let mut seen: Vec<f64> = points.map(|point| point.0).collect();
-    seen.sort_by(f64::total_cmp);
-    seen.dedup();
-    for value in seen {
+    for value in across(axes, picture) {
         let x = axes.x(value);
         line(
             out,
@@ -157,6 +162,18 @@ fn grid(out: &mut String, axes: &Axes, picture: &Picture<'_>) {
             escaped(picture.across)
         ),
     );
+}
+
+/// Where lines of the grid go up.
+fn across(axes: &Axes, picture: &Picture<'_>) -> Vec<f64> {
+    if let Some(step) = picture.across_step {
+        return (0..=(axes.to / step) as u32).map(|at| f64::from(at) * step).collect();
+    }
+    let points = picture.series.iter().flat_map(|one| &one.points);
+    let mut seen: Vec<f64> = points.map(|point| point.0).collect();
+    seen.sort_by(f64::total_cmp);
+    seen.dedup();
+    seen
 }
 
 fn curve(out: &mut String, axes: &Axes, series: &Series, colour: &str) {
@@ -196,6 +213,7 @@ mod tests {
             title: "Answered",
             across: "load",
             across_text: |load| format!("{load} ×"),
+            across_step: None,
             up_text: |share| format!("{:.0} %", share * 100.0),
             up_step: 0.25,
             series: &[series("log"), series("a < b")],
@@ -204,5 +222,26 @@ mod tests {
         assert_eq!(picture.matches("<polyline").count(), 2);
         assert_eq!(picture.matches("<circle").count(), 6);
         assert!(picture.contains("a &lt; b") && picture.contains(">10 ×<") && picture.contains(">75 %<"));
+    }
+
+    #[test]
+    fn time_runs_evenly_from_zero() {
+        let picture = svg(&Picture {
+            title: "Waiting",
+            across: "seconds",
+            across_text: |seconds| format!("{seconds} s"),
+            across_step: Some(2.0),
+            up_text: |count| format!("{count}"),
+            up_step: 5.0,
+            series: &[Series {
+                name: "queue".into(),
+                points: vec![(0.0, 0.0), (1.0, 9.0), (4.0, 0.0)],
+            }],
+        });
+        for seconds in [0, 2, 4] {
+            assert!(picture.contains(&format!(">{seconds} s<")), "{picture}");
+        }
+        let quarter = LEFT + (WIDTH - LEFT - RIGHT) / 4.0;
+        assert!(picture.contains(&format!(r#"<circle cx="{quarter:.1}""#)), "{picture}");
     }
 }

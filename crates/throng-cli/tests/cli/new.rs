@@ -27,6 +27,27 @@ fn cargo(project: &Path) -> Command {
     cargo
 }
 
+/// Applies the change of the book's first page, whose parts are apart from each other by `@@`.
+fn change_as_the_book_says(file: &Path) {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/first-service.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, diff) = page.split_once("```diff\n").unwrap();
+    let (diff, _) = diff.split_once("```").unwrap();
+    let mut text = fs::read_to_string(file).unwrap();
+    for part in diff.split("@@\n") {
+        let side = |without: char| -> String {
+            let lines = part.lines().filter(|line| !line.starts_with(without));
+            lines
+                .map(|line| format!("{}\n", line.get(1..).unwrap_or_default()))
+                .collect()
+        };
+        let (before, after) = (side('+'), side('-'));
+        assert_eq!(text.matches(&before).count(), 1, "{before}");
+        text = text.replace(&before, &after);
+    }
+    fs::write(file, text).unwrap();
+}
+
 #[test]
 fn a_new_service_is_built_tested_and_served_without_the_network() {
     let directory = directory();
@@ -56,10 +77,16 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
         .output()
         .unwrap();
     assert!(formatted.status.success(), "{formatted:?}");
+    change_as_the_book_says(&project.join("src/account.rs"));
     let tested = cargo(&project).args(["test", "--features", "bench"]).output().unwrap();
     let log = String::from_utf8_lossy(&tested.stdout);
     assert!(tested.status.success(), "{tested:?}");
-    assert!(log.contains("every_deposit_counts_once_whatever_fails ... ok"), "{log}");
+    for test in [
+        "every_deposit_counts_once_whatever_fails",
+        "an_account_that_is_emptied_has_nothing_left",
+    ] {
+        assert!(log.contains(&format!("{test} ... ok")), "{log}");
+    }
 
     let mut child = cargo(&project)
         .args(["run", "--features", "bench", "--", "serve", "--listen", "127.0.0.1:0"])
@@ -76,6 +103,8 @@ fn a_new_service_is_built_tested_and_served_without_the_network() {
     assert_eq!(client.post("/api/account/ann/open", None, "{}").unwrap().status, 200);
     let deposit = client.post("/api/account/ann/deposit", Some("1"), r#"{"cents":500}"#);
     assert_eq!(deposit.unwrap().json()["cents"], 500);
+    let emptied = client.post("/api/account/ann/empty", None, "{}");
+    assert_eq!(emptied.unwrap().json()["cents"], 0);
     // `cargo run` becomes the program it runs.
     child.kill().unwrap();
     child.wait().unwrap();

@@ -41,7 +41,8 @@ pub(super) struct Processes {
     /// Has the journal, where that is another one.
     back: Option<EchoProcess>,
     _redis: Option<Redis>,
-    _broker: Option<RabbitMq>,
+    is_watched: bool,
+    broker: Option<RabbitMq>,
 }
 
 impl Processes {
@@ -49,6 +50,7 @@ impl Processes {
         arrangement: Arrangement,
         data: &Path,
         commit_bytes_max: Option<usize>,
+        is_watched: bool,
     ) -> anyhow::Result<Self> {
         let mut engine = yardstick("serve")?;
         engine.args(["--app", "skiers", "--data"]).arg(data);
@@ -60,10 +62,14 @@ impl Processes {
                 front: EchoProcess::start(engine, 1)?,
                 back: None,
                 _redis: None,
-                _broker: None,
+                is_watched: false,
+                broker: None,
             });
         }
-        let broker = RabbitMq::start(RabbitMqOptions::default())?;
+        let broker = RabbitMq::start(RabbitMqOptions {
+            management: is_watched,
+            ..RabbitMqOptions::default()
+        })?;
         let redis = match arrangement {
             Arrangement::Redis => Some(Redis::start()?),
             _ => None,
@@ -85,7 +91,8 @@ impl Processes {
             front: EchoProcess::start(server, 1)?,
             back: Some(back),
             _redis: redis,
-            _broker: Some(broker),
+            is_watched,
+            broker: Some(broker),
         })
     }
 
@@ -97,6 +104,13 @@ impl Processes {
     /// Where the read models are.
     pub(super) fn back(&self) -> SocketAddr {
         self.back.as_ref().unwrap_or(&self.front).address()
+    }
+
+    /// The broker's management API, if it is watched.
+    pub(super) fn management(&self) -> Option<String> {
+        let broker = self.broker.as_ref().filter(|_| self.is_watched)?;
+        let (user, password) = (RabbitMq::USER, RabbitMq::PASSWORD);
+        Some(format!("http://{user}:{password}@{}", broker.management()))
     }
 
     /// CPU of the service's processes; not that of the broker and of Redis.

@@ -2,6 +2,7 @@
 //! limits of what one commit may hold.
 
 mod arrangement;
+mod queues;
 mod read_models;
 
 use anyhow::{Context as _, ensure};
@@ -9,11 +10,15 @@ use clap::Args;
 use serde::Serialize;
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
-use throng_load::{Options, Report, Target, plan::Plan, report::Summary};
+use throng_load::{
+    Options, Report, Target,
+    plan::Plan,
+    report::{Samples, Summary},
+};
 
 use super::{
     Common, median,
@@ -50,7 +55,8 @@ pub(super) struct SkiersArguments {
     /// Runs of each, on a new journal each; the middle one by throughput is shown.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Write a picture of throughput and p99 over the limits, as SVG: FILE and FILE with -p99 in its name.
+    /// Write pictures, as SVG: throughput over the limits to FILE, p99 over the limits to FILE with -p99 in its name; with a broker also what waits in its queue
+    /// (-queue) and its messages a second (-messages) over time, for which its management API runs beside it.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -110,6 +116,9 @@ struct Line {
     rides_a_commit: f64,
     /// CPU of the service a ride.
     server_cpu_us: f64,
+    /// Depth and rates of the broker's queues.
+    #[serde(skip)]
+    queues: Vec<Samples>,
 }
 
 /// Measures and prints.
@@ -135,6 +144,7 @@ pub(super) fn run(arguments: &SkiersArguments) -> anyhow::Result<ExitCode> {
     }
     if let Some(file) = &arguments.plot {
         draw(file, &lines)?;
+        queues::draw(file, &lines)?;
     }
     arguments
         .common
@@ -150,9 +160,10 @@ fn measure(arguments: &SkiersArguments, arrangement: Arrangement, clients: u32, 
         Limit::Rides(rides) => Some((rides - 1) * RIDE_BYTES + 1),
         Limit::Adaptive => None,
     };
-    let service = Processes::start(arrangement, &scratch.0, commit_bytes_max)?;
+    let service = Processes::start(arrangement, &scratch.0, commit_bytes_max, arguments.plot.is_some())?;
     let mut models = ReadModels::of(service.back())?;
     let cpu_before = service.cpu_time()?;
+    let sampler = queues::watch(service.management().as_deref())?;
     let begun = Instant::now();
     let report = drive(arguments, clients, service.front())?;
     let answered = begun + Duration::from_nanos(report.elapsed_nanos);
@@ -160,6 +171,7 @@ fn measure(arguments: &SkiersArguments, arrangement: Arrangement, clients: u32, 
     ensure!(successes > 0, "no ride was answered, so there is nothing to measure");
     let behind = models.wait_for(successes)?.saturating_duration_since(answered);
     let cpu = service.cpu_time()? - cpu_before;
+    let (queues, _) = sampler.finish();
     let summary = Summary::of(&report.response);
     let seconds = report.elapsed().as_secs_f64();
     Ok(Line {
@@ -177,6 +189,7 @@ fn measure(arguments: &SkiersArguments, arrangement: Arrangement, clients: u32, 
         behind_ms: behind.as_secs_f64() * 1e3,
         rides_a_commit: successes as f64 / models.commits()?.max(1.0),
         server_cpu_us: cpu.as_secs_f64() * 1e6 / successes as f64,
+        queues,
     })
 }
 
@@ -188,7 +201,7 @@ fn drive(arguments: &SkiersArguments, clients: u32, address: std::net::SocketAdd
     Ok(plan.run(options, None, 1, |_| {})?)
 }
 
-fn draw(file: &std::path::Path, lines: &[Line]) -> anyhow::Result<()> {
+fn draw(file: &Path, lines: &[Line]) -> anyhow::Result<()> {
     let series = |value: fn(&Line) -> f64| {
         let mut all: Vec<Series> = Vec::new();
         for line in lines {
@@ -215,10 +228,7 @@ fn draw(file: &std::path::Path, lines: &[Line]) -> anyhow::Result<()> {
         ADAPTIVE_AT => "adaptive".into(),
         limit => format!("{limit}"),
     };
-    let p99_file = file.with_file_name(match file.file_stem() {
-        Some(stem) => format!("{}-p99.svg", stem.to_string_lossy()),
-        None => "p99.svg".into(),
-    });
+    let p99_file = beside(file, "p99");
     let (rides, p99) = (series(|line| line.end_to_end_per_s), series(|line| line.p99_ms));
     let pictures = [
         (
@@ -227,6 +237,7 @@ fn draw(file: &std::path::Path, lines: &[Line]) -> anyhow::Result<()> {
                 title: "Durable rides a second, end to end",
                 across: "rides one commit may hold",
                 across_text,
+                across_step: None,
                 up_text: |rides| units::count(rides as u64),
                 up_step: step(most(&rides)),
                 series: &rides,
@@ -238,6 +249,7 @@ fn draw(file: &std::path::Path, lines: &[Line]) -> anyhow::Result<()> {
                 title: "99 of 100 rides are answered within",
                 across: "rides one commit may hold",
                 across_text,
+                across_step: None,
                 up_text: |millis| format!("{millis} ms"),
                 up_step: step(most(&p99)),
                 series: &p99,
@@ -249,6 +261,14 @@ fn draw(file: &std::path::Path, lines: &[Line]) -> anyhow::Result<()> {
             .with_context(|| format!("cannot write the picture {}", file.display()))?;
     }
     Ok(())
+}
+
+/// A file of this name with a word more.
+fn beside(file: &Path, word: &str) -> PathBuf {
+    file.with_file_name(match file.file_stem() {
+        Some(stem) => format!("{}-{word}.svg", stem.to_string_lossy()),
+        None => format!("{word}.svg"),
+    })
 }
 
 /// 1, 2 or 5 times a power of ten, so that a grid to this value has 3 to 10 lines.

@@ -186,6 +186,7 @@ pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
             title: "Requests answered in a surge, by what the service can do",
             across: "offered load, by what the service can do",
             across_text: |load| format!("{load} ×"),
+            across_step: None,
             up_text: |share| format!("{:.0} %", share * 100.0),
             up_step: 0.25,
             series: &series(&lines),
