@@ -5,7 +5,7 @@
 //! - [`skier`]: one entity a skier. A [`Ride`](ride::Ride) is an event of its skier, who tells the resort's day by a durable message;
 //! - [`resort_day`]: one entity a day of a resort: unique skiers, rides by lift and by hour;
 //! - [`resort`]: one entity a resort, its seasons;
-//! - [`broker`]: the arrangement with a broker between servers and consumers;
+//! - `broker`: the arrangement with a broker between servers and consumers, with the feature `brokers`;
 //! - [`routes()`]: the service's REST routes, beside the generic ones of the gateway; [`describe`] documents them;
 //! - [`app`] is all of it as a program; [`kinds`] gives an engine the entities with their queries.
 //!
@@ -31,10 +31,12 @@
 //! # }
 //! ```
 
+#[cfg(feature = "brokers")]
 pub mod broker;
 pub mod message;
 mod models;
 pub mod number;
+mod recorder;
 pub mod resort;
 pub mod resort_day;
 pub mod ride;
@@ -51,6 +53,9 @@ use resort_day::{GetResortDay, ResortDay};
 use skier::{GetDay, GetSeason, GetSkier, Skier};
 use throng_app::App;
 
+/// Whether this program can be the two sides of a broker: whether it was built with the feature `brokers`.
+pub const HAS_BROKERS: bool = cfg!(feature = "brokers");
+
 /// Gives an engine the skiers, the days of resorts and the resorts, with their queries.
 #[must_use]
 pub fn kinds(engine: throng::Builder) -> throng::Builder {
@@ -65,7 +70,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<Resort, GetResort>()
 }
 
-/// The service: its kinds, its routes, its documentation; and, by `serve --role`, the two sides of a broker.
+/// The service: its kinds, its routes, its documentation; and, by `serve --role`, the two sides of a broker, if it [has them](HAS_BROKERS).
 #[must_use]
 pub fn app() -> App {
     App::new("skiers")
@@ -73,11 +78,37 @@ pub fn app() -> App {
         .engine(kinds)
         .routes(routes)
         .describe(describe())
-        .role("server", || broker::server::app(&of_process()?))
-        .role("consumer", || broker::consumer::app(of_process()?))
+        .role("server", roles::server)
+        .role("consumer", roles::consumer)
 }
 
-/// What the process's environment says of the broker.
-fn of_process() -> Result<broker::Environment, broker::Unreadable> {
-    broker::environment(|name| std::env::var(name).ok())
+#[cfg(feature = "brokers")]
+mod roles {
+    use crate::broker::{Environment, Unreadable, consumer, environment, server};
+    use throng_app::App;
+
+    pub(super) fn server() -> anyhow::Result<App> {
+        server::app(&of_process()?)
+    }
+
+    pub(super) fn consumer() -> anyhow::Result<App> {
+        consumer::app(of_process()?)
+    }
+
+    fn of_process() -> Result<Environment, Unreadable> {
+        environment(|name| std::env::var(name).ok())
+    }
+}
+
+#[cfg(not(feature = "brokers"))]
+mod roles {
+    use throng_app::App;
+
+    pub(super) fn server() -> anyhow::Result<App> {
+        anyhow::bail!(
+            "this program was built without the broker's client; build it with `--features brokers` to run this role"
+        )
+    }
+
+    pub(super) use server as consumer;
 }

@@ -25,74 +25,105 @@ pub(crate) enum NoAnswer {
     Failed(Box<Problem>),
 }
 
-/// The entities, asked where they are.
-#[derive(Clone)]
-pub(crate) struct Models {
-    engine: Engine,
+/// Where the answers are.
+pub(crate) enum Models {
+    /// In the entities, in this process.
+    Entities(Engine),
+    /// In Redis, where a consumer keeps them.
+    #[cfg(feature = "brokers")]
+    Redis(crate::broker::read_models::ReadModels),
 }
 
 impl Models {
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self { engine }
-    }
-
     /// All seasons of a skier.
     pub(crate) async fn skier(&self, skier: u32) -> Result<SkierView, NoAnswer> {
-        self.read::<Skier, _>(Number(skier), GetSkier {}).await
+        match self {
+            Self::Entities(engine) => read::<Skier, _>(engine, Number(skier), GetSkier {}).await,
+            #[cfg(feature = "brokers")]
+            Self::Redis(redis) => Ok(redis.skier(skier).await?.view()),
+        }
     }
 
     /// A season of a skier at a resort.
     pub(crate) async fn season(&self, skier: u32, resort: u32, season: u32) -> Result<SkiSeason, NoAnswer> {
-        let query = GetSeason { resort, season };
-        self.read::<Skier, _>(Number(skier), query).await
+        match self {
+            Self::Entities(engine) => read::<Skier, _>(engine, Number(skier), GetSeason { resort, season }).await,
+            #[cfg(feature = "brokers")]
+            Self::Redis(redis) => redis
+                .skier(skier)
+                .await?
+                .season(resort, season)
+                .ok_or(NoAnswer::NotFound),
+        }
     }
 
     /// A day of a skier at a resort.
-    pub(crate) async fn day(&self, skier: u32, day: ResortDayId) -> Result<SkiDay, NoAnswer> {
-        let ResortDayId { resort, season, day } = day;
-        let query = GetDay { resort, season, day };
-        self.read::<Skier, _>(Number(skier), query).await
+    pub(crate) async fn day(&self, skier: u32, id: ResortDayId) -> Result<SkiDay, NoAnswer> {
+        match self {
+            Self::Entities(engine) => {
+                let ResortDayId { resort, season, day } = id;
+                read::<Skier, _>(engine, Number(skier), GetDay { resort, season, day }).await
+            }
+            #[cfg(feature = "brokers")]
+            Self::Redis(redis) => redis.skier(skier).await?.day(id).ok_or(NoAnswer::NotFound),
+        }
     }
 
     /// A day of a resort. One without a ride is empty, if the resort is known.
     pub(crate) async fn resort_day(&self, day: ResortDayId) -> Result<ResortDayView, NoAnswer> {
-        match self.read::<ResortDay, _>(day, GetResortDay {}).await {
-            Err(NoAnswer::NotFound) => self.resort(day.resort).await.map(|_| ResortDayView::default()),
-            answered => answered,
+        let found = match self {
+            Self::Entities(engine) => match read::<ResortDay, _>(engine, day, GetResortDay {}).await {
+                Err(NoAnswer::NotFound) => None,
+                answered => Some(answered?),
+            },
+            #[cfg(feature = "brokers")]
+            Self::Redis(redis) => redis.resort_day(day).await?,
+        };
+        match found {
+            Some(found) => Ok(found),
+            None => self.resort(day.resort).await.map(|_| ResortDayView::default()),
         }
     }
 
     /// A resort's seasons.
     pub(crate) async fn resort(&self, resort: u32) -> Result<ResortView, NoAnswer> {
-        self.read::<Resort, _>(Number(resort), GetResort {}).await
+        match self {
+            Self::Entities(engine) => read::<Resort, _>(engine, Number(resort), GetResort {}).await,
+            #[cfg(feature = "brokers")]
+            Self::Redis(redis) => redis.resort(resort).await,
+        }
     }
 
     /// The numbers of the resorts, in order.
     pub(crate) async fn resorts(&self) -> Result<Vec<u32>, NoAnswer> {
-        let kind = self.engine.kind(Resort::KIND).ok_or(NoAnswer::NotFound)?;
-        let heads = self.engine.entities(kind, None, RESORTS_MAX).await;
-        // A list is refused by no entity.
-        let heads = heads.map_err(|error| match error.engine::<Refused>() {
-            Ok(error) => NoAnswer::Failed(Box::new(error.into())),
-            Err(_) => NoAnswer::NotFound,
-        })?;
-        let mut numbers: Vec<u32> = heads.iter().filter_map(|head| head.id.parse().ok()).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
+        match self {
+            Self::Entities(engine) => resorts(engine).await,
+            #[cfg(feature = "brokers")]
+            Self::Redis(redis) => redis.resorts().await,
+        }
     }
+}
 
-    async fn read<E, Q>(&self, id: E::Id, query: Q) -> Result<Q::Answer, NoAnswer>
-    where
-        E: Entity<Rejection = Refused>,
-        Q: Query<E>,
-    {
-        self.engine
-            .entity::<E>(id)
-            .read(query)
-            .await
-            .map_err(|error| match error {
-                Error::Unknown { .. } | Error::Rejected(Refused::NoData {}) => NoAnswer::NotFound,
-                other => NoAnswer::Failed(Box::new(other.into())),
-            })
-    }
+async fn resorts(engine: &Engine) -> Result<Vec<u32>, NoAnswer> {
+    let kind = engine.kind(Resort::KIND).ok_or(NoAnswer::NotFound)?;
+    let heads = engine.entities(kind, None, RESORTS_MAX).await;
+    // A list is refused by no entity.
+    let heads = heads.map_err(|error| match error.engine::<Refused>() {
+        Ok(error) => NoAnswer::Failed(Box::new(error.into())),
+        Err(_) => NoAnswer::NotFound,
+    })?;
+    let mut numbers: Vec<u32> = heads.iter().filter_map(|head| head.id.parse().ok()).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+async fn read<E, Q>(engine: &Engine, id: E::Id, query: Q) -> Result<Q::Answer, NoAnswer>
+where
+    E: Entity<Rejection = Refused>,
+    Q: Query<E>,
+{
+    engine.entity::<E>(id).read(query).await.map_err(|error| match error {
+        Error::Unknown { .. } | Error::Rejected(Refused::NoData {}) => NoAnswer::NotFound,
+        other => NoAnswer::Failed(Box::new(other.into())),
+    })
 }

@@ -17,6 +17,16 @@ impl<K> Default for Tally<K> {
     }
 }
 
+/// Of keys that differ, each with its count.
+#[cfg(feature = "brokers")]
+impl<K: Ord> FromIterator<(K, u64)> for Tally<K> {
+    fn from_iter<I: IntoIterator<Item = (K, u64)>>(counts: I) -> Self {
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_unstable();
+        Self { counts }
+    }
+}
+
 impl<K: Copy + Ord> Tally<K> {
     /// Counts one more.
     pub(crate) fn add(&mut self, key: K) {

@@ -26,6 +26,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(120);
 const RESORT: u32 = 56;
 const SEASON: u32 = 2022;
+const JSON: &str = "content-type: application/json\r\n";
 
 /// A process of the service; it ends with this.
 struct Process {
@@ -160,7 +161,7 @@ impl Load<'_> {
             };
             let path = format!("/skiers/{RESORT}/seasons/{SEASON}/days/{}/skiers/{skier}", ride.day);
             let body = json!({"time": ride.time, "liftID": ride.lift, "waitTime": ride.wait}).to_string();
-            let headers = format!("content-type: application/json\r\nidempotency-key: {client}-{number}\r\n");
+            let headers = format!("{JSON}idempotency-key: {client}-{number}\r\n");
             let begun = Instant::now();
             loop {
                 match ask(self.server, "POST", &path, &headers, &body) {
@@ -215,7 +216,17 @@ fn every_ride_answered_201_counts_once_though_broker_redis_and_consumer_are_kill
             ("SKIERS_REDIS", redis.url()),
         ],
     );
+    let serves_from_redis = [
+        ("SKIERS_BROKER", broker.url_of("server", "admin")),
+        ("SKIERS_REDIS", redis.url()),
+    ];
     let server = Process::start("server", free_address(), &directory.path().join("server"), &serves);
+    let other = Process::start(
+        "server",
+        free_address(),
+        &directory.path().join("other"),
+        &serves_from_redis,
+    );
     let mut consumer = Process::start("consumer", at, &data, &consumes);
     let (end, answered, refused_at_once) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     let model = Mutex::new(Model::default());
@@ -260,6 +271,18 @@ fn every_ride_answered_201_counts_once_though_broker_redis_and_consumer_are_kill
     until("all rides are counted", || counted(server.address, &model) >= rides);
     compare(server.address, &model);
     until("Redis has all rides", || in_redis(&redis) == expected_in_redis(&model));
+    until("Redis has counted them", || counted(other.address, &model) >= rides);
+    compare(other.address, &model);
+    let season = ask(
+        server.address,
+        "POST",
+        "/resorts/57/seasons",
+        JSON,
+        r#"{"year":"2023"}"#,
+    )
+    .unwrap();
+    assert_eq!(season.0, 201, "passed on to the consumer");
+    answers_alike(&model, server.address, other.address);
 }
 
 /// Ends the clients.
@@ -321,7 +344,38 @@ fn compare(server: SocketAddr, model: &Model) {
     }
 }
 
-/// The sets in Redis, each with its elements.
+/// What has nothing to answer, or is asked wrongly, is answered from Redis as it is by the consumer; and so are lists.
+fn answers_alike(model: &Model, consumer: SocketAddr, redis: SocketAddr) {
+    let skier = model.rides[0].0;
+    let paths = [
+        "/resorts".into(),
+        "/resorts/56/seasons".into(),
+        "/resorts/57/seasons".into(),
+        "/resorts/58/seasons".into(),
+        "/resorts/57/seasons/2023/day/1/hours".into(),
+        "/resorts/58/seasons/2023/day/1/hours".into(),
+        "/resorts/56/seasons/2022/day/1/lifts/3".into(),
+        "/resorts/56/seasons/2022/day/367/lifts".into(),
+        format!("/skiers/56/seasons/2022/days/300/skiers/{skier}"),
+        format!("/skiers/56/seasons/2021/skiers/{skier}"),
+        "/skiers/56/seasons/2022/skiers/999".into(),
+        format!("/skiers/{skier}/vertical"),
+        format!("/Server_war/skiers/{skier}/vertical?resort=56&season=2022"),
+        "/Server_war/skiers/999/vertical?resort=56".to_owned(),
+    ];
+    for path in paths {
+        let answer = |address| {
+            let (status, head, body) = ask(address, "GET", &path, "", "").unwrap();
+            let is_chunked = head.contains("transfer-encoding: chunked");
+            (status, if is_chunked { unchunked(&body) } else { body })
+        };
+        let expected = answer(consumer);
+        assert!([200, 400, 404].contains(&expected.0), "{path}: {expected:?}");
+        until(&path, || answer(redis) == expected);
+    }
+}
+
+/// The original's sets in Redis, each with its elements.
 type Sets = BTreeSet<(String, BTreeSet<String>)>;
 
 fn in_redis(redis: &Redis) -> Sets {
@@ -334,7 +388,8 @@ fn in_redis(redis: &Redis) -> Sets {
             .unwrap()
     };
     let keys = ask(&mut connection, &["KEYS", "*"]);
-    let keys = keys.into_iter().filter(|key| !key.starts_with("throng:"));
+    let is_of_original = |key: &String| key.chars().all(|char| char.is_ascii_digit() || char == ':');
+    let keys = keys.into_iter().filter(is_of_original);
     keys.map(|key| {
         let members = ask(&mut connection, &["SMEMBERS", &key]);
         (key, members.into_iter().collect())

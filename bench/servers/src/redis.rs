@@ -4,7 +4,7 @@ use crate::{
     Error, Stop,
     keeper::{Directory, Keeper},
     programs::{self, User},
-    start::{free_port, takes_connections, until_ready},
+    start::{answers_ping, free_port, until_ready},
 };
 
 const INSTALL: &str = "the package redis-server of the distribution (./test does so)";
@@ -21,7 +21,7 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Sets one up and waits until it takes connections.
+    /// Sets one up and waits until it answers commands.
     ///
     /// # Errors
     /// The program is not there, or something it said.
@@ -60,7 +60,7 @@ impl Redis {
         }
     }
 
-    /// Starts it again on what it holds, on the same port, and waits until it takes connections.
+    /// Starts it again on what it holds, on the same port, and waits until it answers commands.
     ///
     /// # Errors
     /// What it said.
@@ -79,7 +79,7 @@ impl Redis {
         let command: Vec<String> = words.filter(|word| !word.is_empty()).map(str::to_owned).collect();
         let keeper = Keeper::start(&self.directory, "KILL", &command)?;
         let keeper = self.keeper.insert(keeper);
-        until_ready("redis-server", keeper, &self.directory, || takes_connections(self.port))
+        until_ready("redis-server", keeper, &self.directory, || answers_ping(self.port))
     }
 
     /// The id of its process, for measuring what it uses.

@@ -5,6 +5,7 @@ use crate::{
     keeper::{Directory, Keeper},
 };
 use std::{
+    io::{self, Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
     thread,
     time::{Duration, Instant},
@@ -22,6 +23,19 @@ pub(crate) fn free_port() -> Result<u16, Error> {
 
 pub(crate) fn takes_connections(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// Whether a Redis answers commands: one that still loads what it holds takes connections and refuses everything else.
+pub(crate) fn answers_ping(port: u16) -> bool {
+    let pong = || -> io::Result<bool> {
+        let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.write_all(b"PING\r\n")?;
+        let mut answer = [0; 7];
+        connection.read_exact(&mut answer)?;
+        Ok(&answer == b"+PONG\r\n")
+    };
+    pong().unwrap_or(false)
 }
 
 /// Waits until the server says that it is ready; an error if it ends before, or takes too long.

@@ -28,6 +28,10 @@ const APPS: &[Served] = &[
         app: skiers::app,
     },
     Served {
+        name: "picos",
+        app: picos::app,
+    },
+    Served {
         name: "primes",
         app: primes::app,
     },

@@ -108,8 +108,8 @@ impl Gateway {
     }
 
     /// Adds an app's own routes. Its handlers run on the gateway's loops, so that an `ask` in one executes in place; they
-    /// must not block. Request bodies are read before the handler runs, up to their limit. Paths below `/api/`, `/admin/`,
-    /// `/health/` and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.
+    /// must not block. Request bodies are read before the handler runs, up to their limit. Paths below `/api/` (but
+    /// for [`app_name`](Self::app_name)s), `/admin/`, `/health/` and `/problems/`, and `/metrics`, `/openapi.json` and `/docs`, are the gateway's.
     #[must_use]
     pub fn routes(mut self, routes: axum::Router) -> Self {
         self.routes = Some(match self.routes {
@@ -198,6 +198,14 @@ impl Gateway {
         self
     }
 
+    /// Has the app's routes answer for this name directly below `/api/`, where an interface of old has it: `ui-context` is
+    /// `/api/ui-context` then, and no kind's list.
+    #[must_use]
+    pub fn app_name(mut self, name: impl Into<String>) -> Self {
+        self.trust.app_names.push(name.into());
+        self
+    }
+
     /// Asks this about each access by the generic routes and by WebSocket: who asks, for which kind, entity and command. What it
     /// returns is the answer, [`Problem::unauthorized`] or [`Problem::forbidden`] with a reason. It runs on the gateway's loops for each
     /// request, and must not block.
@@ -235,7 +243,8 @@ impl Gateway {
         self
     }
 
-    /// Writes a line of JSON for each request, or for one in so many: when it was answered, the client's address, protocol, method, path
+    /// Writes a line of JSON for each request, or for one in so many: when it was answered, the client's address (as
+    /// [`client_header`](Self::client_header) has it, if that is an address), protocol, method, path
     /// without the query, caller, status, the problem's type, and microseconds from its arrival to its answer. Lines that cannot be written in
     /// time are dropped and counted (`throng_http_access_log_dropped_total`).
     #[must_use]

@@ -10,9 +10,10 @@ use crate::{
     kinds::Kinds,
     metrics::Metrics,
     openapi,
+    request::headers,
 };
 use bytes::Bytes;
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use rustls::ServerConfig;
 use std::{
     net::IpAddr,
@@ -35,6 +36,8 @@ pub(crate) struct Trust {
     pub(crate) proxies: Vec<IpAddr>,
     /// Kinds without generic routes.
     pub(crate) hidden: Vec<String>,
+    /// The names below `/api/` that are the app's.
+    pub(crate) app_names: Vec<String>,
 }
 
 pub(crate) struct Shared {
@@ -53,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) client_header: Option<HeaderName>,
     /// The addresses whose word is taken for it; none: everybody's.
     pub(crate) proxies: Vec<IpAddr>,
+    /// The names below `/api/` that are the app's.
+    pub(crate) app_names: Vec<String>,
     /// How the service's other parts are.
     pub(crate) checks: Checks,
     /// Places for the connections of the service's own listener.
@@ -106,6 +111,7 @@ impl Shared {
             guard: trust.guard,
             client_header: trust.client_header,
             proxies: trust.proxies,
+            app_names: trust.app_names,
             metrics,
             access_log,
             checks,
@@ -125,6 +131,12 @@ impl Shared {
 }
 
 impl Shared {
+    /// Whether a path is one of the generic routes': below `/api/`, and not one of the names that the app has there.
+    pub(crate) fn is_generic(&self, path: &str) -> bool {
+        let below = path.strip_prefix("/api/");
+        below.is_some_and(|below| !self.app_names.iter().any(|name| name == below))
+    }
+
     /// How TLS is spoken with those who come in there: with everybody, but not by a listener for administration that only this machine reaches.
     pub(crate) fn tls(&self, entrance: Entrance) -> Option<Arc<ServerConfig>> {
         let tls = self.guard.tls.as_ref()?;
@@ -134,6 +146,13 @@ impl Shared {
     /// The header that says whose a connection's requests are, where its word is taken.
     pub(crate) fn client_header(&self, connection: &Connection) -> Option<&HeaderName> {
         self.client_header.as_ref().filter(|_| connection.is_believed())
+    }
+
+    /// Where a request comes from: the address its connection's word is taken for, or else the connection's own.
+    pub(crate) fn client_address(&self, connection: &Connection, headers: &HeaderMap) -> IpAddr {
+        let named = self.client_header(connection);
+        let named = named.and_then(|name| headers::client_address(headers, name));
+        named.unwrap_or_else(|| connection.address())
     }
 }
 

@@ -50,8 +50,10 @@
 //! the projection rebuilt.
 
 mod place;
+mod reader;
 mod sink;
 
+pub use reader::{ReadError, Reader};
 /// The driver, whose [`Pipeline`](redis::Pipeline) a mapping writes to.
 pub use redis;
 pub use sink::{Error, Mapping, RedisSink};

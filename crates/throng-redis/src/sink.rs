@@ -14,7 +14,7 @@ use throng_breaker::{Breaker, Settings};
 use tokio::{runtime::Runtime, sync::Mutex};
 
 /// How long Redis may take to let us in, and to answer a batch.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Says which commands an event becomes.
@@ -268,7 +268,7 @@ impl<M: Mapping> Inner<M> {
 
 /// Redis is well, and refuses a command of a transaction that it has executed: it would again. (One that it has not executed, say for want of memory, is
 /// tried again.)
-fn is_refusal(error: &RedisError) -> bool {
+pub(crate) fn is_refusal(error: &RedisError) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Extension | ErrorKind::Server(ServerErrorKind::ResponseError)

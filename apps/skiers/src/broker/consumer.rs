@@ -1,6 +1,10 @@
 //! A consumer: takes rides from the queue, and answers queries.
 
-use super::{DEAD, Environment, Layout, QUEUE, sets::OriginalSets};
+use super::{
+    DEAD, Environment, Layout, QUEUE,
+    read_models::{ResortSeasons, RideCounts},
+    sets::OriginalSets,
+};
 use crate::{message::RideMessage, skier::Skier};
 use throng::{Engine, model::Entity as _};
 use throng_amqp::{Command, Incoming, Ingress, IngressOptions, Metrics, frame};
@@ -17,7 +21,10 @@ pub fn app(environment: Environment) -> anyhow::Result<App> {
     let mut app = crate::app();
     if let Some(redis) = &environment.redis {
         let breaker = breakers.breaker("redis", Settings::default());
-        app = app.sink(RedisSink::with_breaker(OriginalSets, redis, breaker.clone())?);
+        app = app
+            .sink(RedisSink::with_breaker(OriginalSets, redis, breaker.clone())?)
+            .sink(RedisSink::with_breaker(RideCounts, redis, breaker.clone())?)
+            .sink(RedisSink::with_breaker(ResortSeasons, redis, breaker)?);
     }
     Ok(app.beside(move |engine| {
         let metrics = Metrics::default();

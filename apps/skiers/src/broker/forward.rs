@@ -1,37 +1,56 @@
-//! Queries a server cannot answer itself, on their way to the consumer.
+//! Requests a server cannot answer itself, on their way to the consumer.
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes, to_bytes},
     extract::Request,
-    http::{HeaderName, StatusCode, Uri, header, uri::PathAndQuery},
+    http::{self, HeaderName, Method, StatusCode, Uri, header, uri::PathAndQuery},
     response::{IntoResponse as _, Response},
 };
+use http_body_util::Full;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
 use std::time::Duration;
 use throng::model::Error;
-use throng_breaker::{Breakers, Refused, Settings};
-use throng_http::Problem;
+use throng_breaker::{BreakerLayer, Breakers, Pauses, Retry, RetryBudget, Settings};
+use throng_http::{Limits, Problem};
+use tower::{ServiceBuilder, ServiceExt as _, retry::RetryLayer, service_fn, util::BoxCloneSyncService};
 
 /// How long the consumer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How often a query is asked whose connection is lost.
+const ATTEMPTS: u32 = 3;
 /// What of a request and of an answer is passed on.
-const PASSED: [HeaderName; 5] = [
+const PASSED: [HeaderName; 6] = [
     header::ACCEPT,
     header::CONTENT_TYPE,
     header::CONTENT_LENGTH,
     header::AUTHORIZATION,
     header::RETRY_AFTER,
+    HeaderName::from_static("idempotency-key"),
 ];
+
+type Asked = http::Request<Full<Bytes>>;
+type Service = BoxCloneSyncService<Asked, Response, throng_breaker::Error<Failed>>;
+
+/// How a call failed.
+#[derive(Clone, Copy, Debug)]
+enum Failed {
+    /// The connection was lost, or none could be made.
+    Lost,
+    /// There was no answer in time.
+    Late,
+}
 
 /// The consumer, asked over HTTP; left alone while it is in trouble.
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
-    client: Client<HttpConnector, Body>,
     at: Uri,
-    breaker: throng_breaker::Breaker,
+    /// Asks once.
+    once: Service,
+    /// Asks again where the connection is lost; for what changes nothing.
+    again: Service,
 }
 
 impl Consumer {
@@ -45,52 +64,62 @@ impl Consumer {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(Duration::from_secs(1)));
         connector.set_nodelay(true);
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let breaker = breakers.breaker("consumer", Settings::default());
+        let is_in_trouble = |answer: &Result<Response, Failed>| match answer {
+            Ok(answer) => answer.status() == StatusCode::SERVICE_UNAVAILABLE,
+            Err(_) => true,
+        };
+        let once = ServiceBuilder::new()
+            .layer(BreakerLayer::new(breaker, is_in_trouble))
+            .service(service_fn(move |request| ask(client.clone(), request)));
+        let pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(200));
+        let is_lost = |answer: &Result<Response, throng_breaker::Error<Failed>>| {
+            matches!(answer, Err(throng_breaker::Error::Inner(Failed::Lost)))
+        };
+        let again = ServiceBuilder::new()
+            .layer(RetryLayer::new(Retry::new(
+                ATTEMPTS,
+                pauses,
+                RetryBudget::default(),
+                is_lost,
+            )))
+            .service(once.clone());
         Ok(Self {
-            client: Client::builder(TokioExecutor::new()).build(connector),
             at,
-            breaker: breakers.breaker("consumer", Settings::default()),
+            once: BoxCloneSyncService::new(once),
+            again: BoxCloneSyncService::new(again),
         })
     }
 
     /// Passes a request on, and its answer back.
     pub(crate) async fn answer(&self, request: Request) -> Response {
-        let call = match self.breaker.enter() {
-            Ok(call) => call,
-            Err(Refused { .. }) => return unavailable(),
+        let request = match self.readdressed(request).await {
+            Ok(request) => request,
+            Err(problem) => return problem.into_response(),
         };
-        let answered = tokio::time::timeout(ANSWER_MAX, self.client.request(self.readdressed(request))).await;
-        match answered {
-            Ok(Ok(answer)) => {
-                match answer.status() {
-                    StatusCode::SERVICE_UNAVAILABLE => call.failed(),
-                    _ => call.succeeded(),
-                }
-                let (parts, body) = answer.into_parts();
-                let mut passed = Response::new(Body::new(body));
-                *passed.status_mut() = parts.status;
-                for name in PASSED {
-                    if let Some(value) = parts.headers.get(&name) {
-                        passed.headers_mut().insert(name, value.clone());
-                    }
-                }
-                passed
-            }
-            Ok(Err(_)) | Err(_) => {
-                call.failed();
-                unavailable()
-            }
+        let service = match *request.method() {
+            Method::GET | Method::HEAD => &self.again,
+            _ => &self.once,
+        };
+        match service.clone().oneshot(request).await {
+            Ok(answer) => answer,
+            Err(throng_breaker::Error::Refused(refused)) => unavailable(Some(refused.retry_after)),
+            Err(throng_breaker::Error::Inner(_)) => unavailable(None),
         }
     }
 
-    fn readdressed(&self, request: Request) -> Request {
+    async fn readdressed(&self, request: Request) -> Result<Asked, Problem> {
         let (parts, body) = request.into_parts();
+        let body = to_bytes(body, Limits::default().body_bytes_max).await;
+        let body = body.map_err(|error| Problem::malformed(format!("the body cannot be read: {error}")))?;
         let mut uri = self.at.clone().into_parts();
         uri.path_and_query = parts
             .uri
             .path_and_query()
             .cloned()
             .or(Some(PathAndQuery::from_static("/")));
-        let mut passed = Request::new(body);
+        let mut passed = http::Request::new(Full::new(body));
         *passed.method_mut() = parts.method;
         *passed.uri_mut() = Uri::from_parts(uri).unwrap_or_else(|_| self.at.clone());
         for name in PASSED {
@@ -98,14 +127,35 @@ impl Consumer {
                 passed.headers_mut().insert(name, value.clone());
             }
         }
-        passed
+        Ok(passed)
     }
 }
 
-/// 503, to be tried again soon.
-pub(crate) fn unavailable() -> Response {
+/// One call.
+async fn ask(client: Client<HttpConnector, Full<Bytes>>, request: Asked) -> Result<Response, Failed> {
+    let answered = tokio::time::timeout(ANSWER_MAX, client.request(request)).await;
+    let (parts, body) = answered
+        .map_err(|_| Failed::Late)?
+        .map_err(|_| Failed::Lost)?
+        .into_parts();
+    let mut passed = Response::new(Body::new(body));
+    *passed.status_mut() = parts.status;
+    for name in PASSED {
+        if let Some(value) = parts.headers.get(&name) {
+            passed.headers_mut().insert(name, value.clone());
+        }
+    }
+    Ok(passed)
+}
+
+/// 503, to be tried again after the pause, or else soon.
+pub(crate) fn unavailable(pause: Option<Duration>) -> Response {
     let error: Error<crate::ride::Refused> = Error::Unavailable {
         reason: "queries are answered by another process, which cannot be reached".into(),
     };
-    Problem::from(error).into_response()
+    let problem = Problem::from(error);
+    match pause {
+        Some(pause) => problem.retry_after(pause).into_response(),
+        None => problem.into_response(),
+    }
 }

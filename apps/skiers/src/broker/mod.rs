@@ -3,6 +3,7 @@
 
 pub mod consumer;
 pub(crate) mod forward;
+pub mod read_models;
 pub mod server;
 pub mod sets;
 
@@ -53,7 +54,7 @@ pub struct Environment {
     pub ttl: Duration,
     /// Where the consumer answers queries.
     pub consumer: Option<String>,
-    /// A Redis for the original's sets.
+    /// The Redis of the read models: the consumer writes them, a server answers from them.
     pub redis: Option<String>,
 }
 

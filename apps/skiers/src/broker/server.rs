@@ -1,11 +1,18 @@
 //! A server in front of the broker: publishes rides, and answers once the broker has confirmed them.
 
-use super::{EXCHANGE, Environment, Layout, forward::Consumer};
-use crate::{describe, message::RideMessage, ride::Ride, routes};
+use super::{EXCHANGE, Environment, Layout, forward::Consumer, read_models::ReadModels};
+use crate::{
+    describe,
+    message::RideMessage,
+    ride::{Refused, Ride},
+    routes::{answers::Failure, front},
+};
+use std::time::Duration;
 use throng::model::Error;
 use throng_amqp::{FrameOptions, Frames, Message, Metrics, PublishError, Publisher, PublisherOptions};
 use throng_app::App;
 use throng_breaker::{Breakers, Settings};
+use throng_http::Problem;
 
 /// The service as a server.
 ///
@@ -19,9 +26,15 @@ pub fn app(environment: &Environment) -> anyhow::Result<App> {
         .as_deref()
         .map(|url| Consumer::new(url, &breakers))
         .transpose()?;
+    let redis = environment
+        .redis
+        .as_deref()
+        .map(|url| ReadModels::new(url, breakers.breaker("redis", Settings::default())))
+        .transpose()?;
+    let behind = front::Behind { redis, consumer };
     Ok(App::new("skiers")
         .version(env!("CARGO_PKG_VERSION"))
-        .routes(|engine| routes::front(engine, rides, consumer))
+        .routes(|engine| front::routes(engine, rides, behind))
         .describe(describe())
         .beside(move |engine| {
             engine.metrics().register(|registry| {
@@ -65,15 +78,10 @@ impl Rides {
     }
 
     /// Publishes a ride and waits for the broker's confirm; under a key, twice is once.
-    pub(crate) async fn publish(
-        &self,
-        skier: u32,
-        ride: Ride,
-        key: Option<&str>,
-    ) -> Result<(), Error<crate::ride::Refused>> {
+    pub(crate) async fn publish(&self, skier: u32, ride: Ride, key: Option<&str>) -> Result<(), Failure> {
         ride.check().map_err(Error::Rejected)?;
         let body = serde_json::to_vec(&RideMessage::new(skier, &ride));
-        let body = body.map_err(|error| Error::Malformed(error.to_string()))?;
+        let body = body.map_err(|error| Error::<Refused>::Malformed(error.to_string()))?;
         let published = match &self.frames {
             // What has a key of its own has a message of its own.
             Some(frames) if key.is_none() => frames.publish(body).await,
@@ -87,17 +95,49 @@ impl Rides {
                 self.publisher.publish(message).await
             }
         };
-        published.map_err(|error| match error {
-            PublishError::Full(_) => Error::Overloaded {
-                retry_after: std::time::Duration::from_secs(1),
-            },
-            PublishError::Unavailable { .. } => Error::Unavailable {
-                reason: "the broker cannot be reached".into(),
-            },
-            PublishError::Refused(why) => Error::Unavailable {
-                reason: format!("the broker takes no rides: {why}"),
-            },
-            PublishError::Unknown(_) => Error::OutcomeUnknown,
-        })
+        published.map_err(refused)
+    }
+}
+
+/// A client should come back when the breaker lets the next call through.
+fn refused(error: PublishError) -> Failure {
+    let unavailable = |reason| Error::Unavailable { reason };
+    let (error, retry_after) = match error {
+        PublishError::Full(_) => {
+            let retry_after = Duration::from_secs(1);
+            (Error::Overloaded { retry_after }, None)
+        }
+        PublishError::Unavailable { retry_after } => {
+            (unavailable("the broker cannot be reached".into()), Some(retry_after))
+        }
+        PublishError::Refused(why) => (unavailable(format!("the broker takes no rides: {why}")), None),
+        PublishError::Unknown(_) => (Error::OutcomeUnknown, None),
+    };
+    let problem = Problem::from(error as Error<Refused>);
+    Failure::Problem(Box::new(match retry_after {
+        Some(pause) => problem.retry_after(pause),
+        None => problem,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse as _;
+
+    #[test]
+    fn while_the_broker_is_left_alone_a_client_is_told_how_long_that_will_be() {
+        let retry_after = Duration::from_millis(16_200);
+        let Failure::Problem(problem) = refused(PublishError::Unavailable { retry_after }) else {
+            panic!("a problem of the broker's");
+        };
+        let response = problem.into_response();
+        assert_eq!(
+            (
+                response.status().as_u16(),
+                &response.headers()["retry-after"].to_str().unwrap()[..]
+            ),
+            (503, "17")
+        );
     }
 }

@@ -6,9 +6,10 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use throng::model::Error;
 
 use super::{body::BodyError, path::PathError};
-use crate::models::NoAnswer;
+use crate::{models::NoAnswer, ride::Refused};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -30,7 +31,7 @@ pub(super) struct ResponseMsg {
 }
 
 /// A "no", before it is known how it is to be written.
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The service's own, in words.
     Said(StatusCode, String),
     /// The engine's, as a problem detail.
@@ -38,7 +39,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn bad(text: impl Into<String>) -> Self {
+    pub(crate) fn bad(text: impl Into<String>) -> Self {
         Self::Said(StatusCode::BAD_REQUEST, text.into())
     }
 
@@ -60,6 +61,15 @@ impl From<PathError> for Failure {
 impl From<BodyError> for Failure {
     fn from(error: BodyError) -> Self {
         Self::bad(error.to_string())
+    }
+}
+
+impl From<Error<Refused>> for Failure {
+    fn from(error: Error<Refused>) -> Self {
+        match error {
+            Error::Rejected(refused @ Refused::Invalid { .. }) => Self::bad(refused.to_string()),
+            other => Self::Problem(Box::new(other.into())),
+        }
     }
 }
 

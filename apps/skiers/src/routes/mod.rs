@@ -18,9 +18,11 @@
 //! `/Server_war`, where the original's clients ask, everything is there once more, with messages as the original writes them: the text
 //! alone. A body that is no JSON, on which the original fails (500), is 400 there, too.
 
-mod answers;
+pub(crate) mod answers;
 mod body;
 mod describe;
+#[cfg(feature = "brokers")]
+pub(crate) mod front;
 mod path;
 mod resorts;
 mod skiers;
@@ -29,19 +31,16 @@ pub use describe::describe;
 
 use axum::{
     Json, Router,
-    extract::{Request, State},
+    extract::State,
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use std::{future::Future, sync::Arc, time::Instant};
 use throng::Engine;
 
 use crate::{
-    broker::{
-        forward::{self, Consumer},
-        server::Rides,
-    },
     models::Models,
+    recorder::Recorder,
     statistics::{ApiStatistics, Endpoint, Statistics},
 };
 use answers::{Dialect, Failure};
@@ -51,78 +50,50 @@ const WAR: &str = "/Server_war";
 
 /// The routes, to be mounted on a gateway.
 pub fn routes(engine: Engine) -> Router {
-    let service = Arc::new(Service::new(engine, None));
-    let mounted = |prefix: &'static str, dialect| {
-        Router::new()
-            .route(&format!("{prefix}/skiers"), get(skiers::no_path).post(skiers::no_path))
-            .route(
-                &format!("{prefix}/skiers/{{*path}}"),
-                get(skiers::get).post(skiers::post),
-            )
+    let service = Service {
+        models: Models::Entities(engine.clone()),
+        recorder: Recorder::Skier(engine.clone()),
+        engine,
+        statistics: Statistics::default(),
+    };
+    mounted(service, |prefix| {
+        rides(prefix)
+            .route(&format!("{prefix}/skiers/{{*path}}"), get(skiers::get))
             .route(&format!("{prefix}/resorts"), get(resorts::list))
             .route(
                 &format!("{prefix}/resorts/{{*path}}"),
                 get(resorts::get).post(resorts::post),
             )
-            .route(&format!("{prefix}/statistics"), get(statistics))
-            .with_state(Site {
-                service: Arc::clone(&service),
-                prefix,
-                dialect,
-            })
-    };
-    mounted("", Dialect::Definition).merge(mounted(WAR, Dialect::Original))
+    })
 }
 
-/// The routes of a server in front of a broker: rides are published, all else is passed on to the consumer.
-pub(crate) fn front(engine: Engine, rides: Rides, consumer: Option<Consumer>) -> Router {
-    let service = Arc::new(Service::new(engine, Some(rides)));
-    let pass = move |request: Request| async move {
-        match &consumer {
-            Some(consumer) => consumer.answer(request).await,
-            None => forward::unavailable(),
-        }
+/// Taking rides, and how long that takes.
+fn rides(prefix: &str) -> Router<Site> {
+    Router::new()
+        .route(&format!("{prefix}/skiers"), get(skiers::no_path).post(skiers::no_path))
+        .route(&format!("{prefix}/skiers/{{*path}}"), post(skiers::post))
+        .route(&format!("{prefix}/statistics"), get(statistics))
+}
+
+/// The routes at the root and once more for the original's clients.
+fn mounted(service: Service, routes: impl Fn(&'static str) -> Router<Site>) -> Router {
+    let service = Arc::new(service);
+    let below = |prefix, dialect| {
+        routes(prefix).with_state(Site {
+            service: Arc::clone(&service),
+            prefix,
+            dialect,
+        })
     };
-    let mounted = |prefix: &'static str, dialect| {
-        Router::new()
-            .route(&format!("{prefix}/skiers"), get(skiers::no_path).post(skiers::no_path))
-            .route(
-                &format!("{prefix}/skiers/{{*path}}"),
-                get(pass.clone()).post(skiers::post),
-            )
-            .route(&format!("{prefix}/resorts"), get(pass.clone()))
-            .route(
-                &format!("{prefix}/resorts/{{*path}}"),
-                get(pass.clone()).post(pass.clone()),
-            )
-            .route(&format!("{prefix}/statistics"), get(statistics))
-            .with_state(Site {
-                service: Arc::clone(&service),
-                prefix,
-                dialect,
-            })
-    };
-    mounted("", Dialect::Definition).merge(mounted(WAR, Dialect::Original))
+    below("", Dialect::Definition).merge(below(WAR, Dialect::Original))
 }
 
 /// What the handlers share.
 struct Service {
     engine: Engine,
-    /// Where rides go instead of to the engine.
-    rides: Option<Rides>,
+    recorder: Recorder,
     models: Models,
     statistics: Statistics,
-}
-
-impl Service {
-    fn new(engine: Engine, rides: Option<Rides>) -> Self {
-        Self {
-            models: Models::new(engine.clone()),
-            engine,
-            rides,
-            statistics: Statistics::default(),
-        }
-    }
 }
 
 /// The service as it stands below a prefix.

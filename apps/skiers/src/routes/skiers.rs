@@ -7,7 +7,6 @@ use axum::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use throng::model::Error;
 use throng_http::Once;
 
 use super::{
@@ -18,9 +17,9 @@ use super::{
     path::SkiersPath,
 };
 use crate::{
-    number::{NUMBER_MAX, Number},
-    ride::{Refused, Ride},
-    skier::{LiftRides, SeasonTotals, SkiDay, SkiSeason, Skier, SkierCommand},
+    number::NUMBER_MAX,
+    ride::Refused,
+    skier::{LiftRides, SeasonTotals, SkiDay, SkiSeason},
     statistics::Endpoint,
 };
 
@@ -129,25 +128,10 @@ pub(super) async fn post(State(site): State<Site>, uri: Uri, once: Once, body: B
             return Err(super::path::PathError::Unknown.into());
         };
         let ride = body::ride(&body, day)?;
-        record(&site, once, skier, ride).await?;
+        site.service.recorder.record(skier, ride, once).await?;
         Ok(site.dialect.created("Lift ride created!"))
     };
     site.answer(Endpoint::PostRide, answer).await
-}
-
-async fn record(site: &Site, once: Once, skier: u32, ride: Ride) -> Result<(), Failure> {
-    let recorded = match &site.service.rides {
-        Some(rides) => rides.publish(skier, ride, once.key()).await,
-        None => {
-            let skier = once.of(site.service.engine.entity::<Skier>(Number(skier)));
-            skier.ask(SkierCommand::Ride(ride)).await.map(drop)
-        }
-    };
-    match recorded {
-        Ok(()) => Ok(()),
-        Err(Error::Rejected(refused @ Refused::Invalid { .. })) => Err(Failure::bad(refused.to_string())),
-        Err(other) => Err(Failure::Problem(Box::new(other.into()))),
-    }
 }
 
 pub(super) async fn get(State(site): State<Site>, uri: Uri) -> Response {

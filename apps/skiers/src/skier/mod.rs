@@ -28,6 +28,16 @@ pub struct Skier {
     rides: Tally<DayLift>,
 }
 
+/// By resort, season, day and lift.
+#[cfg(feature = "brokers")]
+impl FromIterator<(DayLift, u64)> for Skier {
+    fn from_iter<I: IntoIterator<Item = (DayLift, u64)>>(rides: I) -> Self {
+        Self {
+            rides: rides.into_iter().collect(),
+        }
+    }
+}
+
 /// What a skier can be asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

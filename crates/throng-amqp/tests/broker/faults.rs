@@ -68,7 +68,17 @@ async fn a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_is_long_at_the_start_is_worked_off_within_the_prefetch() {
-    let waiting = kit::number("THRONG_TEST_BACKLOG", 20_000);
+    work_off(10_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a minute; `cargo test -p throng-amqp --test broker -- --ignored hundred_thousand`"]
+async fn a_queue_of_a_hundred_thousand_messages_at_the_start_is_worked_off() {
+    work_off(100_000).await;
+}
+
+/// Has so many messages wait before anything consumes them.
+async fn work_off(waiting: u64) {
     let directory = tempfile::tempdir().unwrap();
     let (queue, engine) = (kit::name(), kit::engine_in(directory.path()).await);
     let publisher = kit::publisher(&kit::SERVER, &queue);

@@ -7,6 +7,7 @@ mod faults;
 mod ingress;
 mod kit;
 mod process;
+mod proxy;
 mod publisher;
 mod tls;
 mod topology;

@@ -3,6 +3,7 @@
 use crate::{
     counter::ask,
     kit::{self, SERVER, depth, hits, look, message, until},
+    proxy::Proxy,
 };
 use std::{
     path::Path,
@@ -30,10 +31,10 @@ async fn a_process_that_consumes() {
     std::future::pending::<()>().await;
 }
 
-fn consumer(queue: &str, directory: &Path) -> Child {
+fn consumer(broker: &str, queue: &str, directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["process::a_process_that_consumes", "--exact", "--ignored"])
-        .env(BROKER, SERVER.url())
+        .env(BROKER, broker)
         .env(QUEUE, queue)
         .env(DIRECTORY, directory)
         .stdout(Stdio::null())
@@ -42,31 +43,67 @@ fn consumer(queue: &str, directory: &Path) -> Child {
         .unwrap()
 }
 
+/// Publishes so many messages, each of which hits one of the counters.
+async fn publish_hits(queue: &str, count: u64) {
+    let publisher = kit::publisher(&SERVER, queue);
+    let mut published = JoinSet::new();
+    for number in 0..count {
+        let (publisher, queue) = (publisher.clone(), queue.to_owned());
+        published.spawn(async move {
+            let message = message(&queue, &number.to_string(), ask(&(number % 5).to_string(), "Hit"));
+            publisher.publish(message).await
+        });
+    }
+    let published: Result<(), _> = published.join_all().await.into_iter().collect();
+    published.unwrap();
+}
+
+fn counters() -> impl Iterator<Item = String> {
+    (0..5).map(|counter: u64| counter.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consumer_killed_between_its_commit_and_the_acknowledgement_counts_what_comes_again_once() {
+    let (queue, sent) = (kit::name(), 40);
+    let directory = tempfile::tempdir().unwrap();
+    publish_hits(&queue, sent).await;
+    let (proxy, connection) = (Proxy::start(SERVER.port()), look(&SERVER).await);
+    let broker = SERVER
+        .url()
+        .replace(&format!(":{}", SERVER.port()), &format!(":{}", proxy.port()));
+    let mut child = consumer(&broker, &queue, directory.path());
+    // It acknowledges what is durable; the broker never hears of it.
+    until("it acknowledges", async || proxy.swallowed() > 0).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("the broker has all of them back", async || {
+        u64::from(depth(&connection, &queue).await) == sent
+    })
+    .await;
+    let engine = kit::engine_in(directory.path()).await;
+    assert!(
+        hits(&engine, counters()).await > 0,
+        "what was to be acknowledged is durable"
+    );
+    let ingress = kit::ingress(&engine, &SERVER, &queue);
+    until("all are acknowledged", async || depth(&connection, &queue).await == 0).await;
+    until("all are counted", async || hits(&engine, counters()).await >= sent).await;
+    ingress.stop();
+    assert_eq!(hits(&engine, counters()).await, sent);
+    engine.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_killed_while_it_consumes_loses_and_doubles_nothing() {
     let (kills, each) = (kit::number("THRONG_TEST_CONSUMER_KILLS", 3), 2_000_u32);
     let sent = u64::from(each) * (kills + 1);
     let queue = kit::name();
     let directory = tempfile::tempdir().unwrap();
-    let publisher = kit::publisher(&SERVER, &queue);
-    let mut published = JoinSet::new();
-    for number in 0..sent {
-        let (publisher, queue) = (publisher.clone(), queue.clone());
-        published.spawn(async move {
-            let message = message(&queue, &number.to_string(), ask(&(number % 5).to_string(), "Hit"));
-            publisher.publish(message).await
-        });
-    }
-    published
-        .join_all()
-        .await
-        .into_iter()
-        .collect::<Result<(), _>>()
-        .unwrap();
+    publish_hits(&queue, sent).await;
     let connection = look(&SERVER).await;
     for _ in 0..kills {
         let before = depth(&connection, &queue).await;
-        let mut child = consumer(&queue, directory.path());
+        let mut child = consumer(&SERVER.url(), &queue, directory.path());
         // In the midst of it: much is in flight, of which a part is in commits and not acknowledged.
         until("it consumes", async || {
             depth(&connection, &queue).await + each / 2 < before
@@ -75,7 +112,6 @@ async fn a_consumer_killed_while_it_consumes_loses_and_doubles_nothing() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let counters = || (0..5).map(|counter: u64| counter.to_string());
     let engine = kit::engine_in(directory.path()).await;
     let already = hits(&engine, counters()).await;
     assert!(already > 0, "those that were killed had done something");

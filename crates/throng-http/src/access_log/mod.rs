@@ -100,6 +100,12 @@ impl Entry {
         entry
     }
 
+    /// It comes from there, as a proxy that is trusted says.
+    pub(crate) fn from(mut self: Box<Self>, client: IpAddr) -> Box<Self> {
+        self.client = client;
+        self
+    }
+
     pub(crate) fn by(&mut self, caller: Option<&Caller>) {
         self.caller = caller.map(|caller| caller.name().to_owned());
     }

@@ -149,6 +149,11 @@ impl Connection {
         self.address.set(address.to_canonical());
     }
 
+    /// What follows comes from there, as a proxy that is trusted says.
+    pub(crate) fn speaks_for(&self, client: IpAddr) {
+        self.address.set(client);
+    }
+
     /// Where it comes from.
     pub(crate) fn address(&self) -> IpAddr {
         self.address.get()
@@ -401,149 +406,4 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BOUNDS: Bounds = Bounds {
-        idle: 75,
-        header: 10,
-        body: 30,
-        write: 30,
-        body_grace: 5,
-        body_bytes_a_tick: 1_000,
-    };
-
-    fn connection() -> (Rc<Ticks>, Connection) {
-        let ticks = Rc::new(Ticks::default());
-        (ticks.clone(), Connection::new(ticks, Rc::default()))
-    }
-
-    fn after(ticks: &Ticks, connection: &Connection, count: u32) -> Verdict {
-        (0..count).for_each(|_| ticks.tick());
-        connection.sweep(&BOUNDS);
-        connection.verdict()
-    }
-
-    #[test]
-    fn of_trusted_proxies_alone_a_header_says_whose_a_request_is_if_there_are_any() {
-        let (_, connection) = connection();
-        let believed = |address: &str, proxies: &[&str]| {
-            let proxies: Vec<IpAddr> = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
-            connection.came_from(address.parse().unwrap(), &proxies);
-            connection.is_believed()
-        };
-        assert!(believed("203.0.113.9", &[]));
-        assert!(believed("10.0.0.1", &["10.0.0.2", "10.0.0.1"]) && believed("::ffff:10.0.0.1", &["10.0.0.1"]));
-        assert!(!believed("10.0.0.3", &["10.0.0.2", "10.0.0.1"]) && !believed("::1", &["10.0.0.1"]));
-    }
-
-    #[test]
-    fn an_idle_connection_finishes_after_its_bound() {
-        let (ticks, connection) = connection();
-        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
-        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
-    }
-
-    #[test]
-    fn a_head_that_does_not_come_to_its_end_ends_the_connection() {
-        let (ticks, connection) = connection();
-        connection.came();
-        assert_eq!(after(&ticks, &connection, 10), Verdict::Serve);
-        connection.came();
-        assert_eq!(
-            after(&ticks, &connection, 1),
-            Verdict::Drop,
-            "a byte now and then does not help"
-        );
-    }
-
-    #[test]
-    fn a_request_the_engine_works_on_may_take_its_time() {
-        let (ticks, connection) = connection();
-        connection.came();
-        let in_flight = connection.begin(http::Version::HTTP_11);
-        assert_eq!(after(&ticks, &connection, 1_000), Verdict::Serve);
-        drop(in_flight);
-        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
-    }
-
-    #[test]
-    fn a_client_that_takes_nothing_is_cut_off() {
-        let (ticks, connection) = connection();
-        let _in_flight = connection.begin(http::Version::HTTP_11);
-        connection.blocks();
-        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
-        connection.went();
-        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
-        connection.blocks();
-        assert_eq!(after(&ticks, &connection, 31), Verdict::Drop);
-    }
-
-    #[test]
-    fn a_body_that_is_late_is_told_so_and_its_connection_lives() {
-        let (ticks, connection) = connection();
-        let _in_flight = connection.begin(http::Version::HTTP_2);
-        let (mut late, mut in_time) = (connection.coming(), connection.coming());
-        assert!(late.waits(Waker::noop()));
-        late.came(1 << 20);
-        assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
-        assert!(late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
-        in_time.came(1 << 20);
-        // That another request ends changes nothing.
-        drop(connection.begin(http::Version::HTTP_2));
-        assert_eq!(after(&ticks, &connection, 11), Verdict::Serve);
-        assert!(!late.waits(Waker::noop()) && in_time.waits(Waker::noop()));
-        drop(late);
-        assert!(
-            connection.coming().waits(Waker::noop()),
-            "the next one has its own time"
-        );
-    }
-
-    #[test]
-    fn a_body_that_comes_too_slowly_is_late_after_some_grace() {
-        let (ticks, connection) = connection();
-        let _in_flight = connection.begin(http::Version::HTTP_11);
-        let (mut slow, mut quick) = (connection.coming(), connection.coming());
-        assert!(slow.waits(Waker::noop()) && quick.waits(Waker::noop()));
-        assert_eq!(after(&ticks, &connection, 5), Verdict::Serve);
-        assert!(slow.waits(Waker::noop()), "nothing may come for a while");
-        slow.came(5_999);
-        quick.came(6_000);
-        assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
-        assert!(!slow.waits(Waker::noop()) && quick.waits(Waker::noop()));
-    }
-
-    #[test]
-    fn an_answer_of_which_nothing_is_taken_ends_the_connection_and_one_that_waits_for_news_does_not() {
-        let (ticks, connection) = connection();
-        let connection = Rc::new(connection);
-        drop(connection.begin(http::Version::HTTP_2));
-        let going = Going::new(connection.clone());
-        assert_eq!(
-            after(&ticks, &connection, 1_000),
-            Verdict::Serve,
-            "it has nothing to give"
-        );
-        going.given();
-        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
-        going.asked();
-        assert_eq!(after(&ticks, &connection, 30), Verdict::Serve);
-        going.given();
-        connection.came();
-        assert_eq!(after(&ticks, &connection, 31), Verdict::Drop);
-    }
-
-    #[test]
-    fn pings_keep_no_connection_and_one_that_does_not_finish_is_dropped() {
-        let (ticks, connection) = connection();
-        connection.speaks_http2();
-        assert_eq!(after(&ticks, &connection, 75), Verdict::Serve);
-        connection.came();
-        connection.went();
-        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
-        assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
-        assert_eq!(after(&ticks, &connection, 30), Verdict::Finish);
-        assert_eq!(after(&ticks, &connection, 1), Verdict::Drop);
-    }
-}
+mod tests;

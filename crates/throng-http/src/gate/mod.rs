@@ -200,6 +200,16 @@ impl Gate {
             ticket.state.set(State::Excess(Reason::Overload));
             queue.refuse(ticket);
         }
+        while let Some(ticket) = queue.pop_recalled() {
+            if self.clients.borrow_mut().enter(ticket.client, queue.room()) {
+                self.waiting.inc();
+                ticket.state.set(State::Waits);
+                queue.push(ticket);
+            } else {
+                ticket.state.set(State::Excess(Reason::Share));
+                queue.refuse(ticket);
+            }
+        }
     }
 
     /// All that was ready has gone or waits. `true`: another turn is to begin once the loop has looked at its sockets.

@@ -81,6 +81,12 @@ impl Policy {
         ((self.target_nanos * self.admitted / self.nanos).round() as usize).max(1)
     }
 
+    /// Whether one that has waited so long would be answered in time behind so many.
+    pub(super) fn is_in_time(&self, waited: Duration, waiting: usize) -> bool {
+        let wait = waited + self.wait(waiting).unwrap_or_default();
+        wait.as_nanos() as f64 <= self.target_nanos
+    }
+
     /// How long so many wait, once that is known.
     pub(super) fn wait(&self, waiting: usize) -> Option<Duration> {
         (self.admitted > 0.0)

@@ -15,12 +15,14 @@ use std::{
 
 /// Wall time of a turn, in turns, at most: it is not stretched further for CPU time that others have taken.
 const WALL_TURNS: u32 = 4;
-/// The part of a turn that refusing may take in a surge: refusals that took more would cost more answers than that.
+/// The part of the time that refusing may take in a surge: refusals that took more would cost more answers than that.
 const REFUSING_SHARE: u32 = 16;
 /// The same while fewer than half of those wait who may: the surge is over, or was none.
 const REFUSING_SHARE_AFTER: u32 = 2;
-/// What a task is taken to cost before anything was measured.
+/// What a task is taken to cost before anything was measured, and what one costs at least that is refused.
 const COST: Duration = Duration::from_micros(20);
+/// What a task costs at most that is refused: its request is read and its answer written as any other's, but not executed.
+const REFUSED_TASK_MAX: Duration = Duration::from_micros(100);
 /// Entries that have gone away are thrown out once they are more than those that wait, and these.
 const GONE_MAX: usize = 1_024;
 
@@ -30,6 +32,14 @@ pub(super) trait Entry {
     fn is_gone(&self) -> bool;
     /// A task runs later in the turn, unlike a connection, which is looked after at once.
     fn is_task(&self) -> bool;
+    /// One that is to be refused is so only for want of room.
+    fn may_wait(&self) -> bool;
+}
+
+/// Someone who is to be refused.
+struct Refused<T> {
+    entry: T,
+    since: Instant,
 }
 
 /// Who waits, who is to be refused, and what is left of the turn.
@@ -40,7 +50,7 @@ pub(super) struct Queue<T> {
     waiting: VecDeque<T>,
     /// Of `waiting`, those that have not gone away.
     here: usize,
-    refused: VecDeque<T>,
+    refused: VecDeque<Refused<T>>,
     /// Counts turns, from 1.
     number: u64,
     /// A turn has begun and not ended.
@@ -48,6 +58,8 @@ pub(super) struct Queue<T> {
     /// Its time or its bytes are used up.
     is_full: bool,
     began: Instant,
+    /// The turn before took so long, if this one followed it at once.
+    took: Duration,
     /// The thread's CPU time then; known only if something waited.
     cpu_began: Option<Duration>,
     /// Until then there is room without another look at the CPU clock.
@@ -73,6 +85,8 @@ struct Span {
 struct Refusing {
     began: Option<Instant>,
     is_over: bool,
+    /// What tasks that were refused will take: they tell their clients later, who ask again.
+    promised: Duration,
     took: Duration,
 }
 
@@ -89,6 +103,7 @@ impl<T: Entry> Queue<T> {
             is_open: false,
             is_full: false,
             began: now,
+            took: Duration::ZERO,
             cpu_began: None,
             look_at: now,
             promised: Duration::ZERO,
@@ -122,9 +137,11 @@ impl<T: Entry> Queue<T> {
     fn observe(&mut self, now: Instant) {
         if !self.is_open {
             self.span = Span::default();
+            self.took = Duration::ZERO;
             return;
         }
         let took = now.saturating_duration_since(self.began);
+        self.took = took;
         self.span.time += took.saturating_sub(self.refusing.took);
         self.span.admitted += self.admitted;
         if self.span.time >= self.turn && self.span.admitted > 0 {
@@ -226,7 +243,22 @@ impl<T: Entry> Queue<T> {
 
     /// Is to be refused.
     pub(super) fn refuse(&mut self, entry: T) {
-        self.refused.push_back(entry);
+        let since = self.began;
+        self.refused.push_back(Refused { entry, since });
+    }
+
+    /// The next of those to be refused who would be answered in time after all: it is to wait again. Many who come at once make
+    /// the first turns so long that fewer seem to have room than have.
+    pub(super) fn pop_recalled(&mut self) -> Option<T> {
+        while self.refused.front().is_some_and(|refused| refused.entry.is_gone()) {
+            self.refused.pop_front();
+        }
+        let next = self.refused.front()?;
+        let waited = self.began.saturating_duration_since(next.since);
+        if self.is_crowded() || !next.entry.may_wait() || !self.policy.is_in_time(waited, self.here) {
+            return None;
+        }
+        self.refused.pop_front().map(|refused| refused.entry)
     }
 
     /// One that waited, and was not to be refused, has gone away.
@@ -236,21 +268,29 @@ impl<T: Entry> Queue<T> {
 
     /// The next that goes in this turn.
     pub(super) fn pop(&mut self, clock: &impl Clock) -> Option<T> {
-        if self.here == 0 || !self.has_room(clock) {
+        while self.waiting.front().is_some_and(Entry::is_gone) {
+            self.waiting.pop_front();
+        }
+        let is_task = self.waiting.front()?.is_task();
+        let has_room = match is_task {
+            true => self.has_room_for_task(),
+            false => self.has_room(clock),
+        };
+        if !has_room {
             return None;
         }
-        loop {
-            let entry = self.waiting.pop_front()?;
-            if entry.is_gone() {
-                continue;
-            }
-            self.here -= 1;
-            self.admitted += 1;
-            if entry.is_task() {
-                self.promised += self.policy.wait(1).unwrap_or(COST);
-            }
-            return Some(entry);
+        self.here -= 1;
+        self.admitted += 1;
+        if is_task {
+            self.promised += self.policy.wait(1).unwrap_or(COST);
         }
+        self.waiting.pop_front()
+    }
+
+    /// Tasks share what is left of a turn by what they are expected to take, and not by its clock: the requests of all that wait
+    /// were read before any of them could go, and a turn that has used up its time with reading would let nobody go.
+    fn has_room_for_task(&self) -> bool {
+        self.admitted == 0 || (self.promised < self.turn && self.bytes < self.bytes_max)
     }
 
     /// The next that is refused in this turn.
@@ -265,17 +305,26 @@ impl<T: Entry> Queue<T> {
         } else {
             REFUSING_SHARE
         };
-        let most = self.turn / share;
+        let turn = match self.refused.front() {
+            Some(refused) if refused.entry.is_task() => self.turn.max(self.took),
+            _ => self.turn,
+        };
+        let most = turn / share;
+        let took = now.saturating_duration_since(began) + self.refusing.promised;
         // One at least, so that all are refused in the end.
-        if now == began || now.saturating_duration_since(began) < most {
-            while let Some(entry) = self.refused.pop_front() {
+        if took.is_zero() || took < most {
+            while let Some(Refused { entry, .. }) = self.refused.pop_front() {
                 if !entry.is_gone() {
+                    if entry.is_task() {
+                        let like_others = self.policy.wait(1).unwrap_or(COST);
+                        self.refusing.promised += like_others.clamp(COST, REFUSED_TASK_MAX);
+                    }
                     return Some(entry);
                 }
             }
         }
         self.refusing.is_over = true;
-        self.refusing.took = now.saturating_duration_since(began);
+        self.refusing.took = took;
         None
     }
 }

@@ -142,6 +142,10 @@ impl Entry for Rc<Ticket> {
     fn is_task(&self) -> bool {
         matches!(self.waiter, Waiter::Task(_))
     }
+
+    fn may_wait(&self) -> bool {
+        self.state.get() == State::Excess(Reason::Overload)
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::{
     request::headers,
     routes,
 };
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::task::{Context, Poll};
 
 /// So much of a request says whether it is urgent.
@@ -81,16 +81,7 @@ impl Direct {
             return Some(connection.client());
         };
         // Only its head can say it.
-        self.read_head(key, |head| {
-            let mut fields = HeaderMap::new();
-            let named = head
-                .fields()
-                .filter(|(field, _)| name.as_str().eq_ignore_ascii_case(field));
-            for value in named.filter_map(|(_, value)| HeaderValue::from_bytes(value).ok()) {
-                fields.append(name.clone(), value);
-            }
-            headers::client(&fields, &name)
-        })
+        self.read_head(key, |head| headers::client(&only(head, &name), &name))
     }
 
     /// Looks at the head of a connection's next request; `None` if it is not all here, or the connection is not direct any more.
@@ -159,7 +150,12 @@ impl Direct {
                 closes: head.closes,
                 is_urgent,
                 route: route(head),
-                log: is_logged.then(|| Entry::new(&connection, head.method, head.path())),
+                log: is_logged.then(|| {
+                    let shared = event_loop.server.shared();
+                    let fields = shared.client_header(&connection).map(|name| only(head, name));
+                    let client = shared.client_address(&connection, &fields.unwrap_or_default());
+                    Entry::new(&connection, head.method, head.path()).from(client)
+                }),
             }
         });
         let Some(seen) = seen else { return };
@@ -209,6 +205,18 @@ struct Seen {
     is_urgent: bool,
     route: Route,
     log: Option<Box<Entry>>,
+}
+
+/// The fields of this name.
+fn only(head: &Head<'_, '_>, name: &HeaderName) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    let named = head
+        .fields()
+        .filter(|(field, _)| name.as_str().eq_ignore_ascii_case(field));
+    for value in named.filter_map(|(_, value)| HeaderValue::from_bytes(value).ok()) {
+        fields.append(name.clone(), value);
+    }
+    fields
 }
 
 /// What a request seems to be for.

@@ -1,9 +1,10 @@
 //! Header fields the gateway honours.
 
 use crate::{gate::Client, limits::KEY_BYTES_MAX, problem::Problem};
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use std::{
     hash::{Hash, Hasher},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
@@ -129,20 +130,31 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Whose a request is, by a header that is trusted: its last element, which the nearest of several proxies has added.
 pub(crate) fn client(headers: &HeaderMap, name: &HeaderName) -> Client {
-    let last = headers
-        .get_all(name)
-        .into_iter()
-        .next_back()
-        .map(http::HeaderValue::as_bytes);
-    let element = last
-        .unwrap_or_default()
-        .rsplit(|byte| *byte == b',')
-        .next()
-        .unwrap_or_default();
     let mut hasher = std::hash::DefaultHasher::new();
-    element.trim_ascii().hash(&mut hasher);
+    last_element(headers, name).hash(&mut hasher);
     // Whoever is named is not this machine itself.
     hasher.finish() | 1
+}
+
+/// The address of the client such a header names; `None` if it names it in another way, for example by a key.
+pub(crate) fn client_address(headers: &HeaderMap, name: &HeaderName) -> Option<IpAddr> {
+    let text = std::str::from_utf8(last_element(headers, name)).ok()?;
+    let of_socket = || Some(text.parse::<SocketAddr>().ok()?.ip());
+    let in_brackets = || {
+        text.strip_prefix('[')?
+            .strip_suffix(']')?
+            .parse::<Ipv6Addr>()
+            .ok()
+            .map(IpAddr::V6)
+    };
+    let address = text.parse().ok().or_else(of_socket).or_else(in_brackets);
+    address.map(|address: IpAddr| address.to_canonical())
+}
+
+fn last_element<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a [u8] {
+    let last = headers.get_all(name).into_iter().next_back();
+    let mut elements = last.map_or(&[][..], HeaderValue::as_bytes).rsplit(|byte| *byte == b',');
+    elements.next().unwrap_or_default().trim_ascii()
 }
 
 /// The length the body is said to have.
@@ -259,6 +271,27 @@ mod tests {
         assert_eq!(of("10.0.0.1"), of("1.2.3.4, 10.0.0.1"));
         assert_ne!(of("10.0.0.1"), of("10.0.0.1, 1.2.3.4"));
         assert_ne!(of("10.0.0.1"), crate::gate::LOCAL);
+    }
+
+    #[test]
+    fn a_header_names_an_address_or_something_else() {
+        let of = |text| {
+            let name = HeaderName::from_static("x-forwarded-for");
+            client_address(&with(name.clone(), text), &name).map(|address| address.to_string())
+        };
+        for (text, address) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("10.0.0.1, 192.0.2.7:8080", "192.0.2.7"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("[2001:db8::1]:8080", "2001:db8::1"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+        ] {
+            assert_eq!(of(text).as_deref(), Some(address), "{text}");
+        }
+        for text in ["", "a key that is secret", "192.0.2.7, unknown", "192.0.2"] {
+            assert_eq!(of(text), None, "{text}");
+        }
     }
 
     #[test]

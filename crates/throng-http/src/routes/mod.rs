@@ -66,7 +66,8 @@ pub(crate) async fn answer(
     if cors::is_preflight(request.method(), request.headers()) {
         let response = cors::preflight(request.headers(), origin);
         if server.logs_next() {
-            let entry = Entry::new(connection, request.method().as_str(), request.uri().path());
+            let client = server.shared().client_address(connection, request.headers());
+            let entry = Entry::new(connection, request.method().as_str(), request.uri().path()).from(client);
             entry.answered(server, response.status(), None);
         }
         return response;
@@ -232,7 +233,8 @@ fn logged_command(
     caller: Option<&Caller>,
 ) -> Option<Box<Entry>> {
     server.logs_next().then(|| {
-        let mut entry = Entry::new(connection, Method::POST.as_str(), asked.path);
+        let client = server.shared().client_address(connection, asked.headers);
+        let mut entry = Entry::new(connection, Method::POST.as_str(), asked.path).from(client);
         entry.by(caller);
         entry
     })
@@ -275,7 +277,8 @@ async fn other(
         Err(problem) => return finish(server, connection, &parts, Route::Other, None, Err(problem)),
     }
     let mut arrived = None;
-    let is_gateways = parts.uri.path().starts_with("/api/") || is_urgent(parts.uri.path());
+    let is_generic = server.shared().is_generic(parts.uri.path());
+    let is_gateways = is_generic || is_urgent(parts.uri.path());
     // A body that nobody reads is not kept while the request waits.
     let body = if is_gateways {
         RequestBody::Here(Bytes::new())
@@ -284,9 +287,13 @@ async fn other(
     };
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let path = parts.uri.path();
-    if path.starts_with("/api/") {
+    if is_generic {
         let (route, answered) = match path::place(path) {
-            Some(Place::Kind(SOCKET)) if is_read => (Route::Socket, websocket::accept(connection, &parts)),
+            Some(Place::Kind(SOCKET)) if is_read => {
+                // Its messages have no header fields that would say it.
+                connection.speaks_for(server.shared().client_address(connection, &parts.headers));
+                (Route::Socket, websocket::accept(connection, &parts))
+            }
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
             Some(_) if !is_read => (Route::Other, Err(wrong_method(server, &parts))),
             Some(Place::Kind(kind)) => (
@@ -359,7 +366,8 @@ fn finish(
 /// What the access log is to say of a request, if anything.
 fn logged(server: &Server, connection: &Connection, parts: &Parts) -> Option<Box<Entry>> {
     server.logs_next().then(|| {
-        let mut entry = Entry::new(connection, parts.method.as_str(), parts.uri.path());
+        let client = server.shared().client_address(connection, &parts.headers);
+        let mut entry = Entry::new(connection, parts.method.as_str(), parts.uri.path()).from(client);
         entry.by(caller(parts));
         entry
     })

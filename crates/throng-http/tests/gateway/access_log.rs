@@ -131,6 +131,37 @@ fn each_request_has_a_line_without_what_may_be_secret() {
 }
 
 #[test]
+fn behind_a_proxy_that_is_trusted_a_line_has_the_address_the_proxy_names() {
+    const HEADER: &str = "x-forwarded-for";
+    for (proxy, says, expected) in [
+        ("127.0.0.1", "198.51.100.1, 192.0.2.7", "192.0.2.7"),
+        ("127.0.0.1", "no address, but a secret", "127.0.0.1"),
+        ("198.51.100.9", "192.0.2.7", "127.0.0.1"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("access.log");
+        let gateway = start(|gateway| {
+            let gateway = gateway.client_header(HEADER.parse().unwrap());
+            logging(gateway.trusted_proxy(proxy.parse().unwrap()), 1, &file)
+        });
+        let mut client = Client::new(&gateway);
+        for more in [&[(HEADER, says)][..], &[(HEADER, says), FULL]] {
+            client.request("POST", "/api/section/S1/open", more, r#"{"capacity":9}"#);
+            client.request("GET", "/api/section/S1", more, "");
+        }
+        let (mut socket, _) = Socket::open(&gateway, &[(HEADER, says)])
+            .map_err(|status| status.to_string())
+            .unwrap();
+        socket.next();
+        socket.command("S1", "sign", &json!({}));
+        drop(socket);
+        gateway.stop_blocking();
+        let clients: Vec<Value> = lines(&file).into_iter().map(|mut line| line["client"].take()).collect();
+        assert_eq!(clients, [expected; 6], "{says:?} of {proxy}");
+    }
+}
+
+#[test]
 fn of_http2_each_stream_has_a_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("access.log");

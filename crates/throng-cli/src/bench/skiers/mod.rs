@@ -34,7 +34,8 @@ const ADAPTIVE_AT: f64 = 10_000.0;
 pub(super) struct SkiersArguments {
     #[command(flatten)]
     common: Common,
-    /// What stands between a ride and the read models; RabbitMQ and Redis are private ones, and have to be installed.
+    /// What stands between a ride and the read models. All but `embedded` need a program built with `--features brokers`; RabbitMQ and Redis are
+    /// private ones, and have to be installed.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "embedded")]
     arrangements: Vec<Arrangement>,
     /// Clients: the threads of the three-phase client.
@@ -114,6 +115,11 @@ struct Line {
 /// Measures and prints.
 pub(super) fn run(arguments: &SkiersArguments) -> anyhow::Result<ExitCode> {
     ensure!(arguments.rounds > 0, "nothing is measured in no rounds");
+    let needs_broker = arguments.arrangements.iter().any(|one| *one != Arrangement::Embedded);
+    ensure!(
+        skiers::HAS_BROKERS || !needs_broker,
+        "this program was built without the broker's client; build it with `--features brokers` to measure these arrangements"
+    );
     let mut lines = Vec::new();
     let (clients, limits) = (&arguments.clients, &arguments.limits);
     let of_arrangement = |arrangement| clients.iter().map(move |clients| (arrangement, *clients));

@@ -7,6 +7,7 @@ mod websocket;
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
+use servers::{Postgres, PostgresOptions as ServerOptions};
 use std::{
     fs,
     path::PathBuf,
@@ -34,12 +35,16 @@ const CALM_SHARE: f64 = 0.3;
 /// The population whose goodput is the capacity.
 const FEW: usize = 256;
 
+/// Names a PostgreSQL of the measurement's own.
+const PRIVATE: &str = "postgres";
+
 /// How to measure.
 #[derive(Debug, Args)]
 pub(super) struct SurgeArguments {
     #[command(flatten)]
     common: Common,
-    /// A journal to measure beside the embedded ones, file:DIR or postgres://…; what is measured stays there.
+    /// A journal to measure beside the embedded ones: `postgres`, a private server started for the measurement, or one whose
+    /// place is named, file:DIR or postgres://…; what is measured stays there.
     #[arg(long, value_name = "PLACE")]
     journal: Vec<String>,
     /// What the embedded journal's commits survive: os, fsync; none with an empty text.
@@ -150,8 +155,13 @@ pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let most = arguments.connections.iter().copied().max().unwrap_or(0);
     throng_load::file_descriptors_for(most.max(arguments.open_connections))?;
+    let wants_private = arguments.journal.iter().any(|journal| journal == PRIVATE);
+    let private = wants_private
+        .then(|| Postgres::start(ServerOptions::default()))
+        .transpose()?;
+    let database = private.as_ref().map(|server| server.url("postgres"));
     let mut lines = Vec::new();
-    for contender in contenders(arguments, &scratch) {
+    for contender in contenders(arguments, &scratch, database.as_deref()) {
         let service = start(&contender)?;
         if contender.has_entities {
             load::open_sections(service.address(), arguments.sections)?;
@@ -188,7 +198,7 @@ pub(super) fn run(arguments: &SurgeArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn contenders(arguments: &SurgeArguments, scratch: &Scratch) -> Vec<Contender> {
+fn contenders(arguments: &SurgeArguments, scratch: &Scratch, database: Option<&str>) -> Vec<Contender> {
     let mut all = Vec::new();
     if !arguments.no_echo && arguments.transport == Transport::Http1 {
         all.push(Contender {
@@ -214,7 +224,8 @@ fn contenders(arguments: &SurgeArguments, scratch: &Scratch) -> Vec<Contender> {
     }
     for journal in &arguments.journal {
         let name = journal.split(':').next().unwrap_or_default().to_owned();
-        all.push(service(name, vec!["--journal".into(), journal.clone()]));
+        let place = database.filter(|_| journal == PRIVATE).unwrap_or(journal);
+        all.push(service(name, vec!["--journal".into(), place.to_owned()]));
     }
     all
 }

@@ -68,6 +68,7 @@ impl Clock for Machine {
 struct Request {
     sent: Duration,
     connection: u32,
+    is_task: bool,
 }
 
 impl Entry for Request {
@@ -76,7 +77,11 @@ impl Entry for Request {
     }
 
     fn is_task(&self) -> bool {
-        false
+        self.is_task
+    }
+
+    fn may_wait(&self) -> bool {
+        true
     }
 }
 
@@ -95,6 +100,8 @@ struct Scenario {
     load: Load,
     cost: Duration,
     refusal: Duration,
+    /// Requests are tasks: each is read, which takes so long, before it is asked whether it goes, and answered behind the others.
+    reading: Option<Duration>,
     stolen: Duration,
     pauses: Option<(Duration, Duration)>,
     /// At the end of each of these times requests cost so many times as much for so long.
@@ -107,6 +114,7 @@ const SCENARIO: Scenario = Scenario {
     load: Load::Closed,
     cost: Duration::from_micros(12),
     refusal: Duration::from_micros(6),
+    reading: None,
     stolen: Duration::ZERO,
     pauses: None,
     dear: None,
@@ -155,6 +163,9 @@ impl Discipline for Queue<Request> {
         Self::begin(self, machine);
         while let Some(excess) = self.pop_excess() {
             self.refuse(excess);
+        }
+        while let Some(recalled) = self.pop_recalled() {
+            self.push(recalled);
         }
     }
 
@@ -209,7 +220,11 @@ impl<D: Discipline> Simulation<D> {
                 Load::Closed => MICROSECOND * connection,
                 Load::Open(rate) => Duration::from_secs_f64(f64::from(connection) / rate),
             };
-            to_come.push(Reverse(Request { sent, connection }));
+            to_come.push(Reverse(Request {
+                sent,
+                connection,
+                is_task: scenario.reading.is_some(),
+            }));
         }
         Self {
             machine: Machine {
@@ -274,21 +289,36 @@ impl<D: Discipline> Simulation<D> {
             && request.sent <= seen
         {
             self.to_come.pop();
+            self.machine.work(self.scenario.reading.unwrap_or_default());
             if let Some(request) = self.queue.come(request, &self.machine) {
                 self.executes();
                 gone.push(request);
             }
         }
+        let mut tasks = 0;
         while let Some(request) = self.queue.next(&self.machine) {
-            self.executes();
+            match request.is_task {
+                true => tasks += 1,
+                false => self.executes(),
+            }
             gone.push(request);
         }
+        let mut refused = Vec::new();
         while let Some(request) = self.queue.next_refused(&self.machine) {
-            self.machine.work(self.scenario.refusal);
+            if !request.is_task {
+                self.machine.work(self.scenario.refusal);
+            }
+            refused.push(request);
+        }
+        self.has_waiting = self.queue.end();
+        (0..tasks).for_each(|_| self.executes());
+        for request in refused {
+            if request.is_task {
+                self.machine.work(self.scenario.refusal);
+            }
             self.outcome.refused.push(self.machine.now.get() - request.sent);
             self.asks_again(request);
         }
-        self.has_waiting = self.queue.end();
         for request in gone {
             let took = self.machine.now.get() - request.sent;
             self.queue.answered(took);
@@ -369,6 +399,43 @@ fn a_closed_population_that_is_served_within_the_wait_is_never_refused() {
             let goodput = outcome.goodput() / capacity(scenario);
             assert_eq!(outcome.refused.len(), 0, "{name}, {connections} of {cost_us} µs");
             assert!(goodput > 0.95, "{name}, {connections} of {cost_us} µs: {goodput}");
+        });
+    }
+}
+
+#[test]
+fn tasks_are_served_though_all_that_wait_were_read_before_and_refusing_them_is_dear() {
+    for (connections, cost_us, reading_us) in [
+        (2_000, 6, 6),
+        (10_000, 6, 6),
+        (10_000, 6, 15),
+        (2_000, 50, 50),
+        (500, 500, 50),
+    ] {
+        let scenario = Scenario {
+            connections,
+            cost: MICROSECOND * cost_us,
+            reading: Some(MICROSECOND * reading_us),
+            ..SCENARIO
+        };
+        let work = MICROSECOND * connections * (cost_us + reading_us);
+        under_all(scenario, |name, scenario, outcome| {
+            let capacity = capacity(scenario);
+            let said = format!("{name}, {connections} of {cost_us} + {reading_us} µs");
+            if work * 2 < WAIT_MAX || (work < WAIT_MAX && scenario.stolen.is_zero()) {
+                let (goodput, refused) = (outcome.goodput() / capacity, outcome.refused.len());
+                assert!(goodput > 0.9, "{said}: {goodput}");
+                assert!(refused * 20 < outcome.served.len(), "{said}: {refused} refused");
+            }
+            for times in [2.0, 10.0] {
+                let outcome = run(Scenario {
+                    connections: 10_000,
+                    load: Load::Open(capacity * times),
+                    ..scenario
+                });
+                let goodput = outcome.goodput() / capacity;
+                assert!(goodput > 0.6, "{said}, {times} ×: {goodput}");
+            }
         });
     }
 }

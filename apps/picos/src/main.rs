@@ -1,0 +1,10 @@
+//! The program of the service: `picos serve`, and the tools for what it keeps.
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: throng_app::Allocator = throng_app::Allocator;
+
+fn main() -> ExitCode {
+    picos::app().run()
+}

@@ -1,0 +1,177 @@
+//! The read models in Redis, and a server's answers from them.
+//!
+//! | key | holds |
+//! |---|---|
+//! | `skier:7` | a hash: rides by `resort:season:day:lift` |
+//! | `day:56:2022:12` | a hash: rides by `lift:21` and by `hour:0` |
+//! | `day:56:2022:12:skiers` | a set: who rode |
+//! | `resort:56` | a sorted set: the seasons |
+//! | `resorts` | a sorted set: the resorts |
+
+use std::collections::HashMap;
+use throng::{model::Error, projection::Seen};
+use throng_breaker::Breaker;
+use throng_http::Problem;
+use throng_redis::{
+    Mapping, ReadError, Reader,
+    redis::{self, FromRedisValue, Pipeline},
+};
+
+use crate::{
+    models::{NoAnswer, RESORTS_MAX},
+    resort::{Resort, ResortEvent, ResortView},
+    resort_day::ResortDayView,
+    ride::{HOURS, Refused, ResortDayId, hour},
+    skier::{LiftRides, Skier, SkierEvent},
+};
+
+const RESORTS: &str = "resorts";
+
+fn skier_key(skier: u32) -> String {
+    format!("skier:{skier}")
+}
+
+fn day_key(day: ResortDayId) -> String {
+    format!("day:{day}")
+}
+
+fn day_skiers_key(day: ResortDayId) -> String {
+    format!("day:{day}:skiers")
+}
+
+fn resort_key(resort: u32) -> String {
+    format!("resort:{resort}")
+}
+
+/// Every ride, counted for its skier and for the day of its resort.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RideCounts;
+
+impl Mapping for RideCounts {
+    const NAME: &'static str = "ride-counts";
+    type Of = Skier;
+
+    fn map(&self, seen: &Seen<Skier>, commands: &mut Pipeline) {
+        let SkierEvent::Rode(ride) = seen.event;
+        let (skier, day) = (seen.id.0, ride.resort_day());
+        commands
+            .hincr(skier_key(skier), format!("{day}:{}", ride.lift), 1)
+            .hincr(day_key(day), format!("lift:{}", ride.lift), 1)
+            .hincr(day_key(day), format!("hour:{}", hour(ride.time)), 1)
+            .sadd(day_skiers_key(day), skier);
+    }
+}
+
+/// The seasons of each resort.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResortSeasons;
+
+impl Mapping for ResortSeasons {
+    const NAME: &'static str = "resort-seasons";
+    type Of = Resort;
+
+    fn map(&self, seen: &Seen<Resort>, commands: &mut Pipeline) {
+        let (resort, ResortEvent::SeasonAdded { season }) = (seen.id.0, seen.event);
+        commands
+            .zadd(resort_key(resort), season, season)
+            .zadd(RESORTS, resort, resort);
+    }
+}
+
+/// What the two have written, for a server that has no journal.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadModels {
+    reader: Reader,
+}
+
+impl ReadModels {
+    pub(crate) fn new(url: &str, breaker: Breaker) -> Result<Self, throng_redis::Error> {
+        Ok(Self {
+            reader: Reader::new(url, breaker)?,
+        })
+    }
+
+    /// The skier, as the rides in Redis make it: what it is asked is answered by the same code as elsewhere.
+    pub(crate) async fn skier(&self, skier: u32) -> Result<Skier, NoAnswer> {
+        let mut commands = redis::pipe();
+        commands.hgetall(skier_key(skier));
+        let (rides,): (HashMap<String, u64>,) = self.ask(&commands).await?;
+        if rides.is_empty() {
+            return Err(NoAnswer::NotFound);
+        }
+        rides
+            .iter()
+            .map(|(field, rides)| Some((numbers::<4>(field)?.into(), *rides)))
+            .collect::<Option<Skier>>()
+            .ok_or_else(|| strange(&skier_key(skier)))
+    }
+
+    /// A day of a resort; `None` without a ride.
+    pub(crate) async fn resort_day(&self, day: ResortDayId) -> Result<Option<ResortDayView>, NoAnswer> {
+        let mut commands = redis::pipe();
+        commands.atomic().hgetall(day_key(day)).scard(day_skiers_key(day));
+        let (counts, skiers): (HashMap<String, u64>, u64) = self.ask(&commands).await?;
+        if counts.is_empty() {
+            return Ok(None);
+        }
+        let mut view = ResortDayView {
+            skiers,
+            ..ResortDayView::default()
+        };
+        for (field, rides) in counts {
+            let known = match field.split_once(':') {
+                Some(("lift", lift)) => lift.parse().ok().map(|lift| view.lifts.push(LiftRides { lift, rides })),
+                Some(("hour", hour)) => hour_of(&mut view.hours, hour).map(|hour| *hour = rides),
+                _ => None,
+            };
+            known.ok_or_else(|| strange(&day_key(day)))?;
+        }
+        view.lifts.sort_unstable_by_key(|of| of.lift);
+        view.rides = view.hours.iter().sum();
+        Ok(Some(view))
+    }
+
+    pub(crate) async fn resort(&self, resort: u32) -> Result<ResortView, NoAnswer> {
+        let mut commands = redis::pipe();
+        commands.zrange(resort_key(resort), 0, -1);
+        let (seasons,): (Vec<u32>,) = self.ask(&commands).await?;
+        match seasons.is_empty() {
+            true => Err(NoAnswer::NotFound),
+            false => Ok(ResortView { seasons }),
+        }
+    }
+
+    /// The numbers of the resorts, in order.
+    pub(crate) async fn resorts(&self) -> Result<Vec<u32>, NoAnswer> {
+        let mut commands = redis::pipe();
+        commands.zrange(RESORTS, 0, RESORTS_MAX as isize - 1);
+        let (resorts,) = self.ask(&commands).await?;
+        Ok(resorts)
+    }
+
+    async fn ask<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, NoAnswer> {
+        self.reader.ask(commands).await.map_err(|error| {
+            let reason = error.to_string();
+            let problem = Problem::from(Error::<Refused>::Unavailable { reason });
+            NoAnswer::Failed(Box::new(match error {
+                ReadError::Unavailable { retry_after, .. } => problem.retry_after(retry_after),
+                ReadError::Refused(_) => problem,
+            }))
+        })
+    }
+}
+
+fn hour_of<'a>(hours: &'a mut [u64; HOURS], number: &str) -> Option<&'a mut u64> {
+    hours.get_mut(number.parse::<usize>().ok()?)
+}
+
+/// The numbers of a text like `56:2022:12:21`.
+fn numbers<const COUNT: usize>(text: &str) -> Option<[u32; COUNT]> {
+    let numbers: Result<Vec<u32>, _> = text.split(':').map(str::parse).collect();
+    numbers.ok()?.try_into().ok()
+}
+
+fn strange(key: &str) -> NoAnswer {
+    let reason = format!("the key {key:?} in Redis holds what this service has not written");
+    NoAnswer::Failed(Box::new(Error::<Refused>::Unavailable { reason }.into()))
+}

@@ -1,0 +1,185 @@
+//! How answers leave: those that wait for nothing at the end of a pass, those of commands once they are durable.
+
+use super::{Direct, Done, Pending};
+use crate::{
+    event_loop,
+    lane::{
+        Work,
+        outgoing::{OUTPUT_BYTES_MAX, Outgoing},
+        response,
+    },
+    routes::Answered,
+};
+use std::{
+    task::{Context, Waker},
+    time::Instant,
+};
+
+impl Direct {
+    /// A request that waited for nothing has its whole answer in the output.
+    pub(in crate::lane) fn is_answered(&mut self, key: usize, closes: bool) {
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        member.open.connection.ends();
+        member.answered_in = self.pass;
+        self.done.push(Done {
+            key,
+            number: member.open.number,
+            end: self.output.len(),
+            closes,
+        });
+        // A small answer always finds room: it is no reason to become a task.
+        if closes || self.output.len() > OUTPUT_BYTES_MAX / 2 {
+            self.send_done();
+        }
+    }
+
+    /// Before a connection is answered once more in a pass in which others were answered since: sends what there is.
+    pub(in crate::lane) fn send_done_of_others(&mut self, key: usize) -> bool {
+        let is_split = self.members.get(key).is_some_and(|member| {
+            member.answered_in == self.pass && self.done.last().is_some_and(|last| last.number != member.open.number)
+        });
+        if is_split {
+            self.send_done();
+        }
+        is_split
+    }
+
+    /// Sends the answers to requests that waited for nothing.
+    pub(in crate::lane) fn send_done(&mut self) {
+        if self.done.is_empty() {
+            return;
+        }
+        self.pass += 1;
+        let (mut output, mut done) = (std::mem::take(&mut self.output), std::mem::take(&mut self.done));
+        let mut begin = 0;
+        for (at, one) in done.iter().enumerate() {
+            let is_last = done.get(at + 1).is_none_or(|next| next.number != one.number);
+            if !is_last {
+                continue;
+            }
+            if self
+                .members
+                .get(one.key)
+                .is_some_and(|member| member.open.number == one.number)
+            {
+                self.send(one.key, &output[begin..one.end], one.closes);
+            }
+            begin = one.end;
+        }
+        output.clear();
+        done.clear();
+        (self.output, self.done) = (output, done);
+    }
+
+    /// Sends a connection's answers; `false`: it is not direct any more.
+    fn send(&mut self, key: usize, bytes: &[u8], closes: bool) -> bool {
+        let Some(member) = self.members.get_mut(key) else {
+            return false;
+        };
+        match member.wire.send(bytes) {
+            Ok(count) if count == bytes.len() && !member.wire.has_backlog() => {
+                if closes && let Some(member) = self.members.try_remove(key) {
+                    self.leaves_queue(&member);
+                    tokio::task::spawn_local(event_loop::end(member.open, member.wire.into_parts().0));
+                }
+                !closes
+            }
+            Ok(count) => {
+                member.wire.output().extend_from_slice(&bytes[count..]);
+                self.hand_over(key, Work::Flush(closes));
+                false
+            }
+            Err(error) => {
+                tracing::debug!("a connection ended early: {error}");
+                self.end(key);
+                false
+            }
+        }
+    }
+
+    /// Answers what is durable, and asks to be called for the rest.
+    pub(super) fn settle(&mut self) {
+        let now = Instant::now();
+        while let Some(front) = self.pending.front_mut() {
+            let Some(settled) = front.staged.answer_now(&self.event_loop.server, now) else {
+                if front.staged.wake_at(&self.commit) {
+                    self.is_called = true;
+                    return;
+                }
+                if front.staged.is_waited_for() {
+                    self.hand_over_front();
+                }
+                continue;
+            };
+            if let Some(front) = self.pending.pop_front() {
+                self.answered(front, settled);
+            }
+        }
+    }
+
+    fn answered(&mut self, front: Pending, settled: Answered<Vec<u8>>) {
+        let Pending {
+            key,
+            number,
+            is_last,
+            closes,
+            ..
+        } = front;
+        let Some(member) = self.members.get_mut(key).filter(|member| member.open.number == number) else {
+            self.answers.clear();
+            return;
+        };
+        let connection = &member.open.connection;
+        let closes = closes || is_last && connection.is_ending();
+        match settled {
+            Ok(body) => self
+                .event_loop
+                .date
+                .with(|date| response::reply(&mut self.answers, &body, date, closes)),
+            Err(problem) => {
+                let mut outgoing = Outgoing::begin(
+                    &self.event_loop,
+                    connection,
+                    problem.response(),
+                    closes,
+                    &mut self.answers,
+                );
+                // A problem is whole.
+                let _ = outgoing.poll(&mut self.answers, &mut Context::from_waker(Waker::noop()));
+            }
+        }
+        member.waiting -= 1;
+        if !is_last {
+            return;
+        }
+        connection.ends();
+        let is_done = member.is_armed && member.wire.input.is_empty();
+        let mut answers = std::mem::take(&mut self.answers);
+        let stays = self.send(key, &answers, closes);
+        answers.clear();
+        self.answers = answers;
+        if stays && !is_done {
+            self.is_ready(key);
+        }
+    }
+
+    /// The oldest pending command was forwarded and is answered elsewhere: nobody behind it waits for that.
+    fn hand_over_front(&mut self) {
+        let Some(first) = self.pending.pop_front() else { return };
+        let (key, number, mut closes) = (first.key, first.number, first.closes);
+        let mut is_last = first.is_last;
+        let mut together = vec![first.staged];
+        while !is_last && let Some(next) = self.pending.pop_front() {
+            (is_last, closes) = (next.is_last, next.closes);
+            together.push(next.staged);
+        }
+        let answers = std::mem::take(&mut self.answers);
+        if let Some(member) = self.members.get_mut(key).filter(|member| member.open.number == number) {
+            member.open.connection.ends();
+            member.wire.output().extend_from_slice(&answers);
+            self.hand_over(key, Work::Settle(together, closes));
+        }
+    }
+}

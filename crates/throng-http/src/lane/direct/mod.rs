@@ -1,0 +1,251 @@
+//! Connections whose requests wait for nothing but their commit: one task of the loop looks after all of them.
+//!
+//! A turn: what is ready is read and executed in place, one connection after the other; answers that rest on nothing new
+//! leave together; the loop's committer, which runs behind, makes the records durable; then the other answers go out, in the
+//! order of their requests. Between the two a connection is a place in a table and its answer one in a queue: no task is
+//! woken for a request, none is scheduled.
+
+mod answers;
+mod requests;
+
+use super::{
+    TOGETHER_MAX, Work,
+    calls::{COMMIT, Calls, TURN},
+    refusal::Refusals,
+    wire::Wire,
+};
+use crate::{
+    event_loop::{EventLoop, OpenConnection, serve},
+    gate::Ticket,
+    routes,
+};
+use slab::Slab;
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+/// Where connections come in.
+#[derive(Default)]
+pub(crate) struct Door {
+    came: RefCell<Vec<(OpenConnection, Wire)>>,
+    calls: Arc<Calls>,
+}
+
+impl Door {
+    /// A connection becomes direct.
+    pub(crate) fn enter(&self, open: OpenConnection, wire: Wire) {
+        self.came.borrow_mut().push((open, wire));
+        self.calls.wake();
+    }
+}
+
+pub(super) struct Member {
+    pub(super) wire: Wire,
+    pub(super) open: OpenConnection,
+    pub(super) waker: Waker,
+    /// It calls when there is something to read.
+    pub(super) is_armed: bool,
+    /// Commands whose answers wait for their commit.
+    pub(super) waiting: usize,
+    /// The pass in which it got an answer that leaves at the end of that pass.
+    answered_in: u64,
+    /// It waits for its turn.
+    pub(super) ticket: Option<Rc<Ticket>>,
+    /// Its next request may be one that always has a place: it is new, or its last one was such.
+    pub(super) may_be_urgent: bool,
+}
+
+/// A command that was executed.
+struct Pending {
+    key: usize,
+    /// The connection's own number: its key may be another's by the time it is answered.
+    number: u64,
+    staged: routes::Staged,
+    /// The answers of its connection leave with this one.
+    is_last: bool,
+    /// The connection closes after it.
+    closes: bool,
+}
+
+pub(super) struct Direct {
+    pub(super) event_loop: Rc<EventLoop>,
+    pub(super) members: Slab<Member>,
+    /// In the order of execution.
+    pending: VecDeque<Pending>,
+    /// The commit's call is asked for.
+    is_called: bool,
+    commit: Waker,
+    /// The next turn's call is asked for.
+    is_next_called: bool,
+    next_turn: Waker,
+    pub(super) calls: Arc<Calls>,
+    pub(super) refusals: Refusals,
+    /// Answers of the connection whose first is the oldest pending.
+    answers: Vec<u8>,
+    /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
+    pub(super) output: Vec<u8>,
+    /// Whose they are, in order; those of one connection follow each other.
+    done: Vec<Done>,
+    /// Counts the times they have left.
+    pass: u64,
+}
+
+/// The answer to a request that waited for nothing.
+struct Done {
+    key: usize,
+    number: u64,
+    /// Where it ends in the output.
+    end: usize,
+    closes: bool,
+}
+
+/// Looks after the direct connections of a loop, for ever.
+pub(crate) async fn run(event_loop: Rc<EventLoop>) {
+    let mut direct = Direct::new(event_loop);
+    let mut keys = Vec::new();
+    // A turn is bounded by the gate, not by a count of socket calls.
+    tokio::task::coop::unconstrained(poll_fn(move |context| {
+        direct.turn(&mut keys, context);
+        Poll::Pending
+    }))
+    .await
+}
+
+impl Direct {
+    fn new(event_loop: Rc<EventLoop>) -> Self {
+        let calls = event_loop.door.calls.clone();
+        Self {
+            event_loop,
+            members: Slab::new(),
+            pending: VecDeque::new(),
+            is_called: false,
+            commit: calls.waker(COMMIT),
+            is_next_called: false,
+            next_turn: calls.waker(TURN),
+            calls,
+            refusals: Refusals::default(),
+            answers: Vec::new(),
+            output: Vec::new(),
+            done: Vec::new(),
+            pass: 1,
+        }
+    }
+
+    fn turn(&mut self, keys: &mut Vec<usize>, context: &Context<'_>) {
+        let event_loop = self.event_loop.clone();
+        self.calls.take(keys, context.waker());
+        event_loop.server.gate.driven_by(context.waker());
+        if keys.contains(&COMMIT) {
+            self.is_called = false;
+            self.settle();
+        }
+        if keys.contains(&TURN) {
+            self.is_next_called = false;
+        }
+        // While some wait, the sockets are looked at between two turns.
+        if !self.is_next_called {
+            event_loop.server.gate.begin_turn();
+        }
+        for (open, wire) in event_loop.door.came.take() {
+            let key = self.take_in(open, wire);
+            self.is_ready(key);
+        }
+        for key in keys.drain(..) {
+            if let Some(member) = self.members.get_mut(key) {
+                member.is_armed = false;
+                self.is_ready(key);
+            }
+        }
+        self.work_off_queue();
+        self.send_done();
+        if !self.is_called {
+            self.settle();
+            self.send_done();
+        }
+        if event_loop.server.gate.end_turn() && !self.is_next_called {
+            self.is_next_called = true;
+            // It is woken when the loop has looked at its sockets.
+            let mut context = Context::from_waker(&self.next_turn);
+            let _ = pin!(tokio::task::yield_now()).poll(&mut context);
+        }
+    }
+
+    fn take_in(&mut self, open: OpenConnection, wire: Wire) -> usize {
+        let place = self.members.vacant_entry();
+        let key = place.key();
+        let waker = self.calls.waker(key);
+        open.connection.set_waker(&waker);
+        place.insert(Member {
+            wire,
+            open,
+            waker,
+            is_armed: false,
+            waiting: 0,
+            answered_in: 0,
+            ticket: None,
+            may_be_urgent: true,
+        });
+        key
+    }
+
+    /// A panic ends one connection, not all.
+    pub(super) fn look_after(&mut self, key: usize) {
+        self.guarded(key, Self::step);
+    }
+
+    pub(super) fn guarded(&mut self, key: usize, work: impl FnOnce(&mut Self, usize)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self, key))).is_err() {
+            tracing::error!("the gateway panicked over a request; its connection is closed");
+            self.output.truncate(self.done.last().map_or(0, |done| done.end));
+            self.end(key);
+        }
+    }
+
+    pub(super) fn end(&mut self, key: usize) {
+        // What was asked before the client said all it will is answered.
+        self.send_done();
+        if let Some(member) = self.members.try_remove(key) {
+            self.leaves_queue(&member);
+        }
+    }
+
+    fn leaves_queue(&self, member: &Member) {
+        if let Some(ticket) = &member.ticket {
+            self.event_loop.server.gate.leave(ticket);
+        }
+    }
+
+    /// The connection becomes a task of its own, and takes along what has not left yet.
+    pub(super) fn hand_over(&mut self, key: usize, work: Work) {
+        if let Some(mut member) = self.members.try_remove(key) {
+            self.leaves_queue(&member);
+            let number = member.open.number;
+            while self.done.pop_if(|done| done.number == number).is_some() {}
+            let begin = self.done.last().map_or(0, |done| done.end);
+            if begin < self.output.len() {
+                member.wire.output().extend_from_slice(&self.output[begin..]);
+                self.output.truncate(begin);
+            }
+            tokio::task::spawn_local(serve(member.open, member.wire, work));
+        }
+    }
+
+    /// Does all that can be done for a connection now.
+    fn step(&mut self, key: usize) {
+        for _ in 0..TOGETHER_MAX {
+            let Some(other) = self.next(key) else { return };
+            if !self.answer(key, other) {
+                return;
+            }
+        }
+        // It has more than others should wait for.
+        self.calls.call(key);
+    }
+}

@@ -1,0 +1,194 @@
+//! What a direct connection asks: commands are executed in place, anything else is answered at once or becomes a task.
+
+use super::{Direct, Pending};
+use crate::{
+    connection::Verdict,
+    lane::{
+        TOGETHER_MAX, Work,
+        next::{Command, Else, Next, Other, look},
+        outgoing::{Outgoing, Written},
+        wire::ReadOutcome,
+    },
+    request::headers,
+    routes::{self, Asked},
+};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+impl Direct {
+    /// Reads and executes what a connection asks for, up to a request that is no command.
+    pub(super) fn next(&mut self, key: usize) -> Option<Other> {
+        let member = self.members.get_mut(key)?;
+        let connection = &member.open.connection;
+        if connection.verdict() == Verdict::Drop {
+            self.end(key);
+            return None;
+        }
+        // What it asked before is answered first.
+        if member.waiting > 0 {
+            return None;
+        }
+        let is_answered = member.answered_in == self.pass;
+        let mut context = Context::from_waker(&member.waker);
+        while member.waiting < TOGETHER_MAX {
+            let next = match look(&member.wire.input, self.event_loop.server.limits()) {
+                // Its answer leaves on its own, after those that have not left yet.
+                Next::Command(_) if is_answered => {
+                    self.send_done();
+                    return self.next(key);
+                }
+                Next::Command(command) if headers::is_plain(&command.headers) => {
+                    let Command {
+                        path,
+                        place,
+                        sender,
+                        headers,
+                        body,
+                        end,
+                        closes,
+                    } = command;
+                    let asked = Asked {
+                        path,
+                        place,
+                        headers: &headers,
+                        sender,
+                    };
+                    let Some(staged) = routes::try_now(&self.event_loop.server, connection, &asked, body) else {
+                        break;
+                    };
+                    if member.waiting == 0 {
+                        connection.begins();
+                    }
+                    member.waiting += 1;
+                    member.may_be_urgent = false;
+                    member.wire.advance(end);
+                    // What was asked behind one that has to wait is executed after it.
+                    let waits = staged.waits();
+                    if waits && member.waiting == 1 {
+                        connection.ends();
+                        self.hand_over(key, Work::Settle(vec![staged], closes));
+                        return None;
+                    }
+                    let is_last = closes || waits || member.wire.input.is_empty();
+                    self.pending.push_back(Pending {
+                        key,
+                        number: member.open.number,
+                        staged,
+                        is_last,
+                        closes,
+                    });
+                    if is_last {
+                        member.is_armed = member.is_armed || member.wire.arm(&mut context);
+                        return None;
+                    }
+                    continue;
+                }
+                Next::Command(_) => break,
+                Next::Else(next) => next,
+            };
+            if member.waiting > 0 {
+                break;
+            }
+            match next {
+                Else::Read if connection.is_ending() => {
+                    self.end(key);
+                    return None;
+                }
+                Else::Read if member.is_armed => return None,
+                Else::Read => match member.wire.poll_read(&mut context) {
+                    Poll::Pending => {
+                        member.is_armed = true;
+                        return None;
+                    }
+                    Poll::Ready(Ok(ReadOutcome::Bytes)) => {}
+                    Poll::Ready(Ok(ReadOutcome::End)) => {
+                        self.end(key);
+                        return None;
+                    }
+                    Poll::Ready(Err(error)) => {
+                        tracing::debug!("a connection ended early: {error}");
+                        self.end(key);
+                        return None;
+                    }
+                },
+                Else::ReadTo(_) | Else::HandOver => break,
+                Else::Other(other) => return Some(other),
+            }
+        }
+        if member.waiting == 0 {
+            self.hand_over(key, Work::Nothing);
+        } else if let Some(last) = self.pending.back_mut() {
+            // What comes next waits until these are answered.
+            last.is_last = true;
+        }
+        None
+    }
+
+    /// Answers a request for any other route; `false`: the connection is not direct any more.
+    pub(super) fn answer(&mut self, key: usize, other: Other) -> bool {
+        if self.send_done_of_others(key) {
+            // It may be a task after this, and asks again.
+            return self.members.contains(key);
+        }
+        let Some(member) = self.members.get_mut(key) else {
+            return false;
+        };
+        let Other {
+            request,
+            says_timeout,
+            end,
+            closes,
+        } = other;
+        let (server, connection) = (self.event_loop.server.clone(), member.open.connection.clone());
+        member.may_be_urgent = routes::is_urgent(request.uri().path());
+        connection.begins();
+        member.wire.advance(end);
+        // Whoever waits is asked again at once, by a task that can be woken.
+        let mut nobody = Context::from_waker(Waker::noop());
+        let handled = if says_timeout {
+            Err(request)
+        } else {
+            routes::handle_now(&server, &connection, request)
+        };
+        let answer: Result<_, Pin<Box<dyn Future<Output = _>>>> = match handled {
+            Ok(mut handling) => match handling.poll(&server, &mut nobody) {
+                Poll::Ready(response) => Ok(response),
+                Poll::Pending => Err(Box::pin(poll_fn(move |context| handling.poll(&server, context)))),
+            },
+            Err(request) => {
+                let connection = connection.clone();
+                let mut answer = Box::pin(async move { routes::answer(&server, &connection, *request).await });
+                match answer.as_mut().poll(&mut nobody) {
+                    Poll::Ready(response) => Ok(response),
+                    Poll::Pending => Err(answer),
+                }
+            }
+        };
+        let work = match answer {
+            Err(answer) => Work::Answer(answer, closes),
+            Ok(response) => {
+                let mut outgoing = Outgoing::begin(&self.event_loop, &connection, response, closes, &mut self.output);
+                match outgoing.poll(&mut self.output, &mut nobody) {
+                    Poll::Ready(Ok(Written::All)) => {
+                        self.is_answered(key, outgoing.closes);
+                        return !outgoing.closes;
+                    }
+                    Poll::Ready(Err(error)) => {
+                        tracing::debug!("a connection ended early: {error}");
+                        self.output.truncate(self.done.last().map_or(0, |done| done.end));
+                        self.end(key);
+                        return false;
+                    }
+                    // What is written of it goes along.
+                    Poll::Ready(Ok(Written::Full)) | Poll::Pending => Work::Respond(outgoing),
+                }
+            }
+        };
+        connection.ends();
+        self.hand_over(key, work);
+        false
+    }
+}

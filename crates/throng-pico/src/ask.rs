@@ -1,0 +1,82 @@
+//! What a running event or query asks elsewhere. It is asked between two runs, never in one.
+
+use crate::id::{Eci, PicoId};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use throng_krl::Value;
+
+/// Most questions of one event or query.
+pub(crate) const ASKS_MAX: usize = 64;
+
+/// A question to somewhere else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Has a ruleset ready to run.
+    Load {
+        /// Where it comes from.
+        url: Arc<str>,
+    },
+    /// Fetches a ruleset again.
+    Flush {
+        /// Where it comes from.
+        url: Arc<str>,
+    },
+    /// The children of a pico that stand in pages.
+    Children {
+        /// Their parent.
+        parent: PicoId,
+        /// How many pages there are.
+        pages: u32,
+    },
+    /// The names of picos.
+    Names {
+        /// Whose.
+        picos: Vec<PicoId>,
+    },
+    /// A query of another pico, on behalf of this one.
+    Query {
+        /// Who asks.
+        from: PicoId,
+        /// Whom.
+        eci: Eci,
+        /// Which ruleset.
+        rid: Arc<str>,
+        /// For what.
+        name: Arc<str>,
+        /// With what.
+        arguments: Value,
+    },
+    /// An event to another pico, whose end is waited for, and a query after it if there is one.
+    Event {
+        /// Who asks.
+        from: PicoId,
+        /// Whom.
+        eci: Eci,
+        /// The first part of its type.
+        domain: Arc<str>,
+        /// The second part of its type.
+        name: Arc<str>,
+        /// Its attributes, a map.
+        attributes: Value,
+        /// What is asked then: ruleset, name, arguments.
+        then: Option<(Arc<str>, Arc<str>, Value)>,
+        /// It is the one of this number under this transaction: sent again it is not handled again.
+        once: Arc<str>,
+    },
+    /// A request to a web server.
+    Http {
+        /// Its method.
+        method: Arc<str>,
+        /// What `http:get` and its like take, a map.
+        arguments: Value,
+    },
+    /// What has happened to a pico lately, as its log.
+    Logs {
+        /// Whose.
+        pico: PicoId,
+    },
+}
+
+/// What came of it: a value, or why there is none.
+pub type Answered = Result<Value, Box<str>>;

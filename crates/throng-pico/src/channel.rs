@@ -1,0 +1,402 @@
+//! Channels, and what may come through them.
+
+use crate::{
+    id::{PicoId, Secret},
+    intern::Interned,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Most rules of one policy, and tags of one channel.
+const RULES_MAX: usize = 1_000;
+/// Most bytes of a tag or of a part of a rule.
+const TEXT_BYTES_MAX: usize = 1_024;
+
+/// A way into a pico.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Channel {
+    /// What makes it unguessable.
+    pub secret: Secret,
+    /// The pico that may use it, and nobody else; everybody who has the ECI where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<PicoId>,
+    /// Its tags and policies; shared by all that are alike.
+    #[serde(flatten, with = "shared")]
+    pub shape: Arc<Shape>,
+}
+
+/// What channels have alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shape {
+    /// Cleaned, in the order given.
+    pub tags: Vec<Box<str>>,
+    /// Which events may come.
+    pub event_policy: Policy<EventRule>,
+    /// Which queries may come.
+    pub query_policy: Policy<QueryRule>,
+}
+
+/// What is allowed: what no rule denies and some rule allows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Policy<R> {
+    /// One of these must match.
+    pub allow: Vec<R>,
+    /// None of these may; looked at first.
+    pub deny: Vec<R>,
+}
+
+/// Events by their domain and name; `*` is any.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EventRule {
+    domain: Box<str>,
+    name: Box<str>,
+}
+
+/// Queries by their ruleset and name; `*` is any.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct QueryRule {
+    rid: Box<str>,
+    name: Box<str>,
+}
+
+/// Why something may not come through a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// A rule denies it.
+    Denied,
+    /// No rule allows it.
+    NotAllowed,
+}
+
+/// Why tags or a policy are none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidShape(pub String);
+
+/// A rule of a policy.
+pub trait Rule: Sized {
+    /// The names of its two parts.
+    const PARTS: [&'static str; 2];
+    /// A rule of its two parts.
+    fn of(first: &str, second: &str) -> Self;
+    /// Its two parts.
+    fn parts(&self) -> [&str; 2];
+}
+
+impl Rule for EventRule {
+    const PARTS: [&'static str; 2] = ["domain", "name"];
+
+    fn of(first: &str, second: &str) -> Self {
+        Self {
+            domain: first.into(),
+            name: second.into(),
+        }
+    }
+
+    fn parts(&self) -> [&str; 2] {
+        [&self.domain, &self.name]
+    }
+}
+
+impl Rule for QueryRule {
+    const PARTS: [&'static str; 2] = ["rid", "name"];
+
+    fn of(first: &str, second: &str) -> Self {
+        Self {
+            rid: first.into(),
+            name: second.into(),
+        }
+    }
+
+    fn parts(&self) -> [&str; 2] {
+        [&self.rid, &self.name]
+    }
+}
+
+impl<R: Rule> Policy<R> {
+    /// Everything is allowed.
+    #[must_use]
+    pub fn all() -> Self {
+        Self::only(&[("*", "*")])
+    }
+
+    /// These are allowed.
+    #[must_use]
+    pub fn only(rules: &[(&str, &str)]) -> Self {
+        Self {
+            allow: rules.iter().map(|(first, second)| R::of(first, second)).collect(),
+            deny: Vec::new(),
+        }
+    }
+
+    /// Whether this may come.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn check(&self, first: &str, second: &str) -> Result<(), Refused> {
+        let matches = |rules: &[R]| {
+            rules.iter().any(|rule| {
+                let [a, b] = rule.parts();
+                (a == "*" || a == first) && (b == "*" || b == second)
+            })
+        };
+        match (matches(&self.deny), matches(&self.allow)) {
+            (true, _) => Err(Refused::Denied),
+            (false, true) => Ok(()),
+            (false, false) => Err(Refused::NotAllowed),
+        }
+    }
+
+    /// A policy as a client writes it: a map of exactly `allow` and `deny`, lists of maps of exactly two texts. Everything is allowed where
+    /// none is given.
+    ///
+    /// # Errors
+    /// It is not written so.
+    pub fn read(value: &Value, what: &str) -> Result<Self, InvalidShape> {
+        if value.is_null() {
+            return Ok(Self::all());
+        }
+        let invalid = |why: String| InvalidShape(format!("{what}: {why}"));
+        let Some(map) = value.as_object() else {
+            return Err(invalid("expected a map of `allow` and `deny`".into()));
+        };
+        if let Some(other) = map.keys().find(|key| !matches!(key.as_str(), "allow" | "deny")) {
+            return Err(invalid(format!("expected exactly `allow` and `deny`, found {other:?}")));
+        }
+        let rules = |name: &str| {
+            let list = map.get(name).and_then(Value::as_array);
+            let list = list.ok_or_else(|| invalid(format!("expected a list in `{name}`")))?;
+            if list.len() > RULES_MAX {
+                return Err(invalid(format!(
+                    "`{name}` has {} rules, at most {RULES_MAX} are allowed",
+                    list.len()
+                )));
+            }
+            list.iter().map(|rule| read_rule(rule).map_err(invalid)).collect()
+        };
+        Ok(Self {
+            allow: rules("allow")?,
+            deny: rules("deny")?,
+        })
+    }
+}
+
+fn read_rule<R: Rule>(rule: &Value) -> Result<R, String> {
+    let [first, second] = R::PARTS;
+    let expected = || format!("expected a rule of exactly `{first}` and `{second}`, found {rule}");
+    let map = rule.as_object().filter(|map| map.len() == 2).ok_or_else(expected)?;
+    let part = |name: &str| {
+        let text = map
+            .get(name)
+            .and_then(Value::as_str)
+            .map(str::trim)
+            .ok_or_else(expected)?;
+        match text.len() {
+            0 => Err(format!("`{name}` of a rule is blank")),
+            1..=TEXT_BYTES_MAX => Ok(text),
+            bytes => Err(format!(
+                "`{name}` of a rule has {bytes} bytes, at most {TEXT_BYTES_MAX} are allowed"
+            )),
+        }
+    };
+    Ok(R::of(part(first)?, part(second)?))
+}
+
+/// Tags as they are kept: in lower case, `-` for what is none of `a-z`, `0-9`, `_` and `-`.
+///
+/// # Errors
+/// One is blank or reserved, or there are too many.
+pub fn read_tags(value: &Value) -> Result<Vec<Box<str>>, InvalidShape> {
+    let texts: Vec<&str> = match value {
+        Value::Null => Vec::new(),
+        Value::String(text) => text.split(',').collect(),
+        Value::Array(list) => {
+            let texts = list.iter().map(Value::as_str).collect::<Option<_>>();
+            texts.ok_or_else(|| InvalidShape(format!("tags: expected texts, found {value}")))?
+        }
+        other => return Err(InvalidShape(format!("tags: expected a list of texts, found {other}"))),
+    };
+    if texts.len() > RULES_MAX {
+        return Err(InvalidShape(format!(
+            "there are {} tags, at most {RULES_MAX} are allowed",
+            texts.len()
+        )));
+    }
+    texts.into_iter().map(clean_tag).collect()
+}
+
+fn clean_tag(text: &str) -> Result<Box<str>, InvalidShape> {
+    let clean = |c: char| {
+        if matches!(c, 'a'..='z' | '0'..='9' | '_' | '-') {
+            c
+        } else {
+            '-'
+        }
+    };
+    let tag: String = text.trim().to_lowercase().chars().map(clean).collect();
+    match tag.as_str() {
+        "" => Err(InvalidShape("a tag is blank".into())),
+        "system" => Err(InvalidShape("the tag \"system\" is reserved".into())),
+        tag if tag.len() > TEXT_BYTES_MAX => Err(InvalidShape(format!("a tag has more than {TEXT_BYTES_MAX} bytes"))),
+        tag => Ok(tag.into()),
+    }
+}
+
+impl Shape {
+    /// A channel's tags and policies as a client writes them.
+    ///
+    /// # Errors
+    /// One of the three is not written as it should be.
+    pub fn read(tags: &Value, events: &Value, queries: &Value) -> Result<Self, InvalidShape> {
+        Ok(Self {
+            tags: read_tags(tags)?,
+            event_policy: Policy::read(events, "eventPolicy")?,
+            query_policy: Policy::read(queries, "queryPolicy")?,
+        })
+    }
+
+    /// Of these tags, and everything may come.
+    #[must_use]
+    pub fn open(tags: &[&str]) -> Self {
+        Self {
+            tags: tags.iter().map(|tag| (*tag).into()).collect(),
+            event_policy: Policy::all(),
+            query_policy: Policy::all(),
+        }
+    }
+
+    /// Whether it has exactly these tags, in any order.
+    #[must_use]
+    pub fn is_tagged(&self, tags: &[&str]) -> bool {
+        self.tags.len() == tags.len() && tags.iter().all(|tag| self.tags.iter().any(|own| &**own == *tag))
+    }
+}
+
+impl Channel {
+    pub(crate) fn new(secret: Secret, family: Option<PicoId>, shape: Shape) -> Self {
+        Self {
+            secret,
+            family,
+            shape: shared::intern(shape),
+        }
+    }
+
+    /// Made with the pico, and not to be edited or deleted.
+    #[must_use]
+    pub fn is_system(&self) -> bool {
+        self.shape.tags.first().is_some_and(|tag| &**tag == "system")
+    }
+
+    /// As clients see it.
+    #[must_use]
+    pub fn shown(&self, pico: PicoId) -> Value {
+        let eci = crate::id::Eci {
+            pico,
+            secret: self.secret,
+        };
+        json!({
+            "id": eci,
+            "tags": self.shape.tags,
+            "eventPolicy": self.shape.event_policy,
+            "queryPolicy": self.shape.query_policy,
+            "familyChannelPicoID": self.family,
+        })
+    }
+}
+
+/// A shape is kept once in the process and written out with each channel.
+mod shared {
+    use super::{Interned, Shape};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    static SHAPES: Interned<Shape> = Interned::new();
+
+    pub(super) fn intern(shape: Shape) -> Arc<Shape> {
+        SHAPES.get(shape)
+    }
+
+    pub(super) fn serialize<S: Serializer>(shape: &Arc<Shape>, serializer: S) -> Result<S::Ok, S::Error> {
+        shape.as_ref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<Shape>, D::Error> {
+        Shape::deserialize(deserializer).map(intern)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(value: Value) -> Result<Policy<EventRule>, InvalidShape> {
+        Policy::read(&value, "eventPolicy")
+    }
+
+    #[test]
+    fn what_is_denied_is_not_allowed_whatever_allows_it() {
+        let policy = events(
+            json!({ "allow": [{ "domain": "section", "name": "*" }], "deny": [{ "domain": "*", "name": "drop" }] }),
+        )
+        .unwrap();
+        assert_eq!(policy.check("section", "add"), Ok(()));
+        assert_eq!(policy.check("section", "drop"), Err(Refused::Denied));
+        assert_eq!(policy.check("other", "add"), Err(Refused::NotAllowed));
+        assert_eq!(events(Value::Null).unwrap().check("any", "thing"), Ok(()));
+    }
+
+    #[test]
+    fn a_policy_has_exactly_its_two_lists_and_a_rule_its_two_texts() {
+        for (value, says) in [
+            (json!({ "allow": [], "deny": [], "ask": [] }), "ask"),
+            (json!({ "allow": [] }), "deny"),
+            (json!([]), "expected a map"),
+            (json!({ "allow": {}, "deny": [] }), "allow"),
+            (
+                json!({ "allow": [{ "domain": "a" }], "deny": [] }),
+                "exactly `domain` and `name`",
+            ),
+            (
+                json!({ "allow": [{ "domain": "a", "name": "b", "rid": "c" }], "deny": [] }),
+                "exactly",
+            ),
+            (
+                json!({ "allow": [{ "domain": " ", "name": "b" }], "deny": [] }),
+                "blank",
+            ),
+            (
+                json!({ "allow": [{ "domain": 7, "name": "b" }], "deny": [] }),
+                "exactly",
+            ),
+        ] {
+            let said = events(value).unwrap_err().to_string();
+            assert!(said.contains(says), "{said}");
+        }
+    }
+
+    #[test]
+    fn tags_are_cleaned_and_system_is_no_tag_of_a_client() {
+        let tags = |value: Value| read_tags(&value).map(|tags| tags.join(","));
+        assert_eq!(tags(json!(["UI", "My Tag!", "a_b-1"])).unwrap(), "ui,my-tag-,a_b-1");
+        assert_eq!(tags(json!("one, two")).unwrap(), "one,two");
+        for wrong in [
+            json!(["system"]),
+            json!(["System"]),
+            json!([" "]),
+            json!([7]),
+            json!({}),
+        ] {
+            assert!(tags(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn channels_that_are_alike_share_their_policies() {
+        let channel = || Channel::new(Secret(1), None, Shape::open(&["a"]));
+        let read: Channel = serde_json::from_str(&serde_json::to_string(&channel()).unwrap()).unwrap();
+        assert!(Arc::ptr_eq(&channel().shape, &read.shape));
+        assert_eq!(read.secret, Secret(1));
+    }
+}

@@ -1,0 +1,196 @@
+//! Picos and channels that an event makes and ends, and events it sends.
+
+use super::{Draft, Stop, limit};
+use crate::{
+    channel::Shape,
+    id::{Eci, PicoId, Secret},
+    pico::{Change, Child, Incoming, Installed, Installing, Newborn},
+};
+use std::sync::Arc;
+use throng_krl::{Error, Value};
+
+/// Most picos one event makes, and most events it sends: an engine's message each.
+const OUTGOING_MAX: usize = 900;
+
+/// What an event sends to other picos, in order.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    pub(crate) parcels: Vec<Parcel>,
+}
+
+pub(crate) enum Parcel {
+    Born(PicoId, Box<Newborn>),
+    Event(PicoId, Box<Incoming>),
+    /// An event for a pico of another engine.
+    Abroad(Box<Incoming>),
+    Delete(PicoId),
+    Seal(u32, Vec<Child>),
+    RemoveFromPage(u32, u32),
+}
+
+impl Draft<'_> {
+    fn dispatch(&mut self, parcel: Parcel) -> Result<(), Stop> {
+        if self.outgoing.parcels.len() >= OUTGOING_MAX {
+            return Err(limit(format!("an event sends more than {OUTGOING_MAX} messages")));
+        }
+        self.outgoing.parcels.push(parcel);
+        Ok(())
+    }
+
+    /// Makes a child; answers with the channel to it, and with the child's channel for the console.
+    pub(crate) fn new_pico(&mut self, rulesets: Vec<Installing>, asked: Value) -> Result<(Eci, Eci), Stop> {
+        let (pico, number) = (self.fresh.pico(), self.body().children.next_number());
+        let family = self.family();
+        let (down, ui) = (family.down(pico, number), family.ui(pico));
+        let newborn = Newborn {
+            realm: self.body().realm,
+            parent: Some(family.up(pico)),
+            number,
+            down: down.secret,
+            ui: ui.secret,
+            rulesets,
+            asked,
+            parent_ui: self.tagged(&["engine", "ui"]),
+        };
+        self.record(Change::Child(Child { number, pico }))?;
+        self.dispatch(Parcel::Born(pico, Box::new(newborn)))?;
+        if let Some((page, children)) = self.body().children.full() {
+            self.record(Change::Sealed)?;
+            self.dispatch(Parcel::Seal(page, children))?;
+        }
+        Ok((down, ui))
+    }
+
+    /// Ends a child with all below it.
+    pub(crate) fn del_pico(&mut self, eci: &str) -> Result<(), Stop> {
+        let child = eci.parse::<Eci>().ok();
+        let numbered = child.and_then(|eci| Some((eci.pico, self.family().number(eci)?)));
+        let Some((pico, number)) = numbered else {
+            return Err(Error::value_error(format!("\"{eci}\" is not a child ECI")).into());
+        };
+        let page = self.body().children.page_of(number);
+        if page.is_none() && !self.body().children.young().iter().any(|child| child.number == number) {
+            return Err(Error::value_error(format!("the child {eci} is deleted already")).into());
+        }
+        self.record(Change::NoChild(number))?;
+        if let Some(page) = page {
+            self.dispatch(Parcel::RemoveFromPage(page, number))?;
+        }
+        self.dispatch(Parcel::Delete(pico))
+    }
+
+    /// Sends an event to another pico, or to this one: handled in a transaction of its own.
+    pub(crate) fn send(&mut self, eci: &str, domain: &str, name: &str, attributes: Value) -> Result<(), Stop> {
+        let Ok(to) = eci.parse::<Eci>() else {
+            return Err(Error::value_error(format!("ECI not found {eci}")).into());
+        };
+        if self.is_query {
+            return Err(Error::value_error("a query sends nothing: this can only be done in a rule").into());
+        }
+        let incoming = Incoming {
+            via: to.secret,
+            domain: domain.into(),
+            name: name.into(),
+            attributes: attributes_of(attributes)?,
+            ..Incoming::default()
+        };
+        self.dispatch(Parcel::Event(to.pico, Box::new(incoming)))
+    }
+
+    /// Sends an event to a pico of another engine.
+    pub(crate) fn send_abroad(&mut self, url: String, attributes: Value) -> Result<(), Stop> {
+        let request = Value::map([("url", Value::from(url)), ("json", attributes_of(attributes)?)]);
+        let incoming = Incoming {
+            via: self.via.secret,
+            domain: "throng".into(),
+            name: "post".into(),
+            attributes: request,
+            ..Incoming::default()
+        };
+        self.dispatch(Parcel::Abroad(Box::new(incoming)))
+    }
+
+    /// Installs a ruleset, or configures it anew; answers with its id.
+    pub(crate) fn install(&mut self, url: &str, config: Value) -> Result<Arc<str>, Stop> {
+        let installing = self.installing(url, config)?;
+        let rid = installing.rid.clone();
+        let states = self.installed(&rid).and_then(|known| known.states.clone());
+        self.record(Change::Ruleset(Installed::of(installing, states)))?;
+        Ok(rid)
+    }
+
+    /// A ruleset by its URL, ready to be installed.
+    pub(crate) fn installing(&mut self, url: &str, config: Value) -> Result<Installing, Stop> {
+        let url: Arc<str> = crate::intern::name::intern(url.trim());
+        let loaded = self.program(&url)?;
+        if crate::native::find(loaded.rid()).is_some() {
+            return Err(Error::value_error(format!("every pico has the ruleset {}", loaded.rid())).into());
+        }
+        Ok(Installing {
+            rid: crate::intern::name::intern(loaded.rid()),
+            url,
+            config,
+        })
+    }
+
+    /// Takes a ruleset away, with its variables.
+    pub(crate) fn uninstall(&mut self, rid: &str) -> Result<(), Stop> {
+        if self.installed(rid).is_none() {
+            return match crate::native::find(rid) {
+                Some(_) => Err(Error::value_error(format!("every pico has the ruleset {rid}")).into()),
+                None => Ok(()),
+            };
+        }
+        let others: Vec<Arc<str>> = self.body().rulesets.iter().map(|other| other.url.clone()).collect();
+        let mut users = Vec::new();
+        for url in others {
+            let loaded = self.program(&url)?;
+            if loaded.rid() != rid && loaded.uses(rid) {
+                users.push(loaded.rid().to_owned());
+            }
+        }
+        if !users.is_empty() {
+            let users = users.join(" and ");
+            return Err(Error::value_error(format!("Cannot uninstall {rid} because {users} depends on it")).into());
+        }
+        let key = crate::intern::name::intern(rid);
+        self.variables.retain(|(of, _), _| *of != key);
+        let scheduled: Vec<_> = self
+            .body()
+            .schedules
+            .iter()
+            .filter(|scheduled| *scheduled.rid == *rid)
+            .map(|scheduled| scheduled.id.clone())
+            .collect();
+        for id in scheduled {
+            self.record(Change::NoSchedule(id))?;
+        }
+        // What was written before is gone for this transaction, too.
+        for name in self.pico.variables.of(rid).map(|variable| variable.name.clone()) {
+            self.variables
+                .insert((key.clone(), name), super::Touched::Known(Value::Null));
+        }
+        self.record(Change::NoRuleset(key))
+    }
+
+    /// Puts a channel's tags and policies in the place of others.
+    pub(crate) fn put_channel(&mut self, eci: &str, shape: Shape) -> Result<(), Stop> {
+        let channel = self.editable(eci)?;
+        let channel = crate::channel::Channel::new(channel.secret, channel.family, shape);
+        self.record(Change::Channel(channel))
+    }
+
+    pub(crate) fn del_channel(&mut self, eci: &str) -> Result<(), Stop> {
+        let secret: Secret = self.editable(eci)?.secret;
+        self.record(Change::NoChannel(secret))
+    }
+}
+
+/// Attributes are a map; none are an empty one.
+pub(crate) fn attributes_of(value: Value) -> Result<Value, Stop> {
+    match value {
+        Value::Null => Ok(Value::map::<&str>([])),
+        map @ Value::Map(_) => Ok(map.into_data()),
+        other => Err(Error::type_error(format!("attributes are a map, found {}", other.type_name())).into()),
+    }
+}

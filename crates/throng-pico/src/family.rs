@@ -1,0 +1,139 @@
+//! The channels between a parent and its children.
+//!
+//! A parent has as many of them as it has children, and keeps none: a secret that its key makes of the child says by itself whose it is.
+//! They are usable only by the other one of the two, so that it is the sender who opens them; the secret only says which.
+
+use crate::id::{Eci, PicoId, Secret};
+use ring::hmac;
+
+/// What a parent makes the channels to and from its children with. Nobody else knows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Family {
+    pico: PicoId,
+    key: Secret,
+}
+
+impl Family {
+    pub(crate) fn of(pico: PicoId, key: Secret) -> Self {
+        Self { pico, key }
+    }
+
+    /// The ECI by which the parent reaches the child with this number.
+    pub(crate) fn down(self, child: PicoId, number: u32) -> Eci {
+        let mac = self.mac(b'd', child, number) >> 32;
+        Eci {
+            pico: child,
+            secret: Secret((u128::from(number) << 96) | mac),
+        }
+    }
+
+    /// The number of the child that this ECI reaches, if it is one of ours.
+    pub(crate) fn number(self, eci: Eci) -> Option<u32> {
+        let number = u32::try_from(eci.secret.0 >> 96).ok()?;
+        (self.down(eci.pico, number) == eci).then_some(number)
+    }
+
+    /// The ECI by which this child reaches its parent.
+    pub(crate) fn up(self, child: PicoId) -> Eci {
+        let mac = self.mac(b'u', child, 0) >> 64;
+        Eci {
+            pico: self.pico,
+            secret: Secret((u128::from(child.0) << 64) | mac),
+        }
+    }
+
+    /// The secret of the channel over which other picos are introduced.
+    pub(crate) fn well_known(self) -> Secret {
+        Secret(self.mac(b'w', self.pico, 0))
+    }
+
+    /// A child's channel for the console.
+    pub(crate) fn ui(self, child: PicoId) -> Eci {
+        Eci {
+            pico: child,
+            secret: Secret(self.mac(b'i', child, 0)),
+        }
+    }
+
+    /// The child whose channel to its parent this is, if it is one.
+    pub(crate) fn child(self, secret: Secret) -> Option<PicoId> {
+        let child = PicoId(u64::try_from(secret.0 >> 64).ok()?);
+        (self.up(child).secret == secret).then_some(child)
+    }
+
+    fn mac(self, way: u8, child: PicoId, number: u32) -> u128 {
+        let mut text = [0; 13];
+        text[0] = way;
+        text[1..9].copy_from_slice(&child.0.to_be_bytes());
+        text[9..].copy_from_slice(&number.to_be_bytes());
+        first(self.key, &text)
+    }
+}
+
+/// A number nobody can guess who does not know the key.
+fn first(key: Secret, text: &[u8]) -> u128 {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0.to_be_bytes());
+    let tag = hmac::sign(&key, text);
+    tag.as_ref()
+        .first_chunk()
+        .map_or(0, |bytes| u128::from_be_bytes(*bytes))
+}
+
+/// Fresh numbers of one command, made of the one the engine gives it.
+pub(crate) struct Fresh {
+    entropy: Secret,
+    made: u64,
+}
+
+impl Fresh {
+    pub(crate) fn of(entropy: u128) -> Self {
+        Self {
+            entropy: Secret(entropy),
+            made: 0,
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> u128 {
+        self.made += 1;
+        first(self.entropy, &self.made.to_be_bytes())
+    }
+
+    pub(crate) fn secret(&mut self) -> Secret {
+        Secret(self.number())
+    }
+
+    pub(crate) fn pico(&mut self) -> PicoId {
+        // 0 is the root's.
+        PicoId((self.number() as u64).max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_knows_the_channels_it_made_and_no_others() {
+        let (ours, theirs) = (Family::of(PicoId(7), Secret(1)), Family::of(PicoId(7), Secret(2)));
+        let down = ours.down(PicoId(9), 70_000);
+        assert_eq!(
+            (down.pico, ours.number(down), theirs.number(down)),
+            (PicoId(9), Some(70_000), None)
+        );
+        let up = ours.up(PicoId(9));
+        assert_eq!(
+            (up.pico, ours.child(up.secret), theirs.child(up.secret)),
+            (PicoId(7), Some(PicoId(9)), None)
+        );
+        assert_eq!(ours.child(down.secret), None);
+        assert_eq!(ours.number(up), None);
+    }
+
+    #[test]
+    fn one_command_makes_many_numbers_and_another_makes_others() {
+        let (mut one, mut other) = (Fresh::of(1), Fresh::of(2));
+        let made = [one.number(), one.number(), other.number()];
+        assert!(made[0] != made[1] && made[0] != made[2] && made[1] != made[2]);
+        assert_eq!(Fresh::of(1).number(), made[0]);
+    }
+}

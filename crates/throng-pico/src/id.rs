@@ -1,0 +1,206 @@
+//! Who a pico is, and how it is reached.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{fmt, str::FromStr};
+
+/// A pico's id: 16 hexadecimal digits. It finds the pico and lets nobody do anything with it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PicoId(pub(crate) u64);
+
+/// What makes a channel unguessable: 32 hexadecimal digits.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Secret(pub(crate) u128);
+
+/// An event channel identifier: the pico's id and the channel's secret. Whoever has it may do what the channel's policies
+/// allow. The id in it is where the pico lives, so that nothing has to be looked up.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Eci {
+    /// The pico it reaches.
+    pub pico: PicoId,
+    /// Its channel.
+    pub secret: Secret,
+}
+
+/// A text that is no id or no ECI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} has {digits} digits of 0-9 and a-f")]
+pub struct NoId {
+    what: &'static str,
+    digits: usize,
+}
+
+impl PicoId {
+    /// The pico there is from the first start on.
+    pub const ROOT: Self = Self(0);
+    const DIGITS: usize = 16;
+}
+
+impl Secret {
+    const DIGITS: usize = 32;
+}
+
+impl Eci {
+    const DIGITS: usize = PicoId::DIGITS + Secret::DIGITS;
+}
+
+impl fmt::Display for PicoId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Display for Eci {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.pico, self.secret)
+    }
+}
+
+impl fmt::Debug for PicoId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Does not say it: logs are read by others.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+impl fmt::Debug for Eci {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}…", self.pico)
+    }
+}
+
+/// Exactly so many lower-case digits: two texts are never one id.
+fn digits(text: &str, digits: usize) -> Option<&str> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (text.len() == digits && text.bytes().all(is_digit)).then_some(text)
+}
+
+impl FromStr for PicoId {
+    type Err = NoId;
+
+    fn from_str(text: &str) -> Result<Self, NoId> {
+        let number = digits(text, Self::DIGITS).and_then(|text| u64::from_str_radix(text, 16).ok());
+        number.map(Self).ok_or(NoId {
+            what: "a pico's id",
+            digits: Self::DIGITS,
+        })
+    }
+}
+
+impl FromStr for Secret {
+    type Err = NoId;
+
+    fn from_str(text: &str) -> Result<Self, NoId> {
+        let number = digits(text, Self::DIGITS).and_then(|text| u128::from_str_radix(text, 16).ok());
+        number.map(Self).ok_or(NoId {
+            what: "a channel's secret",
+            digits: Self::DIGITS,
+        })
+    }
+}
+
+impl FromStr for Eci {
+    type Err = NoId;
+
+    fn from_str(text: &str) -> Result<Self, NoId> {
+        let parts = digits(text, Self::DIGITS).map(|text| text.split_at(PicoId::DIGITS));
+        let eci = parts.and_then(|(pico, secret)| {
+            Some(Self {
+                pico: pico.parse().ok()?,
+                secret: secret.parse().ok()?,
+            })
+        });
+        eci.ok_or(NoId {
+            what: "an ECI",
+            digits: Self::DIGITS,
+        })
+    }
+}
+
+/// All of them are texts on the outside.
+macro_rules! as_text {
+    ($($type:ty),*) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-f]+$" })
+            }
+        }
+    )*};
+}
+
+as_text!(PicoId, Secret, Eci);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eci_is_read_as_it_is_written() {
+        let eci = Eci {
+            pico: PicoId(0x2a),
+            secret: Secret(u128::MAX - 1),
+        };
+        let text = eci.to_string();
+        assert_eq!(text, "000000000000002afffffffffffffffffffffffffffffffe");
+        assert_eq!(text.parse(), Ok(eci));
+        assert_eq!(
+            serde_json::from_str::<Eci>(&serde_json::to_string(&eci).unwrap()).unwrap(),
+            eci
+        );
+    }
+
+    #[test]
+    fn no_two_texts_are_one_eci() {
+        let text = Eci::default().to_string();
+        for other in [
+            text.to_uppercase().replace('0', "A"),
+            format!("+{}", &text[1..]),
+            text[1..].into(),
+            format!("{text}0"),
+        ] {
+            assert!(other.parse::<Eci>().is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_logged_does_not_open_a_channel() {
+        let eci = Eci {
+            pico: PicoId(1),
+            secret: Secret(0xfeed),
+        };
+        assert!(!format!("{eci:?}").contains("feed"));
+    }
+}

@@ -1,0 +1,426 @@
+//! What stands around the picos of an engine: sends them events and queries, and answers what they ask elsewhere.
+
+mod fetch;
+mod log;
+mod work;
+
+pub use log::{LogPage, LogQuery};
+
+use crate::{
+    Settings,
+    ask::{ASKS_MAX, Answered, Ask},
+    id::{Eci, PicoId, Secret},
+    native,
+    pico::{
+        Answers, Asked, Child, GetPage, Incoming, Look, Newborn, Page, PageId, Pico, PicoCommand, PicoQuery,
+        PicoRejection, PicoView, Ran,
+    },
+    rulesets::{self, GetVersion, Loaded, Ruleset, RulesetCommand, Version, sha256},
+};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    time::{SystemTime, UNIX_EPOCH},
+};
+use throng::{
+    Engine,
+    model::{Error, Rejection},
+};
+use throng_krl::Value;
+
+/// How many picos ask one for the other in a row.
+const DEPTH_MAX: usize = 8;
+
+/// Why an event or a query was not handled.
+pub type Failure = Error<PicoRejection>;
+
+/// The picos of an engine.
+#[derive(Clone)]
+pub struct Picos(Arc<Inner>);
+
+struct Inner {
+    engine: Engine,
+    settings: Settings,
+    root: OnceLock<PicoView>,
+    web: fetch::Web,
+}
+
+type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl Picos {
+    /// The picos of this engine. The root is made when it is first needed.
+    #[must_use]
+    pub fn new(engine: Engine, settings: Settings) -> Self {
+        let web = fetch::Web::new(&settings);
+        Self(Arc::new(Inner {
+            engine,
+            settings,
+            root: OnceLock::new(),
+            web,
+        }))
+    }
+
+    /// What they were told.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.0.engine
+    }
+
+    /// The root pico, which is there from now on.
+    ///
+    /// # Errors
+    /// The engine cannot make or read it.
+    pub async fn root(&self) -> Result<&PicoView, Failure> {
+        if let Some(root) = self.0.root.get() {
+            return Ok(root);
+        }
+        let look = || self.0.engine.entity::<Pico>(PicoId::ROOT).read(Look {});
+        let root = match look().await {
+            Err(Error::Unknown { .. }) => {
+                let newborn = Newborn {
+                    realm: Secret(unguessable()),
+                    parent: None,
+                    number: 0,
+                    down: Secret::default(),
+                    ui: Secret(unguessable()),
+                    rulesets: Vec::new(),
+                    asked: Value::Null,
+                    parent_ui: None,
+                };
+                let made = self
+                    .0
+                    .engine
+                    .entity::<Pico>(PicoId::ROOT)
+                    .ask(PicoCommand::Found(newborn))
+                    .await;
+                match made {
+                    // Somebody else was quicker.
+                    Ok(_) | Err(Error::Rejected(PicoRejection::Exists { .. })) => look().await?,
+                    Err(other) => return Err(other),
+                }
+            }
+            root => root?,
+        };
+        rulesets::set_host(root.realm, &self.0.settings.host);
+        Ok(self.0.root.get_or_init(|| root))
+    }
+
+    /// Has a pico handle an event; waits for its end. Under a key it takes effect once.
+    ///
+    /// # Errors
+    /// The pico's "no", or the engine's.
+    pub async fn event(&self, to: PicoId, incoming: Incoming, key: Option<String>) -> Result<Ran, Failure> {
+        self.event_at(to, incoming, key, 0).await
+    }
+
+    fn event_at(
+        &self,
+        to: PicoId,
+        mut incoming: Incoming,
+        key: Option<String>,
+        depth: usize,
+    ) -> Later<'_, Result<Ran, Failure>> {
+        Box::pin(async move {
+            for _ in 0..=ASKS_MAX {
+                let mut pico = self.0.engine.entity::<Pico>(to);
+                if let Some(key) = &key {
+                    pico = pico.once(key.clone());
+                }
+                match pico.ask(PicoCommand::Event(incoming.clone())).await {
+                    Err(Error::Rejected(PicoRejection::Waits { ask, answers })) => {
+                        incoming.answers = Some(self.answered(*ask, *answers, depth).await);
+                    }
+                    ran => return ran,
+                }
+            }
+            Err(too_often())
+        })
+    }
+
+    /// Asks a pico something; changes nothing.
+    ///
+    /// # Errors
+    /// The pico's "no", or the engine's.
+    pub async fn query(&self, eci: Eci, asked: Asked) -> Result<Value, Failure> {
+        self.query_at(eci, None, asked, 0).await
+    }
+
+    fn query_at(
+        &self,
+        eci: Eci,
+        from: Option<PicoId>,
+        asked: Asked,
+        depth: usize,
+    ) -> Later<'_, Result<Value, Failure>> {
+        Box::pin(async move {
+            let mut answers = Answers {
+                time_ms: now_ms(),
+                seed: Secret(unguessable()),
+                given: Vec::new(),
+            };
+            for _ in 0..=ASKS_MAX {
+                let query = PicoQuery {
+                    via: eci.secret,
+                    from,
+                    asked: asked.clone(),
+                    answers,
+                };
+                match self.0.engine.entity::<Pico>(eci.pico).read(query).await {
+                    Err(Error::Rejected(PicoRejection::Waits { ask, answers: given })) => {
+                        answers = self.answered(*ask, *given, depth).await;
+                    }
+                    answered => return answered.map(|seen| seen.0),
+                }
+            }
+            Err(too_often())
+        })
+    }
+
+    /// The answers with one more.
+    async fn answered(&self, ask: Ask, mut answers: Answers, depth: usize) -> Answers {
+        let answered = self.answer(&ask, depth + 1).await;
+        answers.given.push((ask, answered));
+        answers
+    }
+
+    /// Asks elsewhere what a running event or query asks.
+    pub(crate) fn answer<'a>(&'a self, ask: &'a Ask, depth: usize) -> Later<'a, Answered> {
+        Box::pin(async move {
+            if depth > DEPTH_MAX {
+                return Err(format!("more than {DEPTH_MAX} picos ask one for the other").into());
+            }
+            match ask {
+                Ask::Load { url } => self.load(url).await.map(|_| Value::Null),
+                Ask::Flush { url } => self.flush(url).await.map(|_| Value::Null),
+                Ask::Children { parent, pages } => self.children(*parent, *pages).await,
+                Ask::Names { picos } => self.names(picos).await,
+                Ask::Query {
+                    from,
+                    eci,
+                    rid,
+                    name,
+                    arguments,
+                } => {
+                    let asked = Asked {
+                        rid: rid.clone(),
+                        name: name.clone(),
+                        arguments: arguments.clone(),
+                    };
+                    self.query_at(*eci, Some(*from), asked, depth).await.map_err(said)
+                }
+                Ask::Event { .. } => self.event_for(ask, depth).await,
+                Ask::Http { method, arguments } => self.0.web.request(method, arguments).await,
+                Ask::Logs { pico } => self.episodes(*pico).await,
+            }
+        })
+    }
+
+    /// An event to another pico, on behalf of one, and what is asked after it.
+    async fn event_for(&self, ask: &Ask, depth: usize) -> Answered {
+        let Ask::Event {
+            from,
+            eci,
+            domain,
+            name,
+            attributes,
+            then,
+            once,
+        } = ask
+        else {
+            return Err("that is no event".into());
+        };
+        let then = then
+            .clone()
+            .map(|(rid, name, arguments)| Asked { rid, name, arguments });
+        let incoming = Incoming {
+            via: eci.secret,
+            from: Some(*from),
+            domain: domain.clone(),
+            name: name.clone(),
+            attributes: attributes.clone(),
+            then: then.clone(),
+            answers: None,
+        };
+        let ran = self
+            .event_at(eci.pico, incoming, Some(once.to_string()), depth)
+            .await
+            .map_err(said)?;
+        if let Some(error) = ran.error {
+            return Err(error);
+        }
+        match (ran.answer, then) {
+            (Some(Ok(value)), _) => Ok(value),
+            (Some(Err(PicoRejection::Waits { .. })), Some(asked)) => {
+                self.query_at(*eci, Some(*from), asked, depth).await.map_err(said)
+            }
+            (Some(Err(no)), _) => Err(no.to_string().into()),
+            (None, _) => Ok(ran.eid.into()),
+        }
+    }
+
+    async fn children(&self, parent: PicoId, pages: u32) -> Answered {
+        let mut all: Vec<Child> = Vec::new();
+        for page in 0..pages {
+            let read = self
+                .0
+                .engine
+                .entity::<Page>(PageId { parent, page })
+                .read(GetPage {})
+                .await;
+            match read {
+                Ok(children) => all.extend(children),
+                // Its message has not come yet.
+                Err(Error::Unknown { .. } | Error::Ended { .. }) => {}
+                Err(error) => return Err(error.to_string().into()),
+            }
+        }
+        Ok(native::shown(&all))
+    }
+
+    async fn names(&self, picos: &[PicoId]) -> Answered {
+        let mut names = Vec::with_capacity(picos.len());
+        for pico in picos {
+            let name = match self.0.engine.entity::<Pico>(*pico).read(Look {}).await {
+                Ok(view) => Value::from(view.name),
+                Err(_) => Value::Null,
+            };
+            names.push(name);
+        }
+        Ok(names.into())
+    }
+
+    // --- rulesets ---
+
+    async fn realm(&self) -> Result<Secret, Box<str>> {
+        self.root().await.map(|root| root.realm).map_err(said)
+    }
+
+    /// A ruleset, ready to run: as it was recorded last, or fetched for the first time.
+    ///
+    /// # Errors
+    /// It cannot be fetched, or does not compile.
+    pub async fn load(&self, url: &str) -> Result<Arc<Loaded>, Box<str>> {
+        let realm = self.realm().await?;
+        if let Some(loaded) = rulesets::cached(realm, url) {
+            return Ok(loaded);
+        }
+        let recorded = self.0.engine.entity::<Ruleset>(sha256(url)).read(GetVersion {}).await;
+        match recorded {
+            Ok(version) => {
+                let loaded = Loaded::compile(&version)?;
+                Ok(rulesets::keep(realm, loaded))
+            }
+            Err(Error::Unknown { .. }) => self.flush(url).await,
+            Err(error) => Err(error.to_string().into()),
+        }
+    }
+
+    /// Fetches a ruleset anew. All picos that have it take the new version from their next event on.
+    ///
+    /// # Errors
+    /// It cannot be fetched, does not compile, or uses as modules what uses it; the old version stays then.
+    pub async fn flush(&self, url: &str) -> Result<Arc<Loaded>, Box<str>> {
+        let source = self.0.web.ruleset(url).await?;
+        self.take(url, source).await
+    }
+
+    /// Takes this as what is found at the URL.
+    ///
+    /// # Errors
+    /// As for [`flush`](Self::flush).
+    pub async fn take(&self, url: &str, source: String) -> Result<Arc<Loaded>, Box<str>> {
+        let realm = self.realm().await?;
+        let version = Version {
+            url: url.into(),
+            rid: "".into(),
+            hash: sha256(&source).into(),
+            source: source.into(),
+            flushed_ms: 0,
+        };
+        let loaded = Loaded::compile(&version)?;
+        refuse_cycles(realm, &loaded)?;
+        let command = RulesetCommand::Record(Version {
+            rid: loaded.rid().into(),
+            ..version
+        });
+        let recorded = self.0.engine.entity::<Ruleset>(sha256(url)).ask(command).await;
+        let recorded = recorded.map_err(|error| error.to_string())?;
+        let loaded = Loaded {
+            flushed_ms: recorded.flushed_ms,
+            ..loaded
+        };
+        Ok(rulesets::keep(realm, loaded))
+    }
+}
+
+/// A ruleset must not use, through others, itself.
+fn refuse_cycles(realm: Secret, loaded: &Loaded) -> Result<(), Box<str>> {
+    let all = rulesets::all(realm);
+    let mut path = vec![loaded.rid().to_owned()];
+    let mut seen = std::collections::BTreeSet::new();
+    let uses = |rid: &str| -> Vec<String> {
+        if rid == loaded.rid() {
+            return loaded.program.dependencies().map(|used| used.rid.to_string()).collect();
+        }
+        let known = all.iter().filter(|other| other.rid() == rid);
+        known
+            .flat_map(|other| other.program.dependencies())
+            .map(|used| used.rid.to_string())
+            .collect()
+    };
+    fn walk(
+        path: &mut Vec<String>,
+        seen: &mut std::collections::BTreeSet<String>,
+        uses: &dyn Fn(&str) -> Vec<String>,
+    ) -> Option<String> {
+        let last = path.last().cloned().unwrap_or_default();
+        for used in uses(&last) {
+            if path.first() == Some(&used) {
+                return Some(format!("{} -> {used}", path.join(" -> ")));
+            }
+            if seen.insert(used.clone()) {
+                path.push(used);
+                if let Some(cycle) = walk(path, seen, uses) {
+                    return Some(cycle);
+                }
+                path.pop();
+            }
+        }
+        None
+    }
+    match walk(&mut path, &mut seen, &uses) {
+        Some(cycle) => Err(format!("Dependency cycle found: {cycle}").into()),
+        None => Ok(()),
+    }
+}
+
+fn too_often() -> Failure {
+    Error::Rejected(PicoRejection::Failed {
+        error: format!("it asks more than {ASKS_MAX} times elsewhere").into(),
+    })
+}
+
+fn said<R: Rejection>(error: Error<R>) -> Box<str> {
+    error.to_string().into()
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A number nobody can guess.
+///
+/// # Panics
+/// The system has no random numbers: then nothing can be kept secret.
+fn unguessable() -> u128 {
+    let mut bytes = [0; 16];
+    let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
+    assert!(filled.is_ok(), "the system gives no random numbers");
+    u128::from_be_bytes(bytes)
+}

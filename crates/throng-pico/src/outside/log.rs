@@ -1,0 +1,203 @@
+//! What has happened to a pico: every event it handled, in order.
+
+use super::{Failure, Picos};
+use crate::{
+    id::{Eci, PicoId},
+    native::shown,
+    pico::{Handled, MayRead, Pico, PicoEvent, PicoRejection},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use throng::model::{Entity, Error};
+use throng_krl::Value;
+
+/// Events of a page, where the query does not say.
+const PAGE_DEFAULT: usize = 100;
+/// Most events of a page.
+const PAGE_MAX: usize = 1_000;
+/// Events that are looked at for one page of a filter.
+const SCANNED_MAX: usize = 20_000;
+/// Events the console's log shows.
+const EPISODES: usize = 200;
+
+/// Which part of a pico's log.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LogQuery {
+    /// Begin after this event.
+    #[serde(default)]
+    pub after: u64,
+    /// Events of the page, 1 to 1,000; 100 without it.
+    pub limit: Option<usize>,
+    /// Only events of this domain.
+    pub domain: Option<String>,
+    /// Only events of this name.
+    pub name: Option<String>,
+    /// Only those that failed.
+    pub failed: Option<bool>,
+}
+
+/// A page of a pico's log.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LogPage {
+    /// In the order in which they happened.
+    pub events: Vec<Entry>,
+    /// Where the next page begins; nothing at the end.
+    pub next: Option<u64>,
+    /// Events up to this one are not kept any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<u64>,
+}
+
+/// An event that a pico handled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Entry {
+    /// Its number, from 1 without a gap over all that happens to the pico.
+    pub seq: u64,
+    /// When it was recorded.
+    pub time: String,
+    /// The transaction.
+    pub eid: String,
+    /// The channel it came over.
+    pub eci: String,
+    /// The first part of its type.
+    pub domain: String,
+    /// The second part of its type.
+    pub name: String,
+    /// Its attributes.
+    pub attrs: Json,
+    /// What it changed.
+    pub changes: Json,
+    /// What its rules had logged.
+    pub log: Json,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Entry {
+    /// An event as the journal has it; none for what is no event of a channel.
+    pub(crate) fn of(pico: PicoId, seq: u64, at_micros: i64, name: &str, payload: &[u8]) -> Option<Self> {
+        let payload: Json = serde_json::from_slice(payload).ok()?;
+        let event = PicoEvent::deserialize(json!({ name: payload })).ok()?;
+        let (handled, error) = match event {
+            PicoEvent::Ran(handled) => (handled, None),
+            PicoEvent::Failed { handled, error } => (handled, Some(error.into())),
+            _ => return None,
+        };
+        let Handled {
+            eid,
+            via,
+            domain,
+            name,
+            attributes,
+            changes,
+            log,
+            ..
+        } = handled;
+        Some(Self {
+            seq,
+            time: crate::time::text(at_micros.div_euclid(1_000)),
+            eid: eid.to_string(),
+            eci: Eci { pico, secret: via }.to_string(),
+            domain: domain.to_string(),
+            name: name.to_string(),
+            attrs: serde_json::to_value(attributes).unwrap_or_default(),
+            changes: serde_json::to_value(changes).unwrap_or_default(),
+            log: serde_json::to_value(log).unwrap_or_default(),
+            error,
+        })
+    }
+
+    fn is_asked_for(&self, query: &LogQuery) -> bool {
+        let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        is(&query.domain, &self.domain)
+            && is(&query.name, &self.name)
+            && query.failed.is_none_or(|failed| failed == self.error.is_some())
+    }
+}
+
+impl Picos {
+    /// A page of the log of the pico that a channel reaches. The channel must allow the query `logs` of the console's ruleset.
+    ///
+    /// # Errors
+    /// The channel does not allow it, or the engine's.
+    pub async fn log(&self, eci: Eci, query: &LogQuery) -> Result<LogPage, Failure> {
+        let via = eci.secret;
+        self.engine().entity::<Pico>(eci.pico).read(MayRead { via }).await?;
+        let limit = query.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
+        self.page(eci.pico, query, limit).await
+    }
+
+    async fn page(&self, pico: PicoId, query: &LogQuery, limit: usize) -> Result<LogPage, Failure> {
+        let kind = self.engine().kind(Pico::KIND).unwrap_or_default();
+        let id = pico.to_string();
+        let (mut page, mut after, mut scanned) = (LogPage::default(), query.after, 0);
+        loop {
+            let history = self.engine().history(kind, &id, after, PAGE_MAX).await;
+            let history = history.map_err(|error| match error.engine() {
+                Ok(error) => error,
+                Err(rejection) => Error::Rejected(PicoRejection::Failed {
+                    error: rejection.to_string().into(),
+                }),
+            })?;
+            if history.removed > 0 {
+                page.removed = Some(history.removed);
+            }
+            for event in &history.events {
+                (after, scanned) = (event.seq, scanned + 1);
+                let entry = Entry::of(pico, event.seq, event.at_micros, &event.name, &event.payload);
+                page.events.extend(entry.filter(|entry| entry.is_asked_for(query)));
+                if page.events.len() == limit || scanned == SCANNED_MAX {
+                    page.next = Some(after);
+                    return Ok(page);
+                }
+            }
+            if !history.more {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The last events as the console's log shows them.
+    pub(super) async fn episodes(&self, pico: PicoId) -> crate::ask::Answered {
+        let mut last = LogPage::default();
+        let mut query = LogQuery::default();
+        loop {
+            let page = self.page(pico, &query, PAGE_MAX).await.map_err(super::said)?;
+            let next = page.next;
+            last.events.extend(page.events);
+            let beyond = last.events.len().saturating_sub(EPISODES);
+            last.events.drain(..beyond);
+            match next {
+                Some(next) => query.after = next,
+                None => break,
+            }
+        }
+        let episodes: Vec<Value> = last.events.iter().rev().map(|entry| shown(&episode(entry))).collect();
+        Ok(episodes.into())
+    }
+}
+
+fn episode(entry: &Entry) -> Json {
+    let clock = entry.time.split_once('T').map_or("", |(_, clock)| clock);
+    let mut attributes = entry.attrs.clone();
+    if let Some(map) = attributes.as_object_mut() {
+        map.remove("_headers");
+    }
+    let header = format!("EVENT {} {}:{} {attributes}", entry.eci, entry.domain, entry.name);
+    let mut lines = vec![format!("{clock} [DEBUG] txnQueued {header}")];
+    for logged in entry.log.as_array().into_iter().flatten() {
+        let of = |name: &str| logged.get(name).and_then(Json::as_str).unwrap_or_default();
+        let value = logged.get("value").cloned().unwrap_or_default();
+        lines.push(format!(
+            "{clock} [{}] {} {value}",
+            of("level").to_uppercase(),
+            of("message")
+        ));
+    }
+    if let Some(error) = &entry.error {
+        lines.push(format!("{clock} [ERROR] {error}"));
+    }
+    json!({ "txnId": entry.eid, "time": entry.time, "header": header, "entries": lines })
+}

@@ -1,0 +1,101 @@
+//! Answers events that wait in their picos: those that came by message or by timer, where nobody asks again.
+
+use super::Picos;
+use crate::{
+    ask::Ask,
+    pico::{Answers, Pico, PicoCommand, WAITING, WaitsFor},
+    rulesets,
+};
+use std::{future::Future, sync::Arc, thread};
+use throng::model::Error;
+use tokio::{
+    sync::{Semaphore, oneshot},
+    task::LocalSet,
+};
+
+/// Events that are answered at a time; the others wait in their picos.
+const AT_ONCE: usize = 256;
+
+impl Picos {
+    /// Begins to answer events that wait. What it gives back ends that.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn work(&self) -> std::io::Result<Box<dyn FnOnce() + Send>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (end, ended) = oneshot::channel::<()>();
+        let picos = self.clone();
+        // Before it returns, so that nothing is published to nobody.
+        let topic = self.engine().topic(&WAITING).map_err(std::io::Error::other)?;
+        let run = move || {
+            let local = LocalSet::new();
+            let taken_over = picos.engine().taken_over();
+            local.block_on(&runtime, async {
+                tokio::select! {
+                    _ = ended => {}
+                    () = serve(&picos, topic) => {}
+                    () = forget(&picos, taken_over) => {}
+                }
+            });
+        };
+        let thread = thread::Builder::new().name("throng-picos".into()).spawn(run)?;
+        Ok(Box::new(move || {
+            let _ = end.send(());
+            let _ = thread.join();
+        }))
+    }
+}
+
+/// Answers until the engine has gone.
+async fn serve(picos: &Picos, topic: throng::services::bus::Topic<WaitsFor>) {
+    let mut waiting = topic.subscribe();
+    if let Err(error) = picos.root().await {
+        tracing::warn!("the root pico cannot be made or read: {error}");
+    }
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
+    while let Some(heard) = waiting.next().await {
+        // What was lost is looked at again after a minute.
+        let throng::services::bus::Heard::Event(waits) = heard else {
+            continue;
+        };
+        let Ok(permit) = permits.clone().acquire_owned().await else {
+            return;
+        };
+        let picos = picos.clone();
+        tokio::task::spawn_local(async move {
+            resume(&picos, waits).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn resume(picos: &Picos, waits: WaitsFor) {
+    let WaitsFor {
+        pico,
+        number,
+        ask,
+        answers,
+    } = waits;
+    let Answers { time_ms, seed, given } = answers;
+    let answered = picos.answer(&ask, 0).await;
+    let given = given.into_iter().chain([(Ask::clone(&ask), answered)]).collect();
+    let answers = Answers { time_ms, seed, given };
+    let command = PicoCommand::Resume {
+        waiting: number,
+        answers,
+    };
+    match picos.engine().entity::<Pico>(pico).ask(command).await {
+        Ok(_) | Err(Error::Ended { .. }) => {}
+        Err(error) => tracing::debug!("pico {pico} is asked again later: {error}"),
+    }
+}
+
+/// After another engine had the journal, the programs may be old.
+async fn forget(picos: &Picos, taken_over: impl Future<Output = bool>) {
+    if taken_over.await
+        && let Ok(root) = picos.root().await
+    {
+        rulesets::forget(root.realm);
+    }
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,144 @@
+//! What an event changes in its pico: what is recorded, and all that is needed to bring the pico back.
+
+use super::{
+    Body, Child, Installed, Pico,
+    schedule::{ScheduleId, Scheduled},
+};
+use crate::{
+    channel::Channel,
+    id::{Eci, Secret},
+    intern::name,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use throng_krl::{SelectState, Value};
+
+/// One change of a pico.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// An entity variable, or what is at a path in it, has this value.
+    Put {
+        /// Whose.
+        #[serde(with = "name")]
+        rid: Arc<str>,
+        /// Which.
+        #[serde(with = "name")]
+        name: Arc<str>,
+        /// Where in it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        path: Vec<Arc<str>>,
+        /// What it is now.
+        value: Value,
+    },
+    /// An entity variable, or what is at a path in it, is there no longer.
+    Remove {
+        /// Whose.
+        #[serde(with = "name")]
+        rid: Arc<str>,
+        /// Which.
+        #[serde(with = "name")]
+        name: Arc<str>,
+        /// Where in it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        path: Vec<Arc<str>>,
+    },
+    /// There is this channel, in the place of one with the same secret.
+    Channel(Channel),
+    /// The channel with this secret is there no longer.
+    NoChannel(Secret),
+    /// There is a new child.
+    Child(Child),
+    /// The child with this number is there no longer.
+    NoChild(u32),
+    /// A page of children is an entity of its own from now on.
+    Sealed,
+    /// A ruleset is installed, or configured anew.
+    Ruleset(Installed),
+    /// A ruleset is there no longer, nor are its variables.
+    NoRuleset(Arc<str>),
+    /// How far the rules of a ruleset have come in waiting for events; nothing where none waits.
+    Waits {
+        /// Whose rules.
+        #[serde(with = "name")]
+        rid: Arc<str>,
+        /// What its program made of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        states: Option<Box<SelectState>>,
+    },
+    /// An event is scheduled.
+    Schedule(Scheduled),
+    /// A scheduled event is not any more.
+    NoSchedule(ScheduleId),
+    /// The parent is another one.
+    Parent {
+        /// The channel to the parent.
+        parent: Eci,
+        /// The number there.
+        number: u32,
+    },
+}
+
+impl Pico {
+    /// Applies what has happened.
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Put { rid, name, path, value } => self.variables.put(rid, name, path, value.clone()),
+            Change::Remove { rid, name, path } => self.variables.remove(rid, name, path),
+            Change::NoRuleset(rid) => {
+                self.variables.remove_all(rid);
+                self.body.apply(change);
+            }
+            other => self.body.apply(other),
+        }
+    }
+}
+
+impl Body {
+    /// Applies what has happened to all but the variables.
+    pub(crate) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Put { .. } | Change::Remove { .. } => {}
+            Change::Channel(channel) => put_channel(&mut self.channels, channel),
+            Change::NoChannel(secret) => self.channels.retain(|channel| channel.secret != *secret),
+            Change::Child(child) => self.children.add(*child),
+            Change::NoChild(number) => self.children.remove(*number),
+            Change::Sealed => self.children.seal(),
+            Change::Ruleset(ruleset) => put_ruleset(&mut self.rulesets, ruleset),
+            Change::NoRuleset(rid) => self.rulesets.retain(|ruleset| ruleset.rid != *rid),
+            Change::Waits { rid, states } => {
+                if let Some(ruleset) = self.rulesets.iter_mut().find(|ruleset| ruleset.rid == *rid) {
+                    ruleset.states = states.clone();
+                }
+            }
+            Change::Schedule(scheduled) => self.schedules.put(scheduled.clone()),
+            Change::NoSchedule(id) => self.schedules.remove(id),
+            Change::Parent { parent, number } => {
+                self.parent = Some(*parent);
+                self.number = *number;
+            }
+        }
+    }
+}
+
+/// Puts a channel in the place of one with the same secret, or after the others.
+fn put_channel(channels: &mut Vec<Channel>, channel: &Channel) {
+    match channels.iter_mut().find(|known| known.secret == channel.secret) {
+        Some(known) => *known = channel.clone(),
+        None => push_exactly(channels, channel.clone()),
+    }
+}
+
+/// Puts a ruleset in the place of the one with the same id, or after the others.
+fn put_ruleset(rulesets: &mut Vec<Installed>, ruleset: &Installed) {
+    match rulesets.iter_mut().find(|known| known.rid == ruleset.rid) {
+        Some(known) => *known = ruleset.clone(),
+        None => push_exactly(rulesets, ruleset.clone()),
+    }
+}
+
+/// Appends to a short list that is kept by a million picos: with no room for more.
+fn push_exactly<T>(list: &mut Vec<T>, item: T) {
+    list.reserve_exact(1);
+    list.push(item);
+}

@@ -1,0 +1,488 @@
+//! What a pico does when it is asked.
+
+use super::{
+    Answers, Body, Handled, Incoming, Newborn, Page, PageCommand, PageId, Pico, PicoCommand, PicoEvent, PicoRejection,
+    Ran, ScheduleId, Scheduled, Waiting, When,
+};
+use crate::{
+    ask::Ask,
+    channel::{Channel, Refused},
+    draft::{Draft, Outgoing, Parcel, Stop},
+    family::Fresh,
+    id::{Eci, PicoId, Secret},
+    native, run,
+};
+use std::time::Duration;
+use throng::model::{Answer, Asker, Entity, Timestamp, Topic, Turn};
+use throng_krl::{Event, Value};
+
+/// Most events of a pico that wait for answers.
+const WAITING_MAX: usize = 1_000;
+/// How often an event that waits is looked at, before it has failed.
+const TRIES_MAX: u32 = 10;
+/// After so long an event that waits is looked at again: whoever was to answer may have ended.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+/// Most events scheduled in one pico.
+const SCHEDULED_MAX: usize = 10_000;
+
+/// What events of picos wait for, for whoever answers.
+pub(crate) const WAITING: Topic<WaitsFor> = Topic::new("pico-waits");
+
+/// An event that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitsFor {
+    pub(crate) pico: PicoId,
+    pub(crate) number: u64,
+    pub(crate) ask: Ask,
+    pub(crate) answers: Answers,
+}
+
+type Decided = Result<Answer<Pico>, PicoRejection>;
+
+pub(super) fn decide(pico: &Pico, command: PicoCommand, turn: &mut Turn<'_, Pico>) -> Decided {
+    match command {
+        PicoCommand::Found(newborn) | PicoCommand::Born(newborn) => born(newborn, turn),
+        PicoCommand::Event(incoming) => event(pico, incoming, turn),
+        PicoCommand::Due(id) => due(pico, &id, turn),
+        PicoCommand::Resume { waiting, answers } => resume(pico, waiting, Some(answers), turn),
+        PicoCommand::Retry(waiting) => resume(pico, waiting, None, turn),
+        PicoCommand::Delete {} => delete(pico, turn),
+        PicoCommand::Post(incoming) => post(pico, incoming, turn),
+    }
+}
+
+fn now_ms(turn: &Turn<'_, Pico>) -> i64 {
+    turn.now().micros.div_euclid(1_000)
+}
+
+fn first_answers(turn: &Turn<'_, Pico>) -> Answers {
+    Answers {
+        time_ms: now_ms(turn),
+        seed: Secret(turn.unguessable()),
+        given: Vec::new(),
+    }
+}
+
+/// Comes into being, and runs what a new pico runs.
+fn born(newborn: Newborn, turn: &mut Turn<'_, Pico>) -> Decided {
+    let id = *turn.id();
+    if !turn.is_new() {
+        return Err(PicoRejection::Exists { pico: id });
+    }
+    let mut fresh = Fresh::of(turn.unguessable());
+    let (key, own) = (fresh.secret(), fresh.secret());
+    let pico = Pico::born(id, &newborn, key, own);
+    let asked = newborn.asked.clone();
+    turn.emit(PicoEvent::Born { id, newborn, key, own });
+    let via = pico.body.channels.get(1).map_or(own, |channel| channel.secret);
+    let incoming = Incoming {
+        via,
+        domain: "throng".into(),
+        name: "born".into(),
+        attributes: asked,
+        ..Incoming::default()
+    };
+    let answers = Answers {
+        seed: fresh.secret(),
+        ..first_answers(turn)
+    };
+    let task = Task {
+        incoming,
+        kind: Kind::Own,
+        number: None,
+        tries: 0,
+    };
+    task.run(&pico, answers, turn)
+}
+
+/// An event comes over a channel.
+fn event(pico: &Pico, mut incoming: Incoming, turn: &mut Turn<'_, Pico>) -> Decided {
+    check(pico, &incoming, turn.from())?;
+    if !matches!(incoming.attributes, Value::Map(_)) {
+        let found = incoming.attributes.type_name();
+        return Err(PicoRejection::Malformed {
+            why: format!("attributes are a map, found {found}").into(),
+        });
+    }
+    let answers = incoming.answers.take().unwrap_or_else(|| first_answers(turn));
+    let task = Task {
+        incoming,
+        kind: Kind::Event,
+        number: None,
+        tries: 0,
+    };
+    task.run(pico, answers, turn)
+}
+
+/// Whether the event may come over the channel it came over.
+fn check(pico: &Pico, incoming: &Incoming, from: Asker<'_>) -> Result<(), PicoRejection> {
+    let sender = match from {
+        Asker::Entity { kind: Pico::KIND, id } => id.parse().ok(),
+        // The service itself asks for another pico.
+        Asker::Client(_) => incoming.from,
+        _ => None,
+    };
+    let (domain, name) = (&*incoming.domain, &*incoming.name);
+    pico.body.admit(incoming.via, sender, |channel| {
+        channel.shape.event_policy.check(domain, name)
+    })
+}
+
+impl Body {
+    /// Whether this may come over the channel with this secret, from whom.
+    pub(crate) fn admit(
+        &self,
+        via: Secret,
+        from: Option<PicoId>,
+        check: impl Fn(&Channel) -> Result<(), Refused>,
+    ) -> Result<(), PicoRejection> {
+        if self.is_deleted {
+            return Err(PicoRejection::Deleted {});
+        }
+        let Some(channel) = self.channels.iter().find(|channel| channel.secret == via) else {
+            let family = crate::family::Family::of(self.id, self.key);
+            return match (family.child(via), from) {
+                (Some(child), Some(from)) if child == from => Ok(()),
+                (Some(_), _) => Err(PicoRejection::Family {}),
+                (None, _) => Err(PicoRejection::NoChannel {
+                    eci: Eci {
+                        pico: self.id,
+                        secret: via,
+                    }
+                    .to_string()
+                    .into(),
+                }),
+            };
+        };
+        if channel.family.is_some_and(|family| from != Some(family)) {
+            return Err(PicoRejection::Family {});
+        }
+        check(channel).map_err(|refused| match refused {
+            Refused::Denied => PicoRejection::Denied {},
+            Refused::NotAllowed => PicoRejection::NotAllowed {},
+        })
+    }
+}
+
+/// A scheduled event's time has come.
+fn due(pico: &Pico, id: &ScheduleId, turn: &mut Turn<'_, Pico>) -> Decided {
+    let Some(scheduled) = pico.body.schedules.get(id) else {
+        return Ok(Answer::Now(Ran::default()));
+    };
+    remind(scheduled, turn);
+    let task = Task {
+        incoming: Incoming {
+            via: scheduled.via,
+            domain: scheduled.domain.clone(),
+            name: scheduled.name.clone(),
+            attributes: scheduled.attributes.clone(),
+            ..Incoming::default()
+        },
+        kind: match scheduled.when {
+            When::At(_) => Kind::Due(Some(id.clone())),
+            When::Repeat(_) => Kind::Due(None),
+        },
+        number: None,
+        tries: 0,
+    };
+    let answers = first_answers(turn);
+    task.run(pico, answers, turn)
+}
+
+/// Sets the timer of a scheduled event, if it is to come (again).
+fn remind(scheduled: &Scheduled, turn: &mut Turn<'_, Pico>) {
+    let now_ms = now_ms(turn);
+    let next_ms = match scheduled.when {
+        // It has come by now.
+        When::At(_) if matches!(turn.from(), Asker::Timer(name) if name == scheduled.timer()) => None,
+        _ => scheduled.next_ms(now_ms),
+    };
+    if let Some(next_ms) = next_ms {
+        let at = Timestamp {
+            micros: next_ms.saturating_mul(1_000),
+        };
+        turn.remind(scheduled.timer(), at, None, PicoCommand::Due(scheduled.id.clone()));
+    }
+}
+
+/// Goes on with an event that waited.
+fn resume(pico: &Pico, number: u64, answers: Option<Answers>, turn: &mut Turn<'_, Pico>) -> Decided {
+    let Some(waiting) = pico.body.waiting.iter().find(|waiting| waiting.number == number) else {
+        return Ok(Answer::Now(Ran::default()));
+    };
+    let task = Task {
+        incoming: waiting.incoming.clone(),
+        kind: match waiting.due.clone() {
+            Some(due) => Kind::Due(Some(due)),
+            None if waiting.is_own => Kind::Own,
+            None => Kind::Event,
+        },
+        number: Some(number),
+        tries: waiting.tries,
+    };
+    let answers = answers.unwrap_or_else(|| first_answers(turn));
+    task.run(pico, answers, turn)
+}
+
+/// Ends this pico, and with it all below it.
+fn delete(pico: &Pico, turn: &mut Turn<'_, Pico>) -> Decided {
+    let parent = pico.body.parent.map(|parent| parent.pico);
+    let is_parent = match turn.from() {
+        Asker::Entity { kind: Pico::KIND, id } => id.parse().ok() == parent,
+        Asker::Entity { kind: Page::KIND, id } => id.parse().ok().map(|page: PageId| page.parent) == parent,
+        _ => false,
+    };
+    if !is_parent || parent.is_none() {
+        return Err(PicoRejection::NotTheParent {});
+    }
+    for child in pico.body.children.young() {
+        turn.send::<Pico>(child.pico, PicoCommand::Delete {});
+    }
+    if pico.body.children.sealed() > 0 {
+        let page = PageId {
+            parent: pico.body.id,
+            page: 0,
+        };
+        let pages = pico.body.children.sealed();
+        turn.send::<Page>(page, PageCommand::End { pages });
+    }
+    turn.emit(PicoEvent::Deleted {});
+    turn.end();
+    Ok(Answer::Now(Ran::default()))
+}
+
+/// What a transaction is about.
+enum Kind {
+    /// The pico's own: its first, or an event to be sent to another engine.
+    Own,
+    /// An event that came over a channel.
+    Event,
+    /// A scheduled event; with its id if it comes only once.
+    Due(Option<ScheduleId>),
+}
+
+/// A transaction to be run.
+struct Task {
+    incoming: Incoming,
+    kind: Kind,
+    /// It has waited under this number.
+    number: Option<u64>,
+    /// How often it was tried before.
+    tries: u32,
+}
+
+impl Task {
+    fn run(self, pico: &Pico, answers: Answers, turn: &mut Turn<'_, Pico>) -> Decided {
+        let mut draft = Draft::new(pico, self.incoming.via, &answers, false);
+        let ran = self.begin(&mut draft).and_then(|()| run::events(&mut draft));
+        match ran {
+            Ok(()) => self.done(pico, draft, turn),
+            Err(Stop::Failed(error)) => Ok(self.failed(&draft, &error.to_string(), turn)),
+            Err(Stop::Ask(ask)) => {
+                let used = draft.used();
+                drop(draft);
+                let mut answers = answers;
+                answers.given.truncate(used);
+                self.wait(pico, *ask, answers, turn)
+            }
+        }
+    }
+
+    fn begin(&self, draft: &mut Draft<'_>) -> Result<(), Stop> {
+        let Incoming {
+            domain,
+            name,
+            attributes,
+            ..
+        } = &self.incoming;
+        if matches!(self.kind, Kind::Own) {
+            return match &**name {
+                "born" => native::born(draft, attributes),
+                _ => post_now(draft, attributes),
+            };
+        }
+        let event = Event {
+            eci: draft.via.to_string().into(),
+            domain: domain.clone(),
+            name: name.clone(),
+            attributes: attributes.clone(),
+            eid: draft.eid.clone(),
+            time_ms: draft.now_ms(),
+        };
+        draft.raise(event, None)
+    }
+
+    fn done(self, pico: &Pico, mut draft: Draft<'_>, turn: &mut Turn<'_, Pico>) -> Decided {
+        if draft.body().schedules.len() > SCHEDULED_MAX {
+            let most = format!("at most {SCHEDULED_MAX} events are scheduled in a pico");
+            return Ok(self.failed(&draft, &most, turn));
+        }
+        let (directives, eid) = (std::mem::take(&mut draft.directives), draft.eid.clone());
+        send(pico.body.id, std::mem::take(&mut draft.outgoing), turn);
+        set_timers(&draft, turn);
+        let then = self.incoming.then.clone();
+        let via = self.incoming.via;
+        let handled = self.handled(&mut draft);
+        turn.emit(PicoEvent::Ran(handled));
+        let now = first_answers(turn);
+        Ok(Answer::after(move |pico: &Pico| {
+            let answer = then.map(|asked| run::query(pico, via, &asked, &now));
+            Ran {
+                eid,
+                directives,
+                error: None,
+                answer,
+            }
+        }))
+    }
+
+    /// What is recorded of the event.
+    fn handled(self, draft: &mut Draft<'_>) -> Handled {
+        let due = match self.kind {
+            Kind::Due(due) => due,
+            _ => None,
+        };
+        Handled {
+            eid: draft.eid.clone(),
+            via: self.incoming.via,
+            domain: self.incoming.domain,
+            name: self.incoming.name,
+            attributes: self.incoming.attributes,
+            changes: std::mem::take(&mut draft.changes),
+            log: std::mem::take(&mut draft.log),
+            waited: self.number,
+            due,
+        }
+    }
+
+    /// Nothing of it is left but that it failed.
+    fn failed(self, draft: &Draft<'_>, error: &str, turn: &mut Turn<'_, Pico>) -> Answer<Pico> {
+        let via = draft.via.secret;
+        let eid = draft.eid.clone();
+        let due = match self.kind {
+            Kind::Due(due) => due,
+            _ => None,
+        };
+        turn.emit(PicoEvent::Failed {
+            handled: Handled {
+                eid: eid.clone(),
+                via,
+                domain: self.incoming.domain,
+                name: self.incoming.name,
+                attributes: self.incoming.attributes,
+                waited: self.number,
+                due,
+                log: draft.log.clone(),
+                ..Handled::default()
+            },
+            error: error.into(),
+        });
+        Answer::Now(Ran {
+            eid,
+            error: Some(error.into()),
+            ..Ran::default()
+        })
+    }
+
+    /// A client asks again once it has the answer; for all others the pico remembers the event.
+    fn wait(self, pico: &Pico, ask: Ask, answers: Answers, turn: &mut Turn<'_, Pico>) -> Decided {
+        if turn.from().is_client() && self.number.is_none() && matches!(self.kind, Kind::Event) {
+            return Err(PicoRejection::Waits {
+                ask: Box::new(ask),
+                answers: Box::new(answers),
+            });
+        }
+        let is_retry = !turn.from().is_client();
+        let tries = self.tries + u32::from(is_retry);
+        if tries > TRIES_MAX || self.number.is_none() && pico.body.waiting.len() >= WAITING_MAX {
+            let draft = Draft::new(pico, self.incoming.via, &answers, false);
+            return Ok(self.failed(&draft, "there was no answer from elsewhere", turn));
+        }
+        let number = self.number.unwrap_or(pico.body.waited + 1);
+        let at = turn.now().after(RETRY_AFTER);
+        turn.remind(waiting_timer(number), at, None, PicoCommand::Retry(number));
+        turn.publish(
+            &WAITING,
+            WaitsFor {
+                pico: *turn.id(),
+                number,
+                ask,
+                answers,
+            },
+        );
+        // Recorded once, and for each try: not for each answer.
+        if self.number.is_none() || is_retry {
+            turn.emit(PicoEvent::Waiting(Waiting {
+                number,
+                tries,
+                is_own: matches!(self.kind, Kind::Own),
+                incoming: self.incoming,
+                due: match self.kind {
+                    Kind::Due(due) => due,
+                    _ => None,
+                },
+            }));
+        }
+        Ok(Answer::Now(Ran::default()))
+    }
+}
+
+fn waiting_timer(number: u64) -> String {
+    format!("w {number}")
+}
+
+/// Hands the engine what the event sends.
+fn send(id: PicoId, outgoing: Outgoing, turn: &mut Turn<'_, Pico>) {
+    for parcel in outgoing.parcels {
+        match parcel {
+            Parcel::Born(pico, newborn) => turn.send::<Pico>(pico, PicoCommand::Born(*newborn)),
+            Parcel::Event(pico, incoming) => turn.send::<Pico>(pico, PicoCommand::Event(*incoming)),
+            Parcel::Abroad(incoming) => turn.send::<Pico>(id, PicoCommand::Post(*incoming)),
+            Parcel::Delete(pico) => turn.send::<Pico>(pico, PicoCommand::Delete {}),
+            Parcel::Seal(page, children) => {
+                turn.send::<Page>(PageId { parent: id, page }, PageCommand::Seal { children });
+            }
+            Parcel::RemoveFromPage(page, number) => {
+                turn.send::<Page>(PageId { parent: id, page }, PageCommand::Remove { number });
+            }
+        }
+    }
+}
+
+/// Sends an event to a pico of another engine, between two runs.
+fn post(pico: &Pico, incoming: Incoming, turn: &mut Turn<'_, Pico>) -> Decided {
+    let own = pico.body.id.to_string();
+    if !matches!(turn.from(), Asker::Entity { kind: Pico::KIND, id } if id == own) {
+        return Err(PicoRejection::NotTheParent {});
+    }
+    let task = Task {
+        incoming,
+        kind: Kind::Own,
+        number: None,
+        tries: 0,
+    };
+    let answers = first_answers(turn);
+    task.run(pico, answers, turn)
+}
+
+fn post_now(draft: &mut Draft<'_>, request: &Value) -> Result<(), Stop> {
+    let ask = Ask::Http {
+        method: "POST".into(),
+        arguments: request.clone(),
+    };
+    draft
+        .ask(ask)?
+        .map(drop)
+        .map_err(|why| throng_krl::Error::value_error(why).into())
+}
+
+/// Sets and cancels the timers of what the event scheduled.
+fn set_timers(draft: &Draft<'_>, turn: &mut Turn<'_, Pico>) {
+    for change in &draft.changes {
+        match change {
+            super::Change::Schedule(scheduled) => remind(scheduled, turn),
+            super::Change::NoSchedule(id) => turn.cancel(id.timer()),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! What a pico is asked, what happens to it, and what it says.
+
+use super::{Change, schedule::ScheduleId};
+use crate::{
+    ask::{Answered, Ask},
+    id::{Eci, PicoId, Secret},
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use throng::model::{Event, Rejection};
+use throng_krl::Value;
+
+/// What a pico can be asked to do. None of it is public: clients come through channels.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PicoCommand {
+    /// Brings the root pico into being.
+    Found(Newborn),
+    /// Brings a child into being; its parent asks.
+    Born(Newborn),
+    /// Handles an event.
+    Event(Incoming),
+    /// Handles a scheduled event.
+    Due(ScheduleId),
+    /// Goes on with an event that waited for answers.
+    Resume {
+        /// Which.
+        waiting: u64,
+        /// The answers, in the order they were asked for.
+        answers: Answers,
+    },
+    /// Looks at an event again that has waited for long.
+    Retry(u64),
+    /// Sends an event to a pico of another engine; the pico asks itself.
+    Post(Incoming),
+    /// Ends the pico and all below it; its parent asks.
+    Delete {},
+}
+
+/// What a new pico is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Newborn {
+    /// Which rulesets it takes: all picos of an engine have the same.
+    pub realm: Secret,
+    /// The channel to its parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Eci>,
+    /// Its number among its parent's children.
+    #[serde(default)]
+    pub number: u32,
+    /// The secret of its channel for its parent.
+    #[serde(default)]
+    pub down: Secret,
+    /// The secret of its channel for the console.
+    pub ui: Secret,
+    /// Its rulesets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rulesets: Vec<Installing>,
+    /// The attributes of the event that asked for it, if one did: then it has a name, and tells its parent that it is there.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub asked: Value,
+    /// The parent's channel for the console.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_ui: Option<Eci>,
+}
+
+/// A ruleset to be installed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Installing {
+    /// Its id.
+    pub rid: Arc<str>,
+    /// Where it came from.
+    pub url: Arc<str>,
+    /// Its configuration.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub config: Value,
+}
+
+/// An event on its way to a pico.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Incoming {
+    /// The channel it comes over.
+    pub via: Secret,
+    /// The first part of its type.
+    pub domain: Arc<str>,
+    /// The second part of its type.
+    pub name: Arc<str>,
+    /// Its attributes, a map.
+    pub attributes: Value,
+    /// The pico on whose behalf the service itself sends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<PicoId>,
+    /// What is asked about the pico once it has handled the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<Asked>,
+    /// What was asked elsewhere for it so far.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answers: Option<Answers>,
+}
+
+/// A query: of which ruleset, for what.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Asked {
+    /// The ruleset.
+    pub rid: Arc<str>,
+    /// Its shared function or value.
+    pub name: Arc<str>,
+    /// The arguments by name, a map.
+    pub arguments: Value,
+}
+
+/// What was asked elsewhere for an event or a query, and when and with which chance it ran first: with the same it runs again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Answers {
+    /// Milliseconds since 1970.
+    pub time_ms: i64,
+    /// Where its random numbers begin.
+    pub seed: Secret,
+    /// In the order they were asked for.
+    pub given: Vec<(Ask, Answered)>,
+}
+
+/// What can happen to a pico.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum PicoEvent {
+    /// It came into being.
+    Born {
+        /// Who it is.
+        id: PicoId,
+        /// What it is.
+        newborn: Newborn,
+        /// What it makes the channels of its own children with.
+        key: Secret,
+        /// The secret of its own channel.
+        own: Secret,
+    },
+    /// It handled an event.
+    Ran(Handled),
+    /// An event failed and changed nothing.
+    Failed {
+        /// Which.
+        handled: Handled,
+        /// Why, in a sentence.
+        error: Box<str>,
+    },
+    /// An event waits for answers.
+    Waiting(Waiting),
+    /// It ended, as its parent asked.
+    Deleted {},
+}
+
+/// An event that was handled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Handled {
+    /// The transaction.
+    pub eid: Arc<str>,
+    /// The channel it came over.
+    pub via: Secret,
+    /// The first part of its type.
+    pub domain: Arc<str>,
+    /// The second part of its type.
+    pub name: Arc<str>,
+    /// Its attributes.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub attributes: Value,
+    /// What it changed, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// What it had logged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<Logged>,
+    /// It had waited under this number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<u64>,
+    /// It was scheduled once, and is no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<ScheduleId>,
+}
+
+/// An entry of a pico's log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Logged {
+    /// How much it matters: `klog`, `info`, `warn`, `error`.
+    pub level: Box<str>,
+    /// The ruleset it is from.
+    pub rid: Arc<str>,
+    /// The rule it is from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Arc<str>>,
+    /// What happened.
+    pub message: Arc<str>,
+    /// The value concerned.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub value: Value,
+}
+
+/// An event that waits for answers from elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Waiting {
+    /// Its number among those that wait.
+    pub number: u64,
+    /// How often it was tried.
+    pub tries: u32,
+    /// It is the pico's own, and came over no channel.
+    #[serde(default)]
+    pub is_own: bool,
+    /// What is to be handled.
+    pub incoming: Incoming,
+    /// The event was scheduled, under this id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<ScheduleId>,
+}
+
+/// What a pico answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ran {
+    /// The transaction; empty where there was none.
+    pub eid: Arc<str>,
+    /// What the rules had to say, as clients see it.
+    #[serde(default)]
+    pub directives: Vec<Value>,
+    /// Why the event failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Box<str>>,
+    /// What was asked for after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Result<Value, PicoRejection>>,
+}
+
+/// Why a pico says no. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "reason", rename_all = "kebab-case")]
+pub enum PicoRejection {
+    /// It has no such channel.
+    #[error("ECI not found {eci}")]
+    NoChannel {
+        /// What was asked for.
+        eci: Box<str>,
+    },
+    /// It was deleted, and its channels with it.
+    #[error("ECI not found: the pico was deleted")]
+    Deleted {},
+    /// The channel is for its family.
+    #[error("This is a family channel and only the owner can use it.")]
+    Family {},
+    /// The channel's policy denies it.
+    #[error("Denied by channel policy")]
+    Denied {},
+    /// The channel's policy does not allow it.
+    #[error("Not allowed by channel policy")]
+    NotAllowed {},
+    /// It has no such ruleset.
+    #[error("Pico doesn't have {rid} installed.")]
+    NotInstalled {
+        /// The ruleset's id.
+        rid: Box<str>,
+    },
+    /// The ruleset shares nothing of this name.
+    #[error("Ruleset {rid} does not have query function \"{name}\"")]
+    NoQuery {
+        /// The ruleset's id.
+        rid: Box<str>,
+        /// What was asked for.
+        name: Box<str>,
+    },
+    /// What was asked is not what can be asked.
+    #[error("{why}")]
+    Malformed {
+        /// What is wrong, in a sentence.
+        why: Box<str>,
+    },
+    /// A ruleset failed.
+    #[error("{error}")]
+    Failed {
+        /// How, in a sentence.
+        error: Box<str>,
+    },
+    /// It needs answers from elsewhere first.
+    #[error("the pico waits for an answer from elsewhere")]
+    Waits {
+        /// What is asked.
+        ask: Box<Ask>,
+        /// What was answered so far.
+        answers: Box<Answers>,
+    },
+    /// Who asks is not the pico's parent.
+    #[error("only a pico's parent may ask this")]
+    NotTheParent {},
+    /// There is such a pico already.
+    #[error("there is a pico {pico} already")]
+    Exists {
+        /// Its id.
+        pico: PicoId,
+    },
+}
+
+impl Event for PicoEvent {}
+
+impl Rejection for PicoRejection {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::NoChannel { .. } => "eci-not-found",
+            Self::Deleted {} => "pico-deleted",
+            Self::Family {} => "family-channel",
+            Self::Denied {} => "denied-by-policy",
+            Self::NotAllowed {} => "not-allowed-by-policy",
+            Self::NotInstalled { .. } => "ruleset-not-installed",
+            Self::NoQuery { .. } => "no-such-query",
+            Self::Malformed { .. } => "malformed-event",
+            Self::Failed { .. } => "ruleset-failed",
+            Self::Waits { .. } => "pico-waits",
+            Self::NotTheParent {} => "not-the-parent",
+            Self::Exists { .. } => "pico-exists",
+        }
+    }
+
+    fn status(&self) -> u16 {
+        match self {
+            Self::NoChannel { .. } | Self::NotInstalled { .. } | Self::NoQuery { .. } => 404,
+            Self::Family {} | Self::Denied {} | Self::NotAllowed {} | Self::NotTheParent {} => 403,
+            Self::Malformed { .. } => 400,
+            Self::Deleted {} => 410,
+            Self::Failed { .. } => 500,
+            Self::Waits { .. } => 503,
+            Self::Exists { .. } => 409,
+        }
+    }
+}
+
+/// They are no part of any route: what clients say and see is documented with the routes.
+macro_rules! without_schema {
+    ($($type:ty),*) => {$(
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!(true)
+            }
+        }
+    )*};
+}
+
+without_schema!(PicoCommand, PicoEvent, Ran, PicoRejection, Asked);

@@ -1,0 +1,208 @@
+//! A pico: a persistent object with channels, children, and rulesets installed while it runs.
+
+mod change;
+mod children;
+mod decide;
+mod messages;
+mod query;
+mod schedule;
+mod variables;
+
+pub use change::Change;
+pub use children::{Child, Children, GetPage, PAGE_CHILDREN, Page, PageCommand, PageId};
+pub use messages::{
+    Answers, Asked, Handled, Incoming, Installing, Logged, Newborn, PicoCommand, PicoEvent, PicoRejection, Ran, Waiting,
+};
+pub use query::{Look, MayRead, PicoQuery, PicoView, Seen};
+pub use schedule::{ScheduleId, Scheduled, Schedules, When};
+pub use variables::{Variable, Variables};
+
+pub(crate) use decide::{WAITING, WaitsFor};
+pub(crate) use variables::put;
+
+use crate::{
+    channel::{Channel, Shape},
+    family::Family,
+    id::{Eci, PicoId, Secret},
+    intern::name,
+    native,
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use throng::model::{Answer, Entity, Turn};
+use throng_krl::{SelectState, Value};
+
+/// A pico's state.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Pico {
+    /// All but the variables.
+    pub(crate) body: Body,
+    /// The entity variables of its rulesets.
+    pub(crate) variables: Variables,
+}
+
+/// What a pico is beside its variables.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Body {
+    /// Who it is.
+    pub(crate) id: PicoId,
+    /// It has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_deleted: bool,
+    /// Which rulesets it takes: all picos of an engine have the same.
+    pub(crate) realm: Secret,
+    /// What it makes the channels of its children with.
+    pub(crate) key: Secret,
+    /// The channel to its parent.
+    pub(crate) parent: Option<Eci>,
+    /// The parent's channel for the console.
+    pub(crate) parent_ui: Option<Eci>,
+    /// Its number among its parent's children.
+    pub(crate) number: u32,
+    /// In the order they were made, its own first.
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) children: Children,
+    /// In the order they were installed.
+    pub(crate) rulesets: Vec<Installed>,
+    pub(crate) schedules: Schedules,
+    /// Events that wait for answers from elsewhere.
+    pub(crate) waiting: Vec<Waiting>,
+    /// How many events it has waited with so far.
+    pub(crate) waited: u64,
+}
+
+/// A ruleset in a pico.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Installed {
+    /// Its id.
+    #[serde(with = "name")]
+    pub rid: Arc<str>,
+    /// Where it comes from.
+    #[serde(with = "name")]
+    pub url: Arc<str>,
+    /// Its configuration.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub config: Value,
+    /// How far its rules have come in waiting for events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) states: Option<Box<SelectState>>,
+}
+
+impl Installed {
+    pub(crate) fn of(installing: Installing, states: Option<Box<SelectState>>) -> Self {
+        let Installing { rid, url, config } = installing;
+        let is_empty = config.as_map().is_some_and(throng_krl::Map::is_empty);
+        Self {
+            rid: name::intern(&rid),
+            url: name::intern(&url),
+            config: if is_empty { Value::Null } else { config },
+            states,
+        }
+    }
+}
+
+impl Pico {
+    /// Who a newborn is, with the channels and rulesets it begins with.
+    pub(crate) fn born(id: PicoId, newborn: &Newborn, key: Secret, own: Secret) -> Self {
+        let of_parent = newborn.parent.map(|parent| {
+            let shape = Shape::open(&["system", "child"]);
+            Channel::new(newborn.down, Some(parent.pico), shape)
+        });
+        let channels = [
+            Some(Channel::new(own, None, Shape::open(&["system", "self"]))),
+            of_parent,
+            Some(native::ui_channel(newborn.ui)),
+            Some(Channel::new(
+                Family::of(id, key).well_known(),
+                None,
+                native::well_known(),
+            )),
+        ];
+        let rulesets = newborn.rulesets.iter().cloned();
+        Self {
+            body: Body {
+                id,
+                realm: newborn.realm,
+                key,
+                parent: newborn.parent,
+                parent_ui: newborn.parent_ui,
+                number: newborn.number,
+                channels: channels.into_iter().flatten().collect(),
+                rulesets: rulesets.map(|ruleset| Installed::of(ruleset, None)).collect(),
+                ..Body::default()
+            },
+            variables: Variables::default(),
+        }
+    }
+
+    fn handled(&mut self, handled: &Handled) {
+        if let Some(number) = handled.waited {
+            self.body.waiting.retain(|waiting| waiting.number != number);
+        }
+        if let Some(due) = &handled.due {
+            self.body.schedules.remove(due);
+        }
+        for change in &handled.changes {
+            self.apply(change);
+        }
+    }
+}
+
+impl Entity for Pico {
+    const KIND: &'static str = "pico";
+    type Id = PicoId;
+    type Command = PicoCommand;
+    type Event = PicoEvent;
+    type Reply = Ran;
+    type Rejection = PicoRejection;
+
+    fn creates(command: &PicoCommand) -> bool {
+        matches!(command, PicoCommand::Found(_) | PicoCommand::Born(_))
+    }
+
+    fn decide(&self, command: PicoCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, PicoRejection> {
+        decide::decide(self, command, turn)
+    }
+
+    fn evolve(&mut self, event: &PicoEvent) {
+        match event {
+            PicoEvent::Born { id, newborn, key, own } => *self = Self::born(*id, newborn, *key, *own),
+            PicoEvent::Ran(handled) | PicoEvent::Failed { handled, .. } => self.handled(handled),
+            PicoEvent::Waiting(waiting) => {
+                self.body.waited = self.body.waited.max(waiting.number);
+                self.body.waiting.retain(|other| other.number != waiting.number);
+                self.body.waiting.push(waiting.clone());
+            }
+            PicoEvent::Deleted {} => {
+                // An entity that has ended can be asked for its last state: of a pico nothing is to be seen any more.
+                *self = Self {
+                    body: Body {
+                        id: self.body.id,
+                        is_deleted: true,
+                        ..Body::default()
+                    },
+                    variables: Variables::default(),
+                };
+            }
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let Body {
+            channels,
+            children,
+            rulesets,
+            schedules,
+            waiting,
+            ..
+        } = &self.body;
+        let configs = rulesets.iter().map(|ruleset| ruleset.config.bytes()).sum::<u64>();
+        channels.capacity() * size_of::<Channel>()
+            + children.heap_bytes()
+            + rulesets.capacity() * size_of::<Installed>()
+            + usize::try_from(configs).unwrap_or(usize::MAX)
+            + schedules.heap_bytes()
+            + waiting.capacity() * 1_024
+            + self.variables.heap_bytes()
+    }
+}

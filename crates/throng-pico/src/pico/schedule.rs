@@ -1,0 +1,127 @@
+//! Events at another time.
+
+use crate::{cron::Cron, id::Secret};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use throng_krl::Value;
+
+/// A scheduled event's id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct ScheduleId(pub Arc<str>);
+
+/// An event that is to come.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Scheduled {
+    /// Its id.
+    pub id: ScheduleId,
+    /// The ruleset that scheduled it.
+    pub rid: Arc<str>,
+    /// The channel it comes over.
+    pub via: Secret,
+    /// Its domain.
+    pub domain: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its attributes.
+    pub attributes: Value,
+    /// When.
+    pub when: When,
+}
+
+/// When a scheduled event comes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum When {
+    /// Once, then: milliseconds since 1970.
+    At(i64),
+    /// Again and again, as these five or six fields say.
+    Repeat(Arc<str>),
+}
+
+impl Scheduled {
+    /// When it comes next, after this; milliseconds since 1970.
+    #[must_use]
+    pub fn next_ms(&self, after_ms: i64) -> Option<i64> {
+        match &self.when {
+            When::At(at) => Some(*at),
+            When::Repeat(cron) => cron.parse::<Cron>().ok()?.next_ms(after_ms),
+        }
+    }
+
+    /// The timer's name.
+    #[must_use]
+    pub fn timer(&self) -> String {
+        self.id.timer()
+    }
+
+    /// As `schedule:list()` shows it.
+    #[must_use]
+    pub fn shown(&self) -> Value {
+        let event = Value::map([
+            ("domain", Value::from(self.domain.clone())),
+            ("name", self.name.clone().into()),
+            ("attrs", self.attributes.clone()),
+        ]);
+        let when = match &self.when {
+            When::At(at) => ("time", Value::from(crate::time::text(*at))),
+            When::Repeat(cron) => ("timespec", Value::from(cron.clone())),
+        };
+        let kind = if matches!(self.when, When::At(_)) {
+            "at"
+        } else {
+            "repeat"
+        };
+        Value::map([
+            ("id", Value::from(self.id.0.clone())),
+            ("type", kind.into()),
+            when,
+            ("event", event),
+        ])
+    }
+}
+
+impl ScheduleId {
+    /// The timer's name.
+    #[must_use]
+    pub fn timer(&self) -> String {
+        format!("s {}", self.0)
+    }
+}
+
+/// The events that are to come.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Schedules(Vec<Scheduled>);
+
+impl Schedules {
+    pub(crate) fn put(&mut self, scheduled: Scheduled) {
+        self.remove(&scheduled.id);
+        self.0.push(scheduled);
+    }
+
+    pub(crate) fn remove(&mut self, id: &ScheduleId) {
+        self.0.retain(|scheduled| scheduled.id != *id);
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, id: &ScheduleId) -> Option<&Scheduled> {
+        self.0.iter().find(|scheduled| scheduled.id == *id)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Scheduled> {
+        self.0.iter()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let attributes = self.0.iter().map(|scheduled| scheduled.attributes.bytes()).sum::<u64>();
+        usize::try_from(attributes).unwrap_or(usize::MAX) + self.0.capacity() * 2 * size_of::<Scheduled>()
+    }
+}

@@ -1,0 +1,282 @@
+//! The HTTP interface of pico-engine 1.x, and what goes beyond it.
+//!
+//! | route | answers |
+//! |---|---|
+//! | `/c/{eci}/event/{domain}/{name}` | the transaction's id, as a JSON string, once the event is durable |
+//! | `/c/{eci}/event-wait/{domain}/{name}` | `{eid, directives}` |
+//! | `/c/{eci}/event/{domain}/{name}/query/{rid}/{query}` | the query's result after the event |
+//! | `/c/{eci}/query/{rid}/{query}` | the query's result; as text for `{query}.txt` and `{query}.html` |
+//! | `/sky/event/{eci}/{eid}/{domain}/{type}` | as `event-wait`; directives `_cookie` and `_redirect` are followed |
+//! | `/sky/cloud/{eci}/{rid}/{query}` | as `query` |
+//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | what has happened to the pico, in order |
+//! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console |
+//! | `/api/flush?url=` | the ruleset, fetched anew |
+//!
+//! Every route of events and queries takes any method. Attributes and arguments are the query string, and over it the body: a JSON map or a
+//! form.
+
+#![allow(
+    clippy::result_large_err,
+    reason = "a refusal is rare, and handlers return it as it is"
+)]
+
+mod answer;
+mod given;
+mod log;
+
+use crate::{
+    Picos,
+    id::Eci,
+    pico::{Asked, Incoming, Ran},
+};
+use answer::{Answer, refused};
+use axum::{
+    Router,
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+    routing::{any, get},
+};
+use given::Given;
+use serde_json::json;
+use std::sync::Arc;
+use throng_http::{Described, Once, Problem, Route};
+use throng_krl::Value;
+
+/// The names below `/api/` that are these routes'.
+pub(crate) const API_NAMES: [&str; 2] = ["ui-context", "flush"];
+
+/// The routes, to be mounted on a gateway.
+pub fn routes(picos: Picos) -> Router {
+    Router::new()
+        .route("/c/{eci}/event/{domain}/{name}", any(event))
+        .route("/c/{eci}/event-wait/{domain}/{name}", any(event_wait))
+        .route("/c/{eci}/event/{domain}/{name}/query/{rid}/{query}", any(event_query))
+        .route("/c/{eci}/query/{rid}/{query}", any(query))
+        .route("/c/{eci}/log", get(log::page))
+        .route("/sky/event/{eci}/{eid}/{domain}/{type}", any(sky_event))
+        .route("/sky/cloud/{eci}/{rid}/{query}", any(query))
+        .route("/api/ui-context", get(ui_context))
+        .route("/api/flush", any(flush))
+        .with_state(picos)
+}
+
+/// What the routes take and give, for the service's documentation.
+#[must_use]
+pub fn describe() -> Described {
+    let eci = |route: Route| route.part("eci", "A channel's id");
+    let of_event = |route: Route| {
+        let route = eci(route).part("domain", "The first part of the event's type");
+        route.part("name", "The second part of the event's type").once()
+    };
+    let of_query = |route: Route| {
+        let route = route.part("rid", "The ruleset's id");
+        route.part("query", "What it shares; with `.txt` or `.html` as text")
+    };
+    Described::new("picos", "Events and queries of picos; any method will do")
+        .route(
+            of_event(Route::post("/c/{eci}/event/{domain}/{name}", "Sends an event"))
+                .replies::<String>(200, "The transaction's id; durable"),
+        )
+        .route(
+            of_event(Route::post(
+                "/c/{eci}/event-wait/{domain}/{name}",
+                "Sends an event, for its directives",
+            ))
+            .replies::<serde_json::Value>(200, "`eid` and `directives`; durable"),
+        )
+        .route(
+            of_query(of_event(Route::post(
+                "/c/{eci}/event/{domain}/{name}/query/{rid}/{query}",
+                "Sends an event, and asks after it",
+            )))
+            .replies::<serde_json::Value>(200, "The query's result"),
+        )
+        .route(
+            of_query(eci(Route::get("/c/{eci}/query/{rid}/{query}", "Asks a pico")))
+                .replies::<serde_json::Value>(200, "The query's result"),
+        )
+        .route(
+            eci(Route::get("/c/{eci}/log", "What has happened to a pico"))
+                .query::<crate::outside::LogQuery>()
+                .replies::<crate::outside::LogPage>(200, "A page of it"),
+        )
+        .route(
+            eci(Route::post(
+                "/sky/event/{eci}/{eid}/{domain}/{type}",
+                "Sends an event, for its directives",
+            ))
+            .part("eid", "A name of its own, or `none`")
+            .part("domain", "The first part of the event's type")
+            .part("type", "The second part of the event's type")
+            .replies::<serde_json::Value>(200, "`eid` and `directives`; durable"),
+        )
+        .route(
+            of_query(eci(Route::get("/sky/cloud/{eci}/{rid}/{query}", "Asks a pico")))
+                .replies::<serde_json::Value>(200, "The query's result"),
+        )
+        .route(
+            Route::get("/api/ui-context", "Where the console begins")
+                .replies::<serde_json::Value>(200, "`version`, and the root pico's `eci`"),
+        )
+        .route(
+            Route::get("/api/flush", "Fetches a ruleset anew")
+                .replies::<serde_json::Value>(200, "`url`, `rid`, `hash`, `flushed`, `compiler`"),
+        )
+}
+
+/// A channel's id in a path.
+fn channel(picos: &Picos, text: &str) -> Result<Eci, Response> {
+    text.parse().map_err(|_| {
+        let no = crate::pico::PicoRejection::NoChannel { eci: text.into() };
+        refused(picos, throng::model::Error::Rejected(no))
+    })
+}
+
+/// Has a pico handle an event that a client sends.
+async fn send(
+    picos: &Picos,
+    eci: &str,
+    once: &Once,
+    event: (&str, &str),
+    attributes: Value,
+    then: Option<Asked>,
+) -> Result<Ran, Response> {
+    let to = channel(picos, eci)?;
+    let incoming = Incoming {
+        via: to.secret,
+        domain: event.0.into(),
+        name: event.1.into(),
+        attributes,
+        then,
+        ..Incoming::default()
+    };
+    let ran = picos.event(to.pico, incoming, once.key().map(str::to_owned)).await;
+    let ran = ran.map_err(|failure| refused(picos, failure))?;
+    match &ran.error {
+        Some(error) => Err(answer::failed(picos, &ran, error)),
+        None => Ok(ran),
+    }
+}
+
+async fn event(
+    State(picos): State<Picos>,
+    Path((eci, domain, name)): Path<(String, String, String)>,
+    once: Once,
+    given: Given,
+) -> Result<Response, Response> {
+    let ran = send(&picos, &eci, &once, (&domain, &name), given.value, None).await?;
+    Ok(Answer(Value::from(ran.eid)).into_response())
+}
+
+fn directives(ran: Ran) -> Response {
+    let Ran { eid, directives, .. } = ran;
+    Answer(Value::map([
+        ("eid", Value::from(eid)),
+        ("directives", directives.into()),
+    ]))
+    .into_response()
+}
+
+async fn event_wait(
+    State(picos): State<Picos>,
+    Path((eci, domain, name)): Path<(String, String, String)>,
+    once: Once,
+    given: Given,
+) -> Result<Response, Response> {
+    send(&picos, &eci, &once, (&domain, &name), given.value, None)
+        .await
+        .map(directives)
+}
+
+async fn sky_event(
+    State(picos): State<Picos>,
+    Path((eci, eid, domain, name)): Path<(String, String, String, String)>,
+    once: Once,
+    given: Given,
+) -> Result<Response, Response> {
+    let mut attributes = given.value;
+    if eid != "none" && attributes.child("__eid").is_none() {
+        attributes.set_at_path(&["__eid".into()], eid.into());
+    }
+    let ran = send(&picos, &eci, &once, (&domain, &name), attributes, None).await?;
+    let (cookies, location) = answer::orders(&ran.directives);
+    let mut response = match location {
+        Some(location) => answer::redirect(&location),
+        None => directives(ran),
+    };
+    answer::set_cookies(&mut response, &cookies);
+    Ok(response)
+}
+
+async fn event_query(
+    State(picos): State<Picos>,
+    Path((eci, domain, name, rid, query)): Path<(String, String, String, String, String)>,
+    once: Once,
+    given: Given,
+) -> Result<Response, Response> {
+    let asked = Asked {
+        rid: rid.into(),
+        name: query.into(),
+        arguments: given.value.clone(),
+    };
+    let eci_read = channel(&picos, &eci)?;
+    let ran = send(&picos, &eci, &once, (&domain, &name), given.value, Some(asked.clone())).await?;
+    let answered = match ran.answer {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(crate::pico::PicoRejection::Waits { .. })) | None => picos.query(eci_read, asked).await,
+        Some(Err(no)) => Err(throng::model::Error::Rejected(no)),
+    };
+    let value = answered.map_err(|failure| refused(&picos, failure))?;
+    Ok(Answer(value).into_response())
+}
+
+async fn query(
+    State(picos): State<Picos>,
+    Path((eci, rid, name)): Path<(String, String, String)>,
+    given: Given,
+) -> Result<Response, Response> {
+    let eci = channel(&picos, &eci)?;
+    let (name, form) = name
+        .split_once('.')
+        .map_or((name.as_str(), None), |(name, form)| (name, Some(form)));
+    let asked = Asked {
+        rid: rid.into(),
+        name: Arc::from(name),
+        arguments: given.value,
+    };
+    let value = picos
+        .query(eci, asked)
+        .await
+        .map_err(|failure| refused(&picos, failure))?;
+    Ok(match form {
+        Some("html") => answer::text("text/html; charset=utf-8", &value),
+        Some("txt") => answer::text("text/plain; charset=utf-8", &value),
+        _ => Answer(value).into_response(),
+    })
+}
+
+async fn ui_context(State(picos): State<Picos>) -> Result<Response, Response> {
+    let root = picos.root().await.map_err(|failure| refused(&picos, failure))?;
+    Ok(axum::Json(json!({ "version": env!("CARGO_PKG_VERSION"), "eci": root.ui })).into_response())
+}
+
+async fn flush(State(picos): State<Picos>, given: Given) -> Result<Response, Response> {
+    let Some(url) = given.value.child("url").and_then(Value::as_str).map(str::to_owned) else {
+        let problem = Problem::malformed("Expected `url`.").at_field("url");
+        return Err(answer::problem(&picos, "TypeError: Expected `url`", problem));
+    };
+    match picos.flush(&url).await {
+        Ok(loaded) => {
+            let shown = loaded.shown();
+            Ok(axum::Json(json!({
+                "url": loaded.url, "rid": loaded.rid(), "hash": loaded.hash,
+                "flushed": shown["flushed"], "compiler": shown["compiler"],
+            }))
+            .into_response())
+        }
+        Err(why) => {
+            let problem = Problem::new("ruleset-unusable", 422, "The ruleset cannot be used", why.to_string());
+            Err(answer::problem(&picos, &format!("Error: {why}"), problem))
+        }
+    }
+}

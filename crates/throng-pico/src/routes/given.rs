@@ -1,0 +1,85 @@
+//! Attributes and arguments: the query string, and over it the body.
+
+use crate::Picos;
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request},
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
+};
+use throng_http::Problem;
+use throng_krl::Value;
+
+/// What a request gives an event or a query: a map.
+pub(super) struct Given {
+    pub(super) value: Value,
+}
+
+impl FromRequest<Picos> for Given {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, picos: &Picos) -> Result<Self, Response> {
+        let (parts, body) = request.into_parts();
+        let mut value = Value::map::<&str>([]);
+        merge_pairs(&mut value, parts.uri.query().unwrap_or_default().as_bytes());
+        let bytes = Bytes::from_request(Request::from_parts(parts.clone(), body), &()).await;
+        let bytes = bytes.map_err(|rejection| Problem::malformed(rejection.body_text()).into_response())?;
+        if !bytes.is_empty() {
+            merge_body(&mut value, &parts.headers, &bytes).map_err(|why| {
+                let problem = Problem::malformed(why.clone());
+                super::answer::problem(picos, &format!("TypeError: {why}"), problem)
+            })?;
+        }
+        if picos.settings().headers {
+            set(&mut value, "_headers", headers(&parts.headers));
+        }
+        Ok(Self { value })
+    }
+}
+
+fn set(map: &mut Value, name: &str, value: Value) {
+    map.set_at_path(&[name.into()], value);
+}
+
+fn merge_pairs(map: &mut Value, pairs: &[u8]) {
+    for (name, value) in form_urlencoded::parse(pairs) {
+        set(map, &name, value.into_owned().into());
+    }
+}
+
+fn merge_body(map: &mut Value, headers: &HeaderMap, body: &[u8]) -> Result<(), String> {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if kind == "application/x-www-form-urlencoded" {
+        merge_pairs(map, body);
+        return Ok(());
+    }
+    let is_json = matches!(
+        kind.as_str(),
+        "application/json" | "application/octet-stream" | "application/ssi-agent-wire"
+    );
+    if !is_json {
+        return Err(format!(
+            "the body is a JSON map or a form, found {kind:?}: send Content-Type: application/json"
+        ));
+    }
+    let given: Value = serde_json::from_slice(body).map_err(|error| format!("the body is no JSON: {error}"))?;
+    let Some(entries) = given.as_map() else {
+        return Err(format!("attributes are a map, found {}", given.type_name()));
+    };
+    for (name, value) in entries {
+        set(map, name, value.clone());
+    }
+    Ok(())
+}
+
+fn headers(headers: &HeaderMap) -> Value {
+    Value::map(
+        headers
+            .iter()
+            .filter_map(|(name, value)| Some((name.as_str(), Value::from(value.to_str().ok()?)))),
+    )
+}

@@ -1,0 +1,223 @@
+//! Rulesets by their URL: what is recorded of them, and their programs, compiled once a version.
+
+use crate::id::Secret;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    sync::{Arc, PoisonError, RwLock},
+};
+use throng::model::{Answer, Entity, Event, Moment, Query, Rejection, Turn};
+use throng_krl::Program;
+
+/// A ruleset, ready to run.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Where it comes from.
+    pub url: Arc<str>,
+    /// As it was written.
+    pub source: Arc<str>,
+    /// SHA-256 of the source, in hexadecimal digits.
+    pub hash: Arc<str>,
+    /// When it was fetched, in milliseconds since 1970.
+    pub flushed_ms: i64,
+    /// What runs.
+    pub program: Arc<Program>,
+}
+
+impl Loaded {
+    /// Compiles a ruleset.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn compile(version: &Version) -> Result<Self, String> {
+        let tree = throng_krl::parse(&version.source).map_err(|error| error.to_string())?;
+        let program = throng_krl::compile(&tree).map_err(|error| error.to_string())?;
+        Ok(Self {
+            url: version.url.clone(),
+            source: version.source.clone(),
+            hash: version.hash.clone(),
+            flushed_ms: version.flushed_ms,
+            program: Arc::new(program),
+        })
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn rid(&self) -> &str {
+        self.program.rid()
+    }
+
+    /// Whether it uses this one as a module.
+    #[must_use]
+    pub fn uses(&self, rid: &str) -> bool {
+        self.program.dependencies().any(|used| &*used.rid == rid)
+    }
+
+    /// As `ctx:rulesets` shows it.
+    #[must_use]
+    pub fn shown(&self) -> serde_json::Value {
+        let meta = self.program.meta();
+        let warnings: Vec<String> = self.program.warnings().iter().map(ToString::to_string).collect();
+        json!({
+            "krl": self.source,
+            "krlMeta": {
+                "version": meta.version, "name": meta.name, "description": meta.description, "author": meta.author,
+            },
+            "hash": self.hash,
+            "flushed": crate::time::text(self.flushed_ms),
+            "compiler": { "version": env!("CARGO_PKG_VERSION"), "warnings": warnings },
+        })
+    }
+}
+
+/// What the picos of one engine share in this process.
+#[derive(Default)]
+struct Realm {
+    loaded: HashMap<Arc<str>, Arc<Loaded>>,
+    host: Arc<str>,
+}
+
+/// By realm: a process may run several engines, in tests for example.
+static REALMS: RwLock<Option<HashMap<Secret, Realm>>> = RwLock::new(None);
+
+/// The program of a ruleset, if it is at hand.
+pub(crate) fn cached(realm: Secret, url: &str) -> Option<Arc<Loaded>> {
+    let realms = REALMS.read().unwrap_or_else(PoisonError::into_inner);
+    realms.as_ref()?.get(&realm)?.loaded.get(url).cloned()
+}
+
+/// All programs at hand.
+pub(crate) fn all(realm: Secret) -> Vec<Arc<Loaded>> {
+    let realms = REALMS.read().unwrap_or_else(PoisonError::into_inner);
+    let realm = realms.as_ref().and_then(|realms| realms.get(&realm));
+    realm
+        .map(|realm| realm.loaded.values().cloned().collect())
+        .unwrap_or_default()
+}
+
+/// Where this engine is asked, as its picos say it.
+pub(crate) fn host(realm: Secret) -> Arc<str> {
+    let realms = REALMS.read().unwrap_or_else(PoisonError::into_inner);
+    let realm = realms.as_ref().and_then(|realms| realms.get(&realm));
+    realm.map(|realm| realm.host.clone()).unwrap_or_default()
+}
+
+fn change<T>(realm: Secret, change: impl FnOnce(&mut Realm) -> T) -> T {
+    let mut realms = REALMS.write().unwrap_or_else(PoisonError::into_inner);
+    change(realms.get_or_insert_default().entry(realm).or_default())
+}
+
+/// The picos of this realm take this version from now on.
+pub(crate) fn keep(realm: Secret, loaded: Loaded) -> Arc<Loaded> {
+    let loaded = Arc::new(loaded);
+    change(realm, |realm| realm.loaded.insert(loaded.url.clone(), loaded.clone()));
+    loaded
+}
+
+/// The programs may be those of an earlier time: they are read again.
+pub(crate) fn forget(realm: Secret) {
+    change(realm, |realm| realm.loaded.clear());
+}
+
+pub(crate) fn set_host(realm: Secret, host: &str) {
+    change(realm, |realm| realm.host = host.into());
+}
+
+/// SHA-256 in hexadecimal digits.
+#[must_use]
+pub fn sha256(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A version of a ruleset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Version {
+    /// Where it comes from.
+    pub url: Arc<str>,
+    /// The ruleset's id.
+    pub rid: Arc<str>,
+    /// As it was written.
+    pub source: Arc<str>,
+    /// SHA-256 of the source, in hexadecimal digits.
+    pub hash: Arc<str>,
+    /// When it was fetched, in milliseconds since 1970.
+    pub flushed_ms: i64,
+}
+
+/// What is recorded of a ruleset, by the SHA-256 of its URL: all its versions are its events, the newest is its state.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ruleset {
+    version: Version,
+}
+
+/// What a ruleset can be asked to do.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RulesetCommand {
+    /// This was found at its URL.
+    Record(Version),
+}
+
+/// What can happen to a ruleset.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum RulesetEvent {
+    /// This was found at its URL.
+    Recorded(Version),
+}
+
+impl Event for RulesetEvent {}
+
+/// A ruleset refuses nothing.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("a ruleset refuses nothing")]
+pub struct Never {}
+
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+impl Entity for Ruleset {
+    const KIND: &'static str = "ruleset";
+    type Id = String;
+    type Command = RulesetCommand;
+    type Event = RulesetEvent;
+    type Reply = Version;
+    type Rejection = Never;
+
+    fn decide(&self, command: RulesetCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        let RulesetCommand::Record(version) = command;
+        let flushed_ms = turn.now().micros / 1_000;
+        turn.emit(RulesetEvent::Recorded(Version { flushed_ms, ..version }));
+        Ok(Answer::after(|ruleset: &Self| ruleset.version.clone()))
+    }
+
+    fn evolve(&mut self, RulesetEvent::Recorded(version): &RulesetEvent) {
+        self.version = version.clone();
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.version.source.len() + self.version.url.len() + 256
+    }
+}
+
+/// The newest version.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct GetVersion {}
+
+impl Query<Ruleset> for GetVersion {
+    const NAME: &'static str = "view";
+    type Answer = Version;
+
+    fn answer(self, ruleset: &Ruleset, _: &Moment<'_, Ruleset>) -> Result<Version, Never> {
+        Ok(ruleset.version.clone())
+    }
+}

@@ -1,0 +1,346 @@
+//! Picos with rulesets in KRL, over HTTP.
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
+
+mod service;
+
+use serde_json::{Value, json};
+use service::{Service, text};
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    path::{Path, PathBuf},
+};
+use throng_pico::Settings;
+
+fn rulesets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rulesets")
+}
+
+fn url(directory: &Path, name: &str) -> String {
+    format!("file://{}/{name}.krl", directory.display())
+}
+
+struct Counters {
+    service: Service,
+    root: String,
+}
+
+impl Counters {
+    /// A root pico with the counter.
+    fn start() -> Self {
+        Self::with(Settings {
+            files: Some(rulesets()),
+            ..Settings::default()
+        })
+    }
+
+    fn with(settings: Settings) -> Self {
+        let service = Service::start(settings);
+        let root = service.root();
+        let counters = Self { service, root };
+        counters.install(&counters.root);
+        counters
+    }
+
+    fn install(&self, eci: &str) {
+        let request = json!({ "url": url(&rulesets(), "counter") });
+        self.service.event(eci, "wrangler", "install_ruleset_request", &request);
+    }
+
+    fn event(&self, name: &str, attributes: &Value) -> Value {
+        self.service.event(&self.root, "counter", name, attributes)
+    }
+
+    fn names(&self, name: &str, attributes: &Value) -> Vec<String> {
+        let directives = self.event(name, attributes);
+        directives
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| text(&one["name"]))
+            .collect()
+    }
+
+    fn failure(&self, name: &str) -> String {
+        let response = self
+            .service
+            .post(&format!("/c/{}/event-wait/counter/{name}", self.root), &json!({}));
+        assert_eq!(response.status, 500, "{}", response.body);
+        text(&response.json()["detail"])
+    }
+
+    fn count(&self, eci: &str) -> Value {
+        self.service.query(eci, "counter", "count", "")
+    }
+
+    /// The own channel of a new child with the counter.
+    fn child(&self) -> String {
+        self.service
+            .event(&self.root, "wrangler", "new_child_request", &json!({ "name": "child" }));
+        let children = self
+            .service
+            .query(&self.service.ui(), "io.picolabs.pico-engine-ui", "box", "")["children"]
+            .clone();
+        let ui = text(children.as_array().unwrap().last().unwrap());
+        let pico = self.service.query(&ui, "io.picolabs.pico-engine-ui", "pico", "");
+        let eci = service::tagged(&pico, &["system", "self"]);
+        self.install(&eci);
+        eci
+    }
+
+    fn again(self) -> Self {
+        Self {
+            service: self.service.again(),
+            root: self.root,
+        }
+    }
+}
+
+#[test]
+fn an_installed_ruleset_answers_events_with_directives_and_queries_with_what_it_keeps() {
+    let counters = Counters::start();
+    let directives = counters.event("hit", &json!({ "by": 2 }));
+    assert_eq!(directives[0]["name"], json!("hit"));
+    assert_eq!(directives[0]["options"], json!({ "by": 2 }));
+    assert_eq!(directives[0]["meta"]["rid"], json!("counter"));
+    assert_eq!(
+        directives[1]["options"],
+        json!({ "by": 2 }),
+        "what was raised runs in the same transaction"
+    );
+    assert_eq!(counters.count(&counters.root), json!(2));
+    let path = format!("/c/{}/event/counter/hit/query/counter/count", counters.root);
+    assert_eq!(counters.service.get(&path).json(), json!(3));
+    assert_eq!(
+        counters.service.query(&counters.root, "counter", "seen", ""),
+        json!({ "by": [null, true, true] })
+    );
+}
+
+#[test]
+fn what_a_ruleset_keeps_is_there_after_a_restart_without_its_file() {
+    let counters = Counters::start();
+    counters.event("hit", &json!({ "by": 2 }));
+    assert_eq!(counters.names("first", &json!({})), [""; 0]);
+    let before = counters.service.query(&counters.root, "counter", "seen", "");
+    let counters = counters.again();
+    assert_eq!(counters.service.query(&counters.root, "counter", "seen", ""), before);
+    // Its rules go on where they were.
+    assert_eq!(counters.names("second", &json!({})), ["pair"]);
+}
+
+#[test]
+fn an_event_that_fails_leaves_nothing_behind() {
+    let counters = Counters::start();
+    counters.event("hit", &json!({}));
+    assert!(counters.failure("hit_and_fail").contains("child ECI"));
+    assert_eq!(counters.count(&counters.root), json!(1));
+}
+
+#[test]
+fn an_event_without_end_is_ended() {
+    let counters = Counters::start();
+    for name in ["loop", "again"] {
+        assert!(counters.failure(name).contains("more than"), "{name}");
+        assert_eq!(counters.names("hit", &json!({})), ["hit", "was_hit"]);
+    }
+}
+
+#[test]
+fn an_event_is_sent_to_another_pico_and_to_a_child_over_its_family_channel() {
+    let counters = Counters::start();
+    let child = counters.child();
+    counters.event("pass_on", &json!({ "eci": child }));
+    assert_eq!(counters.count(&child), json!(5));
+    counters.event("spawn", &json!({}));
+    counters.event("to_child", &json!({}));
+    let children = counters
+        .service
+        .query(&counters.service.ui(), "io.picolabs.pico-engine-ui", "pico", "")["children"]
+        .clone();
+    let ui = text(children.as_array().unwrap().last().unwrap());
+    let pico = counters.service.query(&ui, "io.picolabs.pico-engine-ui", "pico", "");
+    let own = service::tagged(&pico, &["system", "self"]);
+    assert_eq!(counters.count(&own), json!(1));
+    assert_eq!(
+        counters.service.query(&own, "counter", "config", ""),
+        json!({ "of": "parent" })
+    );
+}
+
+#[test]
+fn a_rule_asks_another_pico_and_runs_again_with_its_answer() {
+    let counters = Counters::start();
+    let child = counters.child();
+    counters.service.event(&child, "counter", "hit", &json!({ "by": 9 }));
+    let directives = counters.event("ask", &json!({ "eci": child }));
+    assert_eq!(
+        directives,
+        json!([{ "type": "directive", "name": "found", "options": { "count": 9 }, "meta": directives[0]["meta"] }])
+    );
+    assert_eq!(counters.count(&counters.root), json!(9));
+    // A query asks, too.
+    assert_eq!(
+        counters
+            .service
+            .query(&counters.root, "counter", "sibling", &format!("eci={child}")),
+        json!(9)
+    );
+}
+
+/// Waits for what comes by message: nobody is told when.
+fn until(what: impl Fn() -> bool) {
+    while !what() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_event_that_came_by_message_waits_for_its_answer_in_its_pico() {
+    let counters = Counters::start();
+    let (asking, asked) = (counters.child(), counters.child());
+    counters.service.event(&asked, "counter", "hit", &json!({ "by": 4 }));
+    counters.event("ask_by_message", &json!({ "eci": asking, "of": asked }));
+    until(|| counters.count(&asking) == json!(4));
+}
+
+#[test]
+fn a_scheduled_event_comes() {
+    let counters = Counters::start();
+    counters.event("later", &json!({}));
+    until(|| counters.count(&counters.root) == json!(7));
+}
+
+#[test]
+fn directives_set_cookies_and_redirect() {
+    let counters = Counters::start();
+    let response = counters
+        .service
+        .get(&format!("/sky/event/{}/none/counter/cookie", counters.root));
+    assert_eq!(response.status, 302);
+    let has = |header: &str| response.headers.iter().any(|found| found.eq_ignore_ascii_case(header));
+    assert!(
+        has("set-cookie: a=b") && has("location: /elsewhere"),
+        "{:?}",
+        response.headers
+    );
+}
+
+#[test]
+fn a_flush_gives_every_pico_the_new_version_and_a_broken_one_changes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |text: &str| std::fs::write(home.path().join("v.krl"), text).unwrap();
+    let version = |number: u8| {
+        format!("ruleset v {{ meta {{ shares version }} global {{ version = function() {{ {number} }} }} }}")
+    };
+    write(&version(1));
+    let service = Service::start(Settings {
+        files: Some(home.path().to_owned()),
+        ..Settings::default()
+    });
+    let root = service.root();
+    let url = url(home.path(), "v");
+    service.event(&root, "wrangler", "install_ruleset_request", &json!({ "url": url }));
+    assert_eq!(service.query(&root, "v", "version", ""), json!(1));
+    let flush = || service.get(&format!("/api/flush?url={url}"));
+    write(&version(2));
+    assert_eq!(service.query(&root, "v", "version", ""), json!(1));
+    let flushed = flush();
+    assert_eq!((flushed.status, flushed.json()["rid"].clone()), (200, json!("v")));
+    assert_eq!(service.query(&root, "v", "version", ""), json!(2));
+    write("ruleset v { rule }");
+    let broken = flush();
+    assert_eq!(broken.status, 422);
+    assert!(text(&broken.json()["detail"]).contains("line 1"), "{}", broken.body);
+    assert_eq!(service.query(&root, "v", "version", ""), json!(2));
+    std::fs::remove_file(home.path().join("v.krl")).unwrap();
+    let service = service.again();
+    assert_eq!(service.query(&root, "v", "version", ""), json!(2));
+}
+
+#[test]
+fn a_module_is_not_uninstalled_under_its_user_and_cycles_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, uses: &str| {
+        let used = if uses.is_empty() {
+            String::new()
+        } else {
+            format!("use module {uses}")
+        };
+        let source =
+            format!("ruleset {name} {{ meta {{ {used} provides f shares f }} global {{ f = function() {{ 1 }} }} }}");
+        std::fs::write(home.path().join(format!("{name}.krl")), source).unwrap();
+    };
+    write("module.a", "");
+    write("module.b", "module.a");
+    let service = Service::start(Settings {
+        files: Some(home.path().to_owned()),
+        ..Settings::default()
+    });
+    let root = service.root();
+    for name in ["module.a", "module.b"] {
+        service.event(
+            &root,
+            "wrangler",
+            "install_ruleset_request",
+            &json!({ "url": url(home.path(), name) }),
+        );
+    }
+    let uninstall = |rid: &str| {
+        service.post(
+            &format!("/c/{root}/event-wait/wrangler/uninstall_ruleset_request"),
+            &json!({ "rid": rid }),
+        )
+    };
+    let refused = uninstall("module.a");
+    assert_eq!(refused.status, 500);
+    assert!(refused.body.contains("module.b depends on it"), "{}", refused.body);
+    write("module.a", "module.b");
+    let cycle = service.get(&format!("/api/flush?url={}", url(home.path(), "module.a")));
+    assert_eq!(cycle.status, 422);
+    assert!(cycle.body.contains("cycle"), "{}", cycle.body);
+    assert_eq!(uninstall("module.b").status, 200);
+    assert_eq!(uninstall("module.a").status, 200);
+    assert_eq!(service.get(&format!("/c/{root}/query/module.a/f")).status, 404);
+}
+
+/// Answers one request with this body; its address.
+fn web(body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4_096]).unwrap();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn a_ruleset_asks_only_hosts_that_are_named() {
+    let address = web("hello");
+    let status = |hosts: Vec<String>| {
+        let counters = Counters::with(Settings {
+            files: Some(rulesets()),
+            hosts,
+            ..Settings::default()
+        });
+        let response = counters.service.get(&format!(
+            "/c/{}/query/counter/status?url=http://{address}/",
+            counters.root
+        ));
+        (response.status, response.body)
+    };
+    assert_eq!(status(vec![address.clone()]), (200, "200".into()));
+    for hosts in [vec![], vec!["*".to_owned()], vec!["127.0.0.1:1".to_owned()]] {
+        let (status, body) = status(hosts);
+        assert_eq!(status, 500, "{body}");
+        assert!(body.contains("asked"), "{body}");
+    }
+}

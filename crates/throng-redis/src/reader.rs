@@ -1,0 +1,146 @@
+//! Queries of what a sink has written.
+
+use crate::{
+    Error,
+    sink::{CONNECT_MAX, is_refusal},
+};
+use redis::{AsyncConnectionConfig, Client, FromRedisValue, Pipeline, RedisError, aio::MultiplexedConnection};
+use std::{fmt, sync::Arc, time::Duration};
+use throng_breaker::{Breaker, RetryBudget};
+use tokio::sync::Mutex;
+
+/// How long Redis may take to answer a query.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Asks a Redis, for example a server that has no journal of its own and answers from the read models a [`RedisSink`](crate::RedisSink) keeps there. A
+/// clone is the same.
+///
+/// All who ask share one connection, which is made with the first question, and anew after it was lost. A question whose connection is lost is asked
+/// once more, within a budget of a tenth of all questions.
+#[derive(Clone)]
+pub struct Reader {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client,
+    connection: Mutex<Option<MultiplexedConnection>>,
+    breaker: Breaker,
+    budget: RetryBudget,
+}
+
+/// A question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Redis is down, or does not answer in time.
+    #[error("Redis is not available: {why}; try again in {retry_after:?}")]
+    Unavailable {
+        /// What was found.
+        why: String,
+        /// When asking again may make sense.
+        retry_after: Duration,
+    },
+    /// Asking again comes to the same.
+    #[error("Redis refuses the question: {0}")]
+    Refused(RedisError),
+}
+
+impl Reader {
+    /// Asks the Redis at `redis://host:port/database`, under TLS at `rediss://`; while it is down, questions are refused at once, as the breaker says.
+    ///
+    /// # Errors
+    /// That is no address.
+    pub fn new(url: &str, breaker: Breaker) -> Result<Self, Error> {
+        let client = Client::open(url).map_err(|error| Error::Address(error.to_string()))?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                client,
+                connection: Mutex::default(),
+                breaker,
+                budget: RetryBudget::default(),
+            }),
+        })
+    }
+
+    /// Asks; commands that only read, since they may be sent twice. On a tokio runtime with time and sockets.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn ask<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, ReadError> {
+        match self.try_once(commands).await {
+            Err(Failed::Lost(_)) if self.inner.budget.withdraw() => {}
+            answered => return answered.map_err(Failed::into_error),
+        }
+        self.try_once(commands).await.map_err(Failed::into_error)
+    }
+
+    async fn try_once<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, Failed> {
+        let call = self.inner.breaker.enter().map_err(Failed::Open)?;
+        match self.exchange(commands).await {
+            Ok(answer) => {
+                self.inner.budget.deposit();
+                call.succeeded();
+                Ok(answer)
+            }
+            Err(error) if is_refusal(&error) => {
+                call.succeeded();
+                Err(Failed::Refused(error))
+            }
+            Err(error) => {
+                *self.inner.connection.lock().await = None;
+                call.failed();
+                Err(Failed::Lost(error))
+            }
+        }
+    }
+
+    async fn exchange<T: FromRedisValue>(&self, commands: &Pipeline) -> Result<T, RedisError> {
+        let mut connection = {
+            let mut shared = self.inner.connection.lock().await;
+            match &*shared {
+                Some(connection) => connection.clone(),
+                None => shared.insert(self.inner.connect().await?).clone(),
+            }
+        };
+        commands.query_async(&mut connection).await
+    }
+}
+
+impl Inner {
+    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_MAX))
+            .set_response_timeout(Some(ANSWER_MAX));
+        self.client.get_multiplexed_async_connection_with_config(&config).await
+    }
+}
+
+/// How an attempt failed.
+enum Failed {
+    /// It was not made.
+    Open(throng_breaker::Refused),
+    Lost(RedisError),
+    Refused(RedisError),
+}
+
+impl Failed {
+    fn into_error(self) -> ReadError {
+        match self {
+            Self::Open(refused) => ReadError::Unavailable {
+                why: refused.to_string(),
+                retry_after: refused.retry_after,
+            },
+            Self::Lost(error) => ReadError::Unavailable {
+                why: error.to_string(),
+                retry_after: Duration::from_secs(1),
+            },
+            Self::Refused(error) => ReadError::Refused(error),
+        }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
