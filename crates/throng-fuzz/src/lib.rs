@@ -88,6 +88,39 @@ pub fn import_lines(bytes: &[u8]) {
     }
 }
 
+/// A ruleset's source: parsed, put into canonical form, compiled, and run for the events it waits for.
+pub fn krl(bytes: &[u8]) {
+    let Ok(source) = std::str::from_utf8(bytes) else { return };
+    let Ok(ruleset) = throng_krl::parse(source) else {
+        assert!(
+            throng_krl::format(source).is_err(),
+            "what does not parse has no canonical form"
+        );
+        return;
+    };
+    let canonical = throng_krl::format(source).unwrap_or_default();
+    assert_eq!(
+        throng_krl::format(&canonical).ok().as_ref(),
+        Some(&canonical),
+        "the canonical form stays as it is"
+    );
+    let Ok(program) = throng_krl::compile(&ruleset) else {
+        return;
+    };
+    let events = throng_krl::testing::events_of(&program);
+    let mut pico = throng_krl::testing::Pico::new(throng_krl::Limits {
+        steps: 20_000,
+        memory_bytes: 4 << 20,
+        value_bytes: 1 << 20,
+        ..throng_krl::Limits::default()
+    });
+    pico.install(program);
+    for (domain, name, attributes) in events.into_iter() {
+        // It may fail, but it ends, and does not panic.
+        drop(pico.event(&domain, &name, attributes));
+    }
+}
+
 /// Counts what it takes in.
 #[derive(Default)]
 struct Taken {
@@ -178,6 +211,30 @@ mod tests {
         " ",
         "-1e400",
     ];
+    const KRL: &[&str] = &[
+        "ruleset r { ",
+        "global { f = function(a) { ",
+        "rule r { select when a b ",
+        "n re#(x*)# setting(x) ",
+        "before a c ",
+        "foreach [1, 2] setting(y) ",
+        "pre { z = ",
+        "f(1) ",
+        "[1, {\"k\": 2}] ",
+        ".map(function(x) { x + 1 }) ",
+        "{[\"k\", 0]} ",
+        "<<a #{",
+        "} b>> ",
+        "+ 1 ",
+        "=> 1 | 2 ",
+        "} ",
+        ") ",
+        "send_directive(\"d\", {}) ",
+        "fired { ent:v := 1 ",
+        "raise a event \"b\" ",
+        "// c\n",
+        "\n\n",
+    ];
     const LINES: &[&str] = &[
         "{\"throng_export\":2",
         "{\"throng_export\":1}\n",
@@ -250,6 +307,11 @@ mod tests {
                 [&[u8::try_from(piece.len()).unwrap()][..], &piece].concat()
             });
             segments(&pieces.collect::<Vec<_>>().concat());
+        }
+
+        #[test]
+        fn rulesets_end_and_keep_their_canonical_form(bytes in of(KRL)) {
+            krl(&bytes);
         }
 
         #[test]

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use throng_krl::{Program, compile, format, parse};
 
 /// `throng krl`.
@@ -45,7 +46,7 @@ enum Command {
 /// # Errors
 ///
 /// If a file cannot be read or written, or something is wrong in one.
-pub(crate) fn run(arguments: &KrlArguments) -> Result<()> {
+pub(crate) fn run(arguments: &KrlArguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Check { files } => each(files, check),
         Command::Format { files, check } => each(files, |file| format_file(file, *check)),
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &KrlArguments) -> Result<()> {
 }
 
 /// Does the same with every file, and fails at the end if it went wrong for any.
-fn each(files: &[PathBuf], action: impl Fn(&Path) -> Result<()>) -> Result<()> {
+fn each(files: &[PathBuf], action: impl Fn(&Path) -> Result<()>) -> Result<ExitCode> {
     let mut failed = 0;
     for file in files {
         if let Err(error) = action(file) {
@@ -63,7 +64,7 @@ fn each(files: &[PathBuf], action: impl Fn(&Path) -> Result<()>) -> Result<()> {
         }
     }
     match failed {
-        0 => Ok(()),
+        0 => Ok(ExitCode::SUCCESS),
         failed => bail!("{failed} of {} rulesets failed", files.len()),
     }
 }

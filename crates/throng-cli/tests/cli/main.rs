@@ -8,6 +8,7 @@ mod demo;
 mod faults;
 mod journal;
 mod kit;
+mod krl;
 mod load;
 mod long;
 mod new;
