@@ -95,3 +95,18 @@ fn an_app_may_have_the_front_page() {
     let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
     assert_eq!(Client::new(&gateway).get("/").text(), "welcome");
 }
+
+#[test]
+fn an_app_answers_the_names_below_api_that_are_its_own() {
+    let routes = Router::new().route("/api/context", get(async || "ours").post(async || "ours, too"));
+    let gateway = Gateway::builder(engine())
+        .routes(routes)
+        .app_name("context")
+        .start()
+        .unwrap();
+    let mut client = Client::new(&gateway);
+    assert_eq!(client.get("/api/context").text(), "ours");
+    assert_eq!(client.post("/api/context", "{}").text(), "ours, too");
+    client.get("/api/context/S1").problem(404, "unknown-kind");
+    assert_eq!(client.post("/api/section/S1/open", r#"{"capacity":1}"#).status, 200);
+}
