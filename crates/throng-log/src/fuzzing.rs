@@ -2,7 +2,7 @@
 
 use crate::{
     files::File,
-    header::{DATA_AT, Fault, Header, SECTOR_BYTES, align, seed},
+    header::{Copies, DATA_AT, Fault, Header, SECTOR_BYTES, align, seed},
     scan::{self, Stray, Window, bytes_of},
 };
 use std::io;
@@ -78,7 +78,11 @@ fn look(file: &Bytes) {
     let (writer, first) = match Header::decode(head, SEGMENT) {
         Ok((header, _)) => {
             let again = Header::decode(&header.encode(), SEGMENT);
-            assert_eq!(again, Ok((header.clone(), true)), "a header is written as it was read");
+            assert_eq!(
+                again,
+                Ok((header.clone(), Copies::Both)),
+                "a header is written as it was read"
+            );
             let _ = header.fingerprint();
             (header.writer, header.first)
         }
