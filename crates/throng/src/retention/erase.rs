@@ -139,8 +139,8 @@ async fn carry_on(
     let erased = match ended {
         Some(ended) => {
             // A journal that fails now and then would never let go of a long history if each attempt began with all of it.
-            let reached = cut_off.remove(address).filter(|(of, _)| *of == ended);
-            let mut reached = reached.map(|(_, reached)| reached).unwrap_or_default();
+            let before = cut_off.remove(address);
+            let mut reached = before.map_or(Position::default(), |(of, reached)| of.left_by(reached, ended));
             let overwritten = overwrite(core, life, (address, ended), &mut reached).await;
             if overwritten.is_err() {
                 cut_off.insert(address.clone(), (ended, reached));

@@ -6,7 +6,7 @@ use throng_core::{
     model::Timestamp,
     shard::{Envelope, MessageCounts, dead_row, is_key_over, timer_print},
 };
-use throng_journal::{Address, Position, Record, RecordKind, ShardId, Stamp};
+use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId, Stamp};
 
 /// What goes of one entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,20 @@ impl Erasing {
     /// It was made of the entity as it was, not of one that was created anew since.
     fn reaches(self, record: &Record<'_>, at: Position) -> bool {
         at < self.at || (at == self.at && record.seq <= self.seq)
+    }
+
+    /// Where a later attempt goes on when this one came so far. Whoever asks again ends the entity again: what was written of it between
+    /// both ends stayed.
+    pub(super) fn left_by(self, reached: Position, later: Self) -> Position {
+        let before_end = Position {
+            commit: CommitNo(self.at.commit.0.saturating_sub(1)),
+            ..self.at
+        };
+        if self == later {
+            reached
+        } else {
+            reached.min(before_end)
+        }
     }
 }
 
@@ -122,4 +136,22 @@ impl Plan {
 fn receiver(record: &Record<'_>) -> Option<(String, String)> {
     let envelope: Envelope<'_> = serde_json::from_slice(record.body).ok()?;
     Some((envelope.to.0.into_owned(), envelope.to.1.into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng_journal::WriterId;
+
+    #[test]
+    fn a_later_erasure_goes_on_where_the_last_was_cut_off_but_not_beyond_its_end() {
+        let at = |writer, commit| Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        };
+        let (first, later) = (Erasing { seq: 5, at: at(2, 8) }, Erasing { seq: 7, at: at(3, 1) });
+        assert_eq!(first.left_by(at(3, 0), first), at(3, 0));
+        assert_eq!(first.left_by(at(1, 4), later), at(1, 4));
+        assert_eq!(first.left_by(at(3, 0), later), at(2, 7));
+    }
 }
