@@ -316,7 +316,7 @@ fn history_ends_as_it_is_kept_whatever_fails() {
     for_each_seed(
         "throng-sim",
         "history_ends_as_it_is_kept_whatever_fails",
-        40,
+        61,
         |number, keep_trace| match seed(number, None, keep_trace) {
             Ok(run) => {
                 for (what, count) in run.counts {
@@ -366,6 +366,82 @@ fn a_pass_looks_at_what_has_become_over_and_not_at_all_there_is() {
             looked_at > 100 && looked_at < 2 * records as u64,
             "{looked_at} looks at {records} records in {passes} passes"
         );
+    });
+}
+
+/// The records that are left of an aged diary.
+fn left(sim: &Sim, id: u64) -> Vec<RecordKind> {
+    let history = sim.history();
+    let mut found = Vec::new();
+    for commit in &history.commits {
+        let own = commit.records().flatten();
+        let own = own.filter(|record| record.kind == KINDS[AGED] && record.id == id.to_string());
+        found.extend(own.map(|record| record.record).filter(|kind| *kind != RecordKind::Key));
+    }
+    found
+}
+
+async fn pass(sim: &Sim) {
+    // Something after it, so that all of it is covered.
+    write(sim, (FOREVER, 1), 1).await.unwrap();
+    let pass = sim.call(|engine| async move { engine.prune(false).await.map(drop) });
+    pass.await.unwrap().unwrap();
+}
+
+async fn is_ended_once_the_store_is_lost(sim: &Sim, id: u64) -> bool {
+    sim.kill();
+    sim.lose_store();
+    sim.restart().await;
+    matches!(look(sim, (AGED, id)).await, Err(Error::Ended { .. }))
+}
+
+fn aging(prune_every: Option<Duration>) -> Simulation {
+    let options = Options {
+        keep: [("aged".to_owned(), Keep::Age(AGE))].into(),
+        prune_every,
+        ..Options::default()
+    };
+    Simulation::new(7)
+        .with::<Diary<FOREVER>>()
+        .with::<Diary<AGED>>()
+        .query::<Diary<AGED>, Look>()
+        .options(options)
+}
+
+#[test]
+fn an_end_is_over_no_sooner_than_the_state_recorded_after_it() {
+    aging(None).run(|sim| async move {
+        write(&sim, (AGED, 1), 1).await.unwrap();
+        sim.sleep(AGE * 3 / 4).await;
+        close(&sim, 1, 2).await.unwrap();
+        sim.sleep(AGE / 2).await;
+        pass(&sim).await;
+        assert!(left(&sim, 1).contains(&RecordKind::State), "{:?}", left(&sim, 1));
+        sim.sleep(AGE * 3 / 4).await;
+        pass(&sim).await;
+        assert_eq!(left(&sim, 1), [RecordKind::Ended, RecordKind::State]);
+        sim.sleep(AGE * 2).await;
+        pass(&sim).await;
+        assert_eq!(left(&sim, 1), [RecordKind::Ended]);
+        assert!(is_ended_once_the_store_is_lost(&sim, 1).await);
+    });
+}
+
+#[test]
+fn a_state_recorded_long_before_the_end_goes_with_it() {
+    aging(Some(Duration::from_secs(1))).run(|sim| async move {
+        write(&sim, (AGED, 1), 1).await.unwrap();
+        for number in 2..40 {
+            sim.sleep(Duration::from_secs(1)).await;
+            // Passes go on beyond the state by the others that are over.
+            write(&sim, (AGED, 2), number).await.unwrap();
+            if number == 20 {
+                assert_eq!(left(&sim, 1), [RecordKind::State]);
+                close(&sim, 1, number).await.unwrap();
+            }
+        }
+        assert_eq!(left(&sim, 1), [RecordKind::Ended]);
+        assert!(is_ended_once_the_store_is_lost(&sim, 1).await);
     });
 }
 

@@ -49,7 +49,7 @@ pub use quarantine::{Quarantined, Unloadable};
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::{RESTORED, shard_of_row};
 pub use retain::{ERASED, Recorded, Recording, base_row, timer_print};
-pub use slot::{TailEvent, decode_event};
+pub use slot::{TailEvent, decode_event, ended_by_state};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
 pub use timers::Due;
 

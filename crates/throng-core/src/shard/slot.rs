@@ -180,6 +180,12 @@ pub(super) fn parts_of(bytes: &[u8]) -> Result<StateParts<'_>, String> {
     Ok(StateParts { ended, family, state })
 }
 
+/// With which event the entity had ended last, by a recorded state; 0: it never had.
+#[must_use]
+pub fn ended_by_state(bytes: &[u8]) -> u64 {
+    parts_of(bytes).map_or(0, |parts| parts.ended)
+}
+
 impl StateParts<'_> {
     pub(super) fn family(&self) -> Result<Option<Box<Family>>, String> {
         match self.family {

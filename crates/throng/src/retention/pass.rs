@@ -154,6 +154,8 @@ pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Err
         settle(core, &life).await?;
     }
     plan.dead = dead(core).await?;
+    let gone = plan.entities.iter().filter(|(_, going)| going.is_gone);
+    let gone: Vec<_> = gone.map(|(address, _)| (base_row(address), None)).collect();
     let how = if is_dry { How::Dry } else { How::Remove };
     let (plan, mut pruned) = (Arc::new(plan), Pruned::default());
     let mut moved = cursors.clone();
@@ -177,6 +179,8 @@ pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Err
         core.context.metrics.pruned_bytes.inc_by(pruned.bytes);
         let looked_at_all = if is_whole { now.micros } else { looked_at_all };
         store_cursors(&life, &moved, looked_at_all);
+        // Not before: an attempt that is cut off leaves its states to the next, which learns of them by these rows.
+        life.due().rows.extend(gone);
         if report.records > 0 {
             tracing::info!("{report}");
         }
@@ -268,14 +272,19 @@ struct Passing<'a> {
     life: &'a Arc<Life>,
     plan: &'a mut Plan,
     is_dry: bool,
-    /// There are events that are over and that stand before those that were found.
+    /// There are events or states that are over and that stand before those that were found.
     has_older: bool,
 }
 
 impl Passing<'_> {
     /// Decides what goes of an entity, and has the log say what it is.
-    async fn entity(&mut self, address: &Address, noted: Noted) -> Result<(), Error> {
+    async fn entity(&mut self, address: &Address, mut noted: Noted) -> Result<(), Error> {
         let base = base(self.core, address).await?;
+        let horizon = self.plan.horizons.get(&address.kind).copied().unwrap_or_default();
+        // A state that outlived its end and its events would have it live again, once the store is lost: the end is over with the state.
+        if base.is_some_and(|(_, at)| at > horizon) {
+            noted.ended = 0;
+        }
         let keeps = self.core.keeps();
         let kept = match keeps.get(&*address.kind) {
             Some(Keep::Events(count)) => Some(*count),
@@ -291,7 +300,11 @@ impl Passing<'_> {
         }
         let recorded = self.record(address, noted, kept, base).await?;
         match recorded {
-            Recorded::Ended { seq } => self.goes(address, seq, (seq, Position::default()), true),
+            Recorded::Ended { seq } => {
+                // The states that stood in for its events may stand before what earlier passes have looked at.
+                self.has_older |= base.is_some();
+                self.goes(address, seq, (seq, Position::default()), true);
+            }
             Recorded::State { seq, commit } => {
                 let at = Position {
                     writer: self.life.ledger.writer,
@@ -367,7 +380,6 @@ impl Passing<'_> {
             is_gone,
         });
         if is_gone {
-            due.rows.push((base_row(address), None));
             due.rows.push((family_row(address), None));
         } else {
             let (seq, at) = base;

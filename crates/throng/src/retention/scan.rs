@@ -1,8 +1,11 @@
 //! Looking for what is over: up to where each kind's history is, and whose events stand there.
 
 use crate::{engine::Core, life::Life, tail::Ends};
-use std::{collections::HashMap, sync::Arc};
-use throng_core::model::Keep;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+use throng_core::{model::Keep, shard::ended_by_state};
 use throng_journal::{Address, Commit, Error, Position, RecordKind};
 
 /// Bytes of commits read at a time.
@@ -26,7 +29,8 @@ pub(super) struct Noted {
 pub(super) struct Scan {
     /// Up to where each kind's records are looked at.
     pub(super) horizons: HashMap<Box<str>, Position>,
-    pub(super) noted: HashMap<Address, Noted>,
+    /// In order: what is recorded of them is written the same way whenever it is.
+    pub(super) noted: BTreeMap<Address, Noted>,
     /// There is more.
     pub(super) is_cut_short: bool,
     /// When the last commit was made that is looked at, microseconds since 1970-01-01 UTC.
@@ -95,23 +99,26 @@ impl Scan {
         let at = commit.position();
         for record in commit.records().flatten() {
             let is_new = || cursors.get(record.kind).is_none_or(|cursor| at > *cursor);
-            if !matches!(record.record, RecordKind::Event | RecordKind::Ended)
-                || !open.contains_key(record.kind)
-                || !is_new()
-            {
+            let ended = match record.record {
+                RecordKind::Event => 0,
+                RecordKind::Ended => record.seq,
+                // It may have kept the entity's end from being over.
+                RecordKind::State if ended_by_state(record.body) == record.seq => record.seq,
+                _ => continue,
+            };
+            if !open.contains_key(record.kind) || !is_new() {
                 continue;
             }
             let noted = self.noted.entry(Address::new(record.kind, record.id)).or_default();
-            match record.record {
-                RecordKind::Ended => noted.ended = noted.ended.max(record.seq),
-                _ => {
-                    noted.seq = noted.seq.max(record.seq);
-                    noted.first = match noted.first {
-                        0 => record.seq,
-                        first => first.min(record.seq),
-                    };
-                }
+            if ended > 0 {
+                noted.ended = noted.ended.max(ended);
+                continue;
             }
+            noted.seq = noted.seq.max(record.seq);
+            noted.first = match noted.first {
+                0 => record.seq,
+                first => first.min(record.seq),
+            };
         }
     }
 }
