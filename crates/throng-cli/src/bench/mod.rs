@@ -7,6 +7,7 @@ mod followers;
 mod http;
 mod http_client;
 mod journal;
+mod krl;
 mod long;
 mod loops;
 mod plot;
@@ -67,6 +68,8 @@ enum BenchCommand {
     Shows(shows::ShowsArguments),
     /// Lift rides over HTTP until the read models hold them: rates, latency, how far behind they are; over limits of a commit.
     Skiers(skiers::SkiersArguments),
+    /// KRL against JavaScript that does the same, and events of small rulesets.
+    Krl(krl::KrlArguments),
     /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
     Preferences(preferences::PreferencesArguments),
     /// More clients and more load than the service can answer: what it answers still, and how soon; alone and beside others.
@@ -95,6 +98,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Followers(arguments) => followers::run(arguments),
         BenchCommand::Shows(arguments) => shows::run(arguments),
         BenchCommand::Skiers(arguments) => skiers::run(arguments),
+        BenchCommand::Krl(arguments) => krl::run(arguments),
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),
         BenchCommand::Faults(arguments) => faults::run(arguments),

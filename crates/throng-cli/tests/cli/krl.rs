@@ -41,7 +41,7 @@ fn a_ruleset_is_checked_formatted_and_tried_out() {
 fn what_is_wrong_in_a_ruleset_is_said_with_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.krl").display().to_string();
-    fs::write(&file, "ruleset bad { rule a { select when a b x() y() } }").unwrap();
+    fs::write(&file, "ruleset bad { rule a { select when a b x() } }").unwrap();
     let checked = run(&["krl", "check", &file]);
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(
