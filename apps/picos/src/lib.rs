@@ -6,7 +6,18 @@
 use std::sync::{Arc, OnceLock};
 use throng::Engine;
 use throng_app::App;
-use throng_pico::{Picos, Settings};
+use throng_pico::Picos;
+
+pub use throng_pico::Settings;
+
+/// The rulesets of a university's sections, by file name: what is installed first is the collection, which finds the other beside it.
+pub const SECTIONS: [(&str, &str); 2] = [
+    (
+        "app_section_collection.krl",
+        include_str!("../rulesets/app_section_collection.krl"),
+    ),
+    ("app_section.krl", include_str!("../rulesets/app_section.krl")),
+];
 
 /// The service: its kinds, its routes, its documentation; as the environment says.
 #[must_use]

@@ -66,23 +66,29 @@ const FUNCTIONS: [Work; 4] = [
     },
 ];
 
-/// Events in turn, and how many of them one run sends.
-const EVENTS: [(&str, &str, &[(&str, &str)]); 3] = [
-    (
-        "an event of a rule that stores and answers",
-        r#"rule r { select when bench one pre { n = ent:n.defaultsTo(0) + 1 } send_directive("one", {"n": n}) fired { ent:n := n } }"#,
-        &[("bench", "one")],
-    ),
-    (
-        "an event of `a then b`",
-        r#"rule r { select when bench a then bench b send_directive("both") }"#,
-        &[("bench", "a"), ("bench", "b")],
-    ),
-    (
-        "an event of `foreach` over ten",
-        r#"rule r { select when bench list foreach [1,2,3,4,5,6,7,8,9,10] setting(x) send_directive("x", {"x": x}) }"#,
-        &[("bench", "list")],
-    ),
+/// A ruleset's rule, and the events that one run sends it in turn.
+struct Events {
+    name: &'static str,
+    rule: &'static str,
+    events: &'static [(&'static str, &'static str)],
+}
+
+const EVENTS: [Events; 3] = [
+    Events {
+        name: "an event of a rule that stores and answers",
+        rule: r#"rule r { select when bench one pre { n = ent:n.defaultsTo(0) + 1 } send_directive("one", {"n": n}) fired { ent:n := n } }"#,
+        events: &[("bench", "one")],
+    },
+    Events {
+        name: "an event of `a then b`",
+        rule: r#"rule r { select when bench a then bench b send_directive("both") }"#,
+        events: &[("bench", "a"), ("bench", "b")],
+    },
+    Events {
+        name: "an event of `foreach` over ten",
+        rule: r#"rule r { select when bench list foreach [1,2,3,4,5,6,7,8,9,10] setting(x) send_directive("x", {"x": x}) }"#,
+        events: &[("bench", "list")],
+    },
 ];
 
 #[derive(Debug, Serialize)]
@@ -114,9 +120,9 @@ pub(super) fn run(arguments: &KrlArguments) -> anyhow::Result<ExitCode> {
         let javascript_ns = match interpreter {
             Some(interpreter) => {
                 let (ns, returned) = javascript(interpreter, work, arguments.lasts)?;
-                let result = result.to_json();
+                let (returned, result) = (returned.to_string(), result.to_json());
                 anyhow::ensure!(
-                    returned.to_string() == result,
+                    returned == result,
                     "{}: KRL returns {result}, JavaScript {returned}",
                     work.name
                 );
@@ -130,7 +136,7 @@ pub(super) fn run(arguments: &KrlArguments) -> anyhow::Result<ExitCode> {
             javascript_ns,
         });
     }
-    for (name, rule, events) in EVENTS {
+    for Events { name, rule, events } in EVENTS {
         let mut pico = Pico::default();
         pico.install(program(rule)?);
         let krl_ns = per_run(arguments.lasts, || {

@@ -61,6 +61,11 @@ impl Directory {
         }
     }
 
+    /// Where rulesets are put that picos load.
+    pub(super) fn rulesets(&self) -> PathBuf {
+        self.path.join("rulesets")
+    }
+
     /// Where the journal goes.
     pub(super) fn journal(&self) -> PathBuf {
         self.path.join("journal")

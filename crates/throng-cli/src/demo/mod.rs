@@ -2,6 +2,7 @@
 
 mod answers;
 mod directory;
+mod picos;
 mod report;
 mod rosters;
 mod steps;
@@ -9,7 +10,7 @@ mod steps;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use registration::{
-    reference::Expected,
+    reference::{Expected, Rosters},
     trace::{DEFAULT_SEED, Trace},
 };
 use std::{
@@ -43,6 +44,9 @@ pub(crate) struct DemoArguments {
     /// Concurrent clients, each with a connection of its own.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=20_000))]
     clients: u16,
+    /// Replay through picos: a pico a section, whose rules are rulesets in KRL, and all requests through their parent.
+    #[arg(long, conflicts_with_all = ["unordered", "journal", "html", "json"])]
+    picos: bool,
     /// Let requests for one section overtake each other; the rosters are then checked against the answers given.
     #[arg(long)]
     unordered: bool,
@@ -90,6 +94,24 @@ pub(crate) struct DemoArguments {
     sync_delay: Duration,
 }
 
+impl DemoArguments {
+    fn write_rosters(&self, found: &Rosters) -> anyhow::Result<()> {
+        let Some(path) = &self.rosters else { return Ok(()) };
+        let text: String = found.lines().into_iter().map(|line| line + "\n").collect();
+        fs::write(path, text).with_context(|| format!("cannot write the rosters to {}", path.display()))
+    }
+
+    /// Unless the demo is to end, waits to be stopped.
+    fn stay(&self, places: &str, say: &impl Fn(&str)) -> anyhow::Result<()> {
+        if !self.exit {
+            let stop = StopSignal::watch().context("cannot watch for signals")?;
+            say(places);
+            stop.wait();
+        }
+        Ok(())
+    }
+}
+
 fn pace(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed),
@@ -121,6 +143,17 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let settings = settings(arguments, &fresh(arguments, directory.as_ref())?);
     let clients = usize::from(arguments.clients);
     say(&format!("\n{name}\n"));
+    if let (true, Some(directory)) = (arguments.picos, &directory) {
+        let demo = picos::Demo {
+            trace: &trace,
+            expected: &expected,
+            settings,
+            rulesets: directory.rulesets(),
+            clients,
+            speed: arguments.pace.unwrap_or(0.0),
+        };
+        return demo.run(arguments, &say);
+    }
 
     let service = Service::start(registration::app(), &settings)?;
     let client = Client::new(service.address, clients)?;
@@ -176,10 +209,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
         overfull: rosters::overfull(&trace, &found),
     };
     let summary = Summary::of(&trace, &replay, &ending);
-    if let Some(path) = &arguments.rosters {
-        let text: String = found.lines().into_iter().map(|line| line + "\n").collect();
-        fs::write(path, text).with_context(|| format!("cannot write the rosters to {}", path.display()))?;
-    }
+    arguments.write_rosters(&found)?;
     if let Some(path) = &arguments.html {
         let page = html::run(&replay.report.clone().titled(name));
         fs::write(path, page).with_context(|| format!("cannot write the page to {}", path.display()))?;
@@ -196,11 +226,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
             .iter()
             .for_each(|fault| eprintln!("  ! {fault}"));
     }
-    if !arguments.exit {
-        let stop = StopSignal::watch().context("cannot watch for signals")?;
-        say(&report::places(&service.url(), &trace));
-        stop.wait();
-    }
+    arguments.stay(&report::places(&service.url(), &trace), &say)?;
     service.stop();
     Ok(if summary.differences == 0 {
         ExitCode::SUCCESS
