@@ -14,6 +14,9 @@ use std::{
 };
 use throng_journal::{AppendError, Appended, CommitNo, Position, WriterId, commit::Buffer};
 
+/// Why an append is in doubt whose stream has ended meanwhile.
+const SEALED: &str = "the writer was sealed";
+
 /// The writer that may append.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -155,20 +158,36 @@ impl State {
         let waiting = self.waiters.drain(..);
         Answers(
             waiting
-                .map(|(_, waiter)| (waiter, Err(AppendError::InDoubt("the writer was sealed".into()))))
+                .map(|(_, waiter)| (waiter, Err(AppendError::InDoubt(SEALED.into()))))
                 .collect(),
         )
     }
 
+    /// Waits for a sync of a commit that is written. One that an earlier append asked for may have ended since.
     pub(super) fn await_sync(&mut self, number: CommitNo, buffer: Buffer) -> Flight {
+        let result = self.decided(number);
+        let is_decided = result.is_some();
         let waiter = Arc::new(Waiter(Mutex::new(Waiting {
-            result: None,
+            result,
             buffer,
             waker: None,
         })));
-        self.waiters.push_back((number, Arc::clone(&waiter)));
-        self.wanted += 1;
+        if !is_decided {
+            self.waiters.push_back((number, Arc::clone(&waiter)));
+            self.wanted += 1;
+        }
         Flight(waiter)
+    }
+
+    /// What has become of a written commit, if that is known.
+    fn decided(&self, number: CommitNo) -> Option<Result<(), AppendError>> {
+        let live = self.live.as_ref()?;
+        if live.durable >= number {
+            return Some(Ok(()));
+        }
+        let sealed = live.ended.then(|| SEALED.to_owned());
+        let why = live.over.clone().or(sealed)?;
+        Some(Err(AppendError::InDoubt(why)))
     }
 }
 
@@ -217,5 +236,68 @@ impl Future for Flight {
                 Poll::Pending
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+
+    /// Two commits are written; nothing is synced.
+    fn written() -> State {
+        State {
+            live: Some(Live {
+                writer: WriterId(1),
+                node: String::new(),
+                segment: 1,
+                written: CommitNo(2),
+                durable: CommitNo(0),
+                synced: CommitNo(0),
+                over: None,
+                ended: false,
+                reserved: false,
+            }),
+            ..State::default()
+        }
+    }
+
+    fn answer(flight: Flight) -> Option<Result<(), String>> {
+        match pin!(flight).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(appended) => Some(appended.result.map_err(|error| error.to_string())),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn an_append_is_answered_that_waits_only_after_a_sync_has_covered_it() {
+        let mut state = written();
+        let first = state.await_sync(CommitNo(1), Buffer::default());
+        // The sync that the first asked for began when the second was written, and ends before the second waits.
+        state.wanted = 0;
+        state.synced(CommitNo(2)).send();
+        let second = state.await_sync(CommitNo(2), Buffer::default());
+        assert_eq!((answer(first), answer(second)), (Some(Ok(())), Some(Ok(()))));
+        assert_eq!(state.wanted, 0, "there is nothing left to sync");
+    }
+
+    #[test]
+    fn an_append_is_in_doubt_that_waits_only_after_a_sync_has_failed_or_the_stream_has_ended() {
+        let in_doubt = |why: &str| Some(Err(AppendError::InDoubt(why.into()).to_string()));
+        let mut state = written();
+        state.fail("the disk".into()).send();
+        assert_eq!(
+            answer(state.await_sync(CommitNo(2), Buffer::default())),
+            in_doubt("the disk")
+        );
+        let mut state = written();
+        if let Some(live) = &mut state.live {
+            live.ended = true;
+        }
+        state.fail_waiting().send();
+        assert_eq!(
+            answer(state.await_sync(CommitNo(2), Buffer::default())),
+            in_doubt(SEALED)
+        );
     }
 }
