@@ -21,7 +21,7 @@ use throng::{Engine, Erased, Options, PruneReport, journal::Journal, model::Keep
 const CATCH_UP: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What is to go.
+/// Which history goes now rather than at the next pass of a running service.
 #[derive(Debug, Args)]
 pub(crate) struct PruneArguments {
     /// The journal: a data directory, or postgres://….
@@ -45,10 +45,10 @@ pub(crate) struct EraseArguments {
     /// The journal: a data directory, or postgres://….
     #[arg(value_name = "PLACE")]
     place: String,
-    /// The entity's kind.
+    /// The kind in the entity's routes.
     #[arg(value_name = "KIND")]
     kind: String,
-    /// The entity's id.
+    /// The id in the entity's routes.
     #[arg(value_name = "ID")]
     id: String,
     /// Where the embedded journal keeps segments as they were: it is erased from these, too.

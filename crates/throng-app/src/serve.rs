@@ -131,7 +131,7 @@ fn age(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `account=30d`.
+/// Reads a kind and how long its history is kept, as `account=30d`.
 pub(crate) fn keep(text: &str) -> Result<(String, Keep), String> {
     let (kind, how) = text.split_once('=').ok_or("write for example account=30d")?;
     Ok((kind.to_owned(), how.parse()?))

@@ -47,7 +47,7 @@ pub struct Turn {
 /// Why a program does not go on.
 #[derive(Clone, Debug)]
 pub enum Interrupt {
-    /// It failed.
+    /// The program or the host failed: the transaction ends.
     Error(Error),
     /// The host needs an answer from elsewhere. Nothing of what the transaction did may stay; it is run again, from its start and with the
     /// same [`Turn`], once the answer is there.
@@ -61,7 +61,7 @@ pub struct Request {
     pub domain: Arc<str>,
     /// Which of its functions or actions.
     pub name: Arc<str>,
-    /// Its arguments.
+    /// As the program gave them.
     pub arguments: Arguments,
 }
 
@@ -190,11 +190,11 @@ pub struct Call<'a> {
     pub rule: Option<&'a str>,
     /// The module: `ctx`, `http`, … or the id of a ruleset that [`Host::module`] says the host answers.
     pub domain: &'a str,
-    /// What of it.
+    /// The function, action or property of the module.
     pub name: &'a str,
-    /// How.
+    /// Whether its value is wanted or what it does.
     pub kind: CallKind,
-    /// With what.
+    /// As the program gave them.
     pub arguments: &'a Arguments,
     /// The configuration that the ruleset gave to the module (`use module … with`), a map.
     pub configuration: &'a Value,
@@ -203,7 +203,7 @@ pub struct Call<'a> {
 /// A ruleset used as a module.
 #[derive(Clone, Debug)]
 pub enum Module {
-    /// A compiled ruleset.
+    /// Compiled by the host, and run within this transaction.
     Program(Arc<Program>),
     /// The host answers its calls ([`Host::call`]).
     Host,
@@ -214,9 +214,9 @@ pub enum Module {
 pub struct Raise {
     /// The ruleset that raises it.
     pub rid: Arc<str>,
-    /// The event's domain.
+    /// The first part of its type, `say` of `say:hello`.
     pub domain: Arc<str>,
-    /// The event's name.
+    /// The second part of its type, `hello` of `say:hello`.
     pub name: Arc<str>,
     /// Its attributes, a map.
     pub attributes: Value,
@@ -231,13 +231,13 @@ pub struct Schedule {
     pub rid: Arc<str>,
     /// The channel of the event that is handled.
     pub eci: Arc<str>,
-    /// The event's domain.
+    /// The first part of its type, `say` of `say:hello`.
     pub domain: Arc<str>,
-    /// The event's name.
+    /// The second part of its type, `hello` of `say:hello`.
     pub name: Arc<str>,
     /// Its attributes: a map, or null for none.
     pub attributes: Value,
-    /// When.
+    /// Once or again and again.
     pub when: When,
 }
 
@@ -253,7 +253,7 @@ pub enum When {
 /// What a rule tells whoever sent the event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Directive {
-    /// Its name.
+    /// A text, as a rule; any value can stand there.
     pub name: Value,
     /// Its options; an empty map if there are none.
     pub options: Value,
@@ -268,13 +268,13 @@ pub struct Directive {
 pub enum Level {
     /// What happens inside.
     Debug,
-    /// `klog`.
+    /// From the operator `klog`, with the value it passes on.
     Klog,
-    /// Worth knowing.
+    /// Of `log info`: what somebody may want to know later.
     Info,
-    /// Doubtful.
+    /// Of `log warn`: something to look at.
     Warn,
-    /// Wrong.
+    /// Of `log error`: what should not have happened.
     Error,
 }
 
@@ -283,11 +283,11 @@ pub enum Level {
 pub struct LogEntry {
     /// How much it matters.
     pub level: Level,
-    /// The ruleset.
+    /// The ruleset that logged it.
     pub rid: Arc<str>,
-    /// The rule.
+    /// The rule that logged it; none where a function of a query did.
     pub rule: Option<Arc<str>>,
-    /// What happened.
+    /// The text that was logged, or what the entry is about.
     pub message: Arc<str>,
     /// The value concerned; null if there is none.
     pub value: Value,

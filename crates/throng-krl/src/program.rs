@@ -37,22 +37,22 @@ pub struct Program {
 /// What a ruleset says about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
-    /// `name`.
+    /// `meta { name … }`, a title; the id is [`Program::rid`].
     pub name: Option<Arc<str>>,
-    /// `version`.
+    /// `meta { version … }`, any text.
     pub version: Option<Arc<str>>,
-    /// `description`.
+    /// `meta { description … }`, for people.
     pub description: Option<Arc<str>>,
-    /// `author`.
+    /// `meta { author … }`, for people.
     pub author: Option<Arc<str>>,
 }
 
 /// Something the compiler found, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where.
+    /// The first character concerned.
     pub location: Location,
-    /// What.
+    /// What is wrong, in a sentence.
     pub message: String,
 }
 
@@ -66,14 +66,14 @@ impl fmt::Display for Diagnostic {
 /// A module a ruleset uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
-    /// The module's ruleset.
+    /// The ruleset that `use module` names.
     pub rid: Arc<str>,
     /// What the ruleset calls it.
     pub alias: Arc<str>,
 }
 
 impl Program {
-    /// The ruleset's id.
+    /// The id by which it is installed, queried and used as a module.
     #[must_use]
     pub fn rid(&self) -> &Arc<str> {
         &self.rid
@@ -91,7 +91,7 @@ impl Program {
         &self.warnings
     }
 
-    /// The modules it uses.
+    /// What its `use module` lines name, in their order.
     pub fn dependencies(&self) -> impl Iterator<Item = Dependency> {
         self.uses.iter().map(|used| Dependency {
             rid: Arc::clone(&used.rid),
@@ -171,7 +171,7 @@ pub(crate) enum GlobalKind {
 pub(crate) struct ModuleUse {
     pub(crate) rid: Arc<str>,
     pub(crate) alias: Arc<str>,
-    /// Computes the configuration.
+    /// The code that computes what `with` gives to the module.
     pub(crate) configuration: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The canonical form.
+//! Formatted sources mean the same, keep their comments, and do not change when formatted again.
 
 use throng_krl::format;
 

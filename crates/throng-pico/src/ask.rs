@@ -24,34 +24,34 @@ pub enum Ask {
     },
     /// The children of a pico that stand in pages.
     Children {
-        /// Their parent.
+        /// The pico that has them all, in pages or not.
         parent: PicoId,
         /// How many pages there are.
         pages: u32,
     },
-    /// The names of picos.
+    /// What picos call themselves, for the console.
     Names {
-        /// Whose.
+        /// The picos to be named, in the order of the answer.
         picos: Vec<PicoId>,
     },
     /// A query of another pico, on behalf of this one.
     Query {
-        /// Who asks.
+        /// The pico whose rule asks: family channels are for it alone.
         from: PicoId,
-        /// Whom.
+        /// The other pico's channel.
         eci: Eci,
-        /// Which ruleset.
+        /// A ruleset of the other pico's.
         rid: Arc<str>,
-        /// For what.
+        /// A function or value that the ruleset shares.
         name: Arc<str>,
-        /// With what.
+        /// By name, a map.
         arguments: Value,
     },
     /// An event to another pico, whose end is waited for, and a query after it if there is one.
     Event {
-        /// Who asks.
+        /// The pico whose rule sends it.
         from: PicoId,
-        /// Whom.
+        /// The other pico's channel.
         eci: Eci,
         /// The first part of its type.
         domain: Arc<str>,
@@ -66,14 +66,14 @@ pub enum Ask {
     },
     /// A request to a web server.
     Http {
-        /// Its method.
+        /// `get`, `post` and so on, as the action is called.
         method: Arc<str>,
         /// What `http:get` and its like take, a map.
         arguments: Value,
     },
     /// What has happened to a pico lately, as its log.
     Logs {
-        /// Whose.
+        /// The pico itself: it reads no other one's.
         pico: PicoId,
     },
 }

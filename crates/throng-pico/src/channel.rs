@@ -64,7 +64,7 @@ pub struct QueryRule {
 /// Why something may not come through a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A rule denies it.
+    /// A rule of `deny` fits, whatever `allow` says.
     Denied,
     /// No rule allows it.
     NotAllowed,
@@ -75,13 +75,13 @@ pub enum Refused {
 #[error("{0}")]
 pub struct InvalidShape(pub String);
 
-/// A rule of a policy.
+/// What rules for events and rules for queries have in common: two parts, each a name or `*`.
 pub trait Rule: Sized {
     /// The names of its two parts.
     const PARTS: [&'static str; 2];
     /// A rule of its two parts.
     fn of(first: &str, second: &str) -> Self;
-    /// Its two parts.
+    /// Domain and name, or ruleset and name.
     fn parts(&self) -> [&str; 2];
 }
 
@@ -116,7 +116,7 @@ impl Rule for QueryRule {
 }
 
 impl<R: Rule> Policy<R> {
-    /// Everything is allowed.
+    /// The policy of a channel that is made without one.
     #[must_use]
     pub fn all() -> Self {
         Self::only(&[("*", "*")])

@@ -29,7 +29,7 @@ const LOGGED_MAX: usize = 100;
 
 /// Why a run did not come to its end.
 pub(crate) enum Stop {
-    /// A ruleset failed.
+    /// A rule, or what a native ruleset was asked, failed.
     Failed(Error),
     /// This has to be asked first.
     Ask(Box<Ask>),
@@ -54,7 +54,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) fresh: Fresh,
     /// The channel the event or query came over.
     pub(crate) via: Eci,
-    /// The transaction.
+    /// The id that every event and entry of this transaction carries.
     pub(crate) eid: Arc<str>,
     /// A query: nothing may change.
     is_query: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Draft<'a> {
 pub(crate) enum Taker {
     /// One of the rulesets every pico has, by its place among them.
     Native(usize),
-    /// An installed one.
+    /// One that is installed in the pico.
     Installed(Arc<str>),
 }
 

@@ -16,9 +16,9 @@ pub struct Secret(pub(crate) u128);
 /// allow. The id in it is where the pico lives, so that nothing has to be looked up.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Eci {
-    /// The pico it reaches.
+    /// Where it leads, and on which shard that lives.
     pub pico: PicoId,
-    /// Its channel.
+    /// What tells the channel from others of the pico; nobody can guess it.
     pub secret: Secret,
 }
 

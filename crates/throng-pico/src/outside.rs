@@ -35,7 +35,7 @@ const DEPTH_MAX: usize = 8;
 /// Why an event or a query was not handled.
 pub type Failure = Error<PicoRejection>;
 
-/// The picos of an engine.
+/// What the routes and the worker need of an engine with picos; clones are the same.
 #[derive(Clone)]
 pub struct Picos(Arc<Inner>);
 

@@ -23,7 +23,7 @@ pub struct Loaded {
     pub hash: Arc<str>,
     /// When it was fetched, in milliseconds since 1970.
     pub flushed_ms: i64,
-    /// What runs.
+    /// Compiled from the source once, and shared by all picos that have it.
     pub program: Arc<Program>,
 }
 
@@ -44,7 +44,7 @@ impl Loaded {
         })
     }
 
-    /// Its id.
+    /// The id that its source begins with; another one than its URL.
     #[must_use]
     pub fn rid(&self) -> &str {
         self.program.rid()
@@ -136,12 +136,12 @@ pub fn sha256(text: &str) -> String {
     })
 }
 
-/// A version of a ruleset.
+/// What a URL held when it was fetched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Version {
     /// Where it comes from.
     pub url: Arc<str>,
-    /// The ruleset's id.
+    /// The id that the source begins with.
     pub rid: Arc<str>,
     /// As it was written.
     pub source: Arc<str>,
@@ -209,7 +209,7 @@ impl Entity for Ruleset {
     }
 }
 
-/// The newest version.
+/// Asks for the version that picos run with their next event.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GetVersion {}
 

@@ -13,7 +13,7 @@ use throng_pico::Settings;
 
 const COLLECTION: &str = "app_section_collection";
 
-/// The root is the collection.
+/// A service whose root pico is the collection.
 fn start() -> (Service, String) {
     let rulesets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../apps/picos/rulesets");
     let rulesets = rulesets.canonicalize().unwrap();

@@ -47,7 +47,7 @@ enum Failed {
 #[derive(Clone, Debug)]
 pub(crate) struct Consumer {
     at: Uri,
-    /// Asks once.
+    /// For what changes something: never sent twice.
     once: Service,
     /// Asks again where the connection is lost; for what changes nothing.
     again: Service,
@@ -131,7 +131,7 @@ impl Consumer {
     }
 }
 
-/// One call.
+/// Asks the consumer, for [`ANSWER_MAX`] at most.
 async fn ask(client: Client<HttpConnector, Full<Bytes>>, request: Asked) -> Result<Response, Failed> {
     let answered = tokio::time::timeout(ANSWER_MAX, client.request(request)).await;
     let (parts, body) = answered

@@ -17,7 +17,7 @@ const INTERPRETERS: [(&str, &str); 2] = [("node", "-e"), ("qjs", "-e")];
 /// Elements of each list.
 const ELEMENTS: u32 = 1_000;
 
-/// How to measure.
+/// The interpreter is not chosen: the first that is installed.
 #[derive(Debug, Args)]
 pub(super) struct KrlArguments {
     /// How long each is repeated.

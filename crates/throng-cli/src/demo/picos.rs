@@ -28,7 +28,7 @@ use crate::{
 const SETTLES_MAX: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What it needs.
+/// A day, what its rosters have to be, and where it runs.
 pub(super) struct Demo<'a> {
     pub(super) trace: &'a Trace,
     pub(super) expected: &'a Expected,

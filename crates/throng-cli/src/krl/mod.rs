@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use throng_krl::{Program, compile, format, parse};
 
-/// `throng krl`.
+/// The subcommands for rulesets, which need no engine.
 #[derive(Debug, Args)]
 pub(crate) struct KrlArguments {
     #[command(subcommand)]
@@ -20,13 +20,13 @@ pub(crate) struct KrlArguments {
 enum Command {
     /// Compile rulesets and say everything that is wrong or doubtful in them, with its line and column.
     Check {
-        /// The rulesets' sources.
+        /// Files of one ruleset each.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
     /// Put rulesets into canonical form: blanks, indentation and empty lines.
     Format {
-        /// The rulesets' sources.
+        /// Files of one ruleset each, rewritten in place unless `--check` is given.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Change nothing, but fail if a source is not in canonical form.
@@ -35,7 +35,7 @@ enum Command {
     },
     /// Run rulesets in a pico in memory, as the script beside each says (`hello.test` for `hello.krl`).
     Test {
-        /// The rulesets' sources.
+        /// Files of one ruleset each; the steps stand beside it, in a file that ends in `.test`.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },

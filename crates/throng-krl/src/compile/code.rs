@@ -81,7 +81,7 @@ pub(crate) enum Operation {
         name: u32,
         has_path: bool,
     },
-    /// `event:attrs{"name"}`.
+    /// The value of an attribute of the event, by the constant that names it.
     Attribute(u32),
     Return,
     /// Begins a loop over a collection, in three locals from this one on.
@@ -129,11 +129,11 @@ pub(crate) enum Binary {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// `<=>`
+    /// `<=>`: -1, 0 or 1, numbers by their value.
     Order,
-    /// `cmp`
+    /// `cmp`: the same of the operands as texts.
     TextOrder,
-    /// `><`
+    /// `><`: the collection on the left holds the right one.
     Contains,
     Like,
 }

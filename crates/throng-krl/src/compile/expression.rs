@@ -8,7 +8,7 @@ use crate::syntax::ast::{Argument, Expression, ExpressionKind, UnaryOperator};
 use crate::value::Value;
 use std::sync::Arc;
 
-/// What a name is.
+/// Where the value of a name is found when the code runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Resolved {
     Variable(Source),

@@ -23,7 +23,7 @@ pub(super) fn type_of(_: &mut Run<'_>, given: Given) -> Result<Value> {
     Ok(Value::from(given.get(0).type_name()))
 }
 
-/// `as`.
+/// The operator `as`: another type's value from this one, null where there is none.
 pub(super) fn convert(_: &mut Run<'_>, mut given: Given) -> Result<Value> {
     if given.count() < 2 {
         return Ok(given.take(0));

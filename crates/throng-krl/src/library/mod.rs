@@ -172,7 +172,7 @@ static OPERATORS: &[Definition] = &[
 ];
 
 impl Operator {
-    /// The operator of a name.
+    /// The operator that a name after a dot calls; none where the library has no such.
     pub(crate) fn of(name: &str) -> Option<Operator> {
         let place = OPERATORS.iter().position(|definition| definition.name == name)?;
         u8::try_from(place).ok().map(Operator)

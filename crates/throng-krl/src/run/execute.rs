@@ -376,7 +376,6 @@ impl Run<'_> {
     }
 }
 
-/// A closure of a program.
 pub(super) fn closure(instance: u32, code: u32, captures: Arc<[Value]>, program: &Program) -> Value {
     let is_action = program.codes[code as usize].is_action;
     Value::Function(Function(Callable::Closure(Arc::new(Closure {

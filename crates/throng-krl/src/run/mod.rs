@@ -1,4 +1,4 @@
-//! Running programs.
+//! The machine: it runs compiled rules and functions within the bounds of a transaction.
 
 mod budget;
 mod call;
@@ -72,7 +72,7 @@ impl fmt::Debug for Function {
     }
 }
 
-/// A program in a transaction.
+/// A program as this transaction uses it: its globals are computed once in it.
 pub(crate) struct Instance {
     program: Arc<Program>,
     globals: Vec<GlobalState>,

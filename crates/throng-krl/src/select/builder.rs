@@ -76,7 +76,7 @@ impl Builder {
         self.states - 1
     }
 
-    /// Any of them.
+    /// Goes on when any of them has.
     pub(crate) fn or(operands: Vec<Builder>) -> Result<Builder, TooLarge> {
         let mut machine = Builder::empty();
         for operand in &operands {

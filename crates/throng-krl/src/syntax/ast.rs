@@ -1,4 +1,4 @@
-//! The tree of a ruleset.
+//! What the parser makes of a source, and the compiler and the formatter read.
 
 use super::Location;
 use crate::value::Regex;
@@ -21,7 +21,7 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// The ruleset's id.
+    /// The id that the source begins with.
     #[must_use]
     pub fn rid(&self) -> &str {
         &self.rid.text
@@ -84,7 +84,7 @@ pub(crate) enum ExpressionKind {
     Array(Vec<Expression>),
     Map(Vec<(Name, Expression)>),
     Identifier(Arc<str>),
-    /// `domain:name`.
+    /// A member of a module, `http:get`.
     Domain {
         domain: Arc<str>,
         name: Arc<str>,

@@ -4,9 +4,9 @@ use std::fmt;
 /// A place in a source. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
-    /// The line.
+    /// The line's number, the first is 1.
     pub line: u32,
-    /// The column.
+    /// From 1, in characters.
     pub column: u32,
 }
 
@@ -19,7 +19,7 @@ impl fmt::Display for Location {
 /// Why a source is no ruleset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Where.
+    /// Of the first character that does not fit.
     pub location: Location,
     /// What stands there.
     pub found: String,

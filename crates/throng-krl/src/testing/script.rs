@@ -33,7 +33,7 @@ pub struct Script {
 pub struct Step {
     /// The line's number, from 1.
     pub line: usize,
-    /// What is done.
+    /// The event, query or change of the clock.
     pub command: Command,
     expected: Vec<Expected>,
 }
@@ -41,18 +41,18 @@ pub struct Step {
 /// What a step does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Sends an event.
+    /// Sends an event, and compares the directives.
     Event {
-        /// Its domain.
+        /// The first part of its type, `say` of `say:hello`.
         domain: String,
-        /// Its name.
+        /// The second part of its type, `hello` of `say:hello`.
         name: String,
         /// Its attributes, or null.
         attributes: Value,
     },
-    /// Asks the ruleset.
+    /// Asks the ruleset, and compares the result.
     Query {
-        /// What it shares.
+        /// A shared function or value.
         name: String,
         /// The arguments, or null.
         arguments: Value,
@@ -95,11 +95,11 @@ impl StdError for ScriptError {}
 /// A step that did something else than what is expected of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The line of the step.
+    /// Of the script, from 1.
     pub line: usize,
     /// What was expected.
     pub expected: String,
-    /// What it did.
+    /// What the ruleset did instead.
     pub found: String,
 }
 

@@ -1,7 +1,7 @@
 use super::{Cost, Value};
 use std::ops::Deref;
 
-/// Values in order.
+/// Items that are copied only when a changed array has another holder.
 #[derive(Clone, Debug)]
 pub struct Array {
     items: Vec<Value>,
@@ -14,7 +14,7 @@ impl Array {
         self.cost
     }
 
-    /// Appends a value.
+    /// Puts a value at the end.
     pub fn push(&mut self, value: Value) {
         self.cost.add(0, &value);
         self.items.push(value);

@@ -24,7 +24,7 @@ impl Value {
         }
     }
 
-    /// Whether it is null.
+    /// Whether it is the null that stands for what is missing.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)

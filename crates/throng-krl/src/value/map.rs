@@ -29,7 +29,7 @@ impl Map {
         self.entries.is_empty()
     }
 
-    /// The value of a key.
+    /// The value of a key, none where the key is missing.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.entries.get(key)
@@ -62,7 +62,7 @@ impl Map {
         Some(value)
     }
 
-    /// The entries in order.
+    /// Keys with their values, in the order in which the keys came.
     #[must_use]
     pub fn iter(&self) -> Entries<'_> {
         if self.indices == 0 {
@@ -78,7 +78,7 @@ impl Map {
         })
     }
 
-    /// The keys in order.
+    /// The keys, in the order in which they came.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.iter().map(|(key, _)| key)
     }

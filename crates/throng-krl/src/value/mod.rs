@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// How deep arrays and maps may nest.
 pub const NESTING_MAX: u16 = 200;
 
-/// A value of the language.
+/// Whatever KRL computes with; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// No value. What is not a number (0/0) is null too.
@@ -37,11 +37,11 @@ pub enum Value {
     Number(f64),
     /// Text. A text that reads `0x` and hexadecimal digits is of type `Hex`.
     String(Arc<str>),
-    /// Values in order.
+    /// From index 0 without a gap.
     Array(Arc<Array>),
     /// Values by name, in the order of a JavaScript object.
     Map(Arc<Map>),
-    /// A regular expression.
+    /// `re#…#`, with its flags.
     Regex(Arc<Regex>),
     /// A function or an action. It belongs to the event or query it was made in.
     Function(Function),
@@ -87,7 +87,7 @@ impl Value {
         }
     }
 
-    /// An array.
+    /// An array of these items, in their order.
     #[must_use]
     pub fn array(items: Vec<Value>) -> Value {
         Value::Array(Arc::new(Array::from(items)))

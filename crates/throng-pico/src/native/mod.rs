@@ -12,22 +12,22 @@ pub(crate) use subscription::well_known;
 pub(crate) use ui::{channel as ui_channel, children};
 pub(crate) use wrangler::born;
 
-/// The console's ruleset.
+/// What the console of pico-engine 1.x asks and sends.
 pub(crate) const UI: &str = "io.picolabs.pico-engine-ui";
 /// Children, channels, rulesets.
 pub(crate) const WRANGLER: &str = "io.picolabs.wrangler";
 /// Relations between picos.
 pub(crate) const SUBSCRIPTION: &str = "io.picolabs.subscription";
 
-/// A ruleset in Rust.
+/// What every pico has without installing it, written in Rust.
 pub(crate) struct Native {
-    /// Its id.
+    /// The id of the ruleset that it stands for.
     pub(crate) rid: &'static str,
-    /// What it is called.
+    /// For people, beside the id.
     pub(crate) title: &'static str,
     /// The domains of the events it looks at.
     domains: &'static [&'static str],
-    /// Handles an event.
+    /// Called with each event of its domains.
     pub(crate) handle: fn(&mut Draft<'_>, &Event) -> Result<(), Stop>,
     /// Answers a query, or a call of a ruleset that uses it as a module; `None`: it has nothing of this name.
     pub(crate) answer: fn(&mut Draft<'_>, &str, &Given<'_>) -> Option<Result<Value, Stop>>,

@@ -216,7 +216,7 @@ impl Web {
         self.blocking(move || send(&agent, &request)).await
     }
 
-    /// The source of a ruleset.
+    /// The source behind a URL, if its host or directory is allowed and its size.
     pub(super) async fn ruleset(&self, url: &str) -> Result<String, Box<str>> {
         if let Some(path) = url.strip_prefix("file://") {
             let path = within(self.files.as_deref(), Path::new(path))?;

@@ -56,7 +56,7 @@ pub struct Entry {
     pub seq: u64,
     /// When it was recorded.
     pub time: String,
-    /// The transaction.
+    /// The id of the transaction, as `event-wait` answers it.
     pub eid: String,
     /// The channel it came over.
     pub eci: String,
@@ -64,9 +64,9 @@ pub struct Entry {
     pub domain: String,
     /// The second part of its type.
     pub name: String,
-    /// Its attributes.
+    /// As they came with the event.
     pub attrs: Json,
-    /// What it changed.
+    /// In the order it was done, as it is recorded.
     pub changes: Json,
     /// What its rules had logged.
     pub log: Json,

@@ -19,27 +19,27 @@ use throng_krl::{SelectState, Value};
 pub enum Change {
     /// An entity variable, or what is at a path in it, has this value.
     Put {
-        /// Whose.
+        /// The ruleset whose variable it is.
         #[serde(with = "name")]
         rid: Arc<str>,
-        /// Which.
+        /// What the ruleset calls it, without `ent:`.
         #[serde(with = "name")]
         name: Arc<str>,
-        /// Where in it.
+        /// Keys from the variable's value inwards; none for all of it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         path: Vec<Arc<str>>,
-        /// What it is now.
+        /// The whole value there, not a difference.
         value: Value,
     },
     /// An entity variable, or what is at a path in it, is there no longer.
     Remove {
-        /// Whose.
+        /// The ruleset whose variable it was.
         #[serde(with = "name")]
         rid: Arc<str>,
-        /// Which.
+        /// What the ruleset calls it, without `ent:`.
         #[serde(with = "name")]
         name: Arc<str>,
-        /// Where in it.
+        /// Keys from the variable's value inwards; none for all of it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         path: Vec<Arc<str>>,
     },
@@ -59,22 +59,22 @@ pub enum Change {
     NoRuleset(Arc<str>),
     /// How far the rules of a ruleset have come in waiting for events; nothing where none waits.
     Waits {
-        /// Whose rules.
+        /// The ruleset whose rules wait.
         #[serde(with = "name")]
         rid: Arc<str>,
         /// What its program made of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         states: Option<Box<SelectState>>,
     },
-    /// An event is scheduled.
+    /// An event is to come, in place of one with the same id.
     Schedule(Scheduled),
     /// A scheduled event is not any more.
     NoSchedule(ScheduleId),
     /// The parent is another one.
     Parent {
-        /// The channel to the parent.
+        /// The new parent's channel for it.
         parent: Eci,
-        /// The number there.
+        /// Its number among the new parent's children.
         number: u32,
     },
 }

@@ -15,11 +15,11 @@ pub const PAGE_CHILDREN: u32 = 256;
 pub struct Child {
     /// The number, from 0.
     pub number: u32,
-    /// Who it is.
+    /// The entity's id.
     pub pico: PicoId,
 }
 
-/// The children of a pico.
+/// The youngest here, the others in pages.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Children {
     /// How many there ever were: the next one's number.
@@ -95,7 +95,7 @@ impl Children {
 /// A page's id: whose, and which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageId {
-    /// The parent.
+    /// The pico whose children stand in it.
     pub parent: PicoId,
     /// Its number, from 0.
     pub page: u32,
@@ -131,14 +131,14 @@ pub struct Page {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PageCommand {
-    /// These stand in it.
+    /// Fills the page, once and for all.
     Seal {
-        /// By number.
+        /// In the order of their numbers.
         children: Vec<Child>,
     },
     /// One of them is there no longer.
     Remove {
-        /// Its number.
+        /// The child's, among all of its parent's.
         number: u32,
     },
     /// The parent has ended: so do these, and those in the pages after this one.
@@ -151,14 +151,14 @@ pub enum PageCommand {
 /// What happened to a page.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum PageEvent {
-    /// These stand in it.
+    /// The page was filled.
     Sealed {
-        /// By number.
+        /// In the order of their numbers.
         children: Vec<Child>,
     },
     /// One of them is there no longer.
     Removed {
-        /// Its number.
+        /// The child's, among all of its parent's.
         number: u32,
     },
     /// The parent has ended.

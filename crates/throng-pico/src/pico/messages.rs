@@ -18,13 +18,13 @@ pub enum PicoCommand {
     Found(Newborn),
     /// Brings a child into being; its parent asks.
     Born(Newborn),
-    /// Handles an event.
+    /// Runs an event on the pico, and answers with its directives.
     Event(Incoming),
     /// Handles a scheduled event.
     Due(ScheduleId),
     /// Goes on with an event that waited for answers.
     Resume {
-        /// Which.
+        /// The number under which the event waits.
         waiting: u64,
         /// The answers, in the order they were asked for.
         answers: Answers,
@@ -42,7 +42,7 @@ pub enum PicoCommand {
 pub struct Newborn {
     /// Which rulesets it takes: all picos of an engine have the same.
     pub realm: Secret,
-    /// The channel to its parent.
+    /// None for a root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Eci>,
     /// Its number among its parent's children.
@@ -53,7 +53,7 @@ pub struct Newborn {
     pub down: Secret,
     /// The secret of its channel for the console.
     pub ui: Secret,
-    /// Its rulesets.
+    /// What its parent installs in it at its birth, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rulesets: Vec<Installing>,
     /// The attributes of the event that asked for it, if one did: then it has a name, and tells its parent that it is there.
@@ -67,11 +67,11 @@ pub struct Newborn {
 /// A ruleset to be installed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Installing {
-    /// Its id.
+    /// The ruleset's, by which it is queried and removed.
     pub rid: Arc<str>,
     /// Where it came from.
     pub url: Arc<str>,
-    /// Its configuration.
+    /// What `configure using` and `ctx:rid_config` see, a map.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub config: Value,
 }
@@ -101,7 +101,7 @@ pub struct Incoming {
 /// A query: of which ruleset, for what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Asked {
-    /// The ruleset.
+    /// A ruleset that the pico has.
     pub rid: Arc<str>,
     /// Its shared function or value.
     pub name: Arc<str>,
@@ -125,20 +125,20 @@ pub struct Answers {
 pub enum PicoEvent {
     /// It came into being.
     Born {
-        /// Who it is.
+        /// The entity's own id.
         id: PicoId,
-        /// What it is.
+        /// What its parent, or the engine, gave it.
         newborn: Newborn,
         /// What it makes the channels of its own children with.
         key: Secret,
         /// The secret of its own channel.
         own: Secret,
     },
-    /// It handled an event.
+    /// It handled an event, and this is all that came of it.
     Ran(Handled),
     /// An event failed and changed nothing.
     Failed {
-        /// Which.
+        /// The event, as it came: it changed nothing.
         handled: Handled,
         /// Why, in a sentence.
         error: Box<str>,
@@ -152,7 +152,7 @@ pub enum PicoEvent {
 /// An event that was handled.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Handled {
-    /// The transaction.
+    /// The id that `event-wait` answers with.
     pub eid: Arc<str>,
     /// The channel it came over.
     pub via: Secret,
@@ -160,7 +160,7 @@ pub struct Handled {
     pub domain: Arc<str>,
     /// The second part of its type.
     pub name: Arc<str>,
-    /// Its attributes.
+    /// As they came with it, a map.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub attributes: Value,
     /// What it changed, in order.
@@ -182,14 +182,14 @@ pub struct Handled {
 pub struct Logged {
     /// How much it matters: `klog`, `info`, `warn`, `error`.
     pub level: Box<str>,
-    /// The ruleset it is from.
+    /// Whose rule or function logged it.
     pub rid: Arc<str>,
-    /// The rule it is from.
+    /// None where a function did outside of a rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<Arc<str>>,
-    /// What happened.
+    /// The text that was logged, or what the entry is about.
     pub message: Arc<str>,
-    /// The value concerned.
+    /// What `klog` or `log` was given; null for a bare text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
 }
@@ -252,13 +252,13 @@ pub enum PicoRejection {
     /// It has no such ruleset.
     #[error("Pico doesn't have {rid} installed.")]
     NotInstalled {
-        /// The ruleset's id.
+        /// What is used as a module.
         rid: Box<str>,
     },
     /// The ruleset shares nothing of this name.
     #[error("Ruleset {rid} does not have query function \"{name}\"")]
     NoQuery {
-        /// The ruleset's id.
+        /// What is not installed.
         rid: Box<str>,
         /// What was asked for.
         name: Box<str>,
@@ -269,16 +269,16 @@ pub enum PicoRejection {
         /// What is wrong, in a sentence.
         why: Box<str>,
     },
-    /// A ruleset failed.
+    /// A rule failed, or a native ruleset did: nothing was changed.
     #[error("{error}")]
     Failed {
-        /// How, in a sentence.
+        /// As the program says it, with its place.
         error: Box<str>,
     },
     /// It needs answers from elsewhere first.
     #[error("the pico waits for an answer from elsewhere")]
     Waits {
-        /// What is asked.
+        /// What has to be answered before it is run again.
         ask: Box<Ask>,
         /// What was answered so far.
         answers: Box<Answers>,
@@ -289,7 +289,7 @@ pub enum PicoRejection {
     /// There is such a pico already.
     #[error("there is a pico {pico} already")]
     Exists {
-        /// Its id.
+        /// Of the pico that is there.
         pico: PicoId,
     },
 }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use throng::model::{Answer, Entity, Turn};
 use throng_krl::{SelectState, Value};
 
-/// A pico's state.
+/// What the events of a pico have made of it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Pico {
     /// All but the variables.
@@ -44,16 +44,16 @@ pub struct Pico {
 /// What a pico is beside its variables.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Body {
-    /// Who it is.
+    /// Zero before it is born.
     pub(crate) id: PicoId,
-    /// It has ended.
+    /// What is left is its id: it refuses everything.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_deleted: bool,
     /// Which rulesets it takes: all picos of an engine have the same.
     pub(crate) realm: Secret,
     /// What it makes the channels of its children with.
     pub(crate) key: Secret,
-    /// The channel to its parent.
+    /// None for a root.
     pub(crate) parent: Option<Eci>,
     /// The parent's channel for the console.
     pub(crate) parent_ui: Option<Eci>,
@@ -71,16 +71,16 @@ pub struct Body {
     pub(crate) waited: u64,
 }
 
-/// A ruleset in a pico.
+/// Installed, with what its `select` expressions have seen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Installed {
-    /// Its id.
+    /// The ruleset's: a pico has one ruleset of an id.
     #[serde(with = "name")]
     pub rid: Arc<str>,
     /// Where it comes from.
     #[serde(with = "name")]
     pub url: Arc<str>,
-    /// Its configuration.
+    /// What `configure using` and `ctx:rid_config` see, a map.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub config: Value,
     /// How far its rules have come in waiting for events.

@@ -1,4 +1,4 @@
-//! Queries of a pico.
+//! What picos answer without changing: shared functions, and what the console draws.
 
 use super::{Answers, Asked, Children, Pico, PicoRejection};
 use crate::{
@@ -13,18 +13,18 @@ use throng_krl::Value;
 /// A query over a channel.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PicoQuery {
-    /// The channel.
+    /// The secret of the channel it comes over, whose policy decides.
     pub via: Secret,
     /// The pico that asks; a client where there is none.
     pub from: Option<PicoId>,
-    /// What is asked.
+    /// A ruleset's function or value.
     pub asked: Asked,
     /// What was asked elsewhere for it so far.
     #[schemars(with = "serde_json::Value")]
     pub answers: Answers,
 }
 
-/// A value of a ruleset's.
+/// What a shared function or value came to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Seen(#[schemars(with = "serde_json::Value")] pub Value);
@@ -58,9 +58,9 @@ pub struct PicoView {
     pub realm: Secret,
     /// Its channel for the console.
     pub ui: Option<Eci>,
-    /// Its own channel.
+    /// The channel tagged `system,self`.
     pub own: Option<Eci>,
-    /// Its name.
+    /// As `wrangler:name()` tells it; `Pico` where none was given.
     pub name: String,
     /// Its children in no page, and how many pages there are.
     #[schemars(with = "serde_json::Value")]
@@ -93,7 +93,7 @@ impl Query<Pico> for Look {
 /// Whether a channel takes queries of a pico's log.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MayRead {
-    /// The channel.
+    /// The secret of the channel that asks.
     pub via: Secret,
 }
 

@@ -14,19 +14,19 @@ pub struct ScheduleId(pub Arc<str>);
 /// An event that is to come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Scheduled {
-    /// Its id.
+    /// What `schedule:remove` takes.
     pub id: ScheduleId,
     /// The ruleset that scheduled it.
     pub rid: Arc<str>,
     /// The channel it comes over.
     pub via: Secret,
-    /// Its domain.
+    /// The first part of its type.
     pub domain: Arc<str>,
-    /// Its name.
+    /// The second part of its type.
     pub name: Arc<str>,
-    /// Its attributes.
+    /// What the event will have, a map.
     pub attributes: Value,
-    /// When.
+    /// Once, or again and again as cron says.
     pub when: When,
 }
 
@@ -50,7 +50,7 @@ impl Scheduled {
         }
     }
 
-    /// The timer's name.
+    /// What the engine's timer for it is called.
     #[must_use]
     pub fn timer(&self) -> String {
         self.id.timer()
@@ -83,7 +83,7 @@ impl Scheduled {
 }
 
 impl ScheduleId {
-    /// The timer's name.
+    /// What the engine's timer of this id is called.
     #[must_use]
     pub fn timer(&self) -> String {
         format!("s {}", self.0)
@@ -105,13 +105,13 @@ impl Schedules {
         self.0.retain(|scheduled| scheduled.id != *id);
     }
 
-    /// One of them.
+    /// The scheduled event of an id, unless it has happened or was removed.
     #[must_use]
     pub fn get(&self, id: &ScheduleId) -> Option<&Scheduled> {
         self.0.iter().find(|scheduled| scheduled.id == *id)
     }
 
-    /// All of them.
+    /// Those to come, in the order they were scheduled.
     pub fn iter(&self) -> impl Iterator<Item = &Scheduled> {
         self.0.iter()
     }

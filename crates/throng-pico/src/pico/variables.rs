@@ -10,13 +10,13 @@ use throng_krl::Value;
 #[serde(transparent)]
 pub struct Variables(Vec<Variable>);
 
-/// One of them.
+/// What `ent:` and a name reach in one ruleset.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Variable {
-    /// The ruleset it belongs to.
+    /// No other ruleset sees it.
     #[serde(with = "name")]
     pub rid: Arc<str>,
-    /// Its name there.
+    /// Without `ent:`.
     #[serde(with = "name")]
     pub name: Arc<str>,
     /// What it holds: data, no function.
@@ -35,7 +35,7 @@ impl Variables {
         Some(&self.0.get(self.place(rid, name).ok()?)?.value)
     }
 
-    /// The variables of a ruleset.
+    /// All of a ruleset, in the order of their names.
     pub fn of<'a>(&'a self, rid: &'a str) -> impl Iterator<Item = &'a Variable> {
         self.0.iter().filter(move |variable| &*variable.rid == rid)
     }

@@ -107,7 +107,7 @@ impl Service {
         response.json()
     }
 
-    /// The directives of an event.
+    /// Sends an event with these attributes and returns its directives.
     pub fn event(&self, eci: &str, domain: &str, name: &str, attributes: &Value) -> Value {
         let response = self.post(&format!("/c/{eci}/event-wait/{domain}/{name}"), attributes);
         assert_eq!(response.status, 200, "{}", response.body);

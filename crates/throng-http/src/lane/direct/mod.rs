@@ -77,7 +77,7 @@ struct Pending {
 pub(super) struct Direct {
     pub(super) event_loop: Rc<EventLoop>,
     pub(super) members: Slab<Member>,
-    /// In the order of execution.
+    /// Commands whose commit is awaited, in the order of execution.
     pending: VecDeque<Pending>,
     /// The commit's call is asked for.
     is_called: bool,
