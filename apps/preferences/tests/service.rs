@@ -4,34 +4,13 @@
 
 use preferences::user::{Act, ActionKind, Recommend, Recommendations, User, UserCommand};
 use serde_json::{Value, json};
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::Path,
-    time::Duration,
-};
-use throng::{
-    Engine, Options,
-    journal::{MemoryJournal, MemoryStore},
-};
+use std::{net::SocketAddr, path::Path};
+use throng::{Engine, Options};
 use throng_http::{Gateway, Running};
-
-/// A service that hangs is a failed test, not a hung one.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap()
-}
+use throng_testing::{JSON, block_on, in_memory, request};
 
 fn served() -> Running {
-    let journal = MemoryJournal::new();
-    let store = MemoryStore::new(journal.clone());
-    let engine = runtime()
-        .block_on(preferences::kinds(Engine::builder()).start(journal, store))
-        .unwrap();
+    let engine = in_memory(preferences::kinds(Engine::builder()));
     let routes = preferences::routes(engine.clone());
     Gateway::builder(engine)
         .routes(routes)
@@ -41,31 +20,12 @@ fn served() -> Running {
 }
 
 fn exchange(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let length = body.len();
-    let request =
-        format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut stream = BufReader::new(stream);
-    let mut line = String::new();
-    stream.read_line(&mut line).unwrap();
-    let status = line.split(' ').nth(1).unwrap().parse().unwrap();
-    let mut length = 0;
-    while line != "\r\n" {
-        line.clear();
-        stream.read_line(&mut line).unwrap();
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
-    }
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    (status, serde_json::from_slice(&body).unwrap())
+    let response = request(address, method, path, headers, body).unwrap();
+    (response.status, response.json())
 }
 
 fn post(address: SocketAddr, path: &str, body: &str) -> (u16, Value) {
-    exchange(address, "POST", path, "content-type: application/json\r\n", body)
+    exchange(address, "POST", path, JSON, body)
 }
 
 fn get(address: SocketAddr, path: &str) -> (u16, Value) {
@@ -201,7 +161,7 @@ fn loads(engine: &Engine) -> u64 {
 #[test]
 fn summaries_survive_a_restart_and_a_small_budget_forces_users_out_and_in_with_the_same_lists() {
     let directory = tempfile::tempdir().unwrap();
-    runtime().block_on(async {
+    block_on(async {
         let engine = start(directory.path(), 512 << 20).await;
         for round in 0..3 {
             for user in 0..USERS {

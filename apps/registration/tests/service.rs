@@ -3,19 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use serde_json::{Value, json};
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    time::Duration,
-};
-use throng::{
-    Engine,
-    journal::{MemoryJournal, MemoryStore},
-};
+use std::net::SocketAddr;
+use throng::Engine;
 use throng_http::{Gateway, Running};
-
-/// A service that hangs is a failed test, not a hung one.
-const PATIENCE: Duration = Duration::from_secs(30);
+use throng_testing::{JSON, in_memory, request};
 
 struct Service {
     running: Option<Running>,
@@ -23,15 +14,7 @@ struct Service {
 
 impl Service {
     fn start() -> Self {
-        let journal = MemoryJournal::new();
-        let store = MemoryStore::new(journal.clone());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let engine = runtime
-            .block_on(registration::kinds(Engine::builder()).start(journal, store))
-            .unwrap();
+        let engine = in_memory(registration::kinds(Engine::builder()));
         let running = Gateway::builder(engine.clone())
             .routes(registration::routes(engine))
             .describe(registration::describe())
@@ -45,39 +28,20 @@ impl Service {
     }
 
     fn get(&self, path: &str) -> (u16, Value) {
-        self.exchange(&format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"))
+        self.exchange("GET", path, "", "")
     }
 
     fn post(&self, path: &str, body: &Value) -> (u16, Value) {
-        self.post_text(path, "content-type: application/json\r\n", &body.to_string())
+        self.post_text(path, JSON, &body.to_string())
     }
 
     fn post_text(&self, path: &str, headers: &str, body: &str) -> (u16, Value) {
-        let length = body.len();
-        self.exchange(&format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}"
-        ))
+        self.exchange("POST", path, headers, body)
     }
 
-    fn exchange(&self, request: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut length = 0;
-        while line != "\r\n" {
-            line.clear();
-            stream.read_line(&mut line).unwrap();
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).unwrap();
-        (status, serde_json::from_slice(&body).unwrap())
+    fn exchange(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
+        let response = request(self.address(), method, path, headers, body).unwrap();
+        (response.status, response.json())
     }
 
     fn open(&self, section: &str, capacity: u32) {

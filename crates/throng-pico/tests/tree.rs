@@ -188,7 +188,7 @@ fn two_picos_subscribe_to_each_other_and_part_again() {
 fn what_is_wrong_with_a_request_is_said_and_nothing_is_lost() {
     let service = service();
     let root = service.root();
-    let problem = |response: service::Response| (response.status, text(&response.json()["type"]));
+    let problem = |response: throng_testing::Response| (response.status, text(&response.json()["type"]));
     let other = format!("{}{}", &root[..47], if root.ends_with('0') { '1' } else { '0' });
     for (path, status, kind) in [
         ("/c/nothing/event/a/b".to_owned(), 404, "eci-not-found"),

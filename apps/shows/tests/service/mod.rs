@@ -1,19 +1,9 @@
 //! The service on an engine in memory, and a client that shows every byte of an answer's body.
 
 use shows::available::AvailableShows;
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
-    time::Duration,
-};
-use throng::{
-    Engine,
-    journal::{MemoryJournal, MemoryStore},
-};
+use throng::Engine;
 use throng_http::{Gateway, Running};
-
-/// A service that hangs is a failed test, not a hung one.
-const PATIENCE: Duration = Duration::from_secs(30);
+use throng_testing::{JSON, block_on, in_memory, request};
 
 pub struct Service {
     engine: Engine,
@@ -22,15 +12,7 @@ pub struct Service {
 
 impl Service {
     pub fn start() -> Self {
-        let journal = MemoryJournal::new();
-        let store = MemoryStore::new(journal.clone());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let engine = runtime
-            .block_on(shows::kinds(Engine::builder()).start(journal, store))
-            .unwrap();
+        let engine = in_memory(shows::kinds(Engine::builder()));
         let running = Gateway::builder(engine.clone())
             .routes(shows::routes(engine.clone()))
             .start()
@@ -41,7 +23,6 @@ impl Service {
         }
     }
 
-    #[allow(dead_code, reason = "shared by tests, each using some")]
     pub fn address(&self) -> std::net::SocketAddr {
         self.running.as_ref().unwrap().address()
     }
@@ -49,8 +30,7 @@ impl Service {
     /// Waits until the read model has everything that is durable.
     #[allow(dead_code, reason = "shared by tests, each using some")]
     pub fn caught_up(&self) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert!(runtime.block_on(self.engine.read_model::<AvailableShows>().caught_up()));
+        assert!(block_on(self.engine.read_model::<AvailableShows>().caught_up()));
     }
 
     pub fn get(&self, path: &str) -> (u16, String) {
@@ -70,32 +50,13 @@ impl Service {
 
     #[allow(dead_code, reason = "shared by tests, each using some")]
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        self.exchange(method, path, "content-type: application/json\r\n", body)
+        self.exchange(method, path, JSON, body)
     }
 
     pub fn exchange(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.running.as_ref().unwrap().address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut length = None;
-        while line != "\r\n" {
-            line.clear();
-            stream.read_line(&mut line).unwrap();
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = Some(value.trim().parse().unwrap());
-            }
-        }
-        let mut body = vec![0; length.expect("every answer says its length")];
-        stream.read_exact(&mut body).unwrap();
-        (status, String::from_utf8(body).unwrap())
+        let headers = format!("accept: application/json\r\n{headers}");
+        let response = request(self.address(), method, path, &headers, body).unwrap();
+        (response.status, response.body)
     }
 }
 

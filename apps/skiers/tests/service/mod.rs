@@ -8,19 +8,9 @@ use skiers::{
     resort_day::{GetResortDay, ResortDay},
     ride::ResortDayId,
 };
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
-    time::Duration,
-};
-use throng::{
-    Engine,
-    journal::{MemoryJournal, MemoryStore},
-};
+use throng::Engine;
 use throng_http::{Gateway, Running};
-
-/// A service that hangs is a failed test, not a hung one.
-const PATIENCE: Duration = Duration::from_secs(30);
+use throng_testing::{JSON, PATIENCE, block_on, in_memory, request};
 
 pub struct Service {
     engine: Engine,
@@ -29,15 +19,7 @@ pub struct Service {
 
 impl Service {
     pub fn start() -> Self {
-        let journal = MemoryJournal::new();
-        let store = MemoryStore::new(journal.clone());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let engine = runtime
-            .block_on(skiers::kinds(Engine::builder()).start(journal, store))
-            .unwrap();
+        let engine = in_memory(skiers::kinds(Engine::builder()));
         let running = Gateway::builder(engine.clone())
             .routes(skiers::routes(engine.clone()))
             .start()
@@ -94,38 +76,14 @@ impl Service {
     }
 
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        self.exchange(method, path, "content-type: application/json\r\n", body)
+        self.exchange(method, path, JSON, body)
     }
 
     pub fn exchange(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.running.as_ref().unwrap().address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: localhost\r\naccept: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut length = None;
-        while line != "\r\n" {
-            line.clear();
-            stream.read_line(&mut line).unwrap();
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = Some(value.trim().parse().unwrap());
-            }
-        }
-        let mut body = vec![0; length.expect("every answer says its length")];
-        stream.read_exact(&mut body).unwrap();
-        (status, String::from_utf8(body).unwrap())
+        let headers = format!("accept: application/json\r\n{headers}");
+        let response = request(self.address(), method, path, &headers, body).unwrap();
+        (response.status, response.body)
     }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.unwrap().block_on(future)
 }
 
 impl Drop for Service {

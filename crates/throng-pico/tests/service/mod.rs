@@ -1,20 +1,13 @@
 //! An engine of picos in memory behind HTTP, and a client of it.
 
 use serde_json::Value;
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
-    time::Duration,
-};
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore},
 };
 use throng_http::{Gateway, Running};
 use throng_pico::{Picos, Settings};
-
-/// A service that hangs is a failed test, not a hung one.
-const PATIENCE: Duration = Duration::from_secs(60);
+use throng_testing::{JSON, Response, request, start_on};
 
 pub struct Service {
     running: Option<Running>,
@@ -22,19 +15,6 @@ pub struct Service {
     journal: MemoryJournal,
     store: MemoryStore,
     settings: Settings,
-}
-
-#[allow(dead_code, reason = "shared by tests, each using some")]
-pub struct Response {
-    pub status: u16,
-    pub headers: Vec<String>,
-    pub body: String,
-}
-
-impl Response {
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
-    }
 }
 
 #[allow(dead_code, reason = "shared by tests, each using some")]
@@ -46,12 +26,8 @@ impl Service {
     }
 
     fn on(journal: MemoryJournal, store: MemoryStore, settings: Settings) -> Self {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let starting = throng_pico::kinds(Engine::builder()).start(journal.clone(), store.clone());
-        let engine = runtime.block_on(starting).unwrap();
+        let builder = throng_pico::kinds(Engine::builder());
+        let engine = start_on(builder, journal.clone(), store.clone());
         let picos = Picos::new(engine.clone(), settings.clone());
         let end = picos.work().unwrap();
         let gateway = Gateway::builder(engine).routes(throng_pico::routes(picos));
@@ -86,7 +62,7 @@ impl Service {
     }
 
     pub fn post(&self, path: &str, body: &Value) -> Response {
-        self.send("POST", path, "content-type: application/json\r\n", &body.to_string())
+        self.send("POST", path, JSON, &body.to_string())
     }
 
     /// The root's channel for the console.
@@ -115,35 +91,7 @@ impl Service {
     }
 
     pub fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
-        let mut stream = TcpStream::connect(self.running.as_ref().unwrap().address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let length = body.len();
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
-        let (mut length, mut headers) = (0, Vec::new());
-        loop {
-            line.clear();
-            stream.read_line(&mut line).unwrap();
-            if line == "\r\n" {
-                break;
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            headers.push(line.trim().to_owned());
-        }
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).unwrap();
-        Response {
-            status,
-            headers,
-            body: String::from_utf8(body).unwrap(),
-        }
+        request(self.running.as_ref().unwrap().address(), method, path, headers, body).unwrap()
     }
 }
 
