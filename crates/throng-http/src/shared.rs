@@ -174,7 +174,7 @@ pub(crate) struct Taken {
 }
 
 impl Places {
-    fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         Self::of(Arc::default(), most)
     }
 

@@ -59,6 +59,7 @@
 #[cfg(feature = "services")]
 mod actors;
 mod builder;
+mod causes;
 mod check;
 mod context;
 mod dead;
@@ -84,10 +85,12 @@ mod retention;
 mod statistics;
 mod stuck;
 mod tail;
+mod travel;
 
 #[cfg(feature = "services")]
 pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
+pub use causes::{ChangedTimer, EventCause, Named, Provenance, SentMessage};
 pub use check::{Changed, CheckReport, Checker, Misunderstood, WhatIf};
 pub use dead::{DeadPage, Retried};
 pub use door::{Pending, SAMPLED_ONE_IN};
@@ -107,13 +110,14 @@ pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{
     layout, limits, model,
     shard::{
-        ChildrenPage, DeadMessage, Due, Glance, HotEntity, Inspect, Inspected, JsonRejection, Kind, Load, Quarantined,
-        QueryKind, Registry, TimerView, Whereabouts,
+        ChildrenPage, DeadMessage, Decision, Due, Effect, Glance, HotEntity, Inspect, Inspected, JsonRejection, Kind,
+        Load, Quarantined, QueryKind, Registry, Supposed, TimerView, Whereabouts,
     },
     subject::{Done, Subject},
 };
 /// Journals and stores.
 pub use throng_journal as journal;
+pub use travel::{AsOf, TravelError};
 
 /// The examples of the page on services are run, too.
 #[cfg(all(doctest, feature = "services"))]

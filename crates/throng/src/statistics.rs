@@ -65,6 +65,12 @@ pub struct Statistics {
 }
 
 impl Engine {
+    /// Bytes the journal takes of the disk, with what stands beside it in the same place, where it knows them.
+    #[must_use]
+    pub fn disk_bytes(&self) -> Option<u64> {
+        self.core.context.journal.disk_bytes()
+    }
+
     /// What it has counted and what it holds. Reads some fifty numbers, and holds up nobody.
     #[must_use]
     pub fn statistics(&self) -> Statistics {

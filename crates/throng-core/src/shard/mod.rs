@@ -39,7 +39,7 @@ mod timers;
 mod tests;
 
 pub use call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged};
-pub use check::KindCheck;
+pub use check::{KindCheck, Supposed};
 pub use checkpoint::{Rows, SystemRow, ended_row, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
 pub use decide_again::{Again, Decision, Effect};
@@ -53,7 +53,7 @@ pub use quarantine::{Quarantined, Unloadable};
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::{RESTORED, shard_of_row};
 pub use retain::{ERASED, Recorded, Recording, base_row, timer_print};
-pub use slot::{TailEvent, decode_event, ended_by_state};
+pub use slot::{TailEvent, decode_event, ended_by_state, state_json};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
 pub use timers::{Due, TimerView};
 

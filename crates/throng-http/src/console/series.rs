@@ -17,7 +17,7 @@ const POINTS_MAX: usize = 900;
 const SEEN_SECONDS: usize = 5;
 
 /// All that is read once a second.
-struct Reading {
+pub(super) struct Reading {
     at: Instant,
     engine: Statistics,
     latency: Counts,
@@ -32,7 +32,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn take(shared: &Shared, passes: &[Arc<Pass>]) -> Self {
+    pub(super) fn take(shared: &Shared, passes: &[Arc<Pass>]) -> Self {
         let metrics = &shared.metrics;
         let level = |level: i64| level.max(0).cast_unsigned();
         Self {
@@ -233,9 +233,14 @@ fn known(value: f64) -> Value {
 }
 
 impl Series {
-    /// Takes the next point; `hot` is asked for only where somebody is held up by an entity.
-    pub(super) fn take(&mut self, shared: &Shared, passes: &[Arc<Pass>], hot: impl FnOnce(bool) -> Vec<HotEntity>) {
-        let now = Reading::take(shared, passes);
+    /// Somebody is held up by an entity: it should be known which.
+    pub(super) fn has_deferred(&self, now: &Reading) -> bool {
+        let before = self.readings.back();
+        before.is_some_and(|before| now.engine.deferred > before.engine.deferred)
+    }
+
+    /// Adds a point: from the last reading to this one.
+    pub(super) fn add(&mut self, shared: &Shared, now: Reading, hot: &[HotEntity]) {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let Some(before) = self.readings.back() else {
             self.readings.push_back(now);
@@ -252,10 +257,9 @@ impl Series {
         if self.points.len() > POINTS_MAX {
             self.points.pop_front();
         }
-        let hot = hot(second.rate(|reading| reading.engine.deferred) > 0.0);
         let is_database = super::medium(shared) == "postgresql";
         let oldest = self.readings.front().unwrap_or(before);
-        self.limiting = Some(Second::new(oldest, &now).seen(shared, &hot, is_database).limiting());
+        self.limiting = Some(Second::new(oldest, &now).seen(shared, hot, is_database).limiting());
         self.readings.push_back(now);
         if self.readings.len() > SEEN_SECONDS {
             self.readings.pop_front();
@@ -290,7 +294,6 @@ impl Series {
     }
 
     /// The last point, with single values.
-    #[expect(dead_code, reason = "what shows it follows")]
     pub(super) fn last(&self) -> Option<Map<String, Value>> {
         let point = self.points.back()?;
         let mut last = Map::new();
@@ -310,7 +313,6 @@ impl Series {
     }
 
     /// How often requests were refused lately, by reason, with the second of the first of them.
-    #[expect(dead_code, reason = "what shows it follows")]
     pub(super) fn refusals(&self) -> Vec<(&'static str, u64, i64)> {
         let refusals = self
             .names
@@ -326,7 +328,6 @@ impl Series {
     }
 
     /// How much the journal grows, bytes a second.
-    #[expect(dead_code, reason = "what shows it follows")]
     pub(super) fn growth(&self) -> Option<f64> {
         let at = self.names.iter().position(|(_, name)| *name == "commit_bytes")?;
         let bytes: f64 = self.points.iter().map(|point| point.values[at]).sum();

@@ -36,7 +36,7 @@ pub(super) async fn answer(
         let allow = if allow == Method::GET { "GET" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
-    may(server, connection, &parts.headers)?;
+    may(server, connection, &console::shown(parts))?;
     if console::method(path).is_some() {
         return console::answer(server, connection, parts, body).await;
     }
