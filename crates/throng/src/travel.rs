@@ -26,7 +26,7 @@ pub struct AsOf {
     id: String,
     /// The event; 0: before the first.
     pub seq: u64,
-    /// When that event happened, microseconds since 1970-01-01 UTC; `None` of 0, or where a stored state was it.
+    /// When that event happened, microseconds since 1970-01-01 UTC; `None` of 0, or where it is not kept.
     pub at_micros: Option<i64>,
     /// The state after it, as JSON.
     pub state: String,
@@ -199,6 +199,12 @@ impl Engine {
             }
             // Others have their turn between two pages.
             crate::host::yield_now().await;
+        }
+        if at_micros.is_none() && seq > 0 {
+            // It was a state that is kept; its event may be gone.
+            let page = self.history(kind, id, seq - 1, 1).await.map_err(TravelError::Engine)?;
+            let event = page.events.first().filter(|event| event.seq == seq);
+            at_micros = event.map(|event| event.at_micros);
         }
         let state = match check.recorded(id) {
             Some(Ok(state)) => state_json(&state).unwrap_or("null").to_owned(),
