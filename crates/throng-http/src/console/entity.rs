@@ -169,7 +169,7 @@ pub(super) async fn now(shared: &Shared, subject: &Subject) -> Answered<Value> {
 }
 
 fn travel(error: TravelError) -> Box<Problem> {
-    let detail = error.to_string();
+    let detail = format!("There is no such moment: {error}.");
     match error {
         TravelError::Engine(error) => engine_problem(error),
         TravelError::Gone { .. } => Problem::not_kept(detail).boxed(),
