@@ -27,6 +27,18 @@ pub enum Place {
     Memory,
 }
 
+impl Place {
+    /// What it is, in a word.
+    pub(crate) fn medium(&self) -> &'static str {
+        match self {
+            Self::Directory(_) => "directory",
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => "postgresql",
+            Self::Memory => "memory",
+        }
+    }
+}
+
 impl FromStr for Place {
     type Err = String;
 

@@ -234,6 +234,7 @@ fn announce(name: &str, settings: &Settings, service: &Service) {
         service.recovery.as_secs_f64(),
         service.url()
     );
+    tracing::info!("console at {}", service.console_url());
     // The one line on standard output: what a script waits for. It may have gone away.
     let _ = writeln!(std::io::stdout(), "{}", service.url());
     let _ = std::io::stdout().flush();

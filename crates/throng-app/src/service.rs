@@ -94,7 +94,8 @@ impl Service {
             .context("cannot start a runtime")?;
         let begun = Instant::now();
         let (builder, starting) = (app.take_builder(), app.take_beside());
-        let Opened { journal, store, views } = match builder.has_entities() {
+        let keeps = builder.has_entities();
+        let Opened { journal, store, views } = match keeps {
             true => settings.place.open(&Opening {
                 durability: settings.durability,
                 sync_delay: settings.sync_delay,
@@ -122,6 +123,9 @@ impl Service {
         });
         if let Some(loops) = settings.loops {
             gateway = gateway.loops(loops);
+        }
+        if keeps {
+            gateway = gateway.journal_place(settings.place.medium(), settings.place.to_string());
         }
         gateway = settings.access_log.set(settings.security.set(gateway));
         let mut beside: Vec<End> = Vec::new();
@@ -152,6 +156,15 @@ impl Service {
     #[must_use]
     pub fn url(&self) -> String {
         self.running.url()
+    }
+
+    /// Where its console is: on the listener for administration, if it has one of its own.
+    #[must_use]
+    pub fn console_url(&self) -> String {
+        match self.running.admin_address() {
+            Some(admin) => format!("http://{admin}/console"),
+            None => format!("{}/console", self.url()),
+        }
     }
 
     /// Finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.

@@ -15,6 +15,7 @@ mod new;
 mod percent;
 mod progress;
 mod serve;
+mod top;
 mod trace;
 mod units;
 #[cfg(feature = "bench")]
@@ -55,6 +56,8 @@ enum Command {
     Projection(cli::ProjectionArguments),
     /// Make a token for a caller of a service.
     Token(cli::TokenArguments),
+    /// See what a service does now: the console's numbers, in a terminal.
+    Top(top::TopArguments),
     /// Traces of a registration day.
     Trace(trace::TraceArguments),
     #[cfg(feature = "bench")]
@@ -79,6 +82,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Token(arguments) => arguments.run(),
+        Command::Top(arguments) => arguments.run(),
         #[cfg(feature = "bench")]
         Command::Yardstick(yardstick) => yardstick.run(),
     };

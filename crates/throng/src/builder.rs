@@ -11,6 +11,7 @@ use crate::{
     life::{Lives, tasks},
     retention,
     tail::{self, Tail},
+    travel::Remembered,
 };
 #[cfg(feature = "services")]
 use crate::{
@@ -262,6 +263,7 @@ impl Builder {
             held_by: Mutex::default(),
             pruning: tokio::sync::Mutex::default(),
             is_erasing: AtomicBool::new(true),
+            remembered: Remembered::default(),
             context,
             lives,
             #[cfg(feature = "services")]

@@ -12,6 +12,7 @@ use crate::{
     handle::Handle,
     life::{Down, Lives, Status},
     tail::Tail,
+    travel::Remembered,
 };
 use std::{
     future::Future,
@@ -54,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) held_by: Mutex<Vec<String>>,
     /// Erasures may have been begun that are not done.
     pub(crate) is_erasing: AtomicBool,
+    /// States that were met on the way to earlier ones.
+    pub(crate) remembered: Remembered,
     /// The end of the log, decoded once for all who follow it.
     pub(crate) tail: Arc<Tail>,
 }

@@ -59,6 +59,7 @@
 #[cfg(feature = "services")]
 mod actors;
 mod builder;
+mod causes;
 mod check;
 mod context;
 mod dead;
@@ -68,8 +69,10 @@ pub mod driver;
 mod engine;
 mod feed;
 mod handle;
+mod histogram;
 mod history;
 pub mod host;
+mod inspect;
 mod ledger;
 mod life;
 mod listing;
@@ -79,30 +82,42 @@ mod options;
 #[cfg(feature = "projections")]
 pub mod projection;
 mod retention;
+mod statistics;
 mod stuck;
 mod tail;
+mod travel;
 
 #[cfg(feature = "services")]
 pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
+pub use causes::{ChangedTimer, EventCause, Named, Provenance, SentMessage};
 pub use check::{Changed, CheckReport, Checker, Misunderstood, WhatIf};
 pub use dead::{DeadPage, Retried};
+pub use door::{Pending, SAMPLED_ONE_IN};
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError, FeedEvent};
 pub use handle::Handle;
+pub use histogram::{Counts, Histogram};
 pub use history::History;
+pub use inspect::{Population, ShardNow};
+pub use life::LastCheckpoint;
 pub use metrics::Metrics;
 pub use options::Options;
 pub use retention::{Erased, PruneReport};
+pub use statistics::Statistics;
 pub use stuck::StuckEntity;
 pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{
     layout, limits, model,
-    shard::{DeadMessage, JsonRejection, Kind, Quarantined, QueryKind, Registry},
+    shard::{
+        ChildrenPage, DeadMessage, Decision, Due, Effect, Glance, HotEntity, Inspect, Inspected, JsonRejection, Kind,
+        Load, Quarantined, QueryKind, Registry, Supposed, TimerView, Whereabouts,
+    },
     subject::{Done, Subject},
 };
 /// Journals and stores.
 pub use throng_journal as journal;
+pub use travel::{AsOf, TravelError};
 
 /// The examples of the page on services are run, too.
 #[cfg(all(doctest, feature = "services"))]

@@ -156,6 +156,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     }
 
     let service = Service::start(registration::app(), &settings)?;
+    say(&format!("  console    {}", service.console_url()));
     let client = Client::new(service.address, clients)?;
     let opened = steps::open(&client, &trace)?;
     say(&format!(

@@ -6,14 +6,18 @@ use super::{
     messages::{OUTCOME_NAME, RequestOutcome},
     read::{Origin, read_command},
     registry::Kind,
-    slot::{apply, decode_event, parts_of},
+    slot::{apply, decode_event, encode_state, panic_text, parts_of},
 };
 use crate::{
     model::{Answer, Entity, Family},
     tagged,
 };
 use serde_json::Value;
-use std::{any::Any, collections::HashMap};
+use std::{
+    any::Any,
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 use throng_journal::{Record, StoredEvent};
 
 /// States that are kept of a kind at most; of entities beyond that the events are read, but not applied.
@@ -55,8 +59,31 @@ pub trait KindCheck: Any + Send {
     /// What the last decisions reply, read from the entity as it is now; `None` for one without a reply of its own.
     fn replies(&mut self, id: &str) -> [Option<Value>; 2];
 
+    /// Has an entity decide a command, and applies what comes of it; `None` if it is not known how it was then.
+    fn suppose(&mut self, kind: &Kind, again: &Again<'_>) -> Option<Supposed>;
+
+    /// What an entity is now, as it would be [recorded](throng_journal::RecordKind::State); `None` if it is not known.
+    ///
+    /// # Errors
+    /// It cannot be written, or is too large.
+    fn recorded(&self, id: &str) -> Option<Result<Vec<u8>, String>>;
+
+    /// The version of what [`recorded`](Self::recorded) gives.
+    fn state_version(&self) -> u16;
+
     /// Entities that were met.
     fn entities(&self) -> usize;
+}
+
+/// What would come of a command.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Supposed {
+    /// What it would do, or why not.
+    pub decision: Decision,
+    /// The reply, of one that is not answered by another entity.
+    pub reply: Option<Value>,
+    /// The state then, as JSON.
+    pub state: Option<String>,
 }
 
 pub(super) struct EntityCheck<E: Entity> {
@@ -205,11 +232,11 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
         };
         let once = |again: &Again<'_>| match read::<E>(kind, again.name, again.body) {
             Ok(command) => decide(entity, again, command),
-            Err(why) => Some((Decision::Failed(why), None)),
+            Err(why) => Some(Decision::Failed(why).into()),
         };
-        let ((one, one_answer), (other, other_answer)) = (once(&twice[0])?, once(&twice[1])?);
-        self.answers = [one_answer, other_answer];
-        Some([one, other])
+        let (one, other) = (once(&twice[0])?, once(&twice[1])?);
+        self.answers = [one.answer, other.answer];
+        Some([one.decision, other.decision])
     }
 
     fn replies(&mut self, id: &str) -> [Option<Value>; 2] {
@@ -222,6 +249,46 @@ impl<E: Entity> KindCheck for EntityCheck<E> {
             };
             serde_json::to_value(&reply).ok()
         })
+    }
+
+    fn suppose(&mut self, kind: &Kind, again: &Again<'_>) -> Option<Supposed> {
+        let entity = self.entities.entry(again.id.into()).or_default();
+        let decided = match read::<E>(kind, again.name, again.body) {
+            Ok(command) => decide(entity, again, command)?,
+            Err(why) => Decision::Failed(why).into(),
+        };
+        let (mut decision, mut reply) = (decided.decision, None);
+        if let (Some(answer), Some(state)) = (decided.answer, entity.state.as_mut()) {
+            let applied = catch_unwind(AssertUnwindSafe(|| {
+                decided.events.iter().for_each(|event| state.evolve(event));
+                match answer {
+                    Answer::Now(reply) => serde_json::to_value(&reply).ok(),
+                    Answer::After(read) => serde_json::to_value(read(state)).ok(),
+                    Answer::Forward(_) => None,
+                }
+            }));
+            match applied {
+                Ok(replied) => reply = replied,
+                Err(panic) => {
+                    decision = Decision::Failed(format!("it panics: {}", panic_text(panic.as_ref())));
+                    entity.state = None;
+                }
+            }
+        }
+        let state = entity
+            .state
+            .as_ref()
+            .and_then(|state| serde_json::to_string(state).ok());
+        Some(Supposed { decision, reply, state })
+    }
+
+    fn recorded(&self, id: &str) -> Option<Result<Vec<u8>, String>> {
+        let entity = self.entities.get(id)?;
+        Some(encode_state(entity.state.as_ref()?, entity.family.as_deref(), 0))
+    }
+
+    fn state_version(&self) -> u16 {
+        E::STATE_VERSION
     }
 
     fn entities(&self) -> usize {

@@ -98,19 +98,33 @@ impl Effect {
     }
 }
 
+/// What an entity has decided.
+pub(super) struct Decided<E: Entity> {
+    pub(super) decision: Decision,
+    /// Of one that was accepted.
+    pub(super) answer: Option<Answer<E>>,
+    pub(super) events: Vec<E::Event>,
+}
+
+impl<E: Entity> From<Decision> for Decided<E> {
+    fn from(decision: Decision) -> Self {
+        Self {
+            decision,
+            answer: None,
+            events: Vec::new(),
+        }
+    }
+}
+
 /// What an entity decides; `None` if its state is not known.
-pub(super) fn decide<E: Entity>(
-    entity: &Checked<E>,
-    again: &Again<'_>,
-    command: E::Command,
-) -> Option<(Decision, Option<Answer<E>>)> {
+pub(super) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command: E::Command) -> Option<Decided<E>> {
     let state = entity.state.as_ref()?;
     let id: E::Id = again.id.parse().ok()?;
     if entity.has_ended && !E::creates_anew(&command) {
-        return Some((Decision::Refused("the entity has ended".into()), None));
+        return Some(Decision::Refused("the entity has ended".into()).into());
     }
     if entity.seq == 0 && !E::creates(&command) {
-        return Some((Decision::Refused("there is no such entity".into()), None));
+        return Some(Decision::Refused("there is no such entity".into()).into());
     }
     let mut effects = Effects::<E> {
         entropy: again.entropy,
@@ -128,14 +142,15 @@ pub(super) fn decide<E: Entity>(
         state.decide(command, &mut Turn::new(moment, &mut effects))
     }));
     Some(match decided {
-        Err(panic) => (
-            Decision::Failed(format!("it panics: {}", panic_text(panic.as_ref()))),
-            None,
-        ),
-        Ok(Err(rejection)) => (Decision::Refused(rejection.to_string()), None),
+        Err(panic) => Decision::Failed(format!("it panics: {}", panic_text(panic.as_ref()))).into(),
+        Ok(Err(rejection)) => Decision::Refused(rejection.to_string()).into(),
         Ok(Ok(answer)) => match written(&effects, &answer, again.is_asked, entity.seq) {
-            Ok(effects) => (Decision::Done(effects), Some(answer)),
-            Err(why) => (Decision::Failed(format!("it cannot be written as JSON: {why}")), None),
+            Ok(written) => Decided {
+                decision: Decision::Done(written),
+                answer: Some(answer),
+                events: effects.events,
+            },
+            Err(why) => Decision::Failed(format!("it cannot be written as JSON: {why}")).into(),
         },
     })
 }

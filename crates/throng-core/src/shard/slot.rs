@@ -180,6 +180,12 @@ pub(super) fn parts_of(bytes: &[u8]) -> Result<StateParts<'_>, String> {
     Ok(StateParts { ended, family, state })
 }
 
+/// The JSON of a recorded state, without what is kept with it; `None` if it is none.
+#[must_use]
+pub fn state_json(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(parts_of(bytes).ok()?.state).ok()
+}
+
 /// With which event the entity had ended last, by a recorded state; 0: it never had.
 #[must_use]
 pub fn ended_by_state(bytes: &[u8]) -> u64 {

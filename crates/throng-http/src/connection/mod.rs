@@ -71,6 +71,8 @@ pub(crate) struct Connection {
     pub(crate) place: Place,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
+    /// The socket is a console's.
+    is_console: Cell<bool>,
     /// How far the response of an HTTP/1 exchange is.
     exchange: Cell<Exchange>,
     /// It ends with an answer, or in the middle of something.
@@ -128,6 +130,7 @@ impl Connection {
             client: Cell::new(gate::LOCAL),
             place: Place::default(),
             is_socket: Cell::default(),
+            is_console: Cell::default(),
             exchange: Cell::default(),
             is_owed_its_end: Cell::default(),
             caller: RefCell::default(),
@@ -199,6 +202,16 @@ impl Connection {
         self.is_socket.set(true);
         *self.caller.borrow_mut() = caller;
         *self.held.borrow_mut() = held;
+    }
+
+    /// The response that is made now makes a console's socket of it.
+    pub(crate) fn becomes_console(&self, held: Option<Held>) {
+        self.becomes_socket(None, held);
+        self.is_console.set(true);
+    }
+
+    pub(crate) fn is_console(&self) -> bool {
+        self.is_console.get()
     }
 
     /// By what it was opened; given once.

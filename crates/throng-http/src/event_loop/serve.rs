@@ -8,6 +8,7 @@ use crate::{
     access_log::{Entry, UNKNOWN},
     answer::Sent,
     connection::{Connection, Stream, Verdict, linger},
+    console,
     lane::{self, Extent, Judged},
     request::body::RequestBody,
     routes,
@@ -118,8 +119,14 @@ async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
             event_loop.door.enter(open, wire);
         }
         After::Socket(stream, came) => {
-            let socket = websocket::run(event_loop.server.clone(), connection.clone(), stream, came);
-            unless_dropped(&connection, pin!(socket)).await;
+            let server = event_loop.server.clone();
+            if connection.is_console() {
+                let socket = console::live::run(server, connection.clone(), stream, came);
+                unless_dropped(&connection, pin!(socket)).await;
+            } else {
+                let socket = websocket::run(server, connection.clone(), stream, came);
+                unless_dropped(&connection, pin!(socket)).await;
+            }
         }
     }
 }

@@ -55,12 +55,16 @@ catalog! {
         "The cursor names a place that is not in the service's history: it was restored from an earlier one, or the cursor is another service's. Begin anew, and forget what was built on what came before.";
     ENDED = "ended", 410, "The entity has ended",
         "An entity of this id was there and has ended, and the command asked is not one that creates it anew. Nothing was done. Its last state and its history can be read for as long as the service keeps them.";
+    NOT_KEPT = "not-kept", 410, "That is not kept any more",
+        "What an entity was after that event is not known any more: its history was removed, or it has ended since then.";
     TOO_LARGE = "too-large", 413, "Too large",
         "The body, the id, a frame's messages, or what the command would record is more than its limit. Nothing was done.";
     UNSUPPORTED_MEDIA = "unsupported-media-type", 415, "Not JSON",
         "Commands are JSON: send Content-Type: application/json, also where the body is empty. A page of another site could send any other without asking.";
     MISDIRECTED = "misdirected", 421, "The service does not have this name",
         "The header Host, or the request's target, names another host than the service is known by: localhost, an address, and the names it was told. Nothing was done.";
+    NOT_APPLIED = "not-applied", 422, "What it was cannot be told",
+        "An event before that moment cannot be applied by this program, or too many would have to be read.";
     KEY_REUSED = "key-reused", 422, "The idempotency key was used for another command",
         "Another command was accepted under this Idempotency-Key within the last hour. Nothing was done. Use a fresh key for each command.";
     UPGRADE_REQUIRED = "upgrade-required", 426, "This route is a WebSocket",

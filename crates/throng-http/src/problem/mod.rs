@@ -245,6 +245,14 @@ impl Problem {
         Self::of(&catalog::FORBIDDEN, detail)
     }
 
+    pub(crate) fn not_kept(detail: impl Into<String>) -> Self {
+        Self::of(&catalog::NOT_KEPT, detail)
+    }
+
+    pub(crate) fn not_applied(detail: impl Into<String>) -> Self {
+        Self::of(&catalog::NOT_APPLIED, detail)
+    }
+
     pub(crate) fn no_administration() -> Self {
         let detail = "This service has no token for administration, and so lets only programs of its own machine administrate, by a listener bound to loopback, and not through a proxy.";
         Self::of(&catalog::NO_ADMINISTRATION, detail)

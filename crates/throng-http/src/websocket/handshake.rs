@@ -12,12 +12,20 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 /// Answers the request to open a socket; the connection becomes one once the answer has gone.
 pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
+    let response = accept_as(PROTOCOL, parts)?;
+    let caller: Option<&Caller> = parts.extensions.get();
+    connection.becomes_socket(caller.cloned(), Held::of(&parts.headers, caller));
+    Ok(response)
+}
+
+/// Answers the request to open a socket that speaks this.
+pub(crate) fn accept_as(protocol: &'static str, parts: &Parts) -> Result<Response<Answer>, Box<Problem>> {
     let headers = &parts.headers;
     let key = asks(parts)?;
     let offered = protocols(headers);
-    if !offered.is_empty() && !offered.contains(&PROTOCOL) {
+    if !offered.is_empty() && !offered.contains(&protocol) {
         let detail = format!(
-            "The subprotocols offered are {}; this service speaks {PROTOCOL}.",
+            "The subprotocols offered are {}; this service speaks {protocol}.",
             offered.join(", ")
         );
         return Err(Problem::malformed(detail).at_field("Sec-WebSocket-Protocol").boxed());
@@ -31,10 +39,8 @@ pub(crate) fn accept(connection: &Connection, parts: &Parts) -> Result<Response<
         answer.insert(header::SEC_WEBSOCKET_ACCEPT, accepts);
     }
     if !offered.is_empty() {
-        answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+        answer.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
     }
-    let caller: Option<&Caller> = parts.extensions.get();
-    connection.becomes_socket(caller.cloned(), Held::of(headers, caller));
     Ok(response)
 }
 

@@ -19,8 +19,9 @@ mod session;
 mod subscription;
 mod wire;
 
-pub(crate) use handshake::accept;
+pub(crate) use handshake::{accept, accept_as};
 pub(crate) use session::run;
+pub(crate) use wire::Wire;
 
 /// The subprotocol's name.
 const PROTOCOL: &str = "throng.v1";

@@ -9,13 +9,13 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: Stream,
     connection: Rc<Connection>,
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream, connection: Rc<Connection>) -> Self {
+    pub(crate) fn new(stream: Stream, connection: Rc<Connection>) -> Self {
         Self { stream, connection }
     }
 }

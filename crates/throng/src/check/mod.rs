@@ -5,6 +5,7 @@ mod compare;
 mod segments;
 mod what_if;
 
+pub(crate) use segments::Kept;
 pub use what_if::{Changed, WhatIf};
 
 use crate::builder::Builder;
@@ -150,10 +151,10 @@ impl Replay {
 
 /// What a timer's record says of its command.
 #[derive(serde::Deserialize)]
-struct TimerSet {
-    at: i64,
+pub(crate) struct TimerSet {
+    pub(crate) at: i64,
     #[serde(default)]
-    every_micros: Option<u64>,
+    pub(crate) every_micros: Option<u64>,
     command: String,
     body: String,
 }

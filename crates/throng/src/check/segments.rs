@@ -59,13 +59,13 @@ fn asked(body: &[u8]) -> Option<Address> {
 
 /// A kept command's record.
 #[derive(serde::Deserialize)]
-struct Kept {
+pub(crate) struct Kept {
     now: i64,
     #[serde(default)]
-    caller: Option<String>,
+    pub(crate) caller: Option<String>,
     #[serde(default)]
-    forwarded: Option<(String, String)>,
-    command: Box<serde_json::value::RawValue>,
+    pub(crate) forwarded: Option<(String, String)>,
+    pub(crate) command: Box<serde_json::value::RawValue>,
 }
 
 /// The commands of one entity whose records stand together, from a record on; read before any of them is applied.

@@ -66,6 +66,8 @@ impl Engine {
             .await
             .map_err(|error| unreadable(format!("{address} is not erased: that did not begin"), &error))?;
         let erased = carry_on(core, &life, (&address, None), &mut cut_off).await;
+        // Nobody meets what was remembered meanwhile.
+        core.remembered.forget(&address);
         let erased = erased
             .map_err(|error| unreadable(format!("{address} is not erased yet, that goes on by itself"), &error))?;
         erased.ok_or_else(|| {

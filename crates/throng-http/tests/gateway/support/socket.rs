@@ -35,9 +35,18 @@ impl Socket {
 
     /// Asks for one, with further header fields.
     pub(crate) fn open(gateway: &Running, fields: &[(&'static str, &str)]) -> Result<(Self, Response), u16> {
+        Self::open_at(gateway, "/api/ws", fields)
+    }
+
+    /// The same, at another path.
+    pub(crate) fn open_at(
+        gateway: &Running,
+        path: &str,
+        fields: &[(&'static str, &str)],
+    ) -> Result<(Self, Response), u16> {
         let stream = TcpStream::connect(gateway.address()).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut request = format!("ws://{}/api/ws", gateway.address())
+        let mut request = format!("ws://{}{path}", gateway.address())
             .into_client_request()
             .unwrap();
         for (name, value) in fields {

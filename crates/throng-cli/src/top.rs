@@ -1,0 +1,207 @@
+//! `throng top`: the console's numbers in a terminal, drawn again each second.
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde_json::Value;
+use std::{
+    fmt::Write as _,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    process::ExitCode,
+    thread,
+    time::Duration,
+};
+
+/// How long a service may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(1);
+/// An answer that is longer is not read.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// Seconds that a frame is made of.
+const SECONDS: usize = 5;
+/// Home, and what was below it is erased.
+const REDRAW: &str = "\x1b[H\x1b[J";
+
+/// What to look at.
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// The service's listener for administration.
+    #[arg(value_name = "URL", default_value = "http://127.0.0.1:9080")]
+    url: String,
+    /// The service's token for administration.
+    #[arg(long, value_name = "TOKEN", env = "THRONG_ADMIN_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Look once, and end.
+    #[arg(long)]
+    once: bool,
+}
+
+impl TopArguments {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        loop {
+            let series = self.get("/admin/series")?;
+            let trouble = self.get("/admin/trouble")?;
+            let shown = frame(&series, &trouble);
+            let mut out = std::io::stdout().lock();
+            let head = if self.once { "" } else { REDRAW };
+            // A reader that went away is no error of ours.
+            if write!(out, "{head}{shown}").and_then(|()| out.flush()).is_err() || self.once {
+                return Ok(ExitCode::SUCCESS);
+            }
+            drop(out);
+            thread::sleep(EVERY);
+        }
+    }
+
+    fn get(&self, path: &str) -> anyhow::Result<Value> {
+        let Some(authority) = self.url.strip_prefix("http://") else {
+            bail!("{:?} is not a URL as http://127.0.0.1:9080", self.url);
+        };
+        let authority = authority.trim_end_matches('/');
+        let mut stream = TcpStream::connect(authority).with_context(|| format!("cannot reach {authority}"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let token = self.token.as_ref();
+        let token = token.map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n{token}\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer
+            .split_once("\r\n\r\n")
+            .context("that is no answer of a service")?;
+        let value: Value = serde_json::from_str(body).unwrap_or_default();
+        if head.split(' ').nth(1) != Some("200") {
+            let detail = value["detail"]
+                .as_str()
+                .unwrap_or(head.lines().next().unwrap_or_default());
+            bail!("{path} is not shown: {detail}");
+        }
+        Ok(value)
+    }
+}
+
+/// The last of a column.
+fn last(column: &Value) -> Option<f64> {
+    column.as_array()?.last()?.as_f64()
+}
+
+/// The mean of a column's last seconds.
+fn mean(column: &Value) -> f64 {
+    let column = column.as_array().map_or(&[][..], Vec::as_slice);
+    let from = column.len().saturating_sub(SECONDS);
+    let known: Vec<f64> = column[from..].iter().filter_map(Value::as_f64).collect();
+    known.iter().sum::<f64>() / known.len().max(1) as f64
+}
+
+fn ms(column: &Value) -> String {
+    last(column).map_or("–".into(), |ms| format!("{ms:.2}"))
+}
+
+/// Names and texts of others may hold what a terminal obeys.
+fn plain(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { '\u{FFFD}' } else { letter })
+        .collect()
+}
+
+/// What is shown.
+fn frame(all: &Value, trouble: &Value) -> String {
+    let series = &all["series"];
+    let mut out = String::new();
+    let sentence = plain(
+        all["limits"]["sentence"]
+            .as_str()
+            .unwrap_or("There is no number yet; look again in a second."),
+    );
+    let megabytes = |column: &Value| last(column).unwrap_or(0.0) / 1e6;
+    let refusals = all["refusals"].as_object().into_iter().flatten();
+    let refusals: f64 = refusals.map(|(_, column)| mean(column)).sum();
+    let loops = all["loops"].as_object().into_iter().flatten();
+    let loops: Vec<String> = loops
+        .map(|(at, column)| format!("{at}: {:.0} %", mean(column) * 100.0))
+        .collect();
+    // Writing to a text cannot fail.
+    let _ = writeln!(out, "{sentence}\n");
+    let _ = writeln!(
+        out,
+        "commands/s  {:>12.0}   queries/s {:>10.0}   refused/s {:>8.0}   connections {:>7.0}",
+        mean(&series["commands"]),
+        mean(&series["queries"]),
+        refusals,
+        last(&series["connections"]).unwrap_or(0.0)
+    );
+    for (what, name) in [("answer ms", "latency"), ("commit ms", "commit")] {
+        let of = |part: &str| ms(&series[format!("{name}_{part}_ms")]);
+        let _ = writeln!(
+            out,
+            "{what:<11} p50 {:>8}   p99 {:>8}   max {:>8}",
+            of("p50"),
+            of("p99"),
+            of("max")
+        );
+    }
+    let _ = writeln!(
+        out,
+        "batch       {:>12.1}   commits/s {:>10.0}   in flight {:>8.0}   outbox {:>12.0}",
+        mean(&series["batch"]),
+        mean(&series["commits"]),
+        last(&series["in_flight"]).unwrap_or(0.0),
+        last(&series["outbox"]).unwrap_or(0.0)
+    );
+    let memory = &all["memory"];
+    let _ = writeln!(
+        out,
+        "entities    {:>12.0}   memory MB {:>10.1}   of process {:>7.1}",
+        last(&series["resident"]).unwrap_or(0.0),
+        megabytes(&memory["entities"]),
+        megabytes(&memory["process"])
+    );
+    let _ = writeln!(out, "loops       {}", loops.join("   "));
+    let items = trouble["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let _ = writeln!(out, "\ntrouble     {}", items.len());
+    for item in items.iter().take(10) {
+        let text = |name: &str| plain(item[name].as_str().unwrap_or_default());
+        let _ = writeln!(
+            out,
+            "  {} {}/{} {}: {}",
+            text("type"),
+            text("kind"),
+            text("id"),
+            text("what"),
+            text("reason")
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_frame_says_what_limits_and_shows_no_control_characters_of_others() {
+        let all = json!({
+            "series": { "commands": [0, 100, 300], "latency_p50_ms": [null, 0.5], "connections": [64] },
+            "refusals": { "overloaded": [2, 2] }, "memory": { "process": [91_000_000] }, "loops": { "0": [0.5, 0.7] },
+            "limits": { "sentence": "The clients: there is room." }
+        });
+        let trouble =
+            json!({ "items": [{ "type": "dead", "kind": "a", "id": "\u{1b}[2Jx", "what": "w", "reason": "r" }] });
+        let shown = frame(&all, &trouble);
+        for part in [
+            "The clients: there is room.",
+            "133",
+            "p50     0.50",
+            "0: 60 %",
+            "91.0",
+            "dead a/\u{FFFD}[2Jx w: r",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.contains('\u{1b}'));
+        assert!(frame(&Value::Null, &Value::Null).contains("look again"));
+    }
+}

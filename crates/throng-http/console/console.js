@@ -1,0 +1,1 @@
+/* The console was not built. */

@@ -1,0 +1,89 @@
+//! The journal and what is built from it: place, room, checkpoints, retention, projections.
+
+use super::{entity::micros, overview::durability};
+use crate::{routes::Answered, shared::Shared};
+use rustix::fs::statvfs;
+use serde_json::{Value, json};
+use std::{
+    sync::PoisonError,
+    time::{Duration, SystemTime},
+};
+use throng::projection::State;
+
+const DAY_SECONDS: f64 = 86_400.0;
+/// Later than this the disk is not said to be full.
+const FULL_WITHIN_DAYS: f64 = 3_652.0;
+
+/// Free and all bytes of the file system that a directory is on.
+fn room(place: &str) -> Option<(u64, u64)> {
+    let found = statvfs(place).ok()?;
+    Some((found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize))
+}
+
+pub(super) fn journal(shared: &Shared) -> Answered<Value> {
+    let (engine, console) = (&shared.engine, &shared.console);
+    let (health, statistics, options) = (engine.health(), engine.statistics(), engine.options());
+    let (medium, place) = match &console.about.place {
+        Some((medium, place)) => (*medium, Some(place)),
+        None => ("memory", None),
+    };
+    let room = place.filter(|_| medium == "directory").and_then(|place| room(place));
+    let growth = {
+        let series = console.series.lock().unwrap_or_else(PoisonError::into_inner);
+        series.growth().map(|bytes| (bytes * DAY_SECONDS).round())
+    };
+    let used = engine.disk_bytes();
+    let of_budget = options
+        .disk_bytes_max
+        .zip(used)
+        .map(|(most, used)| most.saturating_sub(used));
+    let left = [of_budget, room.map(|(free, _)| free)].into_iter().flatten().min();
+    let days = left.zip(growth).filter(|(_, growth)| *growth >= 1.0);
+    let days = days
+        .map(|(left, growth)| left as f64 / growth)
+        .filter(|days| *days < FULL_WITHIN_DAYS);
+    let full_at = days.map(|days| SystemTime::now() + Duration::from_secs_f64(days * DAY_SECONDS));
+    let now = jiff::Timestamp::now().as_microsecond();
+    let checkpoint = statistics.checkpoint.map(|last| {
+        json!({
+            "covers": last.covers.to_string(), "at": micros(last.at.micros),
+            "age_seconds": (now - last.at.micros).max(0) as f64 / 1e6, "took_ms": last.took.as_secs_f64() * 1e3,
+            "commits_behind": statistics.commits_behind, "every_seconds": options.checkpoint_every.as_secs_f64(),
+            "is_failing": health.troubles.iter().any(|trouble| trouble.contains("checkpoint")),
+        })
+    });
+    let ms = |share| statistics.commit_seconds.quantile(share).map(|seconds| seconds * 1e3);
+    let kinds = engine.registry().kinds().iter();
+    let retention = kinds.map(|kind| {
+        let keep = options.keep.get(kind.name).copied().unwrap_or(kind.keep);
+        json!({ "kind": kind.name, "keep": keep.to_string() })
+    });
+    Ok(json!({
+        "medium": medium, "place": place, "durability": durability(health.durability),
+        "position": health.position.map(|position| position.to_string()), "bytes": health.journal_bytes,
+        "disk": {
+            "used_bytes": used, "budget_bytes": options.disk_bytes_max,
+            "free_bytes": room.map(|(free, _)| free), "total_bytes": room.map(|(_, total)| total),
+        },
+        "growth_bytes_per_day": growth, "full_at": full_at.map(super::overview::time),
+        "writer": health.position.map(|position| position.writer.0),
+        "commits": statistics.commits, "commit_bytes": statistics.commit_bytes,
+        "checkpoint": checkpoint,
+        "sync": { "p50_ms": ms(0.5), "p99_ms": ms(0.99), "max_ms": ms(1.0), "commits_in_flight": statistics.in_flight },
+        "retention": retention.collect::<Vec<_>>(),
+        "projections": engine.projections().iter().map(projection).collect::<Vec<_>>(),
+    }))
+}
+
+fn projection(progress: &throng::projection::Progress) -> Value {
+    let (state, reason) = match &progress.state {
+        State::Running => ("running", None),
+        State::Retrying { reason } => ("retrying", Some(reason)),
+        State::Stopped { reason } => ("stopped", Some(reason)),
+    };
+    json!({
+        "name": progress.name, "kind": progress.kind, "state": state, "reason": reason,
+        "reached": progress.reached.map(|position| position.to_string()), "lag_commits": progress.lag_commits,
+        "lag_seconds": progress.lag_seconds, "behind_seconds": progress.behind_seconds, "events": progress.events,
+    })
+}

@@ -1,0 +1,393 @@
+//! The console: a page, and the API it is made of, all on the listener for administration. `docs/console-api.md` says what each answer has.
+
+mod entity;
+mod journal;
+mod limiting;
+pub(crate) mod live;
+mod map;
+mod overview;
+pub(crate) mod page;
+mod series;
+mod trouble;
+
+use crate::{
+    access::{self, Caller, Held},
+    answer::{self, Answer},
+    connection::Connection,
+    gate::Pass,
+    problem::Problem,
+    request::{
+        body::{self, RequestBody},
+        headers, path, query,
+    },
+    routes::Answered,
+    server::Server,
+    shared::{Places, Shared},
+    websocket,
+};
+use entity::{AtQuery, Subject};
+use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use series::Reading;
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak, mpsc},
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+use tokio::{runtime::Runtime, sync::broadcast};
+
+/// Between two points of the series.
+const POINT_EVERY: Duration = Duration::from_secs(1);
+/// Points between two looks at what is not as it should be.
+const TROUBLE_EVERY: u32 = 5;
+/// Hot entities that a point has.
+const HOT_MAX: usize = 50;
+
+/// What the console's parts share, one a gateway.
+pub(crate) struct Console {
+    series: Mutex<series::Series>,
+    passes: Mutex<Vec<Arc<Pass>>>,
+    /// To those who watch.
+    points: broadcast::Sender<live::Point>,
+    /// Of those who watch.
+    sockets: Places,
+    started: SystemTime,
+    pub(crate) about: About,
+}
+
+/// What the service says of itself.
+#[derive(Default)]
+pub(crate) struct About {
+    pub(crate) title: String,
+    pub(crate) version: String,
+    /// Where the journal stands, for people, and what it is: `directory`, `postgresql`, `memory`.
+    pub(crate) place: Option<(&'static str, String)>,
+    /// The most loops there may be.
+    pub(crate) loops_max: usize,
+}
+
+impl Console {
+    pub(crate) fn new(about: About) -> Self {
+        Self {
+            series: Mutex::default(),
+            passes: Mutex::default(),
+            points: broadcast::Sender::new(live::POINTS_MAX),
+            sockets: Places::new(live::SOCKETS_MAX),
+            started: SystemTime::now(),
+            about,
+        }
+    }
+
+    /// A loop begins, and is watched.
+    pub(crate) fn watch(&self, pass: Arc<Pass>) {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(pass);
+    }
+
+    fn passes(&self) -> Vec<Arc<Pass>> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What holds the journal.
+fn medium(shared: &Shared) -> &'static str {
+    shared
+        .console
+        .about
+        .place
+        .as_ref()
+        .map_or("memory", |(medium, _)| *medium)
+}
+
+/// Takes the points of the series, until the gateway is over or gone.
+pub(crate) fn watch(shared: Weak<Shared>, is_over: mpsc::Receiver<()>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let take = move || {
+        let mut next = Instant::now();
+        let mut trouble = Trouble::default();
+        loop {
+            let Some(strong) = shared.upgrade() else { return };
+            take_point(&strong, &runtime, &mut trouble);
+            drop(strong);
+            // A late point does not move those that follow it, and none is made up for.
+            next = (next + POINT_EVERY).max(Instant::now());
+            let left = next.saturating_duration_since(Instant::now());
+            if is_over.recv_timeout(left) != Err(mpsc::RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("throng-http-series".into())
+        .spawn(take)
+        .map(drop)
+}
+
+/// How much is not as it should be, as it was looked at last.
+#[derive(Default)]
+struct Trouble {
+    total: Option<usize>,
+    /// Points until it is looked at again.
+    left: u32,
+}
+
+impl Trouble {
+    fn look(&mut self, shared: &Shared, runtime: &Runtime) -> Option<usize> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.left = TROUBLE_EVERY;
+            let found = runtime.block_on(trouble::trouble(shared)).ok();
+            self.total = found.and_then(|found| usize::try_from(found["total"].as_u64()?).ok());
+        }
+        self.total
+    }
+}
+
+/// One point, told to all who watch. The lock is held for numbers only, never while a shard is waited for.
+fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
+    let console = &shared.console;
+    let series = || console.series.lock().unwrap_or_else(PoisonError::into_inner);
+    let reading = Reading::take(shared, &console.passes());
+    let is_watched = console.points.receiver_count() > 0;
+    let hot = match is_watched || series().has_deferred(&reading) {
+        true => runtime.block_on(shared.engine.hot(HOT_MAX)).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    series().add(shared, reading, &hot);
+    if !is_watched {
+        return;
+    }
+    let total = trouble.look(shared, runtime);
+    let last = series().last();
+    if let Some(last) = last {
+        // Without anybody who listens it is dropped.
+        drop(
+            console
+                .points
+                .send(live::point(last, map::shown(shared, &hot, HOT_MAX), total)),
+        );
+    }
+}
+
+/// Who does something by hand.
+pub(crate) struct By<'a> {
+    caller: Option<Caller>,
+    has_token: bool,
+    connection: &'a Connection,
+}
+
+impl<'a> By<'a> {
+    pub(crate) fn of(server: &Server, connection: &'a Connection, parts: &Parts) -> Self {
+        let shown = parts.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+        let has_token = headers::bearer(&parts.headers).is_some();
+        Self {
+            caller: access::who(server, connection, shown).ok().flatten(),
+            has_token,
+            connection,
+        }
+    }
+
+    fn name(&self) -> &str {
+        match &self.caller {
+            Some(caller) => caller.name(),
+            None if self.has_token => "token",
+            None => "local",
+        }
+    }
+}
+
+impl fmt::Display for By<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.name(), self.connection.address())
+    }
+}
+
+/// Which part of the series.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SeriesQuery {
+    #[serde(default)]
+    since: i64,
+}
+
+/// No parameter.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+fn asked<T: DeserializeOwned>(parts: &Parts) -> Answered<T> {
+    query::read(parts.uri.query())
+}
+
+/// Whether a request's body is read.
+pub(crate) fn reads_body(path: &str) -> bool {
+    path.starts_with("/admin/entity/")
+}
+
+/// A path of the console's API.
+enum Place<'a> {
+    Overview,
+    Series,
+    Live,
+    Map,
+    Kind(&'a str),
+    Groups(&'a str),
+    Hot,
+    Shards,
+    Trouble,
+    Journal,
+    /// Kind, id, and what of it; the entity itself without.
+    Entity(&'a str, &'a str, &'a str),
+}
+
+fn place(path: &str) -> Option<Place<'_>> {
+    let rest = path.strip_prefix("/admin/")?;
+    let parts: Vec<&str> = rest.split('/').collect();
+    Some(match parts[..] {
+        ["overview"] => Place::Overview,
+        ["series"] => Place::Series,
+        ["live"] => Place::Live,
+        ["map"] => Place::Map,
+        ["map", kind] => Place::Kind(kind),
+        ["map", kind, "groups"] => Place::Groups(kind),
+        ["hot"] => Place::Hot,
+        ["shards"] => Place::Shards,
+        ["trouble"] => Place::Trouble,
+        ["journal"] => Place::Journal,
+        ["entity", kind, id] => Place::Entity(kind, id, ""),
+        [
+            "entity",
+            kind,
+            id,
+            what @ ("history" | "children" | "command" | "what-if"),
+        ] => Place::Entity(kind, id, what),
+        _ => return None,
+    })
+}
+
+/// The method of a path of the console's API; `None` if it is none of them.
+pub(crate) fn method(path: &str) -> Option<Method> {
+    Some(match place(path)? {
+        Place::Entity(_, _, "command" | "what-if") => Method::POST,
+        _ => Method::GET,
+    })
+}
+
+/// The header fields by which it is decided who may: of a WebSocket, also its subprotocols.
+pub(crate) fn shown(parts: &Parts) -> Cow<'_, HeaderMap> {
+    match parts.uri.path() {
+        "/admin/live" => Cow::Owned(live::with_token(&parts.headers)),
+        _ => Cow::Borrowed(&parts.headers),
+    }
+}
+
+/// Answers a path of the console's API, for who may.
+pub(crate) async fn answer(
+    server: &Server,
+    connection: &Connection,
+    parts: &Parts,
+    body: RequestBody,
+) -> Answered<Response<Answer>> {
+    let shared = server.shared();
+    let path = parts.uri.path();
+    let by = By::of(server, connection, parts);
+    let value = match place(path).ok_or_else(|| Problem::unknown_route(path).boxed())? {
+        Place::Live => return open(server, connection, parts),
+        Place::Overview => {
+            let Nothing {} = asked(parts)?;
+            overview::overview(shared, &by).await?
+        }
+        Place::Series => {
+            let SeriesQuery { since } = asked(parts)?;
+            let series = shared.console.series.lock().unwrap_or_else(PoisonError::into_inner);
+            series.all(since)
+        }
+        Place::Map => map::map(shared).await?,
+        Place::Kind(kind) => map::entities(shared, kind, asked(parts)?).await?,
+        Place::Groups(kind) => map::groups(shared, kind, asked(parts)?).await?,
+        Place::Hot => map::hot(shared, asked(parts)?).await?,
+        Place::Shards => map::shards(shared).await?,
+        Place::Trouble => trouble::trouble(shared).await?,
+        Place::Journal => journal::journal(shared)?,
+        Place::Entity(kind, id, what) => {
+            let id = path::decode(id).ok_or_else(|| {
+                let detail = "The id is not UTF-8 once its %-escapes are decoded.";
+                Problem::malformed(detail).at_field("id").boxed()
+            })?;
+            let subject = Subject::of(shared, kind, &id)?;
+            match what {
+                "history" => entity::history(shared, &subject, asked(parts)?).await?,
+                "children" => map::children(shared, (subject.kind, &subject.id), asked(parts)?).await?,
+                "command" | "what-if" => {
+                    headers::json_content(&parts.headers)?;
+                    let body = body::read(body, &parts.headers, server, connection).await?;
+                    let AtQuery { at } = asked(parts)?;
+                    let command = entity::Asked::read(&body)?;
+                    match what {
+                        "command" => entity::run(server, &subject, &command, &by).await?,
+                        _ => entity::what_if(server, &subject, at, &command).await?,
+                    }
+                }
+                _ => match asked(parts)? {
+                    AtQuery { at: None } => entity::now(shared, &subject).await?,
+                    AtQuery { at: Some(at) } => entity::then(shared, &subject, at).await?,
+                },
+            }
+        }
+    };
+    Ok(json(&value))
+}
+
+/// Opens a socket, which is served once the answer has gone.
+fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
+    let sockets = &server.shared().console.sockets;
+    if sockets.taken() >= sockets.most() {
+        let detail = format!("{} consoles are open already; close one.", sockets.most());
+        return Err(Problem::overloaded(detail, POINT_EVERY).boxed());
+    }
+    let headers = live::with_token(&parts.headers);
+    let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+    let caller = access::who(server, connection, shown).ok().flatten();
+    let held = Held::of(&headers, caller.as_ref());
+    let response = websocket::accept_as(live::PROTOCOL, parts)?;
+    connection.becomes_console(held);
+    Ok(response)
+}
+
+/// Of this moment only.
+fn json(value: &Value) -> Response<Answer> {
+    let mut response = answer::json(value.to_string());
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_method_or_none() {
+        for path in [
+            "/admin/map/section",
+            "/admin/entity/section/a%2Fb",
+            "/admin/entity/section/S1/history",
+        ] {
+            assert_eq!(method(path), Some(Method::GET), "{path}");
+        }
+        assert_eq!(method("/admin/entity/section/S1/what-if"), Some(Method::POST));
+        for path in [
+            "/admin/",
+            "/admin/map/",
+            "/admin/else",
+            "/admin/entity/section",
+            "/admin/entity/a/b/c",
+            "/admin/map/a/b",
+        ] {
+            assert!(!matches!(place(path), Some(Place::Overview)), "{path}");
+        }
+        assert!(place("/admin/entity/a/b/c").is_none() && place("/admin/map/a/b").is_none());
+    }
+}

@@ -1,0 +1,245 @@
+//! What is not as it should be, each with its reason and what mends it.
+
+use super::entity::micros;
+use crate::{
+    problem::Problem,
+    routes::{Answered, engine_problem},
+    shared::Shared,
+};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use std::sync::PoisonError;
+use throng::{projection::State, services::health::Status};
+
+/// Of each type.
+const EACH_MAX: usize = 100;
+
+/// Something a person can do.
+struct Action {
+    name: &'static str,
+    label: &'static str,
+    path: String,
+    confirm: Option<&'static str>,
+}
+
+impl Action {
+    fn shown(&self) -> Value {
+        let Self {
+            name,
+            label,
+            path,
+            confirm,
+        } = self;
+        json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm })
+    }
+}
+
+/// One trouble.
+struct Item<'a> {
+    r#type: &'static str,
+    /// Kind and id.
+    of: Option<(&'a str, &'a str)>,
+    what: String,
+    reason: String,
+    since: Value,
+    count: u64,
+    number: Option<String>,
+    actions: Vec<Action>,
+}
+
+impl Item<'_> {
+    fn new(r#type: &'static str, what: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            r#type,
+            of: None,
+            what: what.into(),
+            reason: reason.into(),
+            since: Value::Null,
+            count: 1,
+            number: None,
+            actions: Vec::new(),
+        }
+    }
+
+    fn shown(&self) -> Value {
+        let actions: Vec<Value> = self.actions.iter().map(Action::shown).collect();
+        json!({
+            "type": self.r#type, "kind": self.of.map(|(kind, _)| kind), "id": self.of.map(|(_, id)| id), "what": self.what,
+            "reason": self.reason, "since": self.since, "count": self.count, "number": self.number, "actions": actions,
+        })
+    }
+}
+
+/// Kind and id as a query string.
+fn query((kind, id): (&str, &str)) -> String {
+    let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
+    format!("kind={}&id={}", encoded(kind), encoded(id))
+}
+
+/// All of it, and whether there is more than is listed.
+#[derive(Default)]
+struct Troubles {
+    items: Vec<Value>,
+    more: bool,
+}
+
+impl Troubles {
+    fn add(&mut self, item: &Item<'_>) {
+        self.items.push(item.shown());
+    }
+
+    async fn dead(&mut self, shared: &Shared) -> Answered<()> {
+        let page = shared
+            .engine
+            .dead_messages(None, None, EACH_MAX)
+            .await
+            .map_err(engine_problem)?;
+        self.more |= page.next.is_some();
+        for message in &page.messages {
+            let of = (&*message.receiver.kind, &*message.receiver.id);
+            let number = format!("{}.{}", message.number.0, message.number.1);
+            let path = |action: &str| format!("/admin/dead/{action}?{}&number={number}", query(of));
+            let retry = Action {
+                name: "retry",
+                label: "Try again",
+                path: path("retry"),
+                confirm: None,
+            };
+            let what = format!("{} from {}", message.name, message.sender);
+            self.add(&Item {
+                of: Some(of),
+                since: micros(message.at.micros),
+                number: Some(number.clone()),
+                actions: vec![retry],
+                ..Item::new("dead", what, &message.reason)
+            });
+        }
+        Ok(())
+    }
+
+    async fn entities(&mut self, shared: &Shared) -> Answered<()> {
+        let quarantined = shared.engine.quarantined(EACH_MAX + 1).await.map_err(engine_problem)?;
+        self.more |= quarantined.len() > EACH_MAX;
+        for entity in quarantined.iter().take(EACH_MAX) {
+            let of = (&*entity.address.kind, &*entity.address.id);
+            let release = Action {
+                name: "release",
+                label: "Load again",
+                path: format!("/admin/release?{}", query(of)),
+                confirm: None,
+            };
+            let what = match entity.seq {
+                0 => "what is stored of it".to_owned(),
+                seq => format!("event {seq}"),
+            };
+            self.add(&Item {
+                of: Some(of),
+                actions: vec![release],
+                ..Item::new("quarantined", what, &entity.reason)
+            });
+        }
+        let stuck = shared.engine.stuck();
+        self.more |= stuck.len() > EACH_MAX;
+        for entity in stuck.iter().take(EACH_MAX) {
+            let of = (&*entity.address.kind, &*entity.address.id);
+            self.add(&Item {
+                of: Some(of),
+                ..Item::new("stuck", "its messages wait", &entity.reason)
+            });
+        }
+        let late = shared.engine.late_timers(EACH_MAX).await.map_err(engine_problem)?;
+        for timer in &late {
+            let of = (&*timer.due.address.kind, &*timer.due.address.id);
+            let reason =
+                "It could not be fired, as its entity is quarantined or cannot be loaded; it is tried again by itself.";
+            self.add(&Item {
+                of: Some(of),
+                since: micros(timer.due.at.micros),
+                count: u64::from(timer.tries),
+                ..Item::new("timer", &timer.due.name, reason)
+            });
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self, shared: &Shared) {
+        for progress in shared.engine.projections() {
+            let reason = match &progress.state {
+                State::Stopped { reason } => Some(format!("It has stopped: {reason}")),
+                State::Retrying { reason } => Some(format!("It tries again: {reason}")),
+                State::Running => progress.trouble(),
+            };
+            if let Some(reason) = reason {
+                self.add(&Item::new("projection", progress.name, reason));
+            }
+        }
+        let health = shared.engine.health();
+        if let Some(reason) = &health.reason {
+            let detail = health
+                .detail
+                .as_ref()
+                .map_or(String::new(), |detail| format!(": {detail}"));
+            self.add(&Item::new(
+                "journal",
+                "no command is taken",
+                format!("{reason}{detail}"),
+            ));
+        }
+        for trouble in health
+            .troubles
+            .iter()
+            .filter(|trouble| !trouble.starts_with("the projection "))
+        {
+            let r#type = if trouble.contains("checkpoint") {
+                "checkpoint"
+            } else {
+                "journal"
+            };
+            self.add(&Item::new(r#type, "", trouble));
+        }
+        let checks = shared.checks.all();
+        for check in checks
+            .iter()
+            .filter(|check| matches!(check.status, Status::Warn | Status::Fail))
+        {
+            self.add(&Item::new("check", &*check.name, check.reason.to_string()));
+        }
+    }
+
+    fn refusals(&mut self, shared: &Shared) {
+        let series = shared.console.series.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, count, since) in series.refusals() {
+            self.add(&Item {
+                since: micros(since.saturating_mul(1_000_000)),
+                count,
+                ..Item::new("refusals", name, why(name))
+            });
+        }
+    }
+}
+
+/// Why something of this name was refused.
+fn why(name: &str) -> String {
+    match name {
+        "overloaded" => "More comes than can be served; clients are told when to try again.".into(),
+        "storage_full" => "The journal has no room.".into(),
+        "unavailable" => "The engine was not ready.".into(),
+        limit => format!("Clients reached the limit {limit}."),
+    }
+}
+
+pub(super) async fn trouble(shared: &Shared) -> Answered<Value> {
+    let mut troubles = Troubles::default();
+    troubles.parts(shared);
+    // What is in the store is not seen while the engine is down; that it is, is said above.
+    if shared.engine.health().ready {
+        let read = async {
+            troubles.entities(shared).await?;
+            troubles.dead(shared).await
+        };
+        let read: Result<(), Box<Problem>> = read.await;
+        read?;
+    }
+    troubles.refusals(shared);
+    Ok(json!({ "total": troubles.items.len(), "items": troubles.items, "more": troubles.more }))
+}

@@ -1,0 +1,576 @@
+//! The console's page and its API.
+
+use crate::support::{Client, plain, socket::Socket, start};
+use serde_json::{Value, json};
+use std::thread;
+
+/// Asks until the answer is as wanted.
+pub(crate) fn until(client: &mut Client, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let answer = client.get(path).json();
+        if is_wanted(&answer) {
+            return answer;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn the_page_is_sent_with_a_policy_compressed_and_only_once() {
+    let gateway = start(|gateway| gateway.admin_token("secret"));
+    let mut client = Client::new(&gateway);
+    let page = client.get("/console/");
+    assert_eq!(page.status, 200, "it holds no data, and needs no token");
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"));
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+    let tag = page.header("etag").unwrap().to_owned();
+    let again = client.request("GET", "/console/", &[("if-none-match", &tag)], "");
+    assert_eq!((again.status, again.body.len()), (304, 0));
+    let small = client.request("GET", "/console/console.js", &[("accept-encoding", "br, gzip")], "");
+    assert_eq!(small.header("content-encoding"), Some("gzip"));
+    assert_eq!(&small.body[..2], [0x1f, 0x8b]);
+    let refused = client.request("GET", "/console/console.js", &[("accept-encoding", "gzip;q=0")], "");
+    assert_eq!(refused.header("content-encoding"), None);
+    let moved = client.get("/console");
+    assert_eq!((moved.status, moved.header("location")), (308, Some("/console/")));
+    for unknown in [
+        "/console/../Cargo.toml",
+        "/console/%2e%2e/x",
+        "/console/x.js",
+        "/consoles",
+    ] {
+        client.get(unknown).problem(404, "unknown-route");
+    }
+    client.post("/console/", "").problem(405, "method-not-allowed");
+}
+
+#[test]
+fn only_who_may_sees_the_data() {
+    let gateway = start(|gateway| gateway.admin_token("secret"));
+    let mut client = Client::new(&gateway);
+    for path in ["/admin/overview", "/admin/series"] {
+        client.get(path).problem(401, "unauthorized");
+        let wrong = [("authorization", "Bearer wrong!")];
+        client.request("GET", path, &wrong, "").problem(401, "unauthorized");
+        let right = [("authorization", "Bearer secret")];
+        let answer = client.request("GET", path, &right, "");
+        assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")));
+        let page = [("authorization", "Bearer secret"), ("origin", "https://evil.example")];
+        client.request("GET", path, &page, "").problem(403, "forbidden-origin");
+    }
+    // Bound beyond loopback, nobody without a token.
+    let public = start(|gateway| gateway.bind("0.0.0.0:0"));
+    let mut client = Client::of(([127, 0, 0, 1], public.address().port()).into());
+    client.get("/admin/overview").problem(403, "no-administration");
+    // With a listener of its own, nowhere else.
+    let apart = start(|gateway| gateway.admin(([127, 0, 0, 1], 0).into()));
+    let mut client = Client::new(&apart);
+    for path in ["/admin/overview", "/console/"] {
+        assert_eq!(client.get(path).status, 404, "{path}");
+    }
+    let mut client = Client::of(apart.admin_address().unwrap());
+    for path in ["/admin/overview", "/console/"] {
+        assert_eq!(client.get(path).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn the_overview_says_what_is_served() {
+    let gateway = start(|gateway| gateway.title("Sections", "1.4.0").journal_place("directory", "/data"));
+    let mut client = Client::new(&gateway);
+    for id in ["S1", "S2"] {
+        client.post(&format!("/api/section/{id}/open"), r#"{"capacity":9}"#);
+    }
+    let overview = client.get("/admin/overview").json();
+    assert_eq!(
+        (&overview["service"], &overview["version"]),
+        (&json!("Sections"), &json!("1.4.0"))
+    );
+    assert_eq!((&overview["ready"], &overview["shards"]), (&json!(true), &json!(256)));
+    assert_eq!(overview["console"]["by"], "local");
+    assert_eq!(
+        (&overview["journal"]["medium"], &overview["journal"]["place"]),
+        (&json!("directory"), &json!("/data"))
+    );
+    let kind = &overview["kinds"][0];
+    assert_eq!(
+        (&kind["name"], &kind["entities"], &kind["resident"], &kind["keep"]),
+        (&json!("section"), &json!(2), &json!(2), &json!("forever"))
+    );
+    let commands = kind["commands"].as_array().unwrap();
+    let named = |name: &str| commands.iter().find(|command| command["name"] == name).unwrap();
+    let open = named("open");
+    assert_eq!(
+        (&open["is_public"], &open["description"]),
+        (&json!(true), &json!("Opens the section."))
+    );
+    assert_eq!(open["schema"]["required"], json!(["capacity"]));
+    assert_eq!(named("take_over")["is_public"], false);
+    let reference = named("take_over")["schema"]["$ref"].as_str().unwrap();
+    assert!(overview.pointer(&reference[1..]).is_some(), "{reference}");
+    client.get("/admin/overview?x=1").problem(400, "malformed");
+}
+
+#[test]
+fn the_series_has_a_point_for_each_second_with_what_was_done() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    until(&mut client, "/admin/series", |all| all["times"] != json!([]));
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let done = |all: &Value| {
+        let commands = all["series"]["commands"].as_array().unwrap();
+        commands.iter().any(|count| count.as_f64() > Some(0.0))
+    };
+    let all = until(&mut client, "/admin/series", done);
+    let points = all["times"].as_array().unwrap().len();
+    for group in ["series", "refusals", "memory", "loops"] {
+        for (name, column) in all[group].as_object().unwrap() {
+            assert_eq!(column.as_array().unwrap().len(), points, "{group} {name}");
+        }
+    }
+    let at = all["series"]["commands"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .position(|count| count.as_f64() > Some(0.0))
+        .unwrap();
+    let ms = |name: &str| all["series"][name][at].as_f64().unwrap();
+    assert!(ms("latency_p50_ms") > 0.0 && ms("latency_p99_ms") >= ms("latency_p50_ms"));
+    assert_eq!(all["series"]["resident"][points - 1], 1.0);
+    assert!(all["memory"]["entities"][points - 1].as_f64() > Some(0.0));
+    assert!(all["refusals"]["request_rate_max"][0] == 0.0 && all["loops"]["0"][0].is_number());
+    let codes = ["idle", "client", "loop", "sync", "entity"];
+    assert!(
+        codes.contains(&all["limits"]["code"].as_str().unwrap()),
+        "{}",
+        all["limits"]
+    );
+    let last = all["times"][points - 1].as_i64().unwrap();
+    let since = client.get(&format!("/admin/series?since={last}")).json();
+    assert!(
+        since["times"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|at| at.as_i64() > Some(last))
+    );
+    client.get("/admin/series?since=x").problem(400, "malformed");
+}
+
+/// Sections with hostile names.
+const HOSTILE: [&str; 4] = [
+    "<script>alert(1)</script>",
+    "a/b?c#d&e=f",
+    "\"' OR 1=1 --\\",
+    "\u{202e}ü\u{1F600}",
+];
+
+fn encoded(id: &str) -> String {
+    id.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+#[test]
+fn a_map_lists_entities_by_prefix_and_page_and_in_groups() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    let ids = ["BIO-1", "CS-1", "CS-2", "CS-3", "CX-1", "D"];
+    for id in ids.iter().chain(&HOSTILE) {
+        client.post(&format!("/api/section/{}/open", encoded(id)), r#"{"capacity":9}"#);
+    }
+    let listed = |page: &Value| -> Vec<String> {
+        let entities = page["entities"].as_array().unwrap();
+        entities
+            .iter()
+            .map(|entity| entity["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let map = client.get("/admin/map").json();
+    assert_eq!(
+        (
+            &map["kinds"][0]["entities"],
+            &map["kinds"][0]["resident"],
+            &map["kinds"][0]["stuck"]
+        ),
+        (&json!(10), &json!(10), &json!(0))
+    );
+    let page = client.get("/admin/map/section?prefix=CS-&limit=2").json();
+    assert_eq!(
+        (listed(&page), &page["next"]),
+        (vec!["CS-1".into(), "CS-2".into()], &json!("CS-2"))
+    );
+    assert_eq!(
+        (&page["entities"][0]["state"], &page["entities"][0]["seq"]),
+        (&json!("resident"), &json!(1))
+    );
+    let page = client.get("/admin/map/section?prefix=CS-&after=CS-2&limit=2").json();
+    assert_eq!((listed(&page), &page["next"]), (vec!["CS-3".into()], &Value::Null));
+    let exact = client.get("/admin/map/section?prefix=D").json();
+    assert_eq!(listed(&exact), ["D"]);
+    for id in HOSTILE {
+        let page = client.get(&format!("/admin/map/section?prefix={}", encoded(id))).json();
+        assert_eq!(listed(&page), [id]);
+    }
+    let groups = client.get("/admin/map/section/groups?prefix=C").json();
+    assert_eq!(
+        groups,
+        json!({ "groups": [
+            { "prefix": "CS", "first": "CS-1", "is_leaf": false }, { "prefix": "CX-1", "first": "CX-1", "is_leaf": true }
+        ], "more": false })
+    );
+    let all = client.get("/admin/map/section/groups").json();
+    assert_eq!(all["groups"].as_array().unwrap().len(), 3 + HOSTILE.len(), "{all}");
+    for (wrong, slug) in [
+        ("?limit=0", "malformed"),
+        ("?limit=1001", "malformed"),
+        ("?x=1", "malformed"),
+    ] {
+        client.get(&format!("/admin/map/section{wrong}")).problem(400, slug);
+    }
+    client.get("/admin/map/nothing").problem(404, "unknown-kind");
+    let shards = client.get("/admin/shards").json();
+    let shards = shards["shards"].as_array().unwrap();
+    let sum = |name: &str| shards.iter().map(|shard| shard[name].as_u64().unwrap()).sum::<u64>();
+    assert_eq!((shards.len(), sum("resident")), (256, 10));
+    assert!(sum("done") >= 10);
+}
+
+#[test]
+fn the_entity_that_is_asked_most_is_hot() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let hot = loop {
+        client.post("/api/section/S1/add_student", r#"{"student":"7"}"#);
+        let hot = client.get("/admin/hot?kind=section&limit=1").json();
+        if hot["hot"] != json!([]) {
+            break hot;
+        }
+    };
+    assert_eq!(
+        (&hot["hot"][0]["id"], &hot["hot"][0]["share"]),
+        (&json!("S1"), &json!(1.0))
+    );
+    assert!(hot["hot"][0]["per_second"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn an_entity_is_shown_as_it_is_and_as_it_was() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    let id = HOSTILE[1];
+    let path = format!("/admin/entity/section/{}", encoded(id));
+    client.get(&path).problem(404, "unknown-entity");
+    client.post(&format!("/api/section/{}/open", encoded(id)), r#"{"capacity":3}"#);
+    for student in HOSTILE.iter().take(3) {
+        let body = json!({ "student": student }).to_string();
+        client.post(&format!("/api/section/{}/add_student", encoded(id)), &body);
+    }
+    let now = client.get(&path).json();
+    assert_eq!(
+        (&now["id"], &now["seq"], &now["status"], &now["ended"]),
+        (&json!(id), &json!(4), &json!("resident"), &json!(false))
+    );
+    assert_eq!(now["state"], json!({ "capacity": 3, "students": HOSTILE[..3] }));
+    assert_eq!(client.get(&format!("{path}?at=0")).json()["state"], Value::Null);
+    for (at, students) in [(1, &HOSTILE[..0]), (3, &HOSTILE[..2]), (4, &HOSTILE[..3])] {
+        let then = client.get(&format!("{path}?at={at}")).json();
+        assert_eq!(
+            (&then["at_seq"], &then["state"]["students"]),
+            (&json!(at), &json!(students))
+        );
+        assert!(then["at"].is_string());
+    }
+    client.get(&format!("{path}?at=5")).problem(400, "malformed");
+    let last = client.get(&format!("{path}/history?before=5&limit=2")).json();
+    let seqs = |page: &Value| -> Vec<u64> {
+        let events = page["events"].as_array().unwrap();
+        events.iter().map(|event| event["seq"].as_u64().unwrap()).collect()
+    };
+    assert_eq!((seqs(&last), &last["next"]), (vec![3, 4], &json!(3)));
+    let first = client.get(&format!("{path}/history?before=3&limit=2")).json();
+    assert_eq!((seqs(&first), &first["next"]), (vec![1, 2], &Value::Null));
+    assert_eq!(
+        (
+            &first["events"][0]["cause"]["type"],
+            &first["events"][0]["cause"]["name"]
+        ),
+        (&json!("command"), &Value::Null)
+    );
+    client
+        .get(&format!("{path}/history?before=3&after=1"))
+        .problem(400, "malformed");
+    client.get("/admin/entity/nothing/x").problem(404, "unknown-kind");
+    let long = "x".repeat(300);
+    client
+        .get(&format!("/admin/entity/section/{long}"))
+        .problem(400, "malformed");
+}
+
+#[test]
+fn the_cause_of_an_event_leads_to_its_sender() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    for id in ["S1", "S2"] {
+        client.post(&format!("/api/section/{id}/open"), r#"{"capacity":9}"#);
+    }
+    client.post("/api/section/S1/recommend", r#"{"to":"S2","student":"7"}"#);
+    let path = "/admin/entity/section/S2/history";
+    let page = until(&mut client, path, |page| page["events"].as_array().unwrap().len() == 2);
+    let cause = &page["events"][1]["cause"];
+    assert_eq!(
+        (&cause["type"], &cause["is_certain"], &cause["name"], &cause["from"]),
+        (
+            &json!("message"),
+            &json!(true),
+            &json!("add_student"),
+            &json!({ "kind": "section", "id": "S1" })
+        )
+    );
+    assert_eq!(cause["body"], json!({ "student": "7" }));
+    assert!(cause["sent"].is_string() && cause["number"].is_string());
+}
+
+#[test]
+fn a_state_of_a_mebibyte_and_a_history_of_thousands_are_shown() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":5000}"#);
+    let pad = "x".repeat(900);
+    for batch in 0..12 {
+        let requests: String = (0..100)
+            .map(|n| {
+                let body = json!({ "student": format!("{batch}-{n}-{pad}") }).to_string();
+                crate::support::client::request("POST", "/api/section/S1/add_student", &[], &body)
+            })
+            .collect();
+        client.send(requests);
+        for _ in 0..100 {
+            assert_eq!(client.answer().status, 200);
+        }
+    }
+    let now = client.get("/admin/entity/section/S1").json();
+    assert!(now["state_bytes"].as_u64() > Some(1 << 20), "{}", now["state_bytes"]);
+    assert_eq!(now["state"]["students"].as_array().unwrap().len(), 1_200);
+    let then = client.get("/admin/entity/section/S1?at=601").json();
+    assert_eq!(then["state"]["students"].as_array().unwrap().len(), 600);
+    let page = client.get("/admin/entity/section/S1/history?after=0&limit=1000").json();
+    assert_eq!(page["events"].as_array().unwrap().len(), 1_000);
+    assert_eq!(page["next"], 1_000);
+    let causes = page["events"].as_array().unwrap().iter();
+    assert!(causes.clone().any(|event| event["cause"].is_object()));
+}
+
+#[test]
+fn a_command_is_run_by_hand_and_one_is_tried_out_without_a_trace() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":1}"#);
+    let path = "/admin/entity/section/S1";
+    let add = |student: &str| json!({ "name": "add_student", "body": { "student": student } }).to_string();
+    let supposed = client.post(&format!("{path}/what-if"), &add("7")).json();
+    assert_eq!(
+        (
+            &supposed["outcome"],
+            &supposed["at_seq"],
+            &supposed["state"]["students"]
+        ),
+        (&json!("done"), &json!(1), &json!(["7"]))
+    );
+    assert_eq!(
+        supposed["effects"],
+        json!([{ "what": "event added", "content": { "student": "7" } }])
+    );
+    assert_eq!(supposed["reply"], json!({ "capacity": 1, "students": ["7"] }));
+    assert_eq!(client.get(path).json()["seq"], 1, "nothing was recorded");
+
+    let done = client.post(&format!("{path}/command"), &add("7")).json();
+    assert_eq!((&done["seq"], &done["reply"]["students"]), (&json!(2), &json!(["7"])));
+    client.post(&format!("{path}/command"), &add("8")).problem(409, "full");
+    let refused = client.post(&format!("{path}/what-if"), &add("8")).json();
+    assert_eq!(
+        (&refused["outcome"], &refused["refusal"]),
+        (&json!("refused"), &json!("all 1 places are taken"))
+    );
+    let before = client.post(&format!("{path}/what-if?at=0"), &add("8")).json();
+    assert_eq!(before["outcome"], "refused", "there was no such entity: {before}");
+    let crash = client.post(&format!("{path}/what-if"), r#"{"name":"crash"}"#).json();
+    assert_eq!(crash["outcome"], "failed");
+
+    let internal = r#"{"name":"take_over","body":{"students":["9"]}}"#;
+    client
+        .post(&format!("{path}/command"), internal)
+        .problem(403, "not-public");
+    let forced = r#"{"name":"take_over","body":{"students":["9"]},"internal":true}"#;
+    assert_eq!(client.post(&format!("{path}/command"), forced).status, 200);
+    for wrong in ["", "[]", r#"{"name":"open","x":1}"#] {
+        client.post(&format!("{path}/command"), wrong).problem(400, "malformed");
+    }
+    client
+        .post(&format!("{path}/command"), r#"{"name":"nothing"}"#)
+        .problem(404, "unknown-command");
+    client
+        .get(&format!("{path}/command"))
+        .problem(405, "method-not-allowed");
+    let form = [("content-type", "text/plain")];
+    client
+        .request("POST", &format!("{path}/command"), &form, &add("7"))
+        .problem(415, "unsupported-media-type");
+}
+
+#[test]
+fn trouble_names_what_is_wrong_with_an_action_that_mends_it() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    assert_eq!(
+        client.get("/admin/trouble").json(),
+        json!({ "total": 0, "items": [], "more": false })
+    );
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let to = HOSTILE[1];
+    let body = json!({ "to": to, "student": "7" }).to_string();
+    assert_eq!(client.post("/api/section/S1/recommend", &body).status, 200);
+    let trouble = until(&mut client, "/admin/trouble", |trouble| trouble["total"] == 1);
+    let item = &trouble["items"][0];
+    assert_eq!(
+        (&item["type"], &item["id"], &item["what"], &item["count"]),
+        (
+            &json!("dead"),
+            &json!(to),
+            &json!("add_student from section/S1"),
+            &json!(1)
+        )
+    );
+    assert!(item["since"].is_string() && !item["reason"].as_str().unwrap().is_empty());
+    client.post(&format!("/api/section/{}/open", encoded(to)), r#"{"capacity":9}"#);
+    let action = &item["actions"][0];
+    assert_eq!((&action["name"], &action["method"]), (&json!("retry"), &json!("POST")));
+    let tried = client.post(action["path"].as_str().unwrap(), "").json();
+    assert_eq!(tried["retried"][0]["outcome"], "done");
+    assert_eq!(client.get("/admin/trouble").json()["total"], 0);
+}
+
+#[test]
+fn the_journal_says_where_it_stands_and_when_it_is_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().to_str().unwrap().to_owned();
+    let gateway = start(|gateway| gateway.journal_place("directory", place.clone()));
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    crate::support::wait(gateway.engine().checkpoint()).unwrap();
+    let journal = client.get("/admin/journal").json();
+    assert_eq!(
+        (&journal["medium"], &journal["place"]),
+        (&json!("directory"), &json!(place))
+    );
+    assert!(journal["disk"]["free_bytes"].as_u64() > Some(0));
+    assert_eq!(journal["retention"], json!([{ "kind": "section", "keep": "forever" }]));
+    assert!(journal["checkpoint"]["age_seconds"].as_f64() >= Some(0.0), "{journal}");
+    assert_eq!(journal["checkpoint"]["covers"], journal["position"]);
+}
+
+const LIVE: &str = "/admin/live";
+const PROTOCOL: (&str, &str) = ("sec-websocket-protocol", "throng.console.v1");
+
+/// The next message of this type; points come between.
+fn next(socket: &mut Socket, wanted: &str) -> Value {
+    loop {
+        let told = socket.next();
+        if told["type"] == wanted {
+            return told;
+        }
+        assert_eq!(told["type"], "point", "{told}");
+    }
+}
+
+#[test]
+fn a_socket_has_a_point_each_second_and_follows_entities() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let (mut socket, response) = Socket::open_at(&gateway, LIVE, &[PROTOCOL]).unwrap();
+    assert_eq!(response.headers()["sec-websocket-protocol"], "throng.console.v1");
+    assert_eq!(socket.next()["protocol"], "throng.console.v1");
+    let point = next(&mut socket, "point");
+    assert!(
+        point["series"]["commands"].is_number() && point["limits"]["code"].is_string(),
+        "{point}"
+    );
+    assert!(point["hot"].is_array() && point["missed"] == 0 && point["loops"]["0"].is_number());
+
+    socket.send(&json!({ "type": "subscribe", "subscription": 7, "kind": "section", "id": "S1", "after": 0 }));
+    let event = next(&mut socket, "event");
+    assert_eq!(
+        (&event["subscription"], &event["event"]["seq"], &event["event"]["name"]),
+        (&json!(7), &json!(1), &json!("opened"))
+    );
+    let student = HOSTILE[0];
+    let body = json!({ "student": student }).to_string();
+    client.post("/api/section/S1/add_student", &body);
+    let event = next(&mut socket, "event");
+    assert_eq!(
+        (&event["event"]["seq"], &event["event"]["payload"]),
+        (&json!(2), &json!({ "student": student }))
+    );
+    socket.send(&json!({ "type": "subscribe", "subscription": 7, "kind": "section", "id": "S1" }));
+    assert!(next(&mut socket, "problem")["detail"].as_str().unwrap().contains('7'));
+    socket.send(&json!({ "type": "unsubscribe", "subscription": 7 }));
+    socket.send(&json!({ "type": "subscribe", "subscription": 8, "kind": "nothing", "id": "S1" }));
+    next(&mut socket, "problem");
+    socket.send(&json!({ "type": "subscribe", "subscription": 9, "kind": "section", "id": "S9" }));
+    assert_eq!(next(&mut socket, "ended")["subscription"], 9);
+    socket.send(&json!({ "what": 1 }));
+    next(&mut socket, "problem");
+}
+
+#[test]
+fn a_socket_is_opened_only_for_who_may_also_with_a_browsers_token() {
+    let gateway = start(|gateway| gateway.admin_token("secret"));
+    let open = |fields: &[(&'static str, &str)]| Socket::open_at(&gateway, LIVE, fields).map(|(socket, _)| socket);
+    assert_eq!(open(&[PROTOCOL]).err(), Some(401));
+    let offered = |token: &str| {
+        use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+        format!(
+            "throng.console.v1, throng.bearer.{}",
+            BASE64_URL_SAFE_NO_PAD.encode(token)
+        )
+    };
+    assert_eq!(open(&[(PROTOCOL.0, &offered("wrong!"))]).err(), Some(401));
+    let mut socket = open(&[(PROTOCOL.0, &offered("secret"))]).unwrap();
+    assert_eq!(socket.next()["type"], "hello");
+    let mut socket = open(&[PROTOCOL, ("authorization", "Bearer secret")]).unwrap();
+    assert_eq!(socket.next()["type"], "hello");
+    let evil = [
+        PROTOCOL,
+        ("authorization", "Bearer secret"),
+        ("origin", "https://evil.example"),
+    ];
+    assert_eq!(open(&evil).err(), Some(403));
+    assert_eq!(
+        open(&[(PROTOCOL.0, "other"), ("authorization", "Bearer secret")]).err(),
+        Some(400)
+    );
+    let mut client = Client::new(&gateway);
+    let right = [("authorization", "Bearer secret")];
+    client.request("GET", LIVE, &right, "").problem(426, "upgrade-required");
+}
+
+#[test]
+fn no_more_than_64_consoles_are_open_at_once() {
+    let gateway = plain();
+    let open = || Socket::open_at(&gateway, LIVE, &[PROTOCOL]);
+    let mut sockets: Vec<Socket> = (0..64)
+        .map(|_| {
+            let (mut socket, _) = open().unwrap();
+            assert_eq!(socket.next()["type"], "hello");
+            socket
+        })
+        .collect();
+    assert_eq!(open().err(), Some(503));
+    drop(sockets.pop());
+    while open().is_err() {
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,291 @@
+//! What has caused an event, and what else the same command did: read from its commit, and from that of the message it came with.
+//!
+//! A command's records stand together: its events, then what else it did, then what ends the message or timer it came with. Where
+//! neither was written down, the events of two commands may stand side by side: then only of the last one it is certain what caused it.
+
+use crate::{
+    check::{Kept, TimerSet},
+    engine::Engine,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome};
+use throng_journal::{Address, Commit, CommitNo, Error, Position, Record, RecordKind, ShardId, StoredEvent};
+
+/// How far behind a message's taking its sending is looked for, in commits and bytes.
+const LOOKED_BACK: u64 = 64;
+const LOOKED_BACK_BYTES: usize = 4 << 20;
+/// Most commits that are read for one page.
+const COMMITS_MAX: usize = 200;
+
+/// Kind and id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Named {
+    /// The entity's kind.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+}
+
+impl Named {
+    fn of(address: &Address) -> Self {
+        let (kind, id) = (address.kind.to_string(), address.id.to_string());
+        Self { kind, id }
+    }
+}
+
+/// What an event came of.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EventCause {
+    /// `command`, `message`, `outcome`, `timer`, or `unknown`: its commit is not kept any more.
+    pub r#type: &'static str,
+    /// It is certain: no other command's events can stand between.
+    pub is_certain: bool,
+    /// The command's, or the timer's.
+    pub name: Option<String>,
+    /// What the command said, where that is recorded.
+    pub body: Option<Box<RawValue>>,
+    /// The client's name, where that is recorded.
+    pub caller: Option<String>,
+    /// It came with an idempotency key.
+    pub has_key: bool,
+    /// The entity that has sent or forwarded it, or whose outcome it is.
+    pub from: Option<Named>,
+    /// The message's number, `shard.number`.
+    pub number: Option<String>,
+    /// The commit the message was sent with.
+    pub sent: Option<String>,
+    /// The sender's last event when it sent it.
+    pub from_seq: Option<u64>,
+}
+
+/// A message that a command has sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SentMessage {
+    /// The receiver.
+    pub to: Named,
+    /// The command's name.
+    pub name: String,
+    /// `shard.number`
+    pub number: String,
+}
+
+/// A timer that a command has set or cancelled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChangedTimer {
+    /// The timer's name.
+    pub name: String,
+    /// It was set, not cancelled.
+    pub set: bool,
+}
+
+/// Where an event comes from, and what else was done with it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Provenance {
+    /// What it came of.
+    pub cause: EventCause,
+    /// What its command has sent; of its last event.
+    pub sent: Vec<SentMessage>,
+    /// Timers its command has changed; of its last event.
+    pub timers: Vec<ChangedTimer>,
+}
+
+fn number(shard: ShardId, number: u64) -> String {
+    format!("{}.{number}", shard.0)
+}
+
+fn before(at: Position, commits: u64) -> Position {
+    Position {
+        commit: CommitNo(at.commit.0.saturating_sub(commits)),
+        ..at
+    }
+}
+
+/// A message that was taken: who took it, and the number it has at its sending shard.
+struct Taken {
+    by: Address,
+    from: ShardId,
+    number: u64,
+}
+
+impl Engine {
+    /// What these events of an entity came of, as far as at most 200 commits tell; `None` of those beyond.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub async fn provenances(
+        &self,
+        kind: &str,
+        id: &str,
+        events: &[StoredEvent],
+    ) -> Result<Vec<Option<Provenance>>, Error> {
+        let own = Address::new(kind, id);
+        let mut commits: HashMap<Position, Option<Commit>> = HashMap::new();
+        let mut found = Vec::with_capacity(events.len());
+        for event in events {
+            if !commits.contains_key(&event.position) {
+                if commits.len() >= COMMITS_MAX {
+                    found.push(None);
+                    continue;
+                }
+                let read = self.core.context.journal.read(before(event.position, 1), 0).await?;
+                let commit = read.into_iter().find(|commit| commit.position() == event.position);
+                commits.insert(event.position, commit);
+            }
+            let Some(Some(commit)) = commits.get(&event.position) else {
+                let cause = EventCause {
+                    r#type: "unknown",
+                    ..EventCause::default()
+                };
+                found.push(Some(Provenance {
+                    cause,
+                    ..Provenance::default()
+                }));
+                continue;
+            };
+            let (mut provenance, taken) = provenance(commit, &own, event.seq);
+            if let Some(taken) = taken {
+                self.find_sent(commit, &taken, &mut provenance.cause).await?;
+            }
+            found.push(Some(provenance));
+        }
+        Ok(found)
+    }
+
+    /// Looks for the sending of a message, in the commit it was taken in and those before it.
+    async fn find_sent(&self, commit: &Commit, taken: &Taken, cause: &mut EventCause) -> Result<(), Error> {
+        if sent_in(commit, taken, cause) {
+            return Ok(());
+        }
+        let at = commit.position();
+        let from = before(at, LOOKED_BACK + 1);
+        let earlier = self.core.context.journal.read(from, LOOKED_BACK_BYTES).await?;
+        // The nearest first.
+        let mut earlier = earlier.iter().rev().filter(|earlier| earlier.position() < at);
+        earlier.any(|earlier| sent_in(earlier, taken, cause));
+        Ok(())
+    }
+}
+
+fn is_of(record: &Record<'_>, own: &Address) -> bool {
+    record.kind == &*own.kind && record.id == &*own.id
+}
+
+/// What its commit says of an event, and the message it came with, if it did.
+fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<Taken>) {
+    let mut provenance = Provenance::default();
+    let cause = &mut provenance.cause;
+    (cause.r#type, cause.is_certain) = ("command", true);
+    let records: Vec<Record<'_>> = commit.records().flatten().filter(|record| is_of(record, own)).collect();
+    let is_event = |record: &Record<'_>| record.record == RecordKind::Event;
+    let Some(at) = records.iter().position(|record| is_event(record) && record.seq == seq) else {
+        cause.r#type = "unknown";
+        return (provenance, None);
+    };
+    let others = records[at + 1..].iter().take_while(|record| is_event(record)).count();
+    cause.is_certain = others == 0;
+    let rest = records[at + 1 + others..].iter().take_while(|record| !is_event(record));
+    let rest: Vec<&Record<'_>> = rest.collect();
+    let mut taken = None;
+    for (place, record) in rest.iter().copied().enumerate() {
+        match record.record {
+            RecordKind::Sent if others == 0 => provenance.sent.extend(sent(record)),
+            RecordKind::TimerSet | RecordKind::TimerCleared => {
+                let is_set = record.record == RecordKind::TimerSet;
+                let is_last = place + 1 == rest.len();
+                if is_last && !has_other_end(&rest) && may_end_beat(record, commit.stamp().at_micros) {
+                    let cause = &mut provenance.cause;
+                    (cause.r#type, cause.is_certain) = ("timer", false);
+                    cause.name = Some(record.name.to_owned());
+                } else if others == 0 {
+                    provenance.timers.push(ChangedTimer {
+                        name: record.name.to_owned(),
+                        set: is_set,
+                    });
+                }
+            }
+            RecordKind::Key => provenance.cause.has_key = true,
+            RecordKind::Command => {
+                let cause = &mut provenance.cause;
+                cause.name = Some(record.name.to_owned());
+                if let Ok(kept) = serde_json::from_slice::<Kept>(record.body) {
+                    cause.caller = kept.caller;
+                    cause.body = Some(kept.command);
+                    cause.from = kept.forwarded.map(|(kind, id)| Named { kind, id });
+                }
+            }
+            RecordKind::Taken => {
+                provenance.cause.r#type = "message";
+                let from = ShardId(record.version);
+                provenance.cause.number = Some(number(from, record.seq));
+                taken = Some(Taken {
+                    by: own.clone(),
+                    from,
+                    number: record.seq,
+                });
+            }
+            _ => {}
+        }
+    }
+    (provenance, taken)
+}
+
+/// A command from a message, or of a client that keeps them, ends otherwise than a timer's beat.
+fn has_other_end(rest: &[&Record<'_>]) -> bool {
+    let ends =
+        |record: &&Record<'_>| matches!(record.record, RecordKind::Taken | RecordKind::Command | RecordKind::Key);
+    rest.iter().any(ends)
+}
+
+/// A beat ends with its timer cleared, or set to the next beat after now; who only cancels a timer, or sets one that repeats, writes the same.
+fn may_end_beat(record: &Record<'_>, now_micros: i64) -> bool {
+    if record.record == RecordKind::TimerCleared {
+        return true;
+    }
+    let set: Option<TimerSet> = serde_json::from_slice(record.body).ok();
+    set.is_some_and(|set| {
+        let every = set.every_micros.and_then(|every| i64::try_from(every).ok());
+        every.is_some_and(|every| set.at.saturating_sub(every) <= now_micros)
+    })
+}
+
+fn sent(record: &Record<'_>) -> Option<SentMessage> {
+    let delivery = Delivery::read(record).ok()?;
+    Some(SentMessage {
+        to: Named::of(&delivery.to),
+        name: record.name.to_owned(),
+        number: number(record.shard, record.seq),
+    })
+}
+
+/// Whether a message was sent with this commit; by whom, and what it said.
+fn sent_in(commit: &Commit, taken: &Taken, cause: &mut EventCause) -> bool {
+    let records: Vec<Record<'_>> = commit.records().flatten().collect();
+    let is_sent = |record: &Record<'_>| {
+        record.record == RecordKind::Sent
+            && record.shard == taken.from
+            && record.seq == taken.number
+            && Delivery::read(record).is_ok_and(|delivery| delivery.to == taken.by)
+    };
+    let Some(at) = records.iter().position(is_sent) else {
+        return false;
+    };
+    let record = &records[at];
+    let sender = Address::new(record.kind, record.id);
+    cause.sent = Some(commit.position().to_string());
+    cause.name = Some(record.name.to_owned());
+    cause.from = Some(Named::of(&sender));
+    let event = records[..at].iter().rev();
+    let mut event = event.filter(|event| event.record == RecordKind::Event && is_of(event, &sender));
+    cause.from_seq = event.next().map(|event| event.seq);
+    let body = Delivery::read(record).ok().map(|delivery| delivery.taking.command);
+    if record.name == OUTCOME_NAME {
+        cause.r#type = "outcome";
+        let outcome = body.and_then(|body| serde_json::from_str::<RequestOutcome>(body.get()).ok());
+        cause.body = outcome.map(|outcome| outcome.outcome);
+    } else {
+        cause.body = body;
+    }
+    true
+}

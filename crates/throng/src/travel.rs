@@ -1,0 +1,289 @@
+//! An entity as it was after any of its events, and what a command would have come to then. Nothing is recorded, and the entity that
+//! lives is not touched.
+
+use crate::{engine::Engine, ledger::unreadable};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use throng_core::{
+    model::{Asker, Error},
+    shard::{Again, Inspect, JsonRejection, KindCheck, Supposed, state_json},
+};
+use throng_journal::{Address, Place, Record, RecordKind, StoredEvent};
+
+/// Events that are read from the nearest state that is known.
+const EVENTS_MAX: u64 = 200_000;
+const PAGE_EVENTS: usize = 1_000;
+/// What is remembered of states on the way, in bytes.
+const REMEMBERED_BYTES: usize = 16 << 20;
+/// States that are larger are not remembered on the way.
+const REMEMBERED_STATE_BYTES_MAX: usize = 256 << 10;
+
+/// An entity, as of an event.
+pub struct AsOf {
+    kind: usize,
+    id: String,
+    /// The event; 0: before the first.
+    pub seq: u64,
+    /// When that event happened, microseconds since 1970-01-01 UTC; `None` of 0, or where it is not kept.
+    pub at_micros: Option<i64>,
+    /// The state after it, as JSON.
+    pub state: String,
+    check: Box<dyn KindCheck>,
+}
+
+/// Why there is no such moment.
+#[derive(Debug, thiserror::Error)]
+pub enum TravelError {
+    /// The engine's own.
+    #[error(transparent)]
+    Engine(Error<JsonRejection>),
+    /// The events before are not kept any more.
+    #[error("what it was after event {seq} is not known any more: {why}")]
+    Gone {
+        /// The event.
+        seq: u64,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// It has not had so many events.
+    #[error("it has had {last} events, and none of number {seq} yet")]
+    Future {
+        /// The event asked for.
+        seq: u64,
+        /// The last one.
+        last: u64,
+    },
+    /// Too much would have to be read.
+    #[error("{events} events lie between it and the nearest state that is kept; at most {EVENTS_MAX} are read")]
+    Far {
+        /// So many.
+        events: u64,
+    },
+    /// An event cannot be applied.
+    #[error("its events cannot be applied: {0}")]
+    Broken(String),
+}
+
+/// States that were met on the way.
+#[derive(Default)]
+pub(crate) struct Remembered {
+    met: Mutex<Met>,
+}
+
+#[derive(Default)]
+struct Met {
+    /// The oldest first.
+    states: VecDeque<MetState>,
+    bytes: usize,
+}
+
+struct MetState {
+    of: Address,
+    /// The event it is after.
+    seq: u64,
+    /// As it would be recorded.
+    recorded: Vec<u8>,
+}
+
+impl Remembered {
+    fn met(&self) -> MutexGuard<'_, Met> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latest one not after an event.
+    fn find(&self, of: &Address, upto: u64) -> Option<(u64, Vec<u8>)> {
+        let met = self.met();
+        let fitting = met.states.iter().filter(|state| state.of == *of && state.seq <= upto);
+        let latest = fitting.max_by_key(|state| state.seq)?;
+        Some((latest.seq, latest.recorded.clone()))
+    }
+
+    fn put(&self, of: &Address, seq: u64, recorded: Vec<u8>) {
+        let mut met = self.met();
+        if met.states.iter().any(|state| state.of == *of && state.seq == seq) {
+            return;
+        }
+        met.bytes += recorded.len();
+        let of = of.clone();
+        met.states.push_back(MetState { of, seq, recorded });
+        while met.bytes > REMEMBERED_BYTES
+            && let Some(oldest) = met.states.pop_front()
+        {
+            met.bytes -= oldest.recorded.len();
+        }
+    }
+
+    /// Nothing of an entity is kept any more.
+    pub(crate) fn forget(&self, of: &Address) {
+        let mut met = self.met();
+        met.states.retain(|state| state.of != *of);
+        met.bytes = met.states.iter().map(|state| state.recorded.len()).sum();
+    }
+}
+
+impl Engine {
+    /// An entity after one of its events, read from what is kept of it.
+    ///
+    /// # Errors
+    /// See [`TravelError`].
+    pub async fn as_of(&self, kind: usize, id: &str, seq: u64) -> Result<AsOf, TravelError> {
+        let core = &self.core;
+        let of_kind = core.context.registry.kinds().get(kind);
+        let of_kind = of_kind.ok_or_else(|| TravelError::Engine(Error::Malformed("there is no such kind".into())))?;
+        let now = self
+            .inspect(kind, id, Inspect::default())
+            .await
+            .map_err(TravelError::Engine)?;
+        let (last, address) = (now.seq, Address::new(of_kind.name, id));
+        // One that is quarantined has events that it did not apply.
+        if seq > last && now.quarantine.is_none() {
+            return Err(TravelError::Future { seq, last });
+        }
+        if seq < now.ended || now.ended > 0 && seq == now.ended {
+            let why = "it has ended since then, and what it was before is not told apart";
+            return Err(TravelError::Gone { seq, why });
+        }
+        let mut check = (of_kind.check)();
+        let shard = core.context.registry.shard_of(of_kind.name, id);
+        let record = |record, seq, version, body| Record {
+            record,
+            shard,
+            kind: of_kind.name,
+            id,
+            seq,
+            name: "",
+            version,
+            body,
+            place: NOWHERE,
+        };
+        let mut reached = now.ended;
+        let base = self.base(&address, of_kind.state_version, seq).await?;
+        if let Some((at, state, version)) = base.filter(|(at, ..)| *at > now.ended) {
+            let read = check.state(&record(RecordKind::State, at, version, &state));
+            read.map_err(TravelError::Broken)?;
+            reached = at;
+        } else if now.ended > 0 {
+            // An empty one, after the events before its end.
+            return Err(TravelError::Gone {
+                seq,
+                why: "no state is kept since it was created anew; ask again after the next checkpoint",
+            });
+        }
+        if seq - reached > EVENTS_MAX {
+            return Err(TravelError::Far { events: seq - reached });
+        }
+        let mut at_micros = None;
+        while reached < seq {
+            let limit = usize::try_from(seq - reached).unwrap_or(PAGE_EVENTS).min(PAGE_EVENTS);
+            let page = self
+                .history(kind, id, reached, limit)
+                .await
+                .map_err(TravelError::Engine)?;
+            let Some(first) = page.events.first() else {
+                return Err(TravelError::Future { seq, last: reached });
+            };
+            if first.seq != reached + 1 {
+                let why = "history was removed, and no state from before that event is kept";
+                return Err(TravelError::Gone { seq, why });
+            }
+            for event in &page.events {
+                apply(check.as_mut(), &address, event).map_err(TravelError::Broken)?;
+                (reached, at_micros) = (event.seq, Some(event.at_micros));
+            }
+            if let Some(Ok(state)) = check.recorded(id)
+                && state.len() <= REMEMBERED_STATE_BYTES_MAX
+            {
+                core.remembered.put(&address, reached, state);
+            }
+            // Others have their turn between two pages.
+            crate::host::yield_now().await;
+        }
+        if at_micros.is_none() && seq > 0 {
+            // It was a state that is kept; its event may be gone.
+            let page = self.history(kind, id, seq - 1, 1).await.map_err(TravelError::Engine)?;
+            let event = page.events.first().filter(|event| event.seq == seq);
+            at_micros = event.map(|event| event.at_micros);
+        }
+        let state = match check.recorded(id) {
+            Some(Ok(state)) => state_json(&state).unwrap_or("null").to_owned(),
+            Some(Err(why)) => return Err(TravelError::Broken(why)),
+            None => "null".into(),
+        };
+        Ok(AsOf {
+            kind,
+            id: id.to_owned(),
+            seq,
+            at_micros,
+            state,
+            check,
+        })
+    }
+
+    /// The latest state that is kept from up to an event: its event, what was recorded, and in which version.
+    async fn base(&self, of: &Address, version: u16, upto: u64) -> Result<Option<(u64, Vec<u8>, u16)>, TravelError> {
+        let stored = crate::door::now_or_later(self.core.context.store.load(of, version)).await;
+        let stored = stored.map_err(|error| {
+            TravelError::Engine(unreadable(format!("what is stored of {of} cannot be read"), &error))
+        })?;
+        let stored = stored.state.filter(|state| state.seq <= upto && state.seq > 0);
+        let stored = stored.map(|state| (state.seq, state.bytes, state.version));
+        let remembered = self.core.remembered.find(of, upto);
+        let remembered = remembered.map(|(seq, state)| (seq, state, version));
+        Ok(stored.into_iter().chain(remembered).max_by_key(|(seq, ..)| *seq))
+    }
+
+    /// What a command would come to at that moment. Nothing is recorded.
+    ///
+    /// # Errors
+    /// It is not known what the entity was then.
+    pub fn suppose(
+        &self,
+        mut then: AsOf,
+        name: &str,
+        body: &[u8],
+        caller: Option<&str>,
+    ) -> Result<Supposed, TravelError> {
+        let context = &self.core.context;
+        let again = Again {
+            id: &then.id,
+            name,
+            body,
+            now: context.host.now(),
+            entropy: context.host.entropy(),
+            missed_beats: 0,
+            from: Asker::Client(caller),
+            is_asked: true,
+        };
+        let supposed = then.check.suppose(&context.registry.kinds()[then.kind], &again);
+        supposed.ok_or_else(|| TravelError::Broken("what it was then is not known".into()))
+    }
+}
+
+/// Of a record that is made here.
+const NOWHERE: Place = Place {
+    position: throng_journal::Position {
+        writer: throng_journal::WriterId(0),
+        commit: throng_journal::CommitNo(0),
+    },
+    offset: 0,
+    len: 0,
+};
+
+fn apply(check: &mut dyn KindCheck, of: &Address, event: &StoredEvent) -> Result<(), String> {
+    check.event(&Record {
+        record: RecordKind::Event,
+        shard: throng_journal::ShardId(0),
+        kind: &of.kind,
+        id: &of.id,
+        seq: event.seq,
+        name: &event.name,
+        version: event.version,
+        body: &event.payload,
+        place: Place {
+            position: event.position,
+            ..NOWHERE
+        },
+    })
+}
