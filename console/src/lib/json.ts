@@ -34,7 +34,7 @@ export function size(value: Json): number {
 
 /** Whether a node shows its members unasked: the outermost ones, and small ones below. */
 export function opens(value: Json, depth: number): boolean {
-  return size(value) <= OPEN_MEMBERS_MAX && depth < 3;
+  return size(value) <= OPEN_MEMBERS_MAX && depth < 2;
 }
 
 /** A value on one line, cut after `length` characters. */

@@ -139,7 +139,7 @@ class Painter {
     }
     for (const [place, entity] of entities.entries()) {
       const glow = heat.of(entity.id);
-      if (glow > 0) this.glow(place, glow);
+      if (glow > 0 && entity.state !== 'quarantined' && entity.state !== 'stuck') this.glow(place, glow);
     }
     if (grid.pitch >= NAMED_PITCH) this.names(entities, heat);
     if (chosen !== undefined) this.frame(chosen);

@@ -34,7 +34,6 @@ function drawn(): Drawn[] {
         ['commands', 'commands'],
         ['queries', 'queries', 'soft'],
         ['messages', 'messages', 'dashed'],
-        ['timers', 'timers', 'dotted'],
       ],
     },
     {

@@ -170,7 +170,7 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
         <p class="quiet break">{item.reason}</p>
       </div>
       <div class="trouble-when tabular small quiet">
-        {item.since && <time title={instant(item.since)}>since {ago(item.since)}</time>}
+        {item.since && <time title={instant(item.since)}>for {ago(item.since).replace(' ago', '')}</time>}
         {item.count !== 1 && <span>{whole(item.count)} times</span>}
       </div>
       <div class="row trouble-actions">
