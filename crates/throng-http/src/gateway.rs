@@ -4,6 +4,7 @@ use crate::{
     AccessLog, Limits, Problem,
     access::{Access, Jwt, LOOK_EVERY, Refresh, Sources, Tls},
     checks::Checks,
+    console,
     error::StartError,
     event_loop::{self, Start},
     gate::Pass,
@@ -44,6 +45,7 @@ pub struct Gateway {
     limits: Limits,
     routes: Option<axum::Router>,
     about: About,
+    place: Option<(&'static str, String)>,
     trust: Trust,
     checks: Checks,
     access_log: Option<AccessLog>,
@@ -63,6 +65,7 @@ impl Gateway {
             limits: Limits::default(),
             routes: None,
             about: About::default(),
+            place: None,
             trust: Trust::default(),
             checks: Checks::default(),
             access_log: None,
@@ -261,6 +264,13 @@ impl Gateway {
         self
     }
 
+    /// Says where the journal stands, for who administrates: `directory`, `postgresql` or `memory`, and which.
+    #[must_use]
+    pub fn journal_place(mut self, medium: &'static str, place: impl Into<String>) -> Self {
+        self.place = Some((medium, place.into()));
+        self
+    }
+
     /// Describes the service in its documentation, in Markdown.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
@@ -323,6 +333,12 @@ impl Gateway {
         if !address.ip().is_loopback() && !guard.authenticates() {
             warn_of_everybody(address);
         }
+        let console = console::About {
+            title: self.about.title.clone(),
+            version: self.about.version.clone(),
+            place: self.place,
+            loops_max: most,
+        };
         let shared = Arc::new(Shared::new(
             self.engine,
             self.limits,
@@ -330,13 +346,14 @@ impl Gateway {
             self.trust,
             self.checks,
             self.access_log.as_ref(),
+            console,
         )?);
         let (stage, stages) = watch::channel(Stage::Serving);
         let (drained, all_drained) = mpsc::channel(1);
         let routes = self.routes;
         let begin = {
             let shared = shared.clone();
-            move |number: usize, listener, admin, pass| {
+            move |number: usize, listener, admin, pass: Arc<Pass>| {
                 let start = Start {
                     shared: shared.clone(),
                     router: routes.clone(),
@@ -345,6 +362,7 @@ impl Gateway {
                     stage: stages.clone(),
                     drained: drained.clone(),
                 };
+                shared.console.watch(pass.clone());
                 let thread = spawn(number, pass, start)?;
                 shared.metrics.loops.inc();
                 Ok::<_, StartError>(thread)
@@ -379,11 +397,13 @@ impl Gateway {
         if !watched.is_empty() {
             look_after_files(Arc::downgrade(&shared), watched, is_files_over)?;
         }
+        let (points_over, is_points_over) = std::sync::mpsc::channel();
+        console::watch(Arc::downgrade(&shared), is_points_over).map_err(StartError::Loop)?;
         tracing::info!("listening on {scheme}://{address}");
         if let Some(admin) = admin_address {
             tracing::info!("administration and metrics on http://{admin}");
         }
-        let watches = vec![over, files_over];
+        let watches = vec![over, files_over, points_over];
         Ok(Running::new(
             (address, admin_address),
             shared,

@@ -114,6 +114,7 @@ mod behind;
 mod checks;
 mod clients;
 mod connection;
+mod console;
 mod error;
 mod event_loop;
 pub mod extract;

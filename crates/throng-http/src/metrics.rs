@@ -9,11 +9,10 @@ use prometheus_client::{
         counter::Counter,
         family::Family,
         gauge::{ConstGauge, Gauge},
-        histogram::{Histogram, exponential_buckets},
     },
 };
 use std::time::Duration;
-use throng::Engine;
+use throng::{Counts, Engine, Histogram};
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +111,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn register(engine: &Engine, connections: Places, live: Places, bodies: Places) -> Self {
         let requests = Family::<RequestLabels, Counter>::default();
-        let seconds = Family::<RouteLabels, Histogram>::new_with_constructor(|| {
-            Histogram::new(exponential_buckets(0.000_05, 2.0, 18))
-        });
+        let seconds = Family::<RouteLabels, Histogram>::new_with_constructor(Histogram::of_seconds);
         let limited = Family::<LimitLabels, Counter>::default();
         let metrics = Self {
             limited: LIMITS.map(|(_, limit)| limited.get_or_create(&LimitLabels { limit }).clone()),
@@ -192,6 +189,25 @@ impl Metrics {
         if let Some(took) = took {
             self.seconds[route as usize].observe(took.as_secs_f64());
         }
+    }
+
+    /// From arrival to answer, of commands and queries.
+    pub(crate) fn latency(&self) -> Counts {
+        let of = |route: Route| self.seconds[route as usize].counts();
+        of(Route::Command).and(&of(Route::Query))
+    }
+
+    /// How often each limit was reached, by the name of its setting.
+    pub(crate) fn limits_reached(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        LIMITS
+            .iter()
+            .zip(&self.limited)
+            .map(|((_, name), count)| (*name, count.get()))
+    }
+
+    /// Open WebSockets.
+    pub(crate) fn sockets(&self) -> i64 {
+        self.sockets.get()
     }
 
     /// A limit was reached.

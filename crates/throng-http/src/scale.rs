@@ -101,7 +101,7 @@ impl Sampler {
 }
 
 /// What all cores together have idled since the machine started; `None` where the system does not say.
-fn idle_ticks() -> Option<u64> {
+pub(crate) fn idle_ticks() -> Option<u64> {
     parse_idle(&fs::read_to_string("/proc/stat").ok()?)
 }
 

@@ -7,6 +7,7 @@ use crate::{
     checks::Checks,
     clients::{Connected, Rate},
     connection::Connection,
+    console::{self, Console},
     kinds::Kinds,
     metrics::Metrics,
     openapi,
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) access_log: Option<Log>,
+    pub(crate) console: Console,
     pub(crate) kinds: Kinds,
     /// The OpenAPI document.
     pub(crate) openapi: Bytes,
@@ -86,6 +88,7 @@ impl Shared {
         trust: Trust,
         checks: Checks,
         access_log: Option<&AccessLog>,
+        console: console::About,
     ) -> Result<Self, StartError> {
         let described = openapi::describe(engine.registry(), engine.actor_kinds(), about, &trust.hidden)?;
         let (places, live) = (Places::new(limits.connections_max), Places::new(limits.live_max));
@@ -114,6 +117,7 @@ impl Shared {
             app_names: trust.app_names,
             metrics,
             access_log,
+            console: Console::new(console),
             checks,
             places,
             connected: Connected::new(limits.connections_per_address_max, limits.connections_max),

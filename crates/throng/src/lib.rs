@@ -68,8 +68,10 @@ pub mod driver;
 mod engine;
 mod feed;
 mod handle;
+mod histogram;
 mod history;
 pub mod host;
+mod inspect;
 mod ledger;
 mod life;
 mod listing;
@@ -79,6 +81,7 @@ mod options;
 #[cfg(feature = "projections")]
 pub mod projection;
 mod retention;
+mod statistics;
 mod stuck;
 mod tail;
 
@@ -87,18 +90,26 @@ pub use actors::{ActorHandle, ActorKind};
 pub use builder::{Builder, StartError};
 pub use check::{Changed, CheckReport, Checker, Misunderstood, WhatIf};
 pub use dead::{DeadPage, Retried};
+pub use door::{Pending, SAMPLED_ONE_IN};
 pub use engine::{Engine, Health};
 pub use feed::{Cursor, Feed, FeedError, FeedEvent};
 pub use handle::Handle;
+pub use histogram::{Counts, Histogram};
 pub use history::History;
+pub use inspect::{Population, ShardNow};
+pub use life::LastCheckpoint;
 pub use metrics::Metrics;
 pub use options::Options;
 pub use retention::{Erased, PruneReport};
+pub use statistics::Statistics;
 pub use stuck::StuckEntity;
 pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{
     layout, limits, model,
-    shard::{DeadMessage, JsonRejection, Kind, Quarantined, QueryKind, Registry},
+    shard::{
+        ChildrenPage, DeadMessage, Due, Glance, HotEntity, Inspect, Inspected, JsonRejection, Kind, Load, Quarantined,
+        QueryKind, Registry, TimerView, Whereabouts,
+    },
     subject::{Done, Subject},
 };
 /// Journals and stores.

@@ -1,12 +1,9 @@
 //! What the engine counts. A gateway shows it as `/metrics`.
 
+use crate::Histogram;
 use prometheus_client::{
     encoding::text,
-    metrics::{
-        counter::Counter,
-        gauge::Gauge,
-        histogram::{Histogram, exponential_buckets},
-    },
+    metrics::{counter::Counter, gauge::Gauge},
     registry::Registry,
 };
 use std::sync::{
@@ -69,8 +66,7 @@ impl Default for Metrics {
             registry.register(name, help, level.clone());
             level
         };
-        let histogram = |registry: &mut Registry, name: &str, help: &str, first: f64, factor: f64, buckets: u16| {
-            let histogram = Histogram::new(exponential_buckets(first, factor, buckets));
+        let histogram = |registry: &mut Registry, name: &str, help: &str, histogram: Histogram| {
             registry.register(name, help, histogram.clone());
             histogram
         };
@@ -93,8 +89,8 @@ impl Default for Metrics {
             ),
             commits: count(r, "commits", "Commits in the journal"),
             commit_bytes: count(r, "commit_bytes", "Bytes of these commits"),
-            batch: histogram(r, "batch_records", "Records of a commit", 1.0, 2.0, 16),
-            commit_seconds: histogram(r, "commit_seconds", "From append to durable", 0.000_02, 2.0, 18),
+            batch: histogram(r, "batch_records", "Records of a commit", Histogram::of_numbers()),
+            commit_seconds: histogram(r, "commit_seconds", "From append to durable", Histogram::of_seconds()),
             slow: count(r, "commands_slow", "Commands that were at work for over a millisecond"),
             deferred: count(
                 r,
@@ -115,7 +111,12 @@ impl Default for Metrics {
             ),
             timers_fired: count(r, "timers_fired", "Timers fired"),
             checkpoints: count(r, "checkpoints", "Checkpoints done"),
-            checkpoint_seconds: histogram(r, "checkpoint_seconds", "Duration of a checkpoint", 0.001, 2.0, 16),
+            checkpoint_seconds: histogram(
+                r,
+                "checkpoint_seconds",
+                "Duration of a checkpoint",
+                Histogram::of_seconds(),
+            ),
             pruned_records: count(
                 r,
                 "pruned_records",

@@ -129,6 +129,21 @@ impl<E: Entity> Entities<E> {
         self.known.contains(hash)
     }
 
+    /// About how many ids there are, in memory or not.
+    pub(super) fn known_ids(&self) -> usize {
+        self.known.len()
+    }
+
+    /// How many are in memory, and how many of these are quarantined.
+    pub(super) fn count(&self) -> (usize, usize) {
+        self.slots()
+            .fold((0, 0), |(resident, quarantined), slot| match slot.body {
+                Body::Resident(_) => (resident + 1, quarantined),
+                Body::Passivated(_) => (resident, quarantined),
+                Body::Quarantined { .. } => (resident + 1, quarantined + 1),
+            })
+    }
+
     /// It has its first event, or its first relative.
     pub(super) fn know(&mut self, common: &mut Common, hash: u64) {
         common.known_bytes += self.known.insert(hash);

@@ -89,6 +89,12 @@ impl Filter {
         self.layers.iter().rev().any(|layer| layer.contains(fingerprint))
     }
 
+    /// How many were inserted that it did not seem to have.
+    pub(super) fn len(&self) -> usize {
+        let held = |(index, layer): (usize, &Layer)| (FIRST_KEYS << (2 * index)) - layer.left;
+        self.layers.iter().enumerate().map(held).sum()
+    }
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.layers.iter().map(Layer::bytes).sum()

@@ -47,6 +47,11 @@ impl Known {
         self.filter.contains(fingerprint(hash))
     }
 
+    /// About how many ids are known.
+    pub(super) fn len(&self) -> usize {
+        self.filter.len()
+    }
+
     /// An id that is new: whatever the filter says of it, because another engine's may say something else. Returns by how
     /// many bytes it has grown.
     pub(super) fn insert(&mut self, hash: u64) -> usize {

@@ -13,6 +13,8 @@ mod decide_again;
 mod entities;
 mod execute;
 mod filter;
+mod hot;
+mod inspect;
 mod key_rows;
 mod keys;
 mod known;
@@ -42,6 +44,8 @@ pub use checkpoint::{Rows, SystemRow, ended_row, family_row};
 pub use dead::{DeadMessage, KnownDead, dead_row, dead_rows, taken_reason};
 pub use decide_again::{Again, Decision, Effect};
 pub use entities::Entities;
+pub use hot::HotEntity;
+pub use inspect::{ChildrenPage, Glance, Inspect, Inspected, Whereabouts};
 pub use keys::{KeyLife, KeyRows, is_key_over};
 pub use messages::{Asks, Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking};
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
@@ -51,7 +55,7 @@ pub use replay::{RESTORED, shard_of_row};
 pub use retain::{ERASED, Recorded, Recording, base_row, timer_print};
 pub use slot::{TailEvent, decode_event, ended_by_state};
 pub use table::{LoadOutcome, LoadRequest, Recalled, Table};
-pub use timers::Due;
+pub use timers::{Due, TimerView};
 
 use crate::{
     limits,
@@ -95,6 +99,7 @@ pub struct Common {
     pending_bytes: usize,
     /// What the driver has counted of it.
     booked: Load,
+    hot: hot::Hot,
 }
 
 /// Counts and sizes of a shard, for metrics and for the memory budget.
@@ -163,6 +168,7 @@ impl Shard {
                 known_bytes: 0,
                 pending_bytes: 0,
                 booked: Load::default(),
+                hot: hot::Hot::default(),
             },
         }
     }

@@ -1,7 +1,8 @@
 //! One virtual call a command: the table of a kind, its type erased.
 
 use super::{
-    Call, Common, Quarantined, QueryCall, Ran, Recorded, Recording, Registry, Rows, Stage, TailEvent, Unloadable,
+    Call, Common, Glance, Inspect, Inspected, Quarantined, QueryCall, Ran, Recorded, Recording, Registry, Rows, Stage,
+    TailEvent, Unloadable,
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_journal::{Loaded, Position, Record};
@@ -63,6 +64,23 @@ pub trait Table: Any + Send {
 
     /// The quarantined entities in memory, at most so many.
     fn quarantined(&self, limit: usize) -> Vec<Quarantined>;
+
+    /// What is known of an entity without bringing it back.
+    fn glance(&self, hash: u64, id: &str) -> Option<Glance>;
+
+    /// An entity, as it is; `None`: it has to be loaded.
+    fn inspect(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        wanted: &Inspect,
+    ) -> Option<Result<Inspected, String>>;
+
+    /// About how many entities there are, in memory or not.
+    fn known(&self) -> usize;
+
+    /// How many are in memory, and how many of these are quarantined.
+    fn resident(&self) -> (usize, usize);
 
     /// A row of what is known of this kind's ids; `false` if it cannot be read.
     fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool;
@@ -128,6 +146,27 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
 
     fn quarantined(&self, limit: usize) -> Vec<Quarantined> {
         self.list_quarantined(limit)
+    }
+
+    fn glance(&self, hash: u64, id: &str) -> Option<Glance> {
+        Self::glance(self, hash, id)
+    }
+
+    fn inspect(
+        &mut self,
+        common: &mut Common,
+        entity: (u64, &str),
+        wanted: &Inspect,
+    ) -> Option<Result<Inspected, String>> {
+        Self::inspect(self, common, entity, wanted)
+    }
+
+    fn known(&self) -> usize {
+        self.known_ids()
+    }
+
+    fn resident(&self) -> (usize, usize) {
+        self.count()
     }
 
     fn restore_known(&mut self, common: &mut Common, name: &[u8], value: &[u8]) -> bool {

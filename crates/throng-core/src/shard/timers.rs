@@ -22,6 +22,17 @@ pub struct Due {
     pub body: Vec<u8>,
 }
 
+/// A timer, to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerView {
+    /// When it is due, again and again if so, and what it asks.
+    pub due: Due,
+    /// How often it could not be fired.
+    pub tries: u32,
+    /// When it is tried next.
+    pub next_at: Timestamp,
+}
+
 impl Due {
     /// The beats after the one that is due which should have been by now, too.
     #[must_use]
@@ -122,6 +133,32 @@ impl Timers {
         self.deferred.insert(named, (until, times + 1));
     }
 
+    /// An entity's, at most so many.
+    pub(super) fn views_of(&self, of: &Address, limit: usize) -> Vec<TimerView> {
+        let first = (of.clone(), String::new());
+        let own = self.set.range(first..).take_while(|((address, _), _)| address == of);
+        own.take(limit).filter_map(|(named, _)| self.view(named)).collect()
+    }
+
+    /// Those that could not be fired, at most so many.
+    pub(super) fn late(&self, limit: usize) -> Vec<TimerView> {
+        self.deferred
+            .keys()
+            .take(limit)
+            .filter_map(|named| self.view(named))
+            .collect()
+    }
+
+    fn view(&self, named: &Named) -> Option<TimerView> {
+        let set = self.set.get(named)?;
+        let (next_at, tries) = self.deferred.get(named).copied().unwrap_or((set.at, 0));
+        Some(TimerView {
+            due: due_of(named, set),
+            tries,
+            next_at: Timestamp { micros: next_at },
+        })
+    }
+
     pub(super) fn is_set(&self, address: &Address, name: &str, at: Timestamp) -> bool {
         self.set
             .get(&(address.clone(), name.to_owned()))
@@ -134,18 +171,8 @@ impl Timers {
 
     pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
         let due = self.order.iter().take_while(|(at, _)| *at <= now.micros).take(limit);
-        due.filter_map(|(_, named)| {
-            let set = self.set.get(named)?;
-            Some(Due {
-                address: named.0.clone(),
-                name: named.1.clone(),
-                at: Timestamp { micros: set.at },
-                every_micros: set.every_micros,
-                command: set.command.clone(),
-                body: set.body.clone().into_bytes(),
-            })
-        })
-        .collect()
+        due.filter_map(|(_, named)| Some(due_of(named, self.set.get(named)?)))
+            .collect()
     }
 
     /// Rows of what changed, for a checkpoint.
@@ -180,6 +207,17 @@ impl Timers {
             self.set(&address, &name, set);
             self.changed.remove(&(address, name));
         }
+    }
+}
+
+fn due_of((address, name): &Named, set: &Set) -> Due {
+    Due {
+        address: address.clone(),
+        name: name.clone(),
+        at: Timestamp { micros: set.at },
+        every_micros: set.every_micros,
+        command: set.command.clone(),
+        body: set.body.clone().into_bytes(),
     }
 }
 

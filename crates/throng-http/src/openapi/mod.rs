@@ -179,6 +179,58 @@ pub(crate) fn describe(
     })
 }
 
+/// A kind, with the schemas of what it is asked.
+pub(crate) struct KindShown {
+    pub(crate) name: &'static str,
+    pub(crate) is_actor: bool,
+    pub(crate) commands: Vec<Value>,
+    pub(crate) queries: Vec<Value>,
+}
+
+/// All kinds, also those that are hidden, and all their commands; what their schemas refer to stands in `#/definitions/`.
+pub(crate) fn kinds(registry: &Registry, actors: &[ActorKind]) -> (Vec<KindShown>, Map<String, Value>) {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/definitions".into();
+        settings.meta_schema = None;
+    });
+    let mut generator = settings.into_generator();
+    let mut asked: Vec<_> = Vec::new();
+    for kind in registry.kinds() {
+        let queries = kind.queries.iter().map(|query| {
+            let schema = (query.arguments_schema)(&mut generator);
+            json!({ "name": query.name, "schema": schema })
+        });
+        let queries = queries.collect();
+        asked.push((
+            kind.name,
+            kind.public,
+            false,
+            (kind.command_schema)(&mut generator),
+            queries,
+        ));
+    }
+    for kind in actors {
+        let schema = (kind.command_schema)(&mut generator);
+        asked.push((kind.name, kind.public, true, schema, Vec::new()));
+    }
+    let definitions = generator.take_definitions(true);
+    let shown = asked.into_iter().map(|(name, public, is_actor, schema, queries)| {
+        let commands = commands::of(&schema, &definitions).into_iter().map(|command| {
+            json!({
+                "name": command.name, "is_public": public.contains(&command.name.as_str()),
+                "description": command.description, "schema": command.body,
+            })
+        });
+        KindShown {
+            name,
+            is_actor,
+            commands: commands.collect(),
+            queries,
+        }
+    });
+    (shown.collect(), definitions)
+}
+
 /// A kind's commands, as its schema has them.
 struct Commands {
     /// Those that clients may ask.

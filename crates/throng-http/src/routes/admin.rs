@@ -5,9 +5,11 @@ use crate::{
     access,
     answer::{self, Answer},
     connection::Connection,
+    console,
     limits::PAGE_MAX,
     problem::Problem,
     request::{
+        body::RequestBody,
         headers,
         query::{self, DeadQuery, PruneQuery, ReleaseQuery, RetryQuery},
     },
@@ -18,18 +20,26 @@ use serde::Serialize;
 use throng::{DeadMessage, Erased, PruneReport, Retried, journal::Address, journal::ShardId};
 
 /// Answers a path below `/admin/`.
-pub(super) async fn answer(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Response<Answer>> {
+pub(super) async fn answer(
+    server: &Server,
+    connection: &Connection,
+    parts: &Parts,
+    body: RequestBody,
+) -> Answered<Response<Answer>> {
     let path = parts.uri.path();
     let allow = match path {
         "/admin/dead" | "/admin/stuck" => Method::GET,
         "/admin/dead/retry" | "/admin/release" | "/admin/prune" | "/admin/erase" => Method::POST,
-        _ => return Err(Problem::unknown_route(path).boxed()),
+        _ => console::method(path).ok_or_else(|| Problem::unknown_route(path).boxed())?,
     };
     if parts.method != allow {
         let allow = if allow == Method::GET { "GET" } else { "POST" };
         return Err(Problem::method_not_allowed(&parts.method, allow).boxed());
     }
     may(server, connection, &parts.headers)?;
+    if console::method(path).is_some() {
+        return console::answer(server, connection, parts, body).await;
+    }
     let body = match path {
         "/admin/dead" => serde_json::to_vec(&dead(server, parts).await?),
         "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),

@@ -18,6 +18,7 @@ use crate::{
     access_log::Entry,
     answer::Answer,
     connection::Connection,
+    console,
     gate::{Admitted, Client},
     kinds::Names,
     metrics::{Limit, Route},
@@ -48,7 +49,7 @@ pub(crate) type Answered<T> = Result<T, Box<Problem>>;
 
 /// Whether a request for this path never waits and is never refused for what others ask: health, metrics, administration.
 pub(crate) fn is_urgent(path: &str) -> bool {
-    pages::is_own(path) || path.starts_with("/admin/")
+    pages::is_own(path) || console::page::is_page(path) || path.starts_with("/admin/")
 }
 
 /// Answers a request. Commands take the short way; all else is boxed, so that a connection stays small.
@@ -280,7 +281,7 @@ async fn other(
     let is_generic = server.shared().is_generic(parts.uri.path());
     let is_gateways = is_generic || is_urgent(parts.uri.path());
     // A body that nobody reads is not kept while the request waits.
-    let body = if is_gateways {
+    let body = if is_gateways && !console::reads_body(parts.uri.path()) {
         RequestBody::Here(Bytes::new())
     } else {
         body
@@ -325,8 +326,12 @@ async fn other(
         };
         return finish(server, connection, &parts, route, arrived, answered);
     }
+    if console::page::is_page(path) {
+        let answered = console::page::answer(&parts);
+        return finish(server, connection, &parts, Route::Other, None, answered);
+    }
     if path.starts_with("/admin/") {
-        let answered = admin::answer(server, connection, &parts).await;
+        let answered = admin::answer(server, connection, &parts, body).await;
         return finish(server, connection, &parts, Route::Other, None, answered);
     }
     if let Some(answered) = pages::answer(server, connection, &parts) {
@@ -340,7 +345,8 @@ async fn other(
 fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
     let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &server.shared().guard);
     let sender = Sender::of(parts);
-    let is_administration = path.starts_with("/admin/") || path == "/metrics" && guard.has_admin_listener;
+    let is_administration =
+        path.starts_with("/admin/") || console::page::is_page(path) || path == "/metrics" && guard.has_admin_listener;
     if is_administration && guard.has_admin_listener && !entrance.is_admin {
         return Err(Problem::no_administration_here().boxed());
     }

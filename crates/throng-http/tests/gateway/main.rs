@@ -13,6 +13,7 @@ mod browsers;
 mod clients;
 mod closing;
 mod connections;
+mod console;
 mod direct;
 mod fairness;
 mod flood;

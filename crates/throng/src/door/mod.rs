@@ -15,6 +15,7 @@ pub(crate) mod watchdog;
 pub use attempt::Attempt;
 pub(crate) use attempt::{Answer, Command, Look, NOTHING, Payload, Progress, Retry, Target, Told, Work};
 pub(crate) use load::now_or_later;
+pub use outbox::Pending;
 pub(crate) use outbox::{Behind, Outbox, Outgoing, Parked, Waiter};
 
 use crate::{
@@ -58,6 +59,8 @@ pub(crate) enum Wait {
     Share(share::Ticket),
 }
 
+/// One in so many of what shards execute is looked at, to tell who is hot.
+pub const SAMPLED_ONE_IN: u128 = 32;
 /// When to come again after a shard's inbox was full.
 const INBOX_RETRY: Duration = Duration::from_millis(100);
 
@@ -224,6 +227,15 @@ impl Door {
         let ran = attempt.run(shard, moment, |shard: &mut Shard, call: &mut Call<'_>| {
             self.watched(shard, call, begun, &mut staging)
         });
+        if matches!(ran, Ran::Done { .. }) {
+            let Target { kind, hash, id } = &attempt.target;
+            // What is done is sampled by a number that nobody can foresee.
+            shard.seen(
+                (*kind, *hash, id),
+                moment.now,
+                moment.entropy.is_multiple_of(SAMPLED_ONE_IN),
+            );
+        }
         let has_staged = staging.has_staged;
         let deliveries = shard.take_outbox();
         if !deliveries.is_empty() {

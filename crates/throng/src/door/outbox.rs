@@ -9,7 +9,7 @@ use std::{
     },
 };
 use throng_core::shard::Delivery;
-use throng_journal::{Address, CommitNo, Position};
+use throng_journal::{Address, CommitNo, Position, ShardId};
 use tokio::sync::oneshot;
 
 /// A message in memory.
@@ -28,7 +28,33 @@ pub(crate) struct Waiter {
     pub(crate) tell: oneshot::Sender<Told>,
 }
 
+/// A message on its way, to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The shard it was sent from, and its number there.
+    pub number: (ShardId, u64),
+    /// The entity that has sent it.
+    pub sender: Address,
+    /// The entity that is to take it.
+    pub receiver: Address,
+    /// The command's name.
+    pub name: String,
+    /// The commit it was sent with.
+    pub sent: Position,
+}
+
 impl Outgoing {
+    fn view(&self) -> Pending {
+        let taking = &self.delivery.taking;
+        Pending {
+            number: (taking.from, taking.number),
+            sender: taking.sender.clone(),
+            receiver: self.delivery.to.clone(),
+            name: taking.name.clone().into_owned(),
+            sent: self.sent,
+        }
+    }
+
     /// What it takes in memory, about: as it was recorded, and typed.
     fn bytes(&self) -> usize {
         2 * self.delivery.taking.command.get().len() + 512
@@ -255,6 +281,21 @@ impl Outbox {
                 }
             }
         });
+    }
+
+    /// Messages in memory that this entity has sent, and that are on their way to it, at most so many of each.
+    pub(crate) fn pending(&self, of: &Address, limit: usize) -> (Vec<Pending>, Vec<Pending>) {
+        self.with(|window| {
+            let all = || window.queue.iter().chain(window.parked.values().flatten());
+            let (sent, coming) = (
+                all().filter(|outgoing| outgoing.delivery.taking.sender == *of),
+                all().filter(|outgoing| outgoing.delivery.to == *of),
+            );
+            (
+                sent.take(limit).map(|outgoing| outgoing.view()).collect(),
+                coming.take(limit).map(|outgoing| outgoing.view()).collect(),
+            )
+        })
     }
 
     // --- receivers that cannot be loaded -----------------------------------------------------------------------------

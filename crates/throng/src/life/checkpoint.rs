@@ -9,13 +9,14 @@ use crate::{
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Weak,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 use throng_core::{
     layout::{LAYOUT_ROW, Layout},
+    model::Timestamp,
     shard::{Rows, Shard},
 };
 use throng_journal::{AppendError, Checkpoint, Error, Pace, Position, ShardId};
@@ -41,6 +42,18 @@ pub(super) struct Checkpoints {
     awaited: AtomicUsize,
     /// The last one failed.
     has_failed: AtomicBool,
+    last: Mutex<Option<LastCheckpoint>>,
+}
+
+/// A checkpoint that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastCheckpoint {
+    /// Everything up to here is covered.
+    pub covers: Position,
+    /// When it was done.
+    pub at: Timestamp,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// Somebody waits for a checkpoint, also for the one under way, which then does not take its time.
@@ -149,6 +162,11 @@ impl Lives {
         self.checkpoints.has_failed.load(Ordering::Relaxed)
     }
 
+    /// The last checkpoint since the start.
+    pub(crate) fn last_checkpoint(&self) -> Option<LastCheckpoint> {
+        *self.checkpoints.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes a checkpoint that somebody waits for.
     pub(crate) async fn checkpoint_now(&self, life: &Arc<Life>) -> Result<(), Error> {
         let awaits = Awaits::new(&self.checkpoints.awaited);
@@ -214,6 +232,12 @@ impl Lives {
             context.metrics.checkpoints.inc();
             let micros = context.host.elapsed_micros().saturating_sub(begun);
             context.metrics.checkpoint_seconds.observe(micros as f64 / 1e6);
+            let last = LastCheckpoint {
+                covers: upto.position,
+                at: context.host.now(),
+                took: Duration::from_micros(micros),
+            };
+            *self.checkpoints.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
         }
         Ok(())
     }

@@ -6,6 +6,8 @@ mod recovery;
 mod stop;
 pub(crate) mod tasks;
 
+pub use checkpoint::LastCheckpoint;
+
 use crate::{
     context::Context,
     door::{Attempt, Door, Progress},

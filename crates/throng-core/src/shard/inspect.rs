@@ -1,0 +1,195 @@
+//! What a person looks at: an entity as it is, its children, its timers. Nothing is changed.
+
+use super::{
+    Common, Shard,
+    entities::{Entities, Lookup},
+    slot::Body,
+    timers::TimerView,
+};
+use crate::model::{Entity, Family};
+use std::ops::Bound;
+use throng_journal::Address;
+
+/// Where an entity is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// In memory.
+    Resident,
+    /// Only in the store, and in the log.
+    Passivated,
+    /// Set aside.
+    Quarantined,
+    /// It has ended, or there never was one.
+    Gone,
+}
+
+/// What is known of an entity without bringing it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glance {
+    /// Where it is.
+    pub whereabouts: Whereabouts,
+    /// Its last event; 0 where that is not known here.
+    pub seq: u64,
+    /// Who created it, if it is in memory.
+    pub parent: Option<(String, String)>,
+    /// Whom it created; `None` if it is not in memory.
+    pub children: Option<usize>,
+}
+
+/// What is to be seen of an entity.
+#[derive(Clone, Debug, Default)]
+pub struct Inspect {
+    /// Its state.
+    pub state: bool,
+    /// A page of its children.
+    pub children: Option<ChildrenPage>,
+}
+
+/// Which of its children.
+#[derive(Clone, Debug, Default)]
+pub struct ChildrenPage {
+    /// Those whose ids begin with this.
+    pub prefix: String,
+    /// After this one.
+    pub after: Option<(String, String)>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// An entity, as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// Where it is.
+    pub whereabouts: Whereabouts,
+    /// Its last event.
+    pub seq: u64,
+    /// The event it ended with last; 0: it never did.
+    pub ended: u64,
+    /// The state as JSON, if that was asked for and there is one.
+    pub state: Option<String>,
+    /// The event that cannot be applied (0: its rows cannot be read), and why it is quarantined.
+    pub quarantine: Option<(u64, String)>,
+    /// Who created it.
+    pub parent: Option<(String, String)>,
+    /// How many it created.
+    pub children: usize,
+    /// The children that were asked for.
+    pub children_page: Vec<(String, String)>,
+    /// The number of the commit that this rests on.
+    pub rests_on: u64,
+}
+
+impl<E: Entity> Entities<E> {
+    pub(super) fn glance(&self, hash: u64, id: &str) -> Option<Glance> {
+        let slot = self.peek(self.find(hash, id)?);
+        let (whereabouts, seq) = match &slot.body {
+            Body::Resident(resident) if resident.is_gone || resident.seq == 0 => (Whereabouts::Gone, resident.seq),
+            Body::Resident(resident) => (Whereabouts::Resident, resident.seq),
+            Body::Passivated(seq) => (Whereabouts::Passivated, seq.unwrap_or(0)),
+            Body::Quarantined { seq, .. } => (Whereabouts::Quarantined, seq.saturating_sub(1)),
+        };
+        let family = slot.family.as_deref();
+        let is_known = !matches!(slot.body, Body::Passivated(_));
+        Some(Glance {
+            whereabouts,
+            seq,
+            parent: family.and_then(|family| family.parent.clone()),
+            children: is_known.then(|| family.map_or(0, |family| family.children.len())),
+        })
+    }
+
+    /// `None`: it has to be loaded.
+    pub(super) fn inspect(
+        &mut self,
+        common: &mut Common,
+        (hash, id): (u64, &str),
+        wanted: &Inspect,
+    ) -> Option<Result<Inspected, String>> {
+        let (at, is_new) = match self.look_up(common, hash, id) {
+            Lookup::Found { at, is_new } => (at, is_new),
+            Lookup::Load => return None,
+            Lookup::Refused(error) => return Some(Err(error.to_string())),
+        };
+        let slot = self.peek(at);
+        let family = slot.family.as_deref();
+        let page = wanted.children.as_ref();
+        let mut inspected = Inspected {
+            whereabouts: Whereabouts::Gone,
+            seq: 0,
+            ended: slot.ended,
+            state: None,
+            quarantine: None,
+            parent: family.and_then(|family| family.parent.clone()),
+            children: family.map_or(0, |family| family.children.len()),
+            children_page: family
+                .zip(page)
+                .map(|(family, page)| children(family, page))
+                .unwrap_or_default(),
+            rests_on: slot.rests_on,
+        };
+        match &slot.body {
+            Body::Resident(resident) => {
+                inspected.seq = resident.seq;
+                if resident.seq > 0 && !resident.is_gone {
+                    inspected.whereabouts = Whereabouts::Resident;
+                    if wanted.state {
+                        inspected.state = serde_json::to_string(&resident.state).ok();
+                    }
+                }
+            }
+            Body::Passivated(_) => inspected.whereabouts = Whereabouts::Passivated,
+            Body::Quarantined { seq, reason } => {
+                inspected.whereabouts = Whereabouts::Quarantined;
+                inspected.quarantine = Some((*seq, reason.to_string()));
+            }
+        }
+        if is_new {
+            self.remove(common, at);
+        }
+        Some(Ok(inspected))
+    }
+}
+
+fn children(family: &Family, page: &ChildrenPage) -> Vec<(String, String)> {
+    let from = page.after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+    let rest = family.children.range((from, Bound::Unbounded));
+    let fitting = rest.filter(|(_, id)| id.starts_with(&page.prefix));
+    fitting.take(page.limit).cloned().collect()
+}
+
+impl Shard {
+    /// What is known of an entity without bringing it back; `None`: nothing.
+    #[must_use]
+    pub fn glance(&self, kind: usize, hash: u64, id: &str) -> Option<Glance> {
+        self.tables.get(kind)?.glance(hash, id)
+    }
+
+    /// An entity, as it is; `None`: it has to be [loaded](Self::load_request) first.
+    pub fn inspect(&mut self, kind: usize, entity: (u64, &str), wanted: &Inspect) -> Option<Result<Inspected, String>> {
+        self.tables[kind].inspect(&mut self.common, entity, wanted)
+    }
+
+    /// About how many entities of a kind it has, in memory or not.
+    #[must_use]
+    pub fn known(&self, kind: usize) -> usize {
+        self.tables.get(kind).map_or(0, |table| table.known())
+    }
+
+    /// How many entities of a kind are in memory, and how many of these are quarantined.
+    #[must_use]
+    pub fn resident(&self, kind: usize) -> (usize, usize) {
+        self.tables.get(kind).map_or((0, 0), |table| table.resident())
+    }
+
+    /// An entity's timers, at most so many.
+    #[must_use]
+    pub fn timers_of(&self, of: &Address, limit: usize) -> Vec<TimerView> {
+        self.common.timers.views_of(of, limit)
+    }
+
+    /// Timers that could not be fired and are tried again, at most so many.
+    #[must_use]
+    pub fn late_timers(&self, limit: usize) -> Vec<TimerView> {
+        self.common.timers.late(limit)
+    }
+}

@@ -1,0 +1,187 @@
+//! What limits the engine now, told from its numbers.
+
+use serde::Serialize;
+
+/// What was seen in the last seconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Commands are taken.
+    pub(super) is_ready: bool,
+    /// The journal has room for more.
+    pub(super) has_room: bool,
+    /// The journal is a database.
+    pub(super) is_database: bool,
+    /// Commands and queries a second, with those that were refused.
+    pub(super) asked: f64,
+    /// The part of the time in which a commit was on its way.
+    pub(super) commit_share: f64,
+    /// The busiest loop, and the part of the time it did not wait.
+    pub(super) busiest: (usize, f64),
+    /// The part of the memory that waits for the store; at a half commands are refused.
+    pub(super) pending_share: f64,
+    /// The part of the memory that entities take.
+    pub(super) entity_share: f64,
+    /// Entities brought back, a second.
+    pub(super) loads: f64,
+    /// Commands that waited since their entity had had its share of the turn, a second.
+    pub(super) deferred: f64,
+    /// The hottest entity, and its part of all that is asked.
+    pub(super) hottest: Option<(String, f64)>,
+}
+
+/// The answer, for programs and for people.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Limiting {
+    pub(super) code: &'static str,
+    pub(super) name: Option<String>,
+    pub(super) sentence: String,
+    /// How much of it is used, 0 to 1.
+    pub(super) share: Option<f64>,
+}
+
+/// Above this the store, or the memory, is what others wait for.
+const FULL: f64 = 0.9;
+/// Above this a loop, or the journal, has no time left to speak of.
+const BUSY: f64 = 0.8;
+/// So many of those asked are noticed.
+const NOTICED: f64 = 0.05;
+
+impl Seen {
+    pub(super) fn limiting(&self) -> Limiting {
+        let (busiest, busy) = self.busiest;
+        let percent = |share: f64| (share.clamp(0.0, 1.0) * 100.0).round();
+        let told = |code, name: Option<String>, share: Option<f64>, sentence: String| Limiting {
+            code,
+            name,
+            sentence,
+            share: share.map(|share| share.clamp(0.0, 1.0)),
+        };
+        let noticed = (self.asked * NOTICED).max(1.0);
+        if !self.is_ready {
+            let sentence =
+                "No command is taken: the journal fails, is another engine's, or the service starts or stops.";
+            return told("journal_down", None, None, sentence.into());
+        }
+        if !self.has_room {
+            let sentence = "The disk is full, or its budget used up: commands are refused, reads are answered.";
+            return told("disk_full", None, None, sentence.into());
+        }
+        if self.asked < 0.5 {
+            return told("idle", None, Some(0.0), "Nothing is asked.".into());
+        }
+        if self.pending_share * 2.0 >= FULL {
+            let share = self.pending_share * 2.0;
+            let sentence = format!(
+                "The store limits: what waits for a checkpoint takes {} % of its room.",
+                percent(share)
+            );
+            return told("store", None, Some(share), sentence);
+        }
+        if self.deferred >= noticed
+            && let Some((name, share)) = &self.hottest
+        {
+            let sentence = format!(
+                "One entity limits: {name} is asked {} % of all, and has more than its share of the turn.",
+                percent(*share)
+            );
+            return told("entity", Some(name.clone()), Some(*share), sentence);
+        }
+        if self.entity_share >= FULL && self.loads >= noticed {
+            let sentence = format!(
+                "The memory limits: it is full, and {:.0} entities a second are brought back from the store.",
+                self.loads
+            );
+            return told("memory", None, Some(self.entity_share), sentence);
+        }
+        // A sync may be a loop's own work: then it is the sync that takes the time.
+        if self.commit_share >= BUSY.min(busy.max(0.5)) && self.commit_share >= busy / 2.0 {
+            let part = percent(self.commit_share);
+            let share = Some(self.commit_share);
+            return match self.is_database {
+                true => told(
+                    "database",
+                    None,
+                    share,
+                    format!("The database limits: a commit is on its way {part} % of the time."),
+                ),
+                false => told(
+                    "sync",
+                    None,
+                    share,
+                    format!("The disk limits: a commit is being synced {part} % of the time."),
+                ),
+            };
+        }
+        if busy >= BUSY {
+            let sentence = format!(
+                "The loops' CPU limits: loop {busiest} is busy {} % of the time.",
+                percent(busy)
+            );
+            return told("loop", Some(busiest.to_string()), Some(busy), sentence);
+        }
+        let sentence = format!(
+            "The clients: there is room for more, as the busiest loop waits {} % of the time.",
+            100.0 - percent(busy)
+        );
+        told("client", None, Some(busy), sentence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen() -> Seen {
+        Seen {
+            is_ready: true,
+            has_room: true,
+            asked: 1_000.0,
+            busiest: (0, 0.3),
+            commit_share: 0.1,
+            hottest: Some(("section/a".into(), 0.7)),
+            ..Seen::default()
+        }
+    }
+
+    fn code(change: impl FnOnce(&mut Seen)) -> &'static str {
+        let mut seen = seen();
+        change(&mut seen);
+        let limiting = seen.limiting();
+        assert!(limiting.sentence.ends_with('.'), "{limiting:?}");
+        assert!(limiting.share.is_none_or(|share| (0.0..=1.0).contains(&share)));
+        limiting.code
+    }
+
+    #[test]
+    fn each_limit_is_told_by_its_own_numbers() {
+        assert_eq!(code(|_| {}), "client");
+        assert_eq!(code(|seen| seen.asked = 0.0), "idle");
+        assert_eq!(code(|seen| seen.is_ready = false), "journal_down");
+        assert_eq!(code(|seen| seen.has_room = false), "disk_full");
+        assert_eq!(code(|seen| seen.pending_share = 0.46), "store");
+        assert_eq!(code(|seen| seen.busiest.1 = 0.95), "loop");
+        assert_eq!(code(|seen| seen.commit_share = 0.9), "sync");
+        let full = |seen: &mut Seen| (seen.entity_share, seen.loads) = (0.97, 200.0);
+        assert_eq!(code(full), "memory");
+        assert_eq!(
+            code(|seen| (seen.commit_share, seen.is_database) = (4.0, true)),
+            "database"
+        );
+    }
+
+    #[test]
+    fn a_sync_that_is_the_loops_own_work_is_the_sync() {
+        assert_eq!(code(|seen| (seen.busiest.1, seen.commit_share) = (0.98, 0.8)), "sync");
+        assert_eq!(code(|seen| (seen.busiest.1, seen.commit_share) = (0.98, 0.3)), "loop");
+    }
+
+    #[test]
+    fn a_hot_entity_is_named() {
+        let mut seen = seen();
+        seen.deferred = 100.0;
+        let limiting = seen.limiting();
+        assert_eq!((limiting.code, limiting.name.as_deref()), ("entity", Some("section/a")));
+        seen.hottest = None;
+        assert_eq!(seen.limiting().code, "client");
+    }
+}

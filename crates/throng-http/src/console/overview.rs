@@ -1,0 +1,63 @@
+//! `GET /admin/overview`: what is served, by what, since when.
+
+use super::By;
+use crate::{openapi, routes::Answered, shared::Shared};
+use serde_json::{Value, json};
+use throng::journal::Durability;
+
+/// RFC 3339, UTC.
+pub(super) fn time(at: std::time::SystemTime) -> String {
+    jiff::Timestamp::try_from(at).map_or_else(|_| String::new(), |at| at.to_string())
+}
+
+pub(super) fn durability(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Fsync => "fsync",
+        Durability::Os => "os",
+        Durability::Memory => "memory",
+    }
+}
+
+pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
+    let (engine, console) = (&shared.engine, &shared.console);
+    let health = engine.health();
+    // An engine that is not ready has an overview all the same.
+    let populations = engine.populations().await.unwrap_or_default();
+    let options = engine.options();
+    let (kinds, definitions) = openapi::kinds(engine.registry(), engine.actor_kinds());
+    let kinds = kinds.into_iter().enumerate().map(|(at, kind)| {
+        let population = populations.get(at).filter(|_| !kind.is_actor);
+        let keep = options.keep.get(kind.name).copied();
+        let of_kind = engine.registry().kinds().get(at).filter(|_| !kind.is_actor);
+        let is_hidden = shared.kinds.0.get(at).is_some_and(|names| names.is_hidden);
+        json!({
+            "name": kind.name, "is_actor": kind.is_actor, "is_hidden": is_hidden,
+            "keep": of_kind.map(|kind| keep.unwrap_or(kind.keep).to_string()),
+            "state_version": of_kind.map(|kind| kind.state_version),
+            "entities": population.map(|population| population.known), "entities_exact": false,
+            "resident": population.map(|population| population.resident),
+            "commands": kind.commands, "queries": kind.queries,
+        })
+    });
+    let (medium, place) = match &console.about.place {
+        Some((medium, place)) => (*medium, Some(place)),
+        None => ("memory", None),
+    };
+    let loops = console.passes().len();
+    let projections: Vec<_> = engine.projections().iter().map(|of| of.name).collect();
+    Ok(json!({
+        "service": console.about.title, "version": console.about.version, "throng": env!("CARGO_PKG_VERSION"),
+        "started_at": time(console.started), "now": time(std::time::SystemTime::now()),
+        "ready": health.ready, "reason": health.reason, "troubles": health.troubles, "stands_by": health.stands_by,
+        "console": { "by": by.name(), "picos": shared.kinds.0.iter().any(|names| names.kind == "pico"), "can_write": true },
+        "shards": engine.registry().shards(), "loops": loops, "loops_max": console.about.loops_max.max(loops),
+        "cores": std::thread::available_parallelism().map_or(1, usize::from),
+        "memory_bytes_max": options.memory_bytes_max,
+        "journal": {
+            "medium": medium, "place": place, "durability": durability(health.durability),
+            "position": health.position.map(|position| position.to_string()), "bytes": health.journal_bytes,
+        },
+        "features": ["projections", "schemas", "services"],
+        "kinds": kinds.collect::<Vec<_>>(), "definitions": definitions, "projections": projections,
+    }))
+}

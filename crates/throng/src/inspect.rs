@@ -1,0 +1,199 @@
+//! What a person looks at: which entities there are and where, which of them are hot, and each as it is. Nothing is changed.
+
+use crate::{
+    door::{Answer, Look, NOTHING, Pending, Work},
+    driver::widen,
+    engine::Engine,
+};
+use std::{any::Any, collections::BTreeMap};
+use throng_core::{
+    model::Error,
+    shard::{Glance, HotEntity, Inspect, Inspected, JsonRejection, Load, Outcome, Ran, TimerView},
+};
+use throng_journal::{Address, ShardId};
+
+type Answered<T> = Result<T, Error<JsonRejection>>;
+
+/// How many entities of a kind there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Population {
+    /// About so many have ever had an event.
+    pub known: usize,
+    /// In memory.
+    pub resident: usize,
+    /// Of these, set aside.
+    pub quarantined: usize,
+}
+
+/// A shard, as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardNow {
+    /// Which one.
+    pub shard: ShardId,
+    /// What it holds.
+    pub load: Load,
+    /// Commands, queries, messages and timers it has executed since the engine started, or recovered.
+    pub done: u64,
+}
+
+impl Engine {
+    /// How many entities of each kind there are, in the order of the kinds.
+    ///
+    /// # Errors
+    /// The engine is not ready.
+    pub async fn populations(&self) -> Answered<Vec<Population>> {
+        let kinds = self.core.context.registry.kinds().len();
+        let life = self.core.lives.current()?;
+        let mut all = vec![Population::default(); kinds];
+        for shard in life.door.shards() {
+            let look = life.door.visit(shard, move |shard| {
+                let of = |kind| (shard.known(kind), shard.resident(kind));
+                (0..kinds).map(of).collect::<Vec<_>>()
+            });
+            for (all, (known, (resident, quarantined))) in all.iter_mut().zip(look.await.map_err(widen)?) {
+                all.known += known;
+                all.resident += resident;
+                all.quarantined += quarantined;
+            }
+        }
+        Ok(all)
+    }
+
+    /// All shards, as they are.
+    ///
+    /// # Errors
+    /// The engine is not ready.
+    pub async fn shards(&self) -> Answered<Vec<ShardNow>> {
+        let life = self.core.lives.current()?;
+        let mut all = Vec::new();
+        for shard in life.door.shards() {
+            let look = life.door.visit(shard, |shard| ShardNow {
+                shard: shard.id(),
+                load: shard.load(),
+                done: shard.done(),
+            });
+            all.push(look.await.map_err(widen)?);
+        }
+        Ok(all)
+    }
+
+    /// The entities that were asked most in the last four to eight seconds, the hottest first, at most so many. `seen_per_second` is
+    /// [sampled](crate::SAMPLED_ONE_IN).
+    ///
+    /// # Errors
+    /// The engine is not ready.
+    pub async fn hot(&self, limit: usize) -> Answered<Vec<HotEntity>> {
+        let life = self.core.lives.current()?;
+        let now = self.core.context.host.now();
+        let mut all = Vec::new();
+        for shard in life.door.shards() {
+            let look = life.door.visit(shard, move |shard| shard.hot(now));
+            all.extend(look.await.map_err(widen)?);
+        }
+        all.sort_by(|one, other| other.seen_per_second.total_cmp(&one.seen_per_second));
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    /// What is known of these entities of a kind without bringing them back, each `None` if it is nothing.
+    ///
+    /// # Errors
+    /// The engine is not ready.
+    pub async fn glances(&self, of: &[(usize, &str)]) -> Answered<Vec<Option<Glance>>> {
+        let life = self.core.lives.current()?;
+        let mut by_shard: BTreeMap<ShardId, Vec<(usize, usize, u64, String)>> = BTreeMap::new();
+        for (at, (kind, id)) in of.iter().enumerate() {
+            let hash = self.core.target(*kind, (*id).into())?.hash;
+            let asked = (at, *kind, hash, (*id).to_owned());
+            by_shard.entry(life.door.shard_of(hash)).or_default().push(asked);
+        }
+        let mut all = vec![None; of.len()];
+        for (shard, asked) in by_shard {
+            let look = life.door.visit(shard, move |shard| {
+                let found = asked
+                    .into_iter()
+                    .map(|(at, kind, hash, id)| (at, shard.glance(kind, hash, &id)));
+                found.collect::<Vec<_>>()
+            });
+            for (at, glance) in look.await.map_err(widen)? {
+                all[at] = glance;
+            }
+        }
+        Ok(all)
+    }
+
+    /// An entity, as it is; it is brought back for that if need be.
+    ///
+    /// # Errors
+    /// It cannot be brought back, or the engine's.
+    pub async fn inspect(&self, kind: usize, id: &str, wanted: Inspect) -> Answered<Inspected> {
+        let core = &self.core;
+        let look: Look = Box::new(move |shard, _, target, answer| {
+            let Some(found) = shard.inspect(target.kind, (target.hash, &target.id), &wanted) else {
+                return Ran::Load;
+            };
+            let Answer::Typed(answer) = answer else { return NOTHING };
+            let rests_on = found.as_ref().map_or(0, |found| found.rests_on);
+            if let Some(answer) = answer.downcast_mut::<Option<Result<Inspected, String>>>() {
+                *answer = Some(found);
+            }
+            Ran::Done {
+                rests_on,
+                outcome: Outcome::Done,
+            }
+        });
+        let answer: Option<Result<Inspected, String>> = None;
+        let target = core.target(kind, id.to_owned().into())?;
+        let attempt = core.attempt(target, Work::Look(look), Answer::Typed(Box::new(answer)));
+        let executed = core.run(attempt).await.map_err(widen)?;
+        let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {
+            return Err(Error::OutcomeUnknown);
+        };
+        let answer: Box<dyn Any> = answer;
+        match answer
+            .downcast::<Option<Result<Inspected, String>>>()
+            .map(|answer| *answer)
+        {
+            Ok(Some(found)) => found.map_err(Error::Malformed),
+            _ => Err(Error::OutcomeUnknown),
+        }
+    }
+
+    /// An entity's timers, at most so many.
+    ///
+    /// # Errors
+    /// The engine is not ready.
+    pub async fn timers_of(&self, kind: usize, id: &str, limit: usize) -> Answered<Vec<TimerView>> {
+        let life = self.core.lives.current()?;
+        let shard = life.door.shard_of(self.core.target(kind, id.into())?.hash);
+        let of = Address::new(self.core.context.registry.kinds()[kind].name, id);
+        let look = life.door.visit(shard, move |shard| shard.timers_of(&of, limit));
+        look.await.map_err(widen)
+    }
+
+    /// Timers that could not be fired and are tried again, at most so many.
+    ///
+    /// # Errors
+    /// The engine is not ready.
+    pub async fn late_timers(&self, limit: usize) -> Answered<Vec<TimerView>> {
+        let life = self.core.lives.current()?;
+        let mut all = Vec::new();
+        for shard in life.door.shards() {
+            let look = life.door.visit(shard, move |shard| shard.late_timers(limit));
+            all.extend(look.await.map_err(widen)?);
+            if all.len() >= limit {
+                break;
+            }
+        }
+        all.truncate(limit);
+        Ok(all)
+    }
+
+    /// Messages in memory that an entity has sent, and that are on their way to it, at most so many of each.
+    #[must_use]
+    pub fn pending_messages(&self, kind: &str, id: &str, limit: usize) -> (Vec<Pending>, Vec<Pending>) {
+        let of = Address::new(kind, id);
+        let life = self.core.lives.running();
+        life.map_or_else(Default::default, |life| life.door.outbox.pending(&of, limit))
+    }
+}

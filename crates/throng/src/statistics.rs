@@ -1,0 +1,119 @@
+//! What the engine has counted, and how much it holds, as numbers: for who watches it.
+
+use crate::{Counts, engine::Engine, life::LastCheckpoint};
+use std::sync::atomic::Ordering;
+
+/// What an engine has counted since its start, and what it holds now.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    /// Commands accepted.
+    pub done: u64,
+    /// Commands the entity said no to.
+    pub refused: u64,
+    /// Commands the engine said no to.
+    pub failed: u64,
+    /// Queries answered.
+    pub queries: u64,
+    /// Messages between entities taken.
+    pub messages: u64,
+    /// Timers fired.
+    pub timers_fired: u64,
+    /// Commands and queries refused because too much waits.
+    pub overloaded: u64,
+    /// Commands refused because the journal has no room.
+    pub storage_full: u64,
+    /// Commands and queries refused because the engine is not ready.
+    pub unavailable: u64,
+    /// Commands that waited behind others because their entity had its share of the turn.
+    pub deferred: u64,
+    /// Commands that were at work for over a millisecond.
+    pub slow: u64,
+    /// Entities brought back from the store.
+    pub loads: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Bytes of these commits.
+    pub commit_bytes: u64,
+    /// Records of each commit.
+    pub batch: Counts,
+    /// From append to durable, seconds.
+    pub commit_seconds: Counts,
+    /// Entities in memory.
+    pub entities: u64,
+    /// Bytes of entities, timers and idempotency keys in memory.
+    pub entity_bytes: u64,
+    /// Bytes on their way to the store.
+    pub pending_bytes: u64,
+    /// Bytes that others of the process hold of the engine's memory.
+    pub outside_bytes: u64,
+    /// Messages between entities waiting in memory.
+    pub outbox: u64,
+    /// Commands and queries waiting for a commit.
+    pub waiting: u64,
+    /// Commits in flight.
+    pub in_flight: u64,
+    /// Durable commits that the last checkpoint does not cover, of this writer.
+    pub commits_behind: Option<u64>,
+    /// The last checkpoint since the start.
+    pub checkpoint: Option<LastCheckpoint>,
+    /// Commands are taken.
+    pub is_ready: bool,
+    /// The journal has room for more.
+    pub has_room: bool,
+    /// Bytes of the journal's history, where it knows them.
+    pub journal_bytes: Option<u64>,
+}
+
+impl Engine {
+    /// What it has counted and what it holds. Reads some fifty numbers, and holds up nobody.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let context = &self.core.context;
+        let metrics = &context.metrics;
+        let mut statistics = Statistics {
+            done: metrics.done.get(),
+            refused: metrics.refused.get(),
+            failed: metrics.failed.get(),
+            queries: metrics.queries.get(),
+            messages: metrics.messages.get(),
+            timers_fired: metrics.timers_fired.get(),
+            overloaded: metrics.overloaded.get(),
+            storage_full: metrics.storage_full.get(),
+            unavailable: metrics.unavailable.get(),
+            deferred: metrics.deferred.get(),
+            slow: metrics.slow.get(),
+            loads: metrics.loads.get(),
+            commits: metrics.commits.get(),
+            commit_bytes: metrics.commit_bytes.get(),
+            batch: metrics.batch.counts(),
+            commit_seconds: metrics.commit_seconds.counts(),
+            entities: 0,
+            entity_bytes: 0,
+            pending_bytes: 0,
+            outside_bytes: context.bytes_outside.load(Ordering::Relaxed) as u64,
+            outbox: 0,
+            waiting: 0,
+            in_flight: 0,
+            commits_behind: None,
+            checkpoint: self.core.lives.last_checkpoint(),
+            is_ready: false,
+            has_room: context.has_room(),
+            journal_bytes: context.journal.bytes(),
+        };
+        if let Some(life) = self.core.lives.running() {
+            let level = |level: i64| level.max(0).cast_unsigned();
+            let books = &life.door.books;
+            statistics.entities = level(books.entities.load(Ordering::Relaxed));
+            statistics.entity_bytes = level(books.bytes.load(Ordering::Relaxed));
+            statistics.pending_bytes = level(books.pending_bytes.load(Ordering::Relaxed));
+            statistics.outbox = life.door.outbox.len() as u64;
+            statistics.waiting = life.ledger.waiting() as u64;
+            statistics.in_flight = life.ledger.in_flight() as u64;
+            let (durable, covers) = (life.ledger.durable(), life.ledger.covers());
+            let covered = covers.filter(|covers| covers.writer == durable.writer);
+            statistics.commits_behind = Some(durable.commit.0 - covered.map_or(0, |covers| covers.commit.0));
+            statistics.is_ready = self.core.lives.trouble(&life).is_none() && !context.is_stopping();
+        }
+        statistics
+    }
+}
