@@ -3,6 +3,9 @@ import type { Json } from '../lib/diff';
 import { plural } from '../lib/format';
 import { kindOf, line, MEMBERS_PAGE, members, opens, size, TEXT_MAX } from '../lib/json';
 
+/** Members that are seen in a line: they need not be counted. */
+const PREVIEWED_MAX = 3;
+
 /** A JSON value as a tree that opens where it is asked to. Only what is open is in the page. */
 export function JsonTree({ value, label }: { value: Json; label: string }) {
   return (
@@ -44,7 +47,7 @@ function Branch({ name, value, depth }: { name: string | undefined; value: Json;
       <button type="button" class="json-toggle" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <span class="json-mark" aria-hidden="true" />
         {name !== undefined && <span class="json-name">{name}</span>}
-        <span class="json-count">{what}</span>
+        {(isOpen || count > PREVIEWED_MAX) && <span class="json-count">{what}</span>}
         {!isOpen && <span class="json-preview">{line(value, 80)}</span>}
       </button>
       {isOpen && (

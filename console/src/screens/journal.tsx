@@ -245,7 +245,7 @@ function Projections({ projections }: { projections: Projection[] }) {
             <tbody>
               {projections.map((one) => (
                 <tr key={one.name}>
-                  <td>
+                  <td class="wide-cell">
                     {one.name} {one.kind && <span class="quiet">of {one.kind}</span>}
                     {one.reason && <p class="small break">{one.reason}</p>}
                   </td>

@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'preact/hooks';
 import type { Cause, EntityEvent } from '../../api/types';
 import { instant, plural, whole } from '../../lib/format';
 import { line } from '../../lib/json';
@@ -56,8 +57,17 @@ export function HistoryCard({ history, at, last }: Props) {
 }
 
 function Event({ event, isOpen, last }: { event: EntityEvent; isOpen: boolean; last: number }) {
+  const row = useRef<HTMLLIElement>(null);
+  // The list moves to the event, and the page stays where it is.
+  useEffect(() => {
+    const list = row.current?.parentElement;
+    if (!isOpen || !row.current || !list) return;
+    const { offsetTop, offsetHeight } = row.current;
+    const isSeen = offsetTop >= list.scrollTop && offsetTop + offsetHeight <= list.scrollTop + list.clientHeight;
+    if (!isSeen) list.scrollTop = offsetTop - list.clientHeight / 3;
+  }, [isOpen]);
   return (
-    <li class={`event ${isOpen ? 'open' : ''}`}>
+    <li ref={row} class={`event ${isOpen ? 'open' : ''}`}>
       <button
         type="button"
         class="event-head"

@@ -105,7 +105,7 @@ function Shown({ kind, id, now, reload }: { kind: string; id: string; now: Entit
         />
         <TabPanel id={view}>
           {view === 'command' ? (
-            <div class="columns">
+            <div class="columns loose">
               <Card title={at === undefined ? 'Send a command' : `What if, as of event ${whole(at)}`}>
                 <CommandForm kind={kindNamed(kind)} id={id} at={at} done={reload} />
               </Card>
@@ -122,7 +122,7 @@ function Shown({ kind, id, now, reload }: { kind: string; id: string; now: Entit
           ) : view === 'around' ? (
             <Around now={now} />
           ) : (
-            <div class="columns entity-columns">
+            <div class="columns loose">
               <StateCard
                 kind={kind}
                 id={id}
