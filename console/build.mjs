@@ -83,7 +83,7 @@ async function tests() {
     readdirSync(join(here, 'tests', folder))
       .filter((name) => /\.test\.tsx?$/.test(name))
       .map((name) => join(here, 'tests', folder, name));
-  rmSync(join(here, '.tests'), { recursive: true, force: true });
+  for (const folder of ['unit', 'browser']) rmSync(join(here, '.tests', folder), { recursive: true, force: true });
   await esbuild.build({
     absWorkingDir: here,
     entryPoints: [...below('unit'), ...below('browser')],

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
-const PROGRAM =
+export const PROGRAM =
   process.env.THRONG_PROGRAM ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, 'target'), 'debug/throng');
 /** How long anything may take on a busy machine. */
 export const PATIENCE_MS = 120_000;
