@@ -5,7 +5,10 @@ export interface Loaded<T> {
   value: T | undefined;
   /** Why the last try came to nothing; what was loaded before stays. */
   failure: Failure | undefined;
+  /** Loads anew, whatever is on its way. */
   reload: () => void;
+  /** Loads anew, unless that is on its way. */
+  refresh: () => void;
 }
 
 /** Loads at once, when what it depends on changes, when a connection comes about, and every so often while the page is visible. */
@@ -15,7 +18,11 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, on: unknow
   const [round, setRound] = useState(0);
   const what = JSON.stringify(on);
   const shown = useRef(what);
+  const isBusy = useRef(false);
   const reload = useCallback(() => setRound((round) => round + 1), []);
+  const refresh = useCallback(() => {
+    if (!isBusy.current) reload();
+  }, [reload]);
 
   // `what` stands for all that `load` uses
   useEffect(() => {
@@ -24,25 +31,31 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, on: unknow
       shown.current = what;
       setValue(undefined);
     }
-    load(abort.signal).then(
-      (found) => {
-        if (abort.signal.aborted) return;
-        setValue(() => found);
-        setFailure(undefined);
-      },
-      (error: unknown) => {
-        if (!abort.signal.aborted)
-          setFailure(error instanceof Failure ? error : new Failure(0, { detail: String(error) }));
-      },
-    );
+    isBusy.current = true;
+    const ended = () => {
+      if (!abort.signal.aborted) isBusy.current = false;
+    };
+    load(abort.signal)
+      .finally(ended)
+      .then(
+        (found) => {
+          if (abort.signal.aborted) return;
+          setValue(() => found);
+          setFailure(undefined);
+        },
+        (error: unknown) => {
+          if (!abort.signal.aborted)
+            setFailure(error instanceof Failure ? error : new Failure(0, { detail: String(error) }));
+        },
+      );
     return () => abort.abort();
   }, [what, round, epoch.value]);
 
   useEffect(() => {
     if (everyMs === undefined) return;
-    const timer = setInterval(() => document.visibilityState === 'visible' && reload(), everyMs);
+    const timer = setInterval(() => document.visibilityState === 'visible' && refresh(), everyMs);
     return () => clearInterval(timer);
-  }, [everyMs, reload]);
+  }, [everyMs, refresh]);
 
-  return { value, failure, reload };
+  return { value, failure, reload, refresh };
 }

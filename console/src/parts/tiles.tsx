@@ -63,10 +63,8 @@ export function Tiles({ entities, heat, selected, select, open, room, label }: P
       heat.cool(Math.min(1, (now - before) / 1000));
       before = now;
       painter.draw(entities, heat, selected);
-      // While anything glows it has to cool; then the picture stands still and costs nothing.
-      frame = heat.isCold
-        ? window.setTimeout(() => paint(performance.now()), 500)
-        : window.setTimeout(() => paint(performance.now()), 66);
+      // While anything glows it has to cool; else the picture stands still and is looked at seldom.
+      frame = window.setTimeout(() => requestAnimationFrame(paint), heat.isCold ? 400 : 60);
     };
     paint(before);
     return () => clearTimeout(frame);
@@ -120,7 +118,8 @@ export function Tiles({ entities, heat, selected, select, open, room, label }: P
 
 class Painter {
   private readonly colour = colours();
-  private readonly most: { value: number } = { value: 1 };
+  private most = 1;
+  private lit: HTMLCanvasElement | undefined;
 
   constructor(
     private readonly context: CanvasRenderingContext2D,
@@ -130,7 +129,7 @@ class Painter {
   draw(entities: MapEntity[], heat: Heat, selected: string | undefined): void {
     const { context, grid } = this;
     context.clearRect(0, 0, context.canvas.width, context.canvas.height);
-    this.most.value = entities.reduce((most, entity) => Math.max(most, entity.seq), 1);
+    this.most = entities.reduce((most, entity) => Math.max(most, entity.seq), 1);
     let chosen: number | undefined;
     for (const [place, entity] of entities.entries()) {
       const { x, y, size } = box(grid, place);
@@ -147,7 +146,7 @@ class Painter {
 
   private tile(entity: MapEntity, x: number, y: number, size: number): void {
     const { context, colour } = this;
-    const fullness = Math.log1p(entity.seq) / Math.log1p(this.most.value);
+    const fullness = Math.log1p(entity.seq) / Math.log1p(this.most);
     context.globalAlpha = 1;
     context.fillStyle = colour.sunk;
     this.square(x, y, size);
@@ -189,18 +188,37 @@ class Painter {
     context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
   }
 
+  /** A tile with light around it, drawn once: thousands of blurred shadows a frame would be felt. */
+  private light(size: number): HTMLCanvasElement {
+    const made = document.createElement('canvas');
+    const scale = devicePixelRatio || 1;
+    const around = Math.max(4, size * 0.5);
+    made.width = Math.ceil((size + 2 * around) * scale);
+    made.height = made.width;
+    const context = made.getContext('2d');
+    if (context) {
+      context.scale(scale, scale);
+      context.shadowColor = this.colour.accent;
+      context.shadowBlur = around * scale;
+      context.fillStyle = this.colour.accent;
+      context.fillRect(around, around, size, size);
+    }
+    return made;
+  }
+
   private glow(place: number, heat: number): void {
     const { context, colour, grid } = this;
     const { x, y, size } = box(grid, place);
-    context.save();
-    context.globalAlpha = 0.25 + 0.75 * heat;
-    if (heat > 0.3) {
-      context.shadowColor = colour.accent;
-      context.shadowBlur = Math.max(6, size * 0.6) * heat * (devicePixelRatio || 1);
+    if (heat > 0.35) {
+      this.lit ??= this.light(size);
+      const around = Math.max(4, size * 0.5);
+      context.globalAlpha = heat;
+      context.drawImage(this.lit, x - around, y - around, size + 2 * around, size + 2 * around);
     }
-    context.fillStyle = heat > 0.66 ? colour.strong : colour.accent;
+    context.globalAlpha = 0.2 + 0.8 * heat;
+    context.fillStyle = heat > 0.6 ? colour.strong : colour.accent;
     this.square(x, y, size);
-    context.restore();
+    context.globalAlpha = 1;
   }
 
   private names(entities: MapEntity[], heat: Heat): void {

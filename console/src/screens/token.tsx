@@ -1,10 +1,12 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { setToken, token } from '../api/client';
 import { Icon } from '../parts/icon';
 
 /** Asks for the token for administration. It is kept for this tab alone. */
 export function TokenScreen({ reason }: { reason: string }) {
   const [typed, setTyped] = useState('');
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), []);
   const hadOne = token() !== undefined;
   const enter = (event: Event) => {
     event.preventDefault();
@@ -18,6 +20,7 @@ export function TokenScreen({ reason }: { reason: string }) {
       <div class="field">
         <label for="token">Token for administration</label>
         <input
+          ref={field}
           id="token"
           class="input"
           type="password"

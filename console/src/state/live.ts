@@ -47,6 +47,10 @@ export function start(): void {
     if (!comes) reconnect();
   });
   addEventListener('online', reconnect);
+  // Somebody was answered while the socket still waits for its next try.
+  connection.subscribe((state) => {
+    if (state === 'up' && !socket && !isConnecting) reconnect();
+  });
 }
 
 /** Whether the epoch has risen because a connection came about. */
@@ -61,7 +65,16 @@ export function reconnect(): void {
   void connect();
 }
 
+let isConnecting = false;
+
 async function connect(): Promise<void> {
+  isConnecting = true;
+  await answered();
+  isConnecting = false;
+}
+
+/** Loads what has been, then opens the socket; what fails is tried again later. */
+async function answered(): Promise<void> {
   try {
     const [page] = await Promise.all([calls.series(), service.load()]);
     if (wantsToken.value !== undefined) wantsToken.value = undefined;
@@ -134,10 +147,10 @@ type Frame =
   | { type: 'problem'; detail: string };
 
 function hear(frame: Frame): void {
+  if (connection.value !== 'up') connection.value = 'up';
   switch (frame.type) {
     case 'hello':
       retry = RETRY_MS;
-      connection.value = 'up';
       for (const [number, wanted] of followed) subscribe(number, wanted);
       break;
     case 'point':

@@ -122,7 +122,7 @@ test('the curves rise while the day goes by, and the hot sections are named', as
   const { page, wrong } = await open(browser, server, '#/live');
   await until(
     'commands are counted',
-    async () => Number((await page.locator('.figure dd').first().innerText()).replace(/\D/g, '')) > 0,
+    async () => Number(((await page.locator('.figure dd').first().textContent()) ?? '').replace(/\D/g, '')) > 0,
   );
   await until('a plot is drawn', async () => (await page.locator('.u-over').count()) >= 8);
   await page.locator('.hot-list a').first().waitFor();

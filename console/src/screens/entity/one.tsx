@@ -18,12 +18,14 @@ import { TimeTravel } from './time';
 import { useHistory } from './use_history';
 
 const RELOAD_MS = 5_000;
+const FRESH_MS = 500;
 
 export function One({ kind, id }: { kind: string; id: string }) {
   const {
     value: now,
     failure,
     reload,
+    refresh,
   } = useLoad((signal) => calls.entity(kind, id, undefined, signal), [kind, id], RELOAD_MS);
   useEffect(() => {
     if (now) remember({ kind, id });
@@ -37,7 +39,7 @@ export function One({ kind, id }: { kind: string; id: string }) {
       </>
     );
   }
-  return <Shown key={`${kind}/${id}`} kind={kind} id={id} now={now} reload={reload} />;
+  return <Shown key={`${kind}/${id}`} kind={kind} id={id} now={now} reload={reload} refresh={refresh} />;
 }
 
 function Create({ kind, id, reload }: { kind: string; id: string; reload: () => void }) {
@@ -52,7 +54,15 @@ function Create({ kind, id, reload }: { kind: string; id: string; reload: () => 
 
 type View = 'state' | 'history' | 'command' | 'around';
 
-function Shown({ kind, id, now, reload }: { kind: string; id: string; now: Entity; reload: () => void }) {
+interface ShownProps {
+  kind: string;
+  id: string;
+  now: Entity;
+  reload: () => void;
+  refresh: () => void;
+}
+
+function Shown({ kind, id, now, reload, refresh }: ShownProps) {
   const { query } = route.value;
   const history = useHistory(kind, id, now.seq, query.get('at') === undefined ? undefined : Number(query.get('at')));
   const last = Math.max(now.seq, history.last);
@@ -62,9 +72,7 @@ function Shown({ kind, id, now, reload }: { kind: string; id: string; now: Entit
   const past = usePast(kind, id, at, last);
   const [isFollowed, setFollowed] = useState(true);
   history.follow(isFollowed);
-  useEffect(() => {
-    if (history.last > now.seq) reload();
-  }, [history.last]);
+  useFresh(history.last > now.seq, refresh);
   const shown = at === undefined ? now : past.value;
   const shownEvent = history.events.find((event) => event.seq === (at ?? last));
   const around = (now.timers?.length ?? 0) + (now.pending_in?.length ?? 0) + (now.pending_out?.length ?? 0);
@@ -139,6 +147,16 @@ function Shown({ kind, id, now, reload }: { kind: string; id: string; now: Entit
       </div>
     </>
   );
+}
+
+/** Asks anew when something has happened, but not more than a few times a second. */
+function useFresh(isOld: boolean, reload: () => void): void {
+  useEffect(() => {
+    if (!isOld) return;
+    reload();
+    const timer = setInterval(reload, FRESH_MS);
+    return () => clearInterval(timer);
+  }, [isOld]);
 }
 
 /** A place in the history out of an address: not more than there is. */

@@ -7,6 +7,8 @@ import { follow } from '../../state/live';
 const PAGE = 50;
 /** Events held at once, of an entity that may have a hundred thousand and be at work. */
 const HELD_MAX = 500;
+/** Events that happen within this time are shown together. */
+const FLUSH_MS = 100;
 
 export interface HistoryHeld {
   /** A part of the history without a gap, in its order. */
@@ -75,20 +77,35 @@ export function useHistory(kind: string, id: string, seq: number, at: number | u
   useEffect(() => {
     if (!isFollowed) return;
     setEnded(undefined);
-    return follow({
+    let came: EntityEvent[] = [];
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const flush = () => {
+      timer = undefined;
+      const before = held.current;
+      const newest = before.at(-1)?.seq;
+      // Only what joins on: who looks at the past keeps it, and loads the rest when it is asked for.
+      const joins = came.filter((event) => newest === undefined || event.seq > newest);
+      const last = came.at(-1)?.seq ?? 0;
+      came = [];
+      setLast((before) => Math.max(before, last));
+      if (newest !== undefined && joins[0]?.seq !== newest + 1) return;
+      held.current = [...before, ...joins].slice(-HELD_MAX);
+      setEvents(held.current);
+    };
+    const stop = follow({
       kind,
       id,
       after: Math.max(seq, held.current.at(-1)?.seq ?? 0),
       event: (event) => {
-        setLast((before) => Math.max(before, event.seq));
-        const before = held.current;
-        // Only what joins on: who looks at the past keeps it, and loads the rest when it is asked for.
-        if (before.length > 0 && before.at(-1)?.seq !== event.seq - 1) return;
-        held.current = [...before, event].slice(-HELD_MAX);
-        setEvents(held.current);
+        came.push(event);
+        timer ??= setTimeout(flush, FLUSH_MS);
       },
       ended: setEnded,
     });
+    return () => {
+      clearTimeout(timer);
+      stop();
+    };
   }, [kind, id, isFollowed]);
 
   return {
