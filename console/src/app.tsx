@@ -85,7 +85,7 @@ function Nav({ current, help }: { current: Screen | undefined; help: () => void 
   const items = ITEMS.filter((item) => item.screen !== 'picos' || overview.value?.console.picos);
   return (
     <nav class="nav" aria-label="Console">
-      <a class="brand" href={link('live')} aria-label="Throng console">
+      <a class="brand" href={link('live')}>
         <Icon name="brand" />
         <span>
           <span class="brand-name">Throng</span>

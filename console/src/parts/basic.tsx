@@ -68,6 +68,23 @@ export function Note({ tone, children }: { tone: Tone; children: ComponentChildr
   );
 }
 
+/** What may be wider or taller than its place: it scrolls, also by keys. */
+export function Scroll({
+  label,
+  class: extra = '',
+  children,
+}: {
+  label: string;
+  class?: string;
+  children: ComponentChildren;
+}) {
+  return (
+    <section class={`scroll ${extra}`} tabIndex={0} aria-label={label}>
+      {children}
+    </section>
+  );
+}
+
 /** A share of a whole as a bar; the figure stands beside it. */
 export function Meter({ share, tone, label }: { share: number; tone?: 'warn' | 'bad' | undefined; label: string }) {
   const percent = Math.max(0, Math.min(100, share * 100));

@@ -3,7 +3,7 @@ import * as calls from '../api/calls';
 import type { Journal, Projection } from '../api/types';
 import { ago, bytes, instant, micros, plural, seconds, short, whole } from '../lib/format';
 import { Absent } from '../parts/absent';
-import { Badge, Card, Empty, Meter, Note } from '../parts/basic';
+import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
 import { useLoad } from '../parts/load';
 
 const RELOAD_MS = 5_000;
@@ -224,7 +224,7 @@ function Projections({ projections }: { projections: Projection[] }) {
           </p>
         </Empty>
       ) : (
-        <div class="scroll">
+        <Scroll label="Projections">
           <table>
             <thead>
               <tr>
@@ -264,7 +264,7 @@ function Projections({ projections }: { projections: Projection[] }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       )}
     </Card>
   );
@@ -280,7 +280,7 @@ function Segments({ journal }: { journal: Journal }) {
         <span class="small quiet">{plural(journal.segments_total ?? newest.length, 'segment')}, the newest first</span>
       }
     >
-      <div class="scroll tall" tabIndex={0} role="region" aria-label="Segments">
+      <Scroll label="Segments" class="tall">
         <table>
           <thead>
             <tr>
@@ -313,7 +313,7 @@ function Segments({ journal }: { journal: Journal }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </Card>
   );
 }

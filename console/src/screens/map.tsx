@@ -6,7 +6,7 @@ import { plural, short, whole } from '../lib/format';
 import { Heat } from '../lib/heat';
 import { link } from '../lib/route';
 import { Absent } from '../parts/absent';
-import { Badge, Card, Empty, Note } from '../parts/basic';
+import { Badge, Card, Empty, Note, Scroll } from '../parts/basic';
 import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
@@ -535,7 +535,7 @@ function List({ kind, entities }: { kind: string; entities: MapEntity[] }) {
   const [shown, setShown] = useState(ROWS);
   return (
     <Card>
-      <div class="scroll">
+      <Scroll label="Entities">
         <table>
           <thead>
             <tr>
@@ -574,7 +574,7 @@ function List({ kind, entities }: { kind: string; entities: MapEntity[] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {entities.length > shown && (
         <div class="row pager">
           <button type="button" class="button" onClick={() => setShown(shown + ROWS)}>

@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { join } from 'node:path';
+import { type Browser, type BrowserContextOptions, chromium, type Page, type Route } from 'playwright-core';
 import { PATIENCE_MS, type Server } from './server';
 
 export type Theme = 'light' | 'dark';
@@ -12,6 +13,14 @@ export const WIDE = { width: 1440, height: 900 };
 export const PHONE = { width: 360, height: 740 };
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** Work on the page without building the program each time: scripts and styles come from this directory, all else from the server. */
+const FILES = process.env.CONSOLE_FILES;
+
+async function own(route: Route, directory: string): Promise<void> {
+  const name = new URL(route.request().url()).pathname.slice('/console/'.length);
+  await route.fulfill({ path: join(directory, name) });
+}
 
 export async function launch(): Promise<Browser> {
   const executablePath = process.env.CHROMIUM ?? '/usr/bin/chromium';
@@ -33,6 +42,7 @@ export async function open(
   const context = await browser.newContext({ viewport: WIDE, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE_MS);
+  if (FILES) await context.route('**/console/*.*', (route) => own(route, FILES));
   const wrong: string[] = [];
   page.on('pageerror', (error) => wrong.push(`${error.message}\n${error.stack ?? ''}`));
   page.on('console', (message) => {
