@@ -7,7 +7,7 @@ import { Card, Empty } from '../parts/basic';
 import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
 import { type Line, Plot } from '../parts/plot';
-import { hot, limits, loops, reasons, series, tick } from '../state/live';
+import { hot, limits, loops, reasons, series, tick } from '../state/points';
 import { overview } from '../state/service';
 
 const milliseconds = (value: number) => micros(value * 1000);

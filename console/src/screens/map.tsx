@@ -11,8 +11,8 @@ import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
 import { keyOf, Tiles } from '../parts/tiles';
-import { hot, series, tick } from '../state/live';
 import { go, route, set } from '../state/place';
+import { hot, series, tick } from '../state/points';
 import { overview } from '../state/service';
 
 const RELOAD_MS = 5_000;

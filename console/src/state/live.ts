@@ -1,27 +1,23 @@
-/** The socket of `/admin/live`: a point a second, and the events of entities that are followed. It comes back by itself. */
+/**
+ * The connection: what has been is loaded, then the socket of `/admin/live` brings a point a second and the events of entities that are followed.
+ * It comes back by itself. Where no socket is let through, the points are asked for.
+ */
 
-import { batch, signal } from '@preact/signals';
 import * as calls from '../api/calls';
-import { connection, epoch, Failure, token, wantsToken } from '../api/client';
-import type { EntityEvent, Hot, Limits, Point } from '../api/types';
-import { Series } from '../lib/series';
+import { connection, epoch, token, wantsToken } from '../api/client';
+import type { EntityEvent, Point } from '../api/types';
+import { series, takeAll, takeMore, takePoint } from './points';
 import * as service from './service';
 
 const PROTOCOL = 'throng.console.v1';
-/** From one attempt to connect to the next; it doubles up to the second. */
+/** From one try to connect to the next; it doubles up to the second. */
 const RETRY_MS = 500;
 const RETRY_MS_MAX = 8_000;
-/** Without a point for so long the socket is taken for dead. */
+/** Without a frame for so long the socket is taken for dead. */
 const SILENCE_MS = 15_000;
-
-export const series = new Series();
-/** Rises with each point: who draws the series reads it. */
-export const tick = signal(0);
-export const limits = signal<Limits | null>(null);
-export const hot = signal<Hot[]>([]);
-export const loops = signal<string[]>([]);
-/** The reasons of refusals there are. */
-export const reasons = signal<string[]>([]);
+/** How often points are asked for while there is no socket, and how long until one is tried again. */
+const POLL_MS = 2_000;
+const POLLS_MAX = 10;
 
 interface Followed {
   kind: string;
@@ -36,6 +32,10 @@ let numbers = 0;
 let socket: WebSocket | undefined;
 let retry = RETRY_MS;
 let timer: ReturnType<typeof setTimeout> | undefined;
+/** The latest try to connect; what an earlier one comes to is nobody's. */
+let attempt = 0;
+/** Whether the epoch rises because a connection came about. */
+let comes = false;
 
 export function start(): void {
   void connect();
@@ -47,43 +47,27 @@ export function start(): void {
     if (!comes) reconnect();
   });
   addEventListener('online', reconnect);
-  // Somebody was answered while the socket still waits for its next try.
-  connection.subscribe((state) => {
-    if (state === 'up' && !socket && !isConnecting) reconnect();
-  });
 }
-
-/** Whether the epoch has risen because a connection came about. */
-let comes = false;
 
 /** At once, whatever was planned. */
 export function reconnect(): void {
-  clearTimeout(timer);
   retry = RETRY_MS;
-  socket?.close();
+  const before = socket;
   socket = undefined;
+  before?.close();
   void connect();
 }
 
-let isConnecting = false;
-
 async function connect(): Promise<void> {
-  isConnecting = true;
-  await answered();
-  isConnecting = false;
-}
-
-/** Loads what has been, then opens the socket; what fails is tried again later. */
-async function answered(): Promise<void> {
+  clearTimeout(timer);
+  const mine = ++attempt;
   try {
     const [page] = await Promise.all([calls.series(), service.load()]);
-    if (wantsToken.value !== undefined) wantsToken.value = undefined;
-    take(page);
-  } catch (failure) {
+    if (mine !== attempt) return;
+    takeAll(page);
+  } catch {
     // Who is not let in is asked for a token, and only then tried again.
-    if (failure instanceof Failure && wantsToken.value !== undefined) return;
-    connection.value = 'lost';
-    again();
+    if (mine === attempt && wantsToken.value === undefined) lost();
     return;
   }
   comes = true;
@@ -92,25 +76,11 @@ async function answered(): Promise<void> {
   open();
 }
 
-function take(page: Awaited<ReturnType<typeof calls.series>>): void {
-  series.clear();
-  page.times.forEach((at, place) => {
-    const of = (columns: Record<string, (number | null)[]>, group: string) =>
-      Object.entries(columns).map(([name, column]) => [group + name, column[place] ?? null] as const);
-    const all = [
-      ...of(page.series, ''),
-      ...of(page.refusals, 'refusals.'),
-      ...of(page.memory, 'memory.'),
-      ...of(page.loops, 'loops.'),
-    ];
-    series.add(at, Object.fromEntries(all));
-  });
-  batch(() => {
-    limits.value = page.limits;
-    loops.value = Object.keys(page.loops);
-    reasons.value = Object.keys(page.refusals);
-    tick.value++;
-  });
+function lost(): void {
+  connection.value = 'lost';
+  clearTimeout(timer);
+  timer = setTimeout(() => void connect(), retry);
+  retry = Math.min(RETRY_MS_MAX, retry * 2);
 }
 
 function open(): void {
@@ -120,8 +90,10 @@ function open(): void {
   url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
   const opened = new WebSocket(url, protocols);
   socket = opened;
+  let wasHeard = false;
   let silence = setTimeout(() => opened.close(), SILENCE_MS);
   opened.onmessage = (message) => {
+    wasHeard = true;
     clearTimeout(silence);
     silence = setTimeout(() => opened.close(), SILENCE_MS);
     if (socket === opened) hear(JSON.parse(String(message.data)) as Frame);
@@ -130,13 +102,23 @@ function open(): void {
     clearTimeout(silence);
     if (socket !== opened) return;
     socket = undefined;
-    if (close.code === 4401) {
-      wantsToken.value = 'The token is not taken any more.';
-      return;
-    }
-    connection.value = 'lost';
-    again();
+    if (close.code === 4401) wantsToken.value = 'The token is not taken any more.';
+    else if (wasHeard) lost();
+    else void poll(POLLS_MAX);
   };
+}
+
+/** Asks for the points that have come, as no socket brings them; then the socket is tried again. */
+async function poll(left: number): Promise<void> {
+  const mine = attempt;
+  try {
+    takeMore(await calls.series(series.at.at(-1)));
+  } catch {
+    if (mine === attempt && wantsToken.value === undefined) lost();
+    return;
+  }
+  if (mine !== attempt) return;
+  timer = setTimeout(() => (left > 0 ? void poll(left - 1) : open()), POLL_MS);
 }
 
 type Frame =
@@ -154,7 +136,7 @@ function hear(frame: Frame): void {
       for (const [number, wanted] of followed) subscribe(number, wanted);
       break;
     case 'point':
-      point(frame);
+      takePoint(frame);
       break;
     case 'event': {
       const wanted = followed.get(frame.subscription);
@@ -172,45 +154,13 @@ function hear(frame: Frame): void {
   }
 }
 
-function point(frame: Point): void {
-  const of = (values: Record<string, number | null>, group: string) =>
-    Object.entries(values).map(([name, value]) => [group + name, value] as const);
-  const all = [
-    ...of(frame.series, ''),
-    ...of(frame.refusals, 'refusals.'),
-    ...of(frame.memory, 'memory.'),
-    ...of(frame.loops, 'loops.'),
-  ];
-  series.add(frame.at, Object.fromEntries(all));
-  batch(() => {
-    limits.value = frame.limits;
-    hot.value = frame.hot;
-    service.troubles.value = frame.trouble;
-    loops.value = same(loops.value, Object.keys(frame.loops));
-    reasons.value = same(reasons.value, Object.keys(frame.refusals));
-    tick.value++;
-  });
-}
-
-/** The value there was, if the new one says the same: nothing is drawn anew then. */
-function same(before: string[], now: string[]): string[] {
-  return before.join() === now.join() ? before : now;
-}
-
-function again(): void {
-  clearTimeout(timer);
-  timer = setTimeout(() => void connect(), retry);
-  retry = Math.min(RETRY_MS_MAX, retry * 2);
-}
-
 /** Events of an entity as they happen, after this one, until the returned function is called. */
 export function follow(wanted: Followed): () => void {
   const number = ++numbers;
   followed.set(number, wanted);
   subscribe(number, wanted);
   return () => {
-    followed.delete(number);
-    send({ type: 'unsubscribe', subscription: number });
+    if (followed.delete(number)) send({ type: 'unsubscribe', subscription: number });
   };
 }
 
