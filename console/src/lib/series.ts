@@ -3,6 +3,8 @@
 /** Fifteen minutes. */
 export const SECONDS_KEPT = 900;
 
+const SPANS = [60, 120, 300, 600];
+
 export class Series {
   /** Seconds since 1970, rising. */
   readonly at: number[] = [];
@@ -33,6 +35,12 @@ export class Series {
   /** The latest value there is. */
   last(name: string): number | undefined {
     return this.columns.get(name)?.at(-1) ?? undefined;
+  }
+
+  /** Seconds to show: all there are, in steps, so that a young series is not a line at the edge. */
+  span(): number {
+    const age = (this.at.at(-1) ?? 0) - (this.at[0] ?? 0);
+    return SPANS.find((span) => span >= age) ?? this.kept;
   }
 
   clear(): void {

@@ -113,7 +113,7 @@ function options(
   return {
     width,
     height: HEIGHT,
-    padding: [8, 8, 0, 0],
+    padding: [8, 24, 0, 0],
     legend: { show: false },
     cursor: { sync: { key: GROUP.key }, points: { size: 6 }, drag: { x: false, y: false }, y: false },
     hooks: { setCursor: [(made) => point(made.cursor.idx ?? undefined)] },
@@ -128,7 +128,7 @@ function options(
         size: 24,
         gap: 4,
         grid: { show: false },
-        values: (_, ticks) => ticks.map((tick) => clock(tick * 1000).slice(0, 5)),
+        values: (_, ticks) => ticks.map((tick) => clock(tick * 1000).slice(0, latest.current.seconds > 300 ? 5 : 8)),
       },
       { ...axis, size: 60, gap: 6, space: 32, values: (_, ticks) => ticks.map((tick) => latest.current.format(tick)) },
     ],

@@ -2,7 +2,6 @@ import { useMemo } from 'preact/hooks';
 import type { Limits } from '../api/types';
 import { bytes, micros, short, whole } from '../lib/format';
 import { link } from '../lib/route';
-import { SECONDS_KEPT } from '../lib/series';
 import { Card, Empty } from '../parts/basic';
 import { Icon } from '../parts/icon';
 import { EntityLink } from '../parts/link';
@@ -109,7 +108,9 @@ export function LiveScreen() {
     <>
       <div class="head">
         <h1>Live</h1>
-        <span class="quiet">The last 15 minutes, a point a second</span>
+        <span class="quiet">
+          The last {series.span() === 60 ? 'minute' : `${series.span() / 60} minutes`}, a point a second
+        </span>
       </div>
       <div class="stack">
         <LimitsNow now={limits.value} />
@@ -149,7 +150,7 @@ function PlotCard({ drawn }: { drawn: Drawn }) {
   );
   return (
     <section class="card plot-card">
-      <Plot title={drawn.title} at={series.at} lines={lines} format={drawn.format} seconds={SECONDS_KEPT} />
+      <Plot title={drawn.title} at={series.at} lines={lines} format={drawn.format} seconds={series.span()} />
     </section>
   );
 }

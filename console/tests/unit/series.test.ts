@@ -24,6 +24,20 @@ test('a value that comes later is not known before', () => {
   );
 });
 
+test('a young series is shown wide, an old one whole', () => {
+  const series = new Series();
+  for (const [at, span] of [
+    [1000, 60],
+    [1061, 120],
+    [1300, 300],
+    [1301, 600],
+    [2500, 900],
+  ] as const) {
+    series.add(at, {});
+    assert.equal(series.span(), span);
+  }
+});
+
 test('a second told twice is there once, one that is past is ignored', () => {
   const series = new Series();
   series.add(5, { a: 1 });
