@@ -83,7 +83,8 @@ export interface Point {
   loops: Values;
   limits: Limits | null;
   hot: Hot[];
-  trouble: number;
+  /** Null while it is not known. */
+  trouble: number | null;
   missed: number;
 }
 
@@ -104,10 +105,10 @@ export interface MapKind {
 export type EntityStatus = 'resident' | 'passivated' | 'quarantined' | 'stuck' | 'ended';
 
 export interface MapEntity {
-  /** Children tell theirs, the entities of a kind have the one asked for. */
   kind?: string;
   id: string;
-  seq: number;
+  /** Null where it is not known without bringing it back. */
+  seq: number | null;
   state: EntityStatus;
   per_second: number;
   children: number | null;
@@ -162,29 +163,29 @@ export interface Entity extends Address {
   at?: string | null;
   quarantine: { seq: number; reason: string; since: string | null } | null;
   family?: { parent: Address | null; children: number };
-  keys?: number;
+  keys?: number | null;
   timers?: Timer[];
   pending_out?: Pending[];
   pending_in?: Pending[];
   dead?: number;
-  events_removed?: number;
+  events_removed?: number | null;
   per_second?: number;
 }
 
-export type Cause =
-  | { type: 'command'; name: string | null; body: Json; caller: string | null; key?: string | null }
-  | {
-      type: 'message';
-      from: Address;
-      name: string;
-      body?: Json;
-      number: string;
-      sent?: string | null;
-      from_seq?: number | null;
-    }
-  | { type: 'outcome'; from: Address }
-  | { type: 'timer'; name: string }
-  | { type: 'unknown' };
+/** Who or what caused an event. All members are always there, null where they mean nothing. */
+export interface Cause {
+  type: 'command' | 'message' | 'outcome' | 'timer' | 'unknown';
+  /** The journal does not always say where the records of a command begin. */
+  is_certain: boolean;
+  name: string | null;
+  body: Json;
+  caller: string | null;
+  has_key: boolean;
+  from: Address | null;
+  number: string | null;
+  sent: string | null;
+  from_seq: number | null;
+}
 
 export interface EntityEvent {
   seq: number;
@@ -247,8 +248,8 @@ export interface Projection {
   reached: string | null;
   lag_commits: number | null;
   lag_seconds: number | null;
+  behind_seconds: number | null;
   events: number | null;
-  per_second: number | null;
 }
 
 export interface Journal {
@@ -256,8 +257,11 @@ export interface Journal {
   place: string | null;
   durability: string;
   position: string | null;
-  last_commit_at: string | null;
+  writer: number | null;
   bytes: number | null;
+  /** Since the start, as is `commit_bytes`. */
+  commits: number | null;
+  commit_bytes: number | null;
   disk: {
     used_bytes: number | null;
     budget_bytes: number | null;
@@ -266,9 +270,6 @@ export interface Journal {
   } | null;
   growth_bytes_per_day: number | null;
   full_at: string | null;
-  segments: { number: number; writer: number; first: number; last: number | null; bytes: number; is_open: boolean }[];
-  segments_total: number | null;
-  writers: { writer: number; is_sealed: boolean; last: number | null }[];
   checkpoint: {
     covers: string | null;
     at: string | null;

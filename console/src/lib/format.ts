@@ -82,6 +82,11 @@ export function clock(at: number): string {
   return [date.getHours(), date.getMinutes(), date.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
 }
 
+/** A count that may not be known. */
+export function known(value: number | null | undefined): string {
+  return value === null || value === undefined ? '–' : whole(value);
+}
+
 /** `1 event`, `2 events` */
 export function plural(count: number, one: string, many: string = `${one}s`): string {
   return `${whole(count)} ${count === 1 ? one : many}`;

@@ -19,6 +19,8 @@ interface Props {
 
 export const keyOf = (entity: MapEntity) => `${entity.kind ?? ''}/${entity.id}`;
 
+const told = (entity: MapEntity) => (entity.seq === null ? entity.id : `${entity.id}, ${plural(entity.seq, 'event')}`);
+
 /** Tiles large enough for their names. */
 const NAMED_PITCH = 56;
 
@@ -105,12 +107,12 @@ export function Tiles({ entities, heat, selected, select, open, room, label }: P
         }}
         onMouseMove={(event) => {
           const entity = at(event);
-          event.currentTarget.title = entity ? `${entity.id}, ${plural(entity.seq, 'event')}` : '';
+          event.currentTarget.title = entity ? told(entity) : '';
           event.currentTarget.classList.toggle('points', !!entity);
         }}
       />
       <span class="hidden" aria-live="polite">
-        {chosen && `${chosen.id}, ${plural(chosen.seq, 'event')}, ${chosen.state}`}
+        {chosen && `${told(chosen)}, ${chosen.state}`}
       </span>
     </div>
   );
@@ -129,7 +131,7 @@ class Painter {
   draw(entities: MapEntity[], heat: Heat, selected: string | undefined): void {
     const { context, grid } = this;
     context.clearRect(0, 0, context.canvas.width, context.canvas.height);
-    this.most = entities.reduce((most, entity) => Math.max(most, entity.seq), 1);
+    this.most = entities.reduce((most, entity) => Math.max(most, entity.seq ?? 0), 1);
     let chosen: number | undefined;
     for (const [place, entity] of entities.entries()) {
       const { x, y, size } = box(grid, place);
@@ -146,7 +148,7 @@ class Painter {
 
   private tile(entity: MapEntity, x: number, y: number, size: number): void {
     const { context, colour } = this;
-    const fullness = Math.log1p(entity.seq) / Math.log1p(this.most);
+    const fullness = Math.log1p(entity.seq ?? 0) / Math.log1p(this.most);
     context.globalAlpha = 1;
     context.fillStyle = colour.sunk;
     this.square(x, y, size);
@@ -234,7 +236,7 @@ class Painter {
       context.fillText(cut(entity.id, 64), x + 8, y + 20, undefined);
       context.globalAlpha = 0.72;
       context.font = `400 11px ${colour.font}`;
-      context.fillText(short(entity.seq), x + 8, y + size - 10);
+      context.fillText(entity.seq === null ? '' : short(entity.seq), x + 8, y + size - 10);
       context.font = `500 12px ${colour.font}`;
       context.restore();
     }

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import * as calls from '../api/calls';
 import type { Journal, Projection } from '../api/types';
-import { ago, bytes, instant, micros, plural, seconds, short, whole } from '../lib/format';
+import { ago, bytes, instant, known, micros, plural, seconds, whole } from '../lib/format';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
 import { useLoad } from '../parts/load';
@@ -33,10 +33,7 @@ function Shown({ journal }: { journal: Journal }) {
         <Sync journal={journal} />
       </div>
       <Projections projections={journal.projections} />
-      <div class="columns">
-        <Segments journal={journal} />
-        <Retention journal={journal} />
-      </div>
+      <Retention journal={journal} />
     </div>
   );
 }
@@ -79,7 +76,6 @@ const or = (value: number | null | undefined, format: (value: number) => string)
 const milliseconds = (value: number) => micros(value * 1000);
 
 function Place({ journal }: { journal: Journal }) {
-  const open = journal.writers.filter((writer) => !writer.is_sealed);
   return (
     <Card title="Journal">
       <Facts
@@ -88,19 +84,9 @@ function Place({ journal }: { journal: Journal }) {
           journal.place !== null && ['At', <span class="mono">{journal.place}</span>],
           ['Durability', `${journal.durability}: ${DURABILITY[journal.durability] ?? ''}`],
           ['Position', <span class="mono">{journal.position ?? '–'}</span>],
-          [
-            'Last commit',
-            journal.last_commit_at ? (
-              <time title={instant(journal.last_commit_at)}>{ago(journal.last_commit_at)}</time>
-            ) : (
-              'none yet'
-            ),
-          ],
+          ['Writer', known(journal.writer)],
+          ['Commits', journal.commits === null ? '–' : `${whole(journal.commits)} since the start`],
           ['Size', or(journal.bytes, bytes)],
-          [
-            'Writers',
-            `${whole(journal.writers.length)}, ${open.length === 0 ? 'none open' : `${open.map((writer) => writer.writer).join(', ')} open`}`,
-          ],
         ]}
       />
     </Card>
@@ -170,7 +156,15 @@ function Disk({ journal }: { journal: Journal }) {
 }
 
 function Checkpoint({ journal: { checkpoint } }: { journal: Journal }) {
-  if (!checkpoint) return null;
+  if (!checkpoint) {
+    return (
+      <Card title="Checkpoint">
+        <p class="quiet">
+          None since the start. The first one is made once enough has happened; a restart begins behind the last.
+        </p>
+      </Card>
+    );
+  }
   return (
     <Card
       title="Checkpoint"
@@ -213,6 +207,12 @@ function Sync({ journal: { sync } }: { journal: Journal }) {
 
 const STATES = { running: ['good', 'good'], retrying: ['warn', 'trouble'], stopped: ['bad', 'stopped'] } as const;
 
+function behind({ lag_seconds, behind_seconds }: Projection): string {
+  const most = Math.max(lag_seconds ?? 0, behind_seconds ?? 0);
+  if (lag_seconds === null && behind_seconds === null) return '–';
+  return most < 1 ? 'no' : seconds(most);
+}
+
 function Projections({ projections }: { projections: Projection[] }) {
   return (
     <Card title="Projections">
@@ -236,9 +236,6 @@ function Projections({ projections }: { projections: Projection[] }) {
                 <th scope="col" class="number">
                   Events
                 </th>
-                <th scope="col" class="number">
-                  A second
-                </th>
                 <th scope="col">Reached</th>
               </tr>
             </thead>
@@ -254,11 +251,8 @@ function Projections({ projections }: { projections: Projection[] }) {
                       {one.state}
                     </Badge>
                   </td>
-                  <td class="number">
-                    {one.lag_seconds === null ? '–' : one.lag_seconds === 0 ? 'no' : seconds(one.lag_seconds)}
-                  </td>
+                  <td class="number">{behind(one)}</td>
                   <td class="number">{one.events === null ? '–' : whole(one.events)}</td>
-                  <td class="number">{one.per_second === null ? '–' : short(one.per_second)}</td>
                   <td class="mono">{one.reached ?? '–'}</td>
                 </tr>
               ))}
@@ -266,54 +260,6 @@ function Projections({ projections }: { projections: Projection[] }) {
           </table>
         </Scroll>
       )}
-    </Card>
-  );
-}
-
-function Segments({ journal }: { journal: Journal }) {
-  if (journal.segments.length === 0) return null;
-  const newest = journal.segments.toSorted((one, other) => other.number - one.number);
-  return (
-    <Card
-      title="Segments"
-      aside={
-        <span class="small quiet">{plural(journal.segments_total ?? newest.length, 'segment')}, the newest first</span>
-      }
-    >
-      <Scroll label="Segments" class="tall">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col" class="number">
-                Number
-              </th>
-              <th scope="col" class="number">
-                Writer
-              </th>
-              <th scope="col">Commits</th>
-              <th scope="col" class="number">
-                Size
-              </th>
-              <th scope="col">State</th>
-            </tr>
-          </thead>
-          <tbody>
-            {newest.map((segment) => (
-              <tr key={segment.number}>
-                <td class="number">{segment.number}</td>
-                <td class="number">{segment.writer}</td>
-                <td class="nowrap">
-                  {whole(segment.first)} to {segment.last === null ? '…' : whole(segment.last)}
-                </td>
-                <td class="number nowrap">{bytes(segment.bytes)}</td>
-                <td>
-                  {segment.is_open ? <Badge tone="accent">written now</Badge> : <span class="quiet">closed</span>}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
     </Card>
   );
 }

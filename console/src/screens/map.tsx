@@ -2,7 +2,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import * as calls from '../api/calls';
 import { epoch, Failure } from '../api/client';
 import type { MapEntity, MapKind } from '../api/types';
-import { plural, short, whole } from '../lib/format';
+import { known, plural, short, whole } from '../lib/format';
 import { Heat } from '../lib/heat';
 import { link } from '../lib/route';
 import { Absent } from '../parts/absent';
@@ -329,6 +329,7 @@ function useHeat(kind: string, id: string | undefined, entities: MapEntity[]): H
   useEffect(() => {
     const isFirst = seen.current.size === 0;
     for (const entity of entities) {
+      if (entity.seq === null) continue;
       const before = seen.current.get(entity.id);
       const grown = entity.seq - (before ?? (isFirst ? entity.seq : 0));
       if (grown > 0) heat.touch(entity.id, grown * 4);
@@ -497,7 +498,7 @@ function Chosen({ entity, kind, close }: { entity: MapEntity; kind: string; clos
           <Badge {...look}>{entity.state}</Badge>
         </dd>
         <dt>Events</dt>
-        <dd>{whole(entity.seq)}</dd>
+        <dd>{known(entity.seq)}</dd>
         <dt>A second</dt>
         <dd>{whole(now)}</dd>
         {entity.parent && (
@@ -561,7 +562,7 @@ function List({ kind, entities }: { kind: string; entities: MapEntity[] }) {
                 <td>
                   <Badge {...(STATES[entity.state] ?? {})}>{entity.state}</Badge>
                 </td>
-                <td class="number">{whole(entity.seq)}</td>
+                <td class="number">{known(entity.seq)}</td>
                 <td class="number">{whole(entity.per_second)}</td>
                 <td class="number">
                   {entity.children ? (

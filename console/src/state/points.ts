@@ -42,7 +42,7 @@ export function takePoint(point: Point): void {
   series.add(point.at, Object.fromEntries(flat(point)));
   batch(() => {
     hot.value = point.hot;
-    service.troubles.value = point.trouble;
+    if (point.trouble !== null) service.troubles.value = point.trouble;
     show(point);
   });
 }

@@ -30,7 +30,9 @@ export function Around({ now }: { now: Entity }) {
           <dt>In memory</dt>
           <dd>{now.status === 'resident' ? 'yes' : now.status}</dd>
           <dt>Idempotency keys</dt>
-          <dd>{now.keys === undefined ? '–' : `${whole(now.keys)} in memory`}</dd>
+          <dd>
+            {now.keys == null ? <span class="quiet">not known without reading</span> : `${whole(now.keys)} in memory`}
+          </dd>
         </dl>
       </Card>
       <Card title="Last errors">

@@ -112,62 +112,65 @@ function Open({ event }: { event: EntityEvent }) {
   );
 }
 
+const ICONS: Record<Cause['type'], string> = {
+  command: 'command',
+  message: 'message',
+  outcome: 'message',
+  timer: 'clock',
+  unknown: 'help',
+};
+
 /** Who or what caused it, with a link to the other side. */
 function CauseLine({ cause }: { cause: Cause | null | undefined }) {
   if (!cause) return null;
+  return (
+    <div class="event-line">
+      <Icon name={ICONS[cause.type] ?? 'help'} />
+      <span class="break">
+        <Caused cause={cause} />
+        {!cause.is_certain && cause.type !== 'unknown' && (
+          <span class="quiet"> (not certain: the journal does not tell it from its neighbour)</span>
+        )}
+      </span>
+    </div>
+  );
+}
+
+function Caused({ cause }: { cause: Cause }) {
+  const of = cause.from && <EntityLink of={cause.from} at={cause.from_seq} />;
   switch (cause.type) {
     case 'command':
       return (
-        <div class="event-line">
-          <Icon name="command" />
-          <span class="break">
-            {cause.name === null ? (
-              'caused by a command'
-            ) : (
-              <>
-                caused by the command <b>{cause.name}</b>
-              </>
-            )}
-            {cause.caller !== null && cause.caller !== undefined && (
-              <>
-                {' '}
-                of <b>{cause.caller}</b>
-              </>
-            )}
-            {cause.key && <span class="quiet"> under the key {cause.key}</span>}
-            {cause.name === null && <span class="quiet">; its kind does not keep its commands</span>}
-          </span>
-        </div>
+        <>
+          {cause.name === null ? 'caused by a command' : 'caused by the command '}
+          {cause.name !== null && <b>{cause.name}</b>}
+          {cause.caller !== null && (
+            <>
+              {' '}
+              of <b>{cause.caller}</b>
+            </>
+          )}
+          {of && <>, passed on by {of}</>}
+          {cause.has_key && <span class="quiet">, under an idempotency key</span>}
+          {cause.name === null && <span class="quiet">; its kind does not keep its commands</span>}
+        </>
       );
     case 'message':
       return (
-        <div class="event-line">
-          <Icon name="message" />
-          <span class="break">
-            caused by the message <b>{cause.name}</b> of <EntityLink of={cause.from} at={cause.from_seq} />
-            {cause.from_seq != null && <span class="quiet">, its event {whole(cause.from_seq)}</span>}
-          </span>
-        </div>
+        <>
+          caused by the message <b>{cause.name}</b> {of && <>of {of}</>}
+          {cause.from_seq !== null && <span class="quiet">, its event {whole(cause.from_seq)}</span>}
+        </>
       );
     case 'outcome':
-      return (
-        <div class="event-line">
-          <Icon name="message" />
-          <span class="break">
-            caused by the answer of <EntityLink of={cause.from} />
-          </span>
-        </div>
-      );
+      return <>caused by the answer {of && <>of {of}</>}</>;
     case 'timer':
       return (
-        <div class="event-line">
-          <Icon name="clock" />
-          <span class="break">
-            caused by the timer <b>{cause.name}</b>
-          </span>
-        </div>
+        <>
+          caused by the timer <b>{cause.name}</b>
+        </>
       );
     default:
-      return <p class="quiet">What caused it is not kept any more.</p>;
+      return <span class="quiet">What caused it is not kept any more.</span>;
   }
 }
