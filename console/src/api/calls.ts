@@ -1,0 +1,74 @@
+/** The server's routes, each as a function. */
+
+import type { Json } from '../lib/diff';
+import { ask } from './client';
+import type {
+  ChildrenPage,
+  Entity,
+  Group,
+  History,
+  Hot,
+  Journal,
+  MapKind,
+  MapPage,
+  Overview,
+  SeriesPage,
+  Troubles,
+  WhatIf,
+} from './types';
+
+const part = encodeURIComponent;
+const entityPath = (kind: string, id: string) => `/admin/entity/${part(kind)}/${part(id)}`;
+
+export const overview = () => ask<Overview>('/admin/overview');
+export const series = (since?: number) => ask<SeriesPage>('/admin/series', { query: { since } });
+export const map = () => ask<{ kinds: MapKind[]; hot: Hot[] }>('/admin/map');
+export const troubles = () => ask<Troubles>('/admin/trouble');
+export const journal = () => ask<Journal>('/admin/journal');
+
+export interface PageOf {
+  prefix?: string | undefined;
+  after?: string | undefined;
+  limit?: number;
+  signal?: AbortSignal;
+}
+
+export function entities(kind: string, { signal, ...query }: PageOf) {
+  return ask<MapPage>(`/admin/map/${part(kind)}`, { query, ...(signal && { signal }) });
+}
+
+export function groups(kind: string, prefix: string) {
+  return ask<{ groups: Group[]; more: boolean }>(`/admin/map/${part(kind)}/groups`, { query: { prefix } });
+}
+
+export function children(kind: string, id: string, { signal, ...query }: PageOf) {
+  return ask<ChildrenPage>(`${entityPath(kind, id)}/children`, { query, ...(signal && { signal }) });
+}
+
+export function hot(kind: string | undefined, limit: number) {
+  return ask<{ hot: (Hot & { share: number })[]; per_second: number }>('/admin/hot', { query: { kind, limit } });
+}
+
+/** Now, or as of an event. */
+export function entity(kind: string, id: string, at?: number, signal?: AbortSignal) {
+  return ask<Entity>(entityPath(kind, id), { query: { at }, ...(signal && { signal }) });
+}
+
+export function history(kind: string, id: string, query: { after?: number; before?: number; limit?: number }) {
+  return ask<History>(`${entityPath(kind, id)}/history`, { query });
+}
+
+export function command(kind: string, id: string, body: { name: string; body: Json; internal: boolean }) {
+  return ask<{ reply: Json; seq: number }>(`${entityPath(kind, id)}/command`, { method: 'POST', body });
+}
+
+export function whatIf(kind: string, id: string, at: number | undefined, body: { name: string; body: Json }) {
+  return ask<WhatIf>(`${entityPath(kind, id)}/what-if`, { method: 'POST', query: { at }, body });
+}
+
+/** An action of `/admin/trouble`: its path is sent as it is. */
+export function act(path: string) {
+  return ask<{ outcome?: string; reason?: string | null; retried?: { outcome: string; reason?: string }[] }>(path, {
+    method: 'POST',
+  });
+}

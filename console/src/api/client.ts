@@ -1,0 +1,119 @@
+/** Requests to the server, with the token if there is one. Says whether the server answers and whether it wants a token. */
+
+import { signal } from '@preact/signals';
+
+/** Problem details (RFC 9457), as the server sends them. */
+export interface Problem {
+  type?: string;
+  title?: string;
+  detail?: string;
+  status?: number;
+  field?: string;
+  rejection?: unknown;
+}
+
+/** The server said no, or said nothing. `status` is 0 if it did not answer. */
+export class Failure extends Error {
+  constructor(
+    readonly status: number,
+    readonly problem: Problem,
+  ) {
+    super(problem.detail ?? problem.title ?? `The server answered ${status}.`);
+    this.name = 'Failure';
+  }
+}
+
+export type Connection = 'connecting' | 'up' | 'lost';
+
+/** Whether the server answers. */
+export const connection = signal<Connection>('connecting');
+/** Why it wants a token, or another one. */
+export const wantsToken = signal<string | undefined>(undefined);
+/** Grows with each connection: screens that show it load anew. */
+export const epoch = signal(0);
+
+const TOKEN = 'throng-token';
+/** The longest a request may take before the server counts as away. */
+const PATIENCE_MS = 20_000;
+
+/** The token for administration; it ends with the tab. */
+export function token(): string | undefined {
+  return sessionStorage.getItem(TOKEN) ?? undefined;
+}
+
+export function setToken(value: string | undefined): void {
+  if (value) sessionStorage.setItem(TOKEN, value);
+  else sessionStorage.removeItem(TOKEN);
+  wantsToken.value = undefined;
+  epoch.value++;
+}
+
+export interface Ask {
+  method?: 'GET' | 'POST';
+  query?: Record<string, string | number | boolean | undefined>;
+  body?: unknown;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+}
+
+/** Answers with the JSON the server sent, or throws a `Failure`. */
+export async function ask<T>(
+  path: string,
+  { method = 'GET', query, body, headers = {}, signal }: Ask = {},
+): Promise<T> {
+  const url = address(path, query);
+  const given = token();
+  const init: RequestInit = {
+    method,
+    headers: { accept: 'application/json', ...headers },
+    signal: within(signal),
+    cache: 'no-store',
+  };
+  if (given) (init.headers as Record<string, string>).authorization = `Bearer ${given}`;
+  if (method === 'POST') {
+    (init.headers as Record<string, string>)['content-type'] = 'application/json';
+    init.body = JSON.stringify(body ?? {});
+  }
+  const response = await send(url, init, signal);
+  const answer = await read(response);
+  if (response.ok) return answer as T;
+  const problem = (typeof answer === 'object' && answer !== null ? answer : {}) as Problem;
+  if (response.status === 401 || (response.status === 403 && path.startsWith('/admin/'))) {
+    wantsToken.value = problem.detail ?? 'The server wants to know who asks.';
+  }
+  throw new Failure(response.status, problem);
+}
+
+function address(path: string, query: Ask['query'] = {}): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined) search.set(name, String(value));
+  }
+  return search.size > 0 ? `${path}?${search}` : path;
+}
+
+function within(signal: AbortSignal | undefined): AbortSignal {
+  const patience = AbortSignal.timeout(PATIENCE_MS);
+  return signal ? AbortSignal.any([signal, patience]) : patience;
+}
+
+async function send(url: string, init: RequestInit, signal: AbortSignal | undefined): Promise<Response> {
+  try {
+    const response = await fetch(url, init);
+    if (connection.value !== 'up') connection.value = 'up';
+    return response;
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    connection.value = 'lost';
+    throw new Failure(0, { detail: 'The server does not answer.' });
+  }
+}
+
+async function read(response: Response): Promise<unknown> {
+  const text = await response.text();
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text === '' ? undefined : { detail: text.slice(0, 500) };
+  }
+}

@@ -1,0 +1,69 @@
+/** The routes of picos (docs/picos.md): those of pico-engine 1.x. Over a channel one sees what its policy allows. */
+
+import type { Json } from '../lib/diff';
+import { ask } from './client';
+
+export interface Policy {
+  allow: { domain?: string; rid?: string; name: string }[];
+  deny: { domain?: string; rid?: string; name: string }[];
+}
+
+export interface Channel {
+  id: string;
+  tags: string[];
+  eventPolicy: Policy;
+  queryPolicy: Policy;
+  familyChannelPicoID: string | null;
+}
+
+export interface Ruleset {
+  rid: string;
+  url: string;
+  config: Json;
+  meta?: { krl?: string; krlMeta?: { name?: string | null } | null } | null;
+}
+
+export interface Box {
+  eci: string;
+  parent: string | null;
+  children: string[];
+  name: string;
+}
+
+export interface Pico {
+  eci: string;
+  parent: string | null;
+  children: string[];
+  channels: Channel[];
+  rulesets: Ruleset[];
+}
+
+export interface LogEntry {
+  seq: number;
+  time: string;
+  eid: string;
+  domain: string;
+  name: string;
+  attrs: Json;
+  changes: Json[];
+  log: Json[];
+  error?: Json;
+}
+
+const UI = 'io.picolabs.pico-engine-ui';
+const part = encodeURIComponent;
+const over = (eci: string) => `/c/${part(eci)}`;
+
+export const root = () => ask<{ version: string; eci: string }>('/api/ui-context');
+export const box = (eci: string) => ask<Box>(`${over(eci)}/query/${UI}/box`);
+export const pico = (eci: string) => ask<Pico>(`${over(eci)}/query/${UI}/pico`);
+export const query = (eci: string, rid: string, name: string, args: Json) =>
+  ask<Json>(`${over(eci)}/query/${part(rid)}/${part(name)}`, { method: 'POST', body: args });
+export const event = (eci: string, domain: string, name: string, attrs: Json) =>
+  ask<{ eid: string; directives: Json[] }>(`${over(eci)}/event-wait/${part(domain)}/${part(name)}`, {
+    method: 'POST',
+    body: attrs,
+  });
+export const log = (eci: string, after: number, limit: number) =>
+  ask<{ events: LogEntry[]; next: number | null }>(`${over(eci)}/log`, { query: { after, limit } });
+export const flush = (url: string) => ask<Json>('/api/flush', { query: { url } });

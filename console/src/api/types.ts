@@ -1,0 +1,290 @@
+/** What the server answers: docs/console-api.md, member by member. */
+
+import type { Json } from '../lib/diff';
+
+export interface Address {
+  kind: string;
+  id: string;
+}
+
+export interface Command {
+  name: string;
+  is_public: boolean;
+  description: string | null;
+  schema: Json;
+}
+
+export interface Kind {
+  name: string;
+  is_actor: boolean;
+  is_hidden: boolean;
+  keep: string;
+  state_version: number;
+  entities: number | null;
+  entities_exact: boolean;
+  resident: number | null;
+  commands: Command[];
+  queries: { name: string; schema: Json }[];
+}
+
+export interface Overview {
+  service: string;
+  version: string | null;
+  throng: string;
+  started_at: string;
+  now: string;
+  ready: boolean;
+  reason: string | null;
+  troubles: string[];
+  stands_by: boolean;
+  console: { by: string; picos: boolean; can_write: boolean };
+  shards: number;
+  loops: number;
+  loops_max: number;
+  cores: number;
+  memory_bytes_max: number | null;
+  journal: { medium: Medium; place: string | null; durability: string; position: string | null; bytes: number | null };
+  features: string[];
+  kinds: Kind[];
+  definitions: { [name: string]: Json };
+  projections: string[];
+}
+
+export type Medium = 'directory' | 'postgresql' | 'memory';
+
+export interface Limits {
+  code: string;
+  name: string | null;
+  sentence: string;
+  share: number | null;
+}
+
+type Columns = Record<string, (number | null)[]>;
+
+export interface SeriesPage {
+  now: number;
+  step_seconds: number;
+  times: number[];
+  series: Columns;
+  refusals: Columns;
+  memory: Columns;
+  loops: Columns;
+  limits: Limits | null;
+}
+
+type Values = Record<string, number | null>;
+
+export interface Point {
+  type: 'point';
+  at: number;
+  series: Values;
+  refusals: Values;
+  memory: Values;
+  loops: Values;
+  limits: Limits | null;
+  hot: Hot[];
+  /** Null while it is not known. */
+  trouble: number | null;
+  missed: number;
+}
+
+export interface Hot extends Address {
+  per_second: number;
+}
+
+export interface MapKind {
+  name: string;
+  entities: number | null;
+  entities_exact: boolean;
+  resident: number | null;
+  quarantined: number;
+  stuck: number;
+  per_second: number | null;
+}
+
+export type EntityStatus = 'resident' | 'passivated' | 'quarantined' | 'stuck' | 'ended';
+
+export interface MapEntity {
+  kind?: string;
+  id: string;
+  /** Null where it is not known without bringing it back. */
+  seq: number | null;
+  state: EntityStatus;
+  per_second: number;
+  children: number | null;
+  parent?: Address | null;
+}
+
+export interface MapPage {
+  entities: MapEntity[];
+  next: string | null;
+}
+
+export interface ChildrenPage {
+  parent: Address | null;
+  total: number | null;
+  children: MapEntity[];
+  next: string | null;
+}
+
+export interface Group {
+  prefix: string;
+  first: string;
+  is_leaf: boolean;
+}
+
+export interface Timer {
+  name: string;
+  at: string;
+  every_ms: number | null;
+  command: string;
+  body: Json;
+  tries: number;
+  retry_at: string | null;
+}
+
+export interface Pending {
+  number: string;
+  to?: Address;
+  from?: Address;
+  name: string;
+  sent: string | null;
+}
+
+export interface Entity extends Address {
+  shard: number;
+  seq: number;
+  status: EntityStatus;
+  ended: boolean;
+  state: Json;
+  state_bytes: number | null;
+  state_version: number | null;
+  at_seq: number;
+  at?: string | null;
+  quarantine: { seq: number; reason: string; since: string | null } | null;
+  family?: { parent: Address | null; children: number };
+  keys?: number | null;
+  timers?: Timer[];
+  pending_out?: Pending[];
+  pending_in?: Pending[];
+  dead?: number;
+  events_removed?: number | null;
+  per_second?: number;
+}
+
+/** Who or what caused an event. All members are always there, null where they mean nothing. */
+export interface Cause {
+  type: 'command' | 'message' | 'outcome' | 'timer' | 'unknown';
+  /** The journal does not always say where the records of a command begin. */
+  is_certain: boolean;
+  name: string | null;
+  body: Json;
+  caller: string | null;
+  has_key: boolean;
+  from: Address | null;
+  number: string | null;
+  sent: string | null;
+  from_seq: number | null;
+}
+
+export interface EntityEvent {
+  seq: number;
+  name: string;
+  version: number;
+  at: string;
+  position: string;
+  payload: Json;
+  cause?: Cause | null;
+  sent?: { to: Address; name: string; number: string }[];
+  timers?: { name: string; set: boolean }[];
+}
+
+export interface History {
+  events: EntityEvent[];
+  next: number | null;
+  removed: number;
+}
+
+export interface WhatIf {
+  at_seq: number;
+  outcome: 'done' | 'refused' | 'failed';
+  reply: Json;
+  refusal: string | null;
+  effects: { what: string; content: Json }[];
+  state: Json;
+}
+
+export interface Action {
+  name: string;
+  label: string;
+  method: 'POST';
+  path: string;
+  confirm: string | null;
+}
+
+export interface Trouble {
+  type: string;
+  kind: string | null;
+  id: string | null;
+  what: string;
+  reason: string;
+  since: string | null;
+  count: number;
+  number: string | null;
+  actions: Action[];
+}
+
+export interface Troubles {
+  total: number;
+  items: Trouble[];
+  more: boolean;
+}
+
+export interface Projection {
+  name: string;
+  kind: string | null;
+  state: 'running' | 'retrying' | 'stopped';
+  reason: string | null;
+  reached: string | null;
+  lag_commits: number | null;
+  lag_seconds: number | null;
+  behind_seconds: number | null;
+  events: number | null;
+}
+
+export interface Journal {
+  medium: Medium;
+  place: string | null;
+  durability: string;
+  position: string | null;
+  writer: number | null;
+  bytes: number | null;
+  /** Since the start, as is `commit_bytes`. */
+  commits: number | null;
+  commit_bytes: number | null;
+  disk: {
+    used_bytes: number | null;
+    budget_bytes: number | null;
+    free_bytes: number | null;
+    total_bytes: number | null;
+  } | null;
+  growth_bytes_per_day: number | null;
+  full_at: string | null;
+  checkpoint: {
+    covers: string | null;
+    at: string | null;
+    age_seconds: number | null;
+    took_ms: number | null;
+    commits_behind: number | null;
+    every_seconds: number | null;
+    is_failing: boolean;
+  } | null;
+  sync: {
+    p50_ms: number | null;
+    p99_ms: number | null;
+    max_ms: number | null;
+    commits_in_flight: number | null;
+  } | null;
+  retention: { kind: string; keep: string }[];
+  projections: Projection[];
+}

@@ -1,0 +1,186 @@
+import { useSignalEffect } from '@preact/signals';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { connection, wantsToken } from './api/client';
+import { listen, SHORTCUTS } from './keys';
+import { link, type Screen } from './lib/route';
+import { Badge } from './parts/basic';
+import { Dialog } from './parts/dialog';
+import { Icon } from './parts/icon';
+import { EntityScreen } from './screens/entity';
+import { JournalScreen } from './screens/journal';
+import { LiveScreen } from './screens/live';
+import { MapScreen } from './screens/map';
+import { PicosScreen } from './screens/picos';
+import { TokenScreen } from './screens/token';
+import { TroubleScreen } from './screens/trouble';
+import { reconnect } from './state/live';
+import { route } from './state/place';
+import { overview, troubles } from './state/service';
+import { choice, next } from './state/theme';
+import { toasts } from './state/toast';
+
+interface Item {
+  screen: Screen;
+  name: string;
+  key: string;
+  shows: () => preact.JSX.Element;
+}
+
+const ITEMS: Item[] = [
+  { screen: 'live', name: 'Live', key: 'l', shows: LiveScreen },
+  { screen: 'map', name: 'Map', key: 'm', shows: MapScreen },
+  { screen: 'entity', name: 'Entity', key: 'e', shows: EntityScreen },
+  { screen: 'trouble', name: 'Trouble', key: 't', shows: TroubleScreen },
+  { screen: 'journal', name: 'Journal', key: 'j', shows: JournalScreen },
+  { screen: 'picos', name: 'Picos', key: 'p', shows: PicosScreen },
+];
+
+export function App() {
+  const [helps, setHelps] = useState(false);
+  useEffect(() => listen(() => setHelps(true)), []);
+  const current = ITEMS.find((item) => item.screen === route.value.screen) ?? ITEMS[0];
+  useTitle(current);
+  const Shown = current?.shows ?? LiveScreen;
+  return (
+    <div class="shell">
+      <button type="button" class="skip" onClick={focusMain}>
+        To the content
+      </button>
+      <Nav current={current?.screen} help={() => setHelps(true)} />
+      <main class="main" id="main" tabIndex={-1}>
+        <Banner />
+        {wantsToken.value === undefined ? <Shown /> : <TokenScreen reason={wantsToken.value} />}
+      </main>
+      {helps && <Help close={() => setHelps(false)} />}
+      <div class="toasts" role="status" aria-live="polite">
+        {toasts.value.map((toast) => (
+          <div class="toast" key={toast.key}>
+            {toast.text}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** The title says where one is; the focus follows to the screen when it changes, so that a screen reader does, too. */
+function useTitle(current: Item | undefined): void {
+  const before = useRef(current);
+  useSignalEffect(() => {
+    const { path } = route.value;
+    const service = overview.value?.service;
+    document.title = [path.at(-1), current?.name, service ?? 'Throng'].filter(Boolean).join(' · ');
+  });
+  useEffect(() => {
+    if (before.current !== current) document.getElementById('main')?.focus({ preventScroll: true });
+    before.current = current;
+  }, [current]);
+}
+
+function focusMain(): void {
+  document.getElementById('main')?.focus();
+}
+
+function Nav({ current, help }: { current: Screen | undefined; help: () => void }) {
+  const items = ITEMS.filter((item) => item.screen !== 'picos' || overview.value?.console.picos);
+  return (
+    <nav class="nav" aria-label="Console">
+      <a class="brand" href={link('live')}>
+        <Icon name="brand" />
+        <span>
+          <span class="brand-name">Throng</span>
+          <span class="brand-app">{overview.value?.service ?? 'console'}</span>
+        </span>
+      </a>
+      <ul class="nav-list">
+        {items.map((item) => (
+          <li key={item.screen}>
+            <a class="nav-link" href={link(item.screen)} aria-current={item.screen === current ? 'page' : undefined}>
+              <Icon name={item.screen} />
+              {item.name}
+              {item.screen === 'trouble' && troubles.value > 0 ? (
+                <Badge tone="warn">
+                  {troubles.value}
+                  <span class="hidden"> in trouble</span>
+                </Badge>
+              ) : (
+                <kbd>g {item.key}</kbd>
+              )}
+            </a>
+          </li>
+        ))}
+      </ul>
+      <div class="nav-foot">
+        <ConnectionState />
+        <div class="nav-tools">
+          <button
+            type="button"
+            class="button plain icon-only"
+            onClick={next}
+            aria-label={`Theme: ${choice.value}. Change it`}
+            title={`Theme: ${choice.value}`}
+          >
+            <Icon name={{ system: 'system', light: 'sun', dark: 'moon' }[choice.value]} />
+          </button>
+          <button
+            type="button"
+            class="button plain icon-only tool-help"
+            onClick={help}
+            aria-label="Keys and help"
+            title="Keys and help (?)"
+          >
+            <Icon name="help" />
+          </button>
+        </div>
+      </div>
+    </nav>
+  );
+}
+
+function ConnectionState() {
+  const state = connection.value;
+  const text = { up: 'Connected', connecting: 'Connecting …', lost: 'Not connected' }[state];
+  return (
+    <span class={`connection ${state}`} role="status">
+      <span class="connection-mark" aria-hidden="true" />
+      {text}
+    </span>
+  );
+}
+
+function Banner() {
+  if (connection.value !== 'lost') return null;
+  return (
+    <div class="banner" role="alert">
+      <Icon name="trouble" />
+      <span>The server does not answer. What you see is what it said last; trying again.</span>
+      <button type="button" class="button" onClick={reconnect}>
+        Try now
+      </button>
+    </div>
+  );
+}
+
+function Help({ close }: { close: () => void }) {
+  return (
+    <Dialog title="Keys" close={close}>
+      <dl class="keys">
+        {SHORTCUTS.map(({ keys, does }) => (
+          <>
+            <dt>
+              {keys.map((key) => (
+                <kbd key={key}>{key}</kbd>
+              ))}
+            </dt>
+            <dd>{does}</dd>
+          </>
+        ))}
+      </dl>
+      <div class="dialog-foot">
+        <button type="button" class="button primary" onClick={close}>
+          Close
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,2 @@
+/** Styles that esbuild bundles. */
+declare module '*.css';

@@ -1,0 +1,86 @@
+/** Keys that work anywhere on the page, except where somebody types. */
+
+import type { Screen } from './lib/route';
+import { go } from './state/place';
+import { next } from './state/theme';
+
+const SCREEN_OF_KEY: Record<string, Screen> = {
+  l: 'live',
+  m: 'map',
+  e: 'entity',
+  t: 'trouble',
+  j: 'journal',
+  p: 'picos',
+};
+
+/** How long the second key of two may take. */
+const SECOND_KEY_MS = 1_500;
+
+export const SHORTCUTS: { keys: string[]; does: string }[] = [
+  { keys: ['g', 'l'], does: 'Live: what the engine does now' },
+  { keys: ['g', 'm'], does: 'Map: all entities' },
+  { keys: ['g', 'e'], does: 'Entity: the one looked at last' },
+  { keys: ['g', 't'], does: 'Trouble: what needs somebody' },
+  { keys: ['g', 'j'], does: 'Journal: where it is stored' },
+  { keys: ['g', 'p'], does: 'Picos, where they are served' },
+  { keys: ['/'], does: 'Search' },
+  { keys: ['←', '→'], does: 'One event back or on, on the slider of an entity; between tabs and tiles' },
+  { keys: ['d'], does: 'Light, dark, or as the system is' },
+  { keys: ['?'], does: 'This list' },
+  { keys: ['Esc'], does: 'Closes what is open' },
+];
+
+/** Listens until the returned function is called. */
+export function listen(help: () => void): () => void {
+  let armedUntil = 0;
+  const pressed = (event: KeyboardEvent) => {
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      isTyping(event.target) ||
+      document.querySelector('dialog[open]')
+    )
+      return;
+    const screen = performance.now() < armedUntil ? SCREEN_OF_KEY[event.key] : undefined;
+    armedUntil = 0;
+    if (screen) {
+      event.preventDefault();
+      go(screen);
+    } else if (event.key === 'g') {
+      armedUntil = performance.now() + SECOND_KEY_MS;
+    } else if (event.key === '/') {
+      event.preventDefault();
+      search();
+    } else if (event.key === '?') {
+      event.preventDefault();
+      help();
+    } else if (event.key === 'd') {
+      next();
+    }
+  };
+  addEventListener('keydown', pressed);
+  return () => removeEventListener('keydown', pressed);
+}
+
+/** The screen's own search, or that of the map. */
+function search(): void {
+  const field = document.querySelector<HTMLInputElement>('input[type="search"]');
+  if (field) {
+    field.focus();
+    field.select();
+    return;
+  }
+  go('map');
+  requestAnimationFrame(() =>
+    requestAnimationFrame(() => document.querySelector<HTMLInputElement>('input[type="search"]')?.focus()),
+  );
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable ||
+      (/^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName) && (target as HTMLInputElement).type !== 'range'))
+  );
+}

@@ -1,0 +1,34 @@
+/** How hot entities are: what they did lately, cooling with time. Only those that are warm are kept. */
+
+/** What is left of the heat after a second. */
+const COOLING = 0.72;
+/** Below this one is cold. */
+const COLD = 0.02;
+
+export class Heat {
+  private readonly warm = new Map<string, number>();
+
+  /** An entity that does so many things a second; 1 a second is seen, 1,000 glow. */
+  touch(id: string, perSecond: number): void {
+    const heat = Math.min(1, Math.log10(1 + Math.max(0, perSecond)) / 3);
+    if (heat > (this.warm.get(id) ?? 0)) this.warm.set(id, heat);
+  }
+
+  /** A time has passed. */
+  cool(seconds: number): void {
+    const left = COOLING ** seconds;
+    for (const [id, heat] of this.warm) {
+      if (heat * left < COLD) this.warm.delete(id);
+      else this.warm.set(id, heat * left);
+    }
+  }
+
+  /** 0 to 1. */
+  of(id: string): number {
+    return this.warm.get(id) ?? 0;
+  }
+
+  get isCold(): boolean {
+    return this.warm.size === 0;
+  }
+}

@@ -1,0 +1,295 @@
+import { useMemo } from 'preact/hooks';
+import type { Limits } from '../api/types';
+import { bytes, micros, short, whole } from '../lib/format';
+import { link } from '../lib/route';
+import { Card, Empty } from '../parts/basic';
+import { Icon } from '../parts/icon';
+import { EntityLink } from '../parts/link';
+import { type Line, Plot } from '../parts/plot';
+import { hot, limits, loops, reasons, series, tick } from '../state/points';
+import { overview } from '../state/service';
+
+const milliseconds = (value: number) => micros(value * 1000);
+const percent = (value: number) => `${Math.round(value * 100)} %`;
+
+interface Drawn {
+  title: string;
+  format: (value: number) => string;
+  lines: [name: string, label: string, look?: Line['look']][];
+}
+
+/** The plots, in the order of the questions one asks: how much, how fast, why not faster, who is refused, what it takes. */
+function drawn(): Drawn[] {
+  const busy = loops.value.map((loop): Drawn['lines'][number] => [
+    `loops.${loop}`,
+    `loop ${loop}`,
+    loop === '0' ? 'strong' : 'soft',
+  ]);
+  return [
+    {
+      title: 'Throughput, per second',
+      format: short,
+      lines: [
+        ['commands', 'commands'],
+        ['queries', 'queries', 'soft'],
+        ['messages', 'messages', 'dashed'],
+      ],
+    },
+    {
+      title: 'Latency',
+      format: milliseconds,
+      lines: [
+        ['latency_p99_ms', 'p99'],
+        ['latency_p90_ms', 'p90', 'soft'],
+        ['latency_p50_ms', 'p50', 'dashed'],
+      ],
+    },
+    { title: 'Commands a commit', format: short, lines: [['batch', 'mean']] },
+    {
+      title: 'Time of a commit',
+      format: milliseconds,
+      lines: [
+        ['commit_p99_ms', 'p99'],
+        ['commit_p50_ms', 'p50', 'dashed'],
+      ],
+    },
+    {
+      title: 'On the way',
+      format: short,
+      lines: [
+        ['in_flight', 'in flight'],
+        ['waiting_turn', 'waiting for a turn', 'soft'],
+        ['outbox', 'outbox', 'dashed'],
+      ],
+    },
+    { title: 'Refused, per second', format: short, lines: refused() },
+    {
+      title: 'Memory',
+      format: bytes,
+      lines: [
+        ['memory.process', 'process'],
+        ['memory.entities', 'entities', 'soft'],
+        ['memory.pending', 'awaiting a checkpoint', 'dashed'],
+      ],
+    },
+    { title: 'Loops, busy', format: percent, lines: busy.length > 0 ? busy : [['loops.0', 'loop 0']] },
+    { title: 'Journal, bytes a second', format: bytes, lines: [['commit_bytes', 'written']] },
+    {
+      title: 'Connections',
+      format: whole,
+      lines: [
+        ['connections', 'HTTP'],
+        ['websockets', 'WebSocket', 'dashed'],
+      ],
+    },
+  ];
+}
+
+/** The reasons that have refused anybody, the entities' own "no" first. */
+function refused(): Drawn['lines'] {
+  const looks: Line['look'][] = ['soft', 'dashed', 'dotted'];
+  const seen = reasons.value.filter((reason) =>
+    series.column(`refusals.${reason}`).some((value) => value !== null && value > 0),
+  );
+  const others = seen
+    .slice(0, 4)
+    .map((reason, place): Drawn['lines'][number] => [
+      `refusals.${reason}`,
+      reason.replaceAll('_', ' '),
+      looks[place % looks.length],
+    ]);
+  return [['refused', 'by entities'], ...others];
+}
+
+export function LiveScreen() {
+  tick.value;
+  const isEmpty = series.at.length === 0;
+  return (
+    <>
+      <div class="head">
+        <h1>Live</h1>
+        <span class="quiet">
+          The last {series.span() === 60 ? 'minute' : `${series.span() / 60} minutes`}, a point a second
+        </span>
+      </div>
+      <div class="stack">
+        <LimitsNow now={limits.value} />
+        <Figures />
+        {isEmpty ? (
+          <Card>
+            <Empty icon="live" title="The first second is on its way">
+              <p>
+                Throughput, latency, commits and memory are drawn here, a point a second, as soon as the service has
+                measured one.
+              </p>
+            </Empty>
+          </Card>
+        ) : (
+          <>
+            <FirstCommand />
+            <div class="plots">
+              {drawn().map((one) => (
+                <PlotCard key={one.title} drawn={one} />
+              ))}
+              <HotCard />
+            </div>
+          </>
+        )}
+      </div>
+    </>
+  );
+}
+
+function PlotCard({ drawn }: { drawn: Drawn }) {
+  const names = drawn.lines.map(([name, label]) => `${name} ${label}`).join();
+  // A new point is a new list of lines, and nothing else is
+  const lines = useMemo(
+    () =>
+      drawn.lines.map(([name, label, look]): Line => ({ label, values: series.column(name), ...(look && { look }) })),
+    [tick.value, names],
+  );
+  return (
+    <section class="card plot-card">
+      <Plot title={drawn.title} at={series.at} lines={lines} format={drawn.format} seconds={series.span()} />
+    </section>
+  );
+}
+
+const HEADLINES: Record<string, string> = {
+  idle: 'Idle',
+  client: 'Room for more',
+  loop: 'Limited by the CPU',
+  sync: 'Limited by the disk',
+  database: 'Limited by the database',
+  store: 'Limited by the store',
+  memory: 'Limited by memory',
+  entity: 'Limited by one entity',
+  disk_full: 'The disk is full',
+  journal_down: 'The journal is away',
+};
+const WELL = new Set(['idle', 'client']);
+
+/** One sentence: what limits the engine now. */
+function LimitsNow({ now }: { now: Limits | null }) {
+  if (!now) return null;
+  const [kind, ...id] = (now.name ?? '').split('/');
+  const isBad = now.code === 'disk_full' || now.code === 'journal_down';
+  return (
+    <section class={`card limits ${isBad ? 'bad' : ''}`} aria-label="What limits the engine now">
+      <span class={`limits-mark ${WELL.has(now.code) ? 'well' : ''}`}>
+        <Icon name={isBad ? 'stopped' : WELL.has(now.code) ? 'good' : 'up'} />
+      </span>
+      <div>
+        <p class="limits-head">{HEADLINES[now.code] ?? 'Limited'}</p>
+        <p class="quiet break">
+          {now.sentence}
+          {now.code === 'entity' && kind && id.length > 0 && (
+            <>
+              {' '}
+              <EntityLink of={{ kind, id: id.join('/') }} />
+            </>
+          )}
+        </p>
+      </div>
+    </section>
+  );
+}
+
+/** The figures one looks at first. Each has a width of its own, so that none pushes another. */
+function Figures() {
+  const figures: [label: string, name: string, format: (value: number) => string][] = [
+    ['Commands a second', 'commands', whole],
+    ['Latency, p99', 'latency_p99_ms', milliseconds],
+    ['Commands a commit', 'batch', short],
+    ['A commit, p99', 'commit_p99_ms', milliseconds],
+    ['In flight', 'in_flight', whole],
+    ['Memory', 'memory.process', bytes],
+  ];
+  return (
+    <dl class="figures">
+      {figures.map(([label, name, format]) => {
+        const value = series.last(name);
+        return (
+          <div class="figure" key={name}>
+            <dt>{label}</dt>
+            <dd>{value === undefined ? '–' : <Figure text={format(value)} />}</dd>
+          </div>
+        );
+      })}
+    </dl>
+  );
+}
+
+/** The unit is smaller than the number. */
+function Figure({ text }: { text: string }) {
+  const [number, unit] = text.split(' ');
+  return (
+    <>
+      {number}
+      {unit && <span class="unit"> {unit}</span>}
+    </>
+  );
+}
+
+/** How to begin, while nothing has ever been asked. */
+function FirstCommand() {
+  const asked = ['commands', 'queries', 'messages'].some((name) =>
+    series.column(name).some((value) => value !== null && value > 0),
+  );
+  const has = overview.value?.kinds.some((kind) => (kind.entities ?? 0) > 0);
+  if (asked || has || !overview.value) return null;
+  const kind = overview.value.kinds.find(
+    (kind) => !kind.is_hidden && kind.commands.some((command) => command.is_public),
+  );
+  return (
+    <Card>
+      <Empty icon="command" title="Nothing has been asked yet" compact>
+        <p>
+          The curves rise with the first command.{' '}
+          {kind ? (
+            <>
+              Send one from <a href={link('entity', [kind.name])}>a form for a new {kind.name}</a>, or from a shell:
+            </>
+          ) : (
+            'Send the service a request.'
+          )}
+        </p>
+        {kind && <pre>{example(kind.name, kind.commands.find((command) => command.is_public)?.name ?? '')}</pre>}
+      </Empty>
+    </Card>
+  );
+}
+
+function example(kind: string, command: string): string {
+  return `curl -X POST SERVICE/api/${kind}/ID/${command} -H 'content-type: application/json' -d '{ … }'`;
+}
+
+const HOT_SHOWN = 8;
+
+function HotCard() {
+  const most = hot.value.slice(0, HOT_SHOWN);
+  const top = Math.max(1, ...most.map((one) => one.per_second));
+  return (
+    <section class="card plot-card">
+      <div class="plot-head">
+        <h2 class="plot-title">Hot entities</h2>
+        <span class="small quiet">what they did a second</span>
+      </div>
+      {most.length === 0 ? (
+        <p class="quiet hot-none">Nobody stands out. Entities that do most appear here while they do it.</p>
+      ) : (
+        <ol class="hot-list">
+          {most.map((one) => (
+            <li key={`${one.kind}/${one.id}`}>
+              <EntityLink of={one} />
+              <svg class="hot-bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+                <rect width={(100 * one.per_second) / top} height="4" />
+              </svg>
+              <span class="number">{whole(one.per_second)}</span>
+            </li>
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}

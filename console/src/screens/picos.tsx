@@ -1,0 +1,105 @@
+import { useState } from 'preact/hooks';
+import * as picos from '../api/picos';
+import { link } from '../lib/route';
+import { Absent } from '../parts/absent';
+import { Card, Empty } from '../parts/basic';
+import { Icon } from '../parts/icon';
+import { useLoad } from '../parts/load';
+import { route } from '../state/place';
+import { overview } from '../state/service';
+import { PicoView } from './picos/pico';
+
+/** Children of a pico that are shown before more are asked for. */
+const CHILDREN_SHOWN = 50;
+
+export function PicosScreen() {
+  const served = overview.value?.console.picos;
+  if (overview.value && !served) return <NotServed />;
+  return <Picos />;
+}
+
+function NotServed() {
+  return (
+    <>
+      <div class="head">
+        <h1>Picos</h1>
+      </div>
+      <Card>
+        <Empty icon="picos" title="No picos are served here">
+          <p>An engine of picos shows its picos here, with their rulesets, channels and logs. Start one with:</p>
+          <pre>throng serve --app picos</pre>
+        </Empty>
+      </Card>
+    </>
+  );
+}
+
+function Picos() {
+  const { value: root, failure } = useLoad(() => picos.root(), []);
+  const chosen = route.value.path[0] ?? root?.eci;
+  return (
+    <>
+      <div class="head">
+        <h1>Picos</h1>
+        <span class="quiet">Parents and their children; each with its rulesets, channels and log</span>
+      </div>
+      {!root && <Absent failure={failure} what="the picos" />}
+      {root && chosen && (
+        <div class="pico-columns">
+          <Card title="Family">
+            <ul class="pico-tree" aria-label="Picos">
+              <Branch eci={root.eci} chosen={chosen} depth={0} />
+            </ul>
+          </Card>
+          <PicoView key={chosen} eci={chosen} />
+        </div>
+      )}
+    </>
+  );
+}
+
+/** A pico and, where it is open, its children: asked for when they are. */
+function Branch({ eci, chosen, depth }: { eci: string; chosen: string; depth: number }) {
+  const { value: box, failure } = useLoad(() => picos.box(eci), [eci]);
+  const [isOpen, setOpen] = useState(depth === 0);
+  const [shown, setShown] = useState(CHILDREN_SHOWN);
+  if (!box) return <li class="quiet">{failure ? failure.message : '…'}</li>;
+  const children = box.children;
+  return (
+    <li>
+      <span class="pico-row">
+        {children.length > 0 ? (
+          <button
+            type="button"
+            class="button plain icon-only pico-toggle"
+            aria-expanded={isOpen}
+            aria-label={`Children of ${box.name}`}
+            onClick={() => setOpen(!isOpen)}
+          >
+            <Icon name={isOpen ? 'down' : 'right'} />
+          </button>
+        ) : (
+          <span class="pico-toggle" />
+        )}
+        <a class="pico-name break" href={link('picos', [eci])} aria-current={eci === chosen ? 'true' : undefined}>
+          {box.name}
+        </a>
+        {children.length > 0 && <span class="quiet small tabular">{children.length}</span>}
+      </span>
+      {isOpen && children.length > 0 && (
+        <ul>
+          {children.slice(0, shown).map((child) => (
+            <Branch key={child} eci={child} chosen={chosen} depth={depth + 1} />
+          ))}
+          {children.length > shown && (
+            <li>
+              <button type="button" class="button plain" onClick={() => setShown(shown + CHILDREN_SHOWN)}>
+                {children.length - shown} more
+              </button>
+            </li>
+          )}
+        </ul>
+      )}
+    </li>
+  );
+}

@@ -1,0 +1,158 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import type { Browser, Page } from 'playwright-core';
+import { accessible, fits, go, heading, launch, open, PHONE } from './browser';
+import { PROGRAM, Server, until } from './server';
+
+/** Where pictures go: the book's own only when they are asked for, since no two runs make the same. */
+const IMAGES = process.env.CONSOLE_IMAGES ?? fileURLToPath(new URL('../images', import.meta.url));
+
+let browser: Browser;
+let server: Server;
+let driver: Page;
+
+interface Day {
+  sections: [id: string, capacity: number][];
+  requests: [section: string, student: string, operation: string][];
+}
+
+/** The built-in registration day: 5,393 sections, 44,504 requests. */
+function day(): Day {
+  const directory = mkdtempSync(join(tmpdir(), 'throng-day-'));
+  const [capacities, requests] = [join(directory, 'capacities'), join(directory, 'requests')];
+  execFileSync(PROGRAM, ['trace', 'generate', '--capacities', capacities, '--requests', requests], { stdio: 'ignore' });
+  const lines = (file: string) =>
+    readFileSync(file, 'utf8')
+      .split('\n')
+      .filter((line) => line !== '');
+  const found: Day = {
+    sections: lines(capacities).map((line) => {
+      const [id = '', seats = '0'] = line.split('\t');
+      return [id, Number(seats)];
+    }),
+    requests: lines(requests).map((line) => {
+      const [student = '', section = '', , , operation = ''] = line.split(',');
+      return [section, student, operation.trim().toLowerCase().startsWith('d') ? 'drop' : 'add'];
+    }),
+  };
+  rmSync(directory, { recursive: true, force: true });
+  return found;
+}
+
+before(async () => {
+  browser = await launch();
+  server = await Server.serve('registration', { args: ['--durability', 'os'] });
+  driver = (await open(browser, server, '#/trouble')).page;
+  await replay(driver, day());
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+/** Opens all sections, then has the day go by, over and over, until the page is closed. */
+async function replay(page: Page, { sections, requests }: Day): Promise<void> {
+  await page.evaluate(
+    async ({ sections, requests }) => {
+      const socket = new WebSocket(`ws://${location.host}/api/ws`, 'throng.v1');
+      await new Promise((resolve, reject) => {
+        socket.onopen = resolve;
+        socket.onerror = reject;
+      });
+      let answered = 0;
+      socket.onmessage = ({ data }) => {
+        answered += [JSON.parse(data)]
+          .flat()
+          .filter((message) => message.type === 'reply' || message.type === 'problem').length;
+      };
+      const send = (messages: object[]) =>
+        socket.send(
+          JSON.stringify(messages.map((message) => ({ type: 'command', id: 1, kind: 'section', ...message }))),
+        );
+      for (let first = 0; first < sections.length; first += 1000) {
+        send(
+          sections
+            .slice(first, first + 1000)
+            .map(([entity, capacity]) => ({ entity, command: 'open', body: { capacity } })),
+        );
+      }
+      while (answered < sections.length) await new Promise((resolve) => setTimeout(resolve, 20));
+      let place = 0;
+      setInterval(() => {
+        if (socket.bufferedAmount > 1_000_000) return;
+        // As on the day: a surge that swells and ebbs.
+        const now = Math.round(30 + 90 * (1 + Math.sin(Date.now() / 6000)));
+        const some = Array.from({ length: now }, () => requests[place++ % requests.length]);
+        send(some.map((one) => ({ entity: one?.[0], command: one?.[2], body: { student: one?.[1] } })));
+      }, 100);
+    },
+    { sections, requests },
+  );
+}
+
+test('5,393 sections are drawn during a replay, and those at work glow', async () => {
+  const { page, wrong } = await open(browser, server, '#/map/section');
+  await page.getByText('5,393 entities').waitFor();
+  const hues = () =>
+    page.locator('canvas').evaluate((canvas) => {
+      const { width, height } = canvas as HTMLCanvasElement;
+      const pixels = (canvas as HTMLCanvasElement).getContext('2d')?.getImageData(0, 0, width, height).data ?? [];
+      const seen = new Set<number>();
+      for (let place = 0; place < pixels.length; place += 4 * 7)
+        seen.add(((pixels[place] ?? 0) << 16) | ((pixels[place + 1] ?? 0) << 8) | (pixels[place + 2] ?? 0));
+      return seen.size;
+    });
+  await until('tiles of many shades are drawn', async () => (await hues()) > 50);
+  await page.getByRole('group', { name: 'All of section' }).focus();
+  await page.keyboard.press('End');
+  await page.getByRole('link', { name: 'Open' }).waitFor();
+  await accessible(page);
+  await fits(page);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('the curves rise while the day goes by, and the hot sections are named', async () => {
+  const { page, wrong } = await open(browser, server, '#/live');
+  await until(
+    'commands are counted',
+    async () => Number(((await page.locator('.figure dd').first().textContent()) ?? '').replace(/\D/g, '')) > 0,
+  );
+  await until('a plot is drawn', async () => (await page.locator('.u-over').count()) >= 8);
+  await page.locator('.hot-list a').first().waitFor();
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('pictures for the book are made of it, in both themes and at the width of a phone', async () => {
+  mkdirSync(IMAGES, { recursive: true });
+  const size = { width: 1280, height: 800 };
+  for (const theme of ['light', 'dark'] as const) {
+    const { page, wrong } = await open(browser, server, '#/live', { viewport: size, colorScheme: theme });
+    const suffix = theme === 'dark' ? '-dark' : '';
+    await page.locator('.hot-list a').first().waitFor();
+    await page.screenshot({ path: join(IMAGES, `console-live${suffix}.png`) });
+    const hot = await page.locator('.hot-list a').first().getAttribute('href');
+    await go(page, '#/map/section');
+    await page.getByText('5,393 entities').waitFor();
+    await page.waitForFunction(() => document.querySelector('canvas')?.width ?? 0 > 100);
+    await page.screenshot({ path: join(IMAGES, `console-map${suffix}.png`) });
+    await go(page, `${hot}?at=12`);
+    await page.getByRole('heading', { name: 'State as of event 12' }).waitFor();
+    await page.locator('.event.open').waitFor();
+    await page.screenshot({ path: join(IMAGES, `console-entity${suffix}.png`) });
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
+  const { page } = await open(browser, server, '#/map/section', { viewport: PHONE });
+  await heading(page, 'section');
+  await fits(page);
+  await page.screenshot({ path: join(IMAGES, 'console-phone.png') });
+  await page.context().close();
+});

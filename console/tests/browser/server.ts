@@ -1,0 +1,117 @@
+/** A server of the project on a free port, with a directory of its own; it ends with the test. */
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+export const PROGRAM =
+  process.env.THRONG_PROGRAM ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, 'target'), 'debug/throng');
+/** How long anything may take on a busy machine. */
+export const PATIENCE_MS = 120_000;
+const LOOK_AGAIN_MS = 50;
+
+export interface Options {
+  args?: string[];
+  env?: Record<string, string>;
+}
+
+export class Server {
+  private child: ChildProcess | undefined;
+  private said = '';
+
+  private constructor(
+    readonly port: number,
+    readonly adminPort: number,
+    private readonly directory: string,
+    private readonly command: string[],
+    private readonly env: Record<string, string>,
+  ) {}
+
+  /** `throng serve --app APP`, once it answers. */
+  static async serve(app: string, { args = [], env = {} }: Options = {}): Promise<Server> {
+    return Server.run((directory) => ['serve', '--app', app, '--data', join(directory, 'data'), ...args], env);
+  }
+
+  /** Any sub-command that serves. */
+  static async run(command: (directory: string) => string[], env: Record<string, string> = {}): Promise<Server> {
+    const directory = mkdtempSync(join(tmpdir(), 'throng-console-'));
+    const [port, adminPort] = [await freePort(), await freePort()];
+    const listen = ['--listen', `127.0.0.1:${port}`, '--admin-listen', `127.0.0.1:${adminPort}`];
+    const server = new Server(port, adminPort, directory, [...command(directory), ...listen], env);
+    await server.start();
+    return server;
+  }
+
+  get console(): string {
+    return `http://127.0.0.1:${this.adminPort}/console/`;
+  }
+
+  get service(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  async start(): Promise<void> {
+    const child = spawn(PROGRAM, this.command, {
+      env: { ...process.env, ...this.env, NO_COLOR: '1' },
+      cwd: this.directory,
+    });
+    child.stdout?.on('data', (data: Buffer) => this.hear(data));
+    child.stderr?.on('data', (data: Buffer) => this.hear(data));
+    this.child = child;
+    await until(`the server answers`, async () => {
+      if (child.exitCode !== null) throw new Error(`${PROGRAM} ended with ${child.exitCode}:\n${this.said}`);
+      const answered = await fetch(`${this.service}/health/ready`).catch(() => undefined);
+      return answered?.ok === true;
+    });
+  }
+
+  /** As a power loss would: nothing is said to anybody. */
+  async kill(): Promise<void> {
+    const child = this.child;
+    if (!child || child.exitCode !== null) return;
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGKILL');
+    await ended;
+  }
+
+  async end(): Promise<void> {
+    await this.kill();
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  /** A command over the service's own API. */
+  async post(path: string, body: unknown = {}): Promise<Response> {
+    const headers = { 'content-type': 'application/json' };
+    return fetch(this.service + path, { method: 'POST', headers, body: JSON.stringify(body) });
+  }
+
+  private hear(data: Buffer): void {
+    this.said = (this.said + data.toString()).slice(-20_000);
+  }
+}
+
+/** Waits for a condition; says what was waited for if it does not come about. */
+export async function until(what: string, holds: () => Promise<boolean>): Promise<void> {
+  const begin = Date.now();
+  while (!(await holds())) {
+    if (Date.now() - begin > PATIENCE_MS) throw new Error(`waited in vain until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+  }
+}
+
+async function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', reject);
+    probe.listen(0, '127.0.0.1', () => {
+      const address = probe.address();
+      probe.close(() =>
+        typeof address === 'object' && address ? resolve(address.port) : reject(new Error('no port')),
+      );
+    });
+  });
+}
