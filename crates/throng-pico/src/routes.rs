@@ -8,7 +8,9 @@
 //! | `/c/{eci}/query/{rid}/{query}` | the query's result; as text for `{query}.txt` and `{query}.html` |
 //! | `/sky/event/{eci}/{eid}/{domain}/{type}` | as `event-wait`; directives `_cookie` and `_redirect` are followed |
 //! | `/sky/cloud/{eci}/{rid}/{query}` | as `query` |
-//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | what has happened to the pico, in order |
+//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | what has happened to the pico, in order; with `Accept: text/event-stream` also what happens |
+//! | `GET /c/{eci}/export` | the pico with all below it, as lines of JSON |
+//! | `POST /c/{eci}/import?identical=&file=` | makes exported picos children of the pico |
 //! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console |
 //! | `/api/flush?url=` | the ruleset, fetched anew |
 //!
@@ -23,6 +25,7 @@
 mod answer;
 mod given;
 mod log;
+mod transfer;
 
 use crate::{
     Picos,
@@ -34,7 +37,7 @@ use axum::{
     Router,
     extract::{Path, State},
     response::{IntoResponse, Response},
-    routing::{any, get},
+    routing::{any, get, post},
 };
 use given::Given;
 use serde_json::json;
@@ -52,7 +55,9 @@ pub fn routes(picos: Picos) -> Router {
         .route("/c/{eci}/event-wait/{domain}/{name}", any(event_wait))
         .route("/c/{eci}/event/{domain}/{name}/query/{rid}/{query}", any(event_query))
         .route("/c/{eci}/query/{rid}/{query}", any(query))
-        .route("/c/{eci}/log", get(log::page))
+        .route("/c/{eci}/log", get(log::read))
+        .route("/c/{eci}/export", get(transfer::export))
+        .route("/c/{eci}/import", post(transfer::import))
         .route("/sky/event/{eci}/{eid}/{domain}/{type}", any(sky_event))
         .route("/sky/cloud/{eci}/{rid}/{query}", any(query))
         .route("/api/ui-context", get(ui_context))
@@ -99,6 +104,21 @@ pub fn describe() -> Described {
             eci(Route::get("/c/{eci}/log", "What has happened to a pico"))
                 .query::<crate::outside::LogQuery>()
                 .replies::<crate::outside::LogPage>(200, "A page of it"),
+        )
+        .route(
+            eci(Route::get(
+                "/c/{eci}/export",
+                "A pico with all below it, as lines of JSON",
+            ))
+            .replies::<String>(200, "Lines; the last one says how many there are"),
+        )
+        .route(
+            eci(Route::post(
+                "/c/{eci}/import",
+                "Makes exported picos children of a pico",
+            ))
+            .query::<transfer::ImportQuery>()
+            .replies::<serde_json::Value>(200, "`pico`, `eci`, `picos`, `other_versions`"),
         )
         .route(
             eci(Route::post(

@@ -216,10 +216,16 @@ impl Web {
         self.blocking(move || send(&agent, &request)).await
     }
 
+    /// The file of a `file:` URL, if its directory is allowed.
+    pub(super) fn file(&self, url: &str) -> Result<PathBuf, Box<str>> {
+        let path = url.strip_prefix("file://").ok_or("a file's URL begins with file://")?;
+        within(self.files.as_deref(), Path::new(path))
+    }
+
     /// The source behind a URL, if its host or directory is allowed and its size.
     pub(super) async fn ruleset(&self, url: &str) -> Result<String, Box<str>> {
-        if let Some(path) = url.strip_prefix("file://") {
-            let path = within(self.files.as_deref(), Path::new(path))?;
+        if url.starts_with("file://") {
+            let path = self.file(url)?;
             let read =
                 move || std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()).into());
             return self.blocking(read).await;
