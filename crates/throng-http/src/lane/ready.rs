@@ -28,18 +28,32 @@ impl Direct {
             return;
         };
         let connection = &member.open.connection;
+        if connection.verdict() != Verdict::Drop && member.handled.is_some() {
+            self.guarded(key, Self::goes_on_with_handler);
+            return;
+        }
         if connection.verdict() == Verdict::Drop || connection.is_ending() && member.ticket.is_none() {
             self.look_after(key);
             return;
         }
         // What it asked before is answered first.
-        if member.waiting > 0 || member.ticket.is_some() {
+        if member.is_busy() || member.ticket.is_some() {
             return;
         }
         if self.event_loop.server.gate.goes_at_once(&connection.place) || self.is_urgent(key) {
             self.look_after(key);
         } else {
             self.guarded(key, Self::wait);
+        }
+    }
+
+    /// An app's handler may have its answer.
+    fn goes_on_with_handler(&mut self, key: usize) {
+        // The answers of one connection leave together.
+        self.send_done_of_others(key);
+        let handled = self.members.get_mut(key).and_then(|member| member.handled.take());
+        if handled.is_some_and(|handled| self.handle(key, handled)) {
+            self.goes_on(key);
         }
     }
 

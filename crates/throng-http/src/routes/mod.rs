@@ -9,7 +9,7 @@ mod live;
 mod pages;
 mod query;
 
-pub(crate) use app::handle_now;
+pub(crate) use app::{Handling, handle_now};
 pub(crate) use command::{by, execute};
 pub(crate) use history::Shown;
 pub use live::LiveEvents;

@@ -212,6 +212,40 @@ fn a_stop_answers_what_waits_for_the_journal() {
 }
 
 #[test]
+fn a_stop_answers_what_a_handler_works_on() {
+    let (waits, released) = waits();
+    let routes = Router::new().route("/waits", waits);
+    let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
+    let (mut client, mut idle) = (Client::new(&gateway), Client::new(&gateway));
+    client.send(request("GET", "/waits", &[], ""));
+    // Asked later, answered: the other is with its handler.
+    assert_eq!(idle.get("/health/live").status, 200);
+    let stopping = std::thread::spawn(move || gateway.stop_blocking());
+    idle.is_closed();
+    released.notify_one();
+    assert_eq!(client.answer().text(), "done");
+    client.is_closed();
+    stopping.join().unwrap();
+}
+
+#[test]
+fn a_handler_that_answers_after_its_client_has_gone_disturbs_nobody() {
+    let (waits, released) = waits();
+    let routes = Router::new().route("/waits", waits);
+    let gateway = Gateway::builder(engine()).routes(routes).start().unwrap();
+    let mut gone = Client::new(&gateway);
+    gone.send(request("GET", "/waits", &[], ""));
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":1000}"#);
+    drop(gone);
+    released.notify_one();
+    for count in 1..=20 {
+        client.send(add(&count.to_string()));
+        assert_eq!(students(&mut client), count);
+    }
+}
+
+#[test]
 fn what_was_asked_before_a_client_said_all_it_will_is_answered() {
     let gateway = Gateway::builder(engine())
         .routes(Router::new().route("/now", get(async || "now")))

@@ -17,7 +17,8 @@ use super::{
 use crate::{
     event_loop::{EventLoop, OpenConnection, serve},
     gate::Ticket,
-    routes,
+    routes::{self, Handling},
+    server::Server,
 };
 use slab::Slab;
 use std::{
@@ -54,12 +55,28 @@ pub(super) struct Member {
     pub(super) is_armed: bool,
     /// Commands whose answers wait for their commit.
     pub(super) waiting: usize,
+    /// What an app's handler works on.
+    pub(in crate::lane) handled: Option<Box<Handled>>,
     /// The pass in which it got an answer that leaves at the end of that pass.
     answered_in: u64,
     /// It waits for its turn.
     pub(super) ticket: Option<Rc<Ticket>>,
     /// Its next request may be one that always has a place: it is new, or its last one was such.
     pub(super) may_be_urgent: bool,
+}
+
+impl Member {
+    /// What it asked before is not answered yet.
+    pub(super) fn is_busy(&self) -> bool {
+        self.waiting > 0 || self.handled.is_some()
+    }
+}
+
+/// A request whose handler waits, mostly for its commit; the connection's key calls once it can go on.
+pub(in crate::lane) struct Handled {
+    handling: Handling,
+    /// The connection closes after it.
+    closes: bool,
 }
 
 /// A command that was executed.
@@ -104,6 +121,17 @@ struct Done {
     /// Where it ends in the output.
     end: usize,
     closes: bool,
+}
+
+impl Handled {
+    /// The rest of it, as a task's.
+    fn into_work(self, server: Rc<Server>) -> Work {
+        let Self { mut handling, closes } = self;
+        Work::Answer(
+            Box::pin(poll_fn(move |context| handling.poll(&server, context))),
+            closes,
+        )
+    }
 }
 
 /// Looks after the direct connections of a loop, for ever.
@@ -188,6 +216,7 @@ impl Direct {
             waker,
             is_armed: false,
             waiting: 0,
+            handled: None,
             answered_in: 0,
             ticket: None,
             may_be_urgent: true,
@@ -227,6 +256,14 @@ impl Direct {
         if let Some(mut member) = self.members.try_remove(key) {
             self.leaves_queue(&member);
             let number = member.open.number;
+            // What it sent did not go at once; its request is answered all the same.
+            let work = match member.handled.take() {
+                Some(handled) => {
+                    member.open.connection.ends();
+                    handled.into_work(self.event_loop.server.clone())
+                }
+                None => work,
+            };
             while self.done.pop_if(|done| done.number == number).is_some() {}
             let begin = self.done.last().map_or(0, |done| done.end);
             if begin < self.output.len() {

@@ -1,7 +1,8 @@
 //! What a direct connection asks: commands are executed in place, anything else is answered at once or becomes a task.
 
-use super::{Direct, Pending};
+use super::{Direct, Handled, Pending};
 use crate::{
+    answer::Answer,
     connection::Verdict,
     lane::{
         TOGETHER_MAX, Work,
@@ -12,9 +13,9 @@ use crate::{
     request::headers,
     routes::{self, Asked},
 };
+use http::Response;
 use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
+    future::Future,
     task::{Context, Poll, Waker},
 };
 
@@ -28,7 +29,7 @@ impl Direct {
             return None;
         }
         // What it asked before is answered first.
-        if member.waiting > 0 {
+        if member.is_busy() {
             return None;
         }
         let is_answered = member.answered_in == self.pass;
@@ -127,7 +128,7 @@ impl Direct {
         None
     }
 
-    /// Answers a request for any other route; `false`: the connection is not direct any more.
+    /// Answers a request for any other route; `false`: the connection has nothing more to do now.
     pub(super) fn answer(&mut self, key: usize, other: Other) -> bool {
         if self.send_done_of_others(key) {
             // It may be a task after this, and asks again.
@@ -146,49 +147,78 @@ impl Direct {
         member.may_be_urgent = routes::is_urgent(request.uri().path());
         connection.begins();
         member.wire.advance(end);
-        // Whoever waits is asked again at once, by a task that can be woken.
-        let mut nobody = Context::from_waker(Waker::noop());
         let handled = if says_timeout {
             Err(request)
         } else {
             routes::handle_now(&server, &connection, request)
         };
-        let answer: Result<_, Pin<Box<dyn Future<Output = _>>>> = match handled {
-            Ok(mut handling) => match handling.poll(&server, &mut nobody) {
-                Poll::Ready(response) => Ok(response),
-                Poll::Pending => Err(Box::pin(poll_fn(move |context| handling.poll(&server, context)))),
-            },
-            Err(request) => {
-                let connection = connection.clone();
-                let mut answer = Box::pin(async move { routes::answer(&server, &connection, *request).await });
-                match answer.as_mut().poll(&mut nobody) {
-                    Poll::Ready(response) => Ok(response),
-                    Poll::Pending => Err(answer),
-                }
-            }
+        let request = match handled {
+            Ok(handling) => return self.handle(key, Box::new(Handled { handling, closes })),
+            Err(request) => request,
         };
-        let work = match answer {
-            Err(answer) => Work::Answer(answer, closes),
-            Ok(response) => {
-                let mut outgoing = Outgoing::begin(&self.event_loop, &connection, response, closes, &mut self.output);
-                match outgoing.poll(&mut self.output, &mut nobody) {
-                    Poll::Ready(Ok(Written::All)) => {
-                        self.is_answered(key, outgoing.closes);
-                        return !outgoing.closes;
-                    }
-                    Poll::Ready(Err(error)) => {
-                        tracing::debug!("a connection ended early: {error}");
-                        self.output.truncate(self.done.last().map_or(0, |done| done.end));
-                        self.end(key);
-                        return false;
-                    }
-                    // What is written of it goes along.
-                    Poll::Ready(Ok(Written::Full)) | Poll::Pending => Work::Respond(outgoing),
-                }
+        let mut answer = Box::pin(async move { routes::answer(&server, &connection, *request).await });
+        // Whoever waits is asked again at once, by a task that can be woken.
+        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(response) => self.respond(key, response, closes),
+            Poll::Pending => {
+                self.begins_anew(key, Work::Answer(answer, closes));
+                false
             }
+        }
+    }
+
+    /// Has an app's handler go on; `false`: it waits, or the connection is not direct any more.
+    pub(in crate::lane) fn handle(&mut self, key: usize, mut handled: Box<Handled>) -> bool {
+        let Some(member) = self.members.get_mut(key) else {
+            return false;
         };
-        connection.ends();
+        let mut context = Context::from_waker(&member.waker);
+        match handled.handling.poll(&self.event_loop.server, &mut context) {
+            Poll::Ready(response) => self.respond(key, response, handled.closes),
+            Poll::Pending => {
+                member.is_armed = member.is_armed || member.wire.arm(&mut context);
+                member.handled = Some(handled);
+                false
+            }
+        }
+    }
+
+    /// Writes a response down; `false`: the connection is not direct any more.
+    fn respond(&mut self, key: usize, response: Response<Answer>, closes: bool) -> bool {
+        let Some(member) = self.members.get(key) else {
+            return false;
+        };
+        let mut outgoing = Outgoing::begin(
+            &self.event_loop,
+            &member.open.connection,
+            response,
+            closes,
+            &mut self.output,
+        );
+        match outgoing.poll(&mut self.output, &mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(Written::All)) => {
+                self.is_answered(key, outgoing.closes);
+                !outgoing.closes && self.members.contains(key)
+            }
+            Poll::Ready(Err(error)) => {
+                tracing::debug!("a connection ended early: {error}");
+                self.output.truncate(self.done.last().map_or(0, |done| done.end));
+                self.end(key);
+                false
+            }
+            // What is written of it goes along.
+            Poll::Ready(Ok(Written::Full)) | Poll::Pending => {
+                self.begins_anew(key, Work::Respond(outgoing));
+                false
+            }
+        }
+    }
+
+    /// A request that was begun here is a task's.
+    fn begins_anew(&mut self, key: usize, work: Work) {
+        if let Some(member) = self.members.get(key) {
+            member.open.connection.ends();
+        }
         self.hand_over(key, work);
-        false
     }
 }
