@@ -13,6 +13,7 @@ mod demo;
 mod krl;
 mod new;
 mod percent;
+mod pico_requests;
 mod progress;
 mod serve;
 mod trace;

@@ -77,6 +77,13 @@ impl Picos {
         &self.0.engine
     }
 
+    /// The root's channel that is tagged `owner`.
+    pub(crate) async fn owner(&self) -> Result<Option<Eci>, Failure> {
+        self.root().await?;
+        let owned = self.0.engine.entity::<Pico>(PicoId::ROOT).read(Look {}).await?;
+        Ok(owned.owner)
+    }
+
     pub(crate) fn importing(&self) -> &tokio::sync::Mutex<()> {
         &self.0.importing
     }

@@ -1,6 +1,6 @@
 //! `throng demo`: a registration day, end to end.
 
-mod answers;
+pub(crate) mod answers;
 mod directory;
 mod picos;
 mod report;

@@ -7,11 +7,13 @@ use crate::{
     id::{Eci, PicoId, Secret},
     pico::{Adoption, Change, Child, Incoming, Installed, Installing, Newborn},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 use throng_krl::{Error, Value};
 
 /// Most picos one event makes, and most events it sends: an engine's message each.
 const OUTGOING_MAX: usize = 900;
+/// Most rulesets of a pico: each event looks at all of them.
+const RULESETS_MAX: usize = 1_000;
 
 /// What an event sends to other picos, in order.
 #[derive(Default)]
@@ -48,6 +50,7 @@ impl Draft<'_> {
 
     /// Makes a child; answers with the channel to it, and with the child's channel for the console.
     pub(crate) fn new_pico(&mut self, rulesets: Vec<Installing>, asked: Value) -> Result<(Eci, Eci), Stop> {
+        within_rulesets_max(rulesets.len())?;
         let pico = self.fresh.pico();
         let place = self.next_place(pico);
         let realm = self.body().realm;
@@ -162,19 +165,31 @@ impl Draft<'_> {
 
     /// Installs a ruleset, or configures it anew; answers with its id.
     pub(crate) fn install(&mut self, url: &str, config: Value) -> Result<Arc<str>, Stop> {
-        let installing = self.installing(url, config)?;
+        let has = self.body().rulesets.iter().map(|ruleset| ruleset.rid.clone()).collect();
+        let installing = self.installing(url, config, &has)?;
         let rid = installing.rid.clone();
+        let others = self.body().rulesets.iter().filter(|ruleset| ruleset.rid != rid);
+        within_rulesets_max(others.count() + 1)?;
         let states = self.installed(&rid).and_then(|known| known.states.clone());
         self.record(Change::Ruleset(Installed::of(installing, states)))?;
         Ok(rid)
     }
 
-    /// A ruleset by its URL, ready to be installed.
-    pub(crate) fn installing(&mut self, url: &str, config: Value) -> Result<Installing, Stop> {
+    /// A ruleset by its URL, ready to be installed beside these.
+    pub(crate) fn installing(
+        &mut self,
+        url: &str,
+        config: Value,
+        has: &BTreeSet<Arc<str>>,
+    ) -> Result<Installing, Stop> {
         let url: Arc<str> = crate::intern::name::intern(url.trim());
         let loaded = self.program(&url)?;
         if crate::native::find(loaded.rid()).is_some() {
             return Err(Error::value_error(format!("every pico has the ruleset {}", loaded.rid())).into());
+        }
+        let is_there = |rid: &str| has.contains(rid) || crate::native::find(rid).is_some();
+        if let Some(missing) = loaded.program.dependencies().find(|used| !is_there(&used.rid)) {
+            return Err(Error::value_error(format!("Dependant module not loaded: {}", missing.rid)).into());
         }
         Ok(Installing {
             rid: crate::intern::name::intern(loaded.rid()),
@@ -233,6 +248,13 @@ impl Draft<'_> {
     pub(crate) fn del_channel(&mut self, eci: &str) -> Result<(), Stop> {
         let secret: Secret = self.editable(eci)?.secret;
         self.record(Change::NoChannel(secret))
+    }
+}
+
+fn within_rulesets_max(rulesets: usize) -> Result<(), Stop> {
+    match rulesets {
+        0..=RULESETS_MAX => Ok(()),
+        _ => Err(limit(format!("a pico has at most {RULESETS_MAX} rulesets"))),
     }
 }
 

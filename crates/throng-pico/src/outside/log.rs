@@ -176,6 +176,27 @@ impl Picos {
         LiveEvents::follow(self.engine(), entity, show).await
     }
 
+    /// Each event that changes the pico, by its number alone. It ends as a [log](Self::follow_log) does.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) async fn follow_changes(&self, eci: Eci, seen: u64) -> Result<LiveEvents, Problem> {
+        let entity = Follow::Entity {
+            kind: self.engine().kind(Pico::KIND).unwrap_or_default(),
+            id: eci.pico.to_string(),
+            after: seen,
+            at: None,
+        };
+        let show = move |event: &EntityEvent| match recorded(&event.event.name, &event.event.payload) {
+            Some(happened) if ends_for(eci.secret, &happened) => ControlFlow::Break(()),
+            Some(PicoEvent::Ran(handled)) if !handled.changes.is_empty() => {
+                ControlFlow::Continue(Some(json!({ "seq": event.event.seq }).to_string()))
+            }
+            _ => ControlFlow::Continue(None),
+        };
+        LiveEvents::follow(self.engine(), entity, show).await
+    }
+
     async fn page(&self, pico: PicoId, query: &LogQuery, limit: usize) -> Result<LogPage, Failure> {
         let kind = self.engine().kind(Pico::KIND).unwrap_or_default();
         let id = pico.to_string();

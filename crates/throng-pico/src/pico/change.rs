@@ -97,6 +97,34 @@ impl Pico {
     }
 }
 
+impl Pico {
+    /// About the bytes that the variables take once this has happened; where they are within `enough`, at least as many.
+    pub(crate) fn bytes_after(&self, changes: &[Change], enough: usize) -> usize {
+        let put = |change: &Change| match change {
+            Change::Put { value, .. } => usize::try_from(value.bytes()).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        let put = changes.iter().map(put).fold(0, usize::saturating_add);
+        let most = self.variables.heap_bytes().saturating_add(put);
+        if put == 0 || most <= enough {
+            return most.min(enough);
+        }
+        let mut after = Self {
+            body: Body::default(),
+            variables: self.variables.clone(),
+        };
+        for change in changes {
+            if matches!(
+                change,
+                Change::Put { .. } | Change::Remove { .. } | Change::NoRuleset(_)
+            ) {
+                after.apply(change);
+            }
+        }
+        after.variables.heap_bytes()
+    }
+}
+
 impl Body {
     /// Applies what has happened to all but the variables.
     pub(crate) fn apply(&mut self, change: &Change) {

@@ -25,6 +25,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Most events scheduled in one pico.
 const SCHEDULED_MAX: usize = 10_000;
 
+/// About the bytes that the variables of a pico take at most: well within what an engine stores of an entity, escapes included.
+const KEPT_BYTES_MAX: usize = 8 << 20;
+
 /// What events of picos wait for, for whoever answers.
 pub(crate) const WAITING: Topic<WaitsFor> = Topic::new("pico-waits");
 
@@ -378,6 +381,10 @@ impl Task {
     fn done(self, pico: &Pico, draft: Draft<'_>, turn: &mut Turn<'_, Pico>) -> Decided {
         if draft.body().schedules.len() > SCHEDULED_MAX {
             let most = format!("at most {SCHEDULED_MAX} events are scheduled in a pico");
+            return Ok(self.failed(&draft, &most, turn));
+        }
+        if pico.bytes_after(&draft.changes, KEPT_BYTES_MAX) > KEPT_BYTES_MAX {
+            let most = format!("the variables of a pico take at most {KEPT_BYTES_MAX} bytes");
             return Ok(self.failed(&draft, &most, turn));
         }
         let then = self.incoming.then.clone();

@@ -61,6 +61,8 @@ pub struct PicoView {
     pub ui: Option<Eci>,
     /// The channel tagged `system,self`.
     pub own: Option<Eci>,
+    /// The channel tagged `owner`.
+    pub owner: Option<Eci>,
     /// As `wrangler:name()` tells it; `Pico` where none was given.
     pub name: String,
     /// None for a root, and for what is being imported.
@@ -89,6 +91,7 @@ impl Query<Pico> for Look {
             realm: pico.body.realm,
             ui: tagged(&["engine", "ui"]),
             own: tagged(&["system", "self"]),
+            owner: tagged(&["owner"]),
             name: name.unwrap_or("Pico").to_owned(),
             parent: pico.body.parent.map(|parent| parent.pico),
             is_moving: pico.body.moving.is_some(),
@@ -97,8 +100,8 @@ impl Query<Pico> for Look {
     }
 }
 
-/// Whether a channel may be used for what concerns the whole pico.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+/// Whether a channel may be used for something.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct May {
     /// The secret of the channel that asks.
     pub via: Secret,
@@ -106,8 +109,8 @@ pub struct May {
     pub what: Use,
 }
 
-/// What a channel may be used for, beyond events and queries of rulesets: each is named in a policy as one of these would be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// What a channel may be used for. What is no event or query of a ruleset is named in a policy as one of these would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Use {
     /// Reading the log: the query `logs` of the console's ruleset.
@@ -116,16 +119,24 @@ pub enum Use {
     Export,
     /// Making another pico its child: the event `wrangler:child_adoption`.
     Adopt,
+    /// Hearing that the answer of a query may have changed: the query.
+    Query {
+        /// The ruleset's id.
+        rid: Box<str>,
+        /// What it shares.
+        name: Box<str>,
+    },
 }
 
 impl Use {
     /// Whether a channel may be used for it.
-    pub(crate) fn check(self, channel: &Channel) -> Result<(), Refused> {
+    pub(crate) fn check(&self, channel: &Channel) -> Result<(), Refused> {
         let shape = &channel.shape;
         match self {
             Self::ReadLog => shape.query_policy.check(native::UI, "logs"),
             Self::Export => shape.query_policy.check(native::WRANGLER, "export"),
             Self::Adopt => shape.event_policy.check("wrangler", "child_adoption"),
+            Self::Query { rid, name } => shape.query_policy.check(rid, name),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! `/c/{eci}/log`: what has happened to a pico, a page at a time or as it happens.
+//! `/c/{eci}/log`: what has happened to a pico, a page at a time or as it happens; and that something has.
 
 use super::{answer::refused, channel};
-use crate::{Picos, outside::LogQuery, pico::Use};
+use crate::{Picos, id::Eci, outside::LogQuery, pico::Use};
 use axum::{
     Json,
     extract::{Path, State},
@@ -9,6 +9,19 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use throng_http::{LiveEvents, extract::Query};
+
+/// Tells when the answer of a query may be another one.
+pub(super) async fn changes(picos: &Picos, eci: Eci, (rid, name): (&str, &str)) -> Result<Response, Response> {
+    let query = Use::Query {
+        rid: rid.into(),
+        name: name.into(),
+    };
+    let seen = picos.may(eci, query).await;
+    let seen = seen.map_err(|failure| refused(picos, failure))?;
+    let live = picos.follow_changes(eci, seen).await;
+    live.map(IntoResponse::into_response)
+        .map_err(IntoResponse::into_response)
+}
 
 pub(super) async fn read(
     State(picos): State<Picos>,
