@@ -9,6 +9,7 @@ mod apps;
 #[cfg(feature = "bench")]
 mod bench;
 mod client;
+mod cpu;
 mod demo;
 mod krl;
 mod new;

@@ -149,6 +149,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
             expected: &expected,
             settings,
             rulesets: directory.rulesets(),
+            compiled: directory.compiled(),
             clients,
             speed: arguments.pace.unwrap_or(0.0),
         };

@@ -5,7 +5,7 @@ use registration::{
     reference::{Expected, Rosters},
     trace::Trace,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -14,12 +14,13 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng_app::{Service, Settings};
+use throng_app::{Place, Service, Settings};
 use throng_load::Report;
 
-use super::DemoArguments;
+use super::{DemoArguments, steps};
 use crate::{
     client::Client,
+    cpu::cpu_time,
     pico_requests::{all, ask, event, query, root},
     units::{count, milliseconds},
 };
@@ -34,6 +35,8 @@ pub(super) struct Demo<'a> {
     pub(super) expected: &'a Expected,
     pub(super) settings: Settings,
     pub(super) rulesets: PathBuf,
+    /// Where the same day goes whose sections are compiled entities.
+    pub(super) compiled: PathBuf,
     pub(super) clients: usize,
     pub(super) speed: f64,
 }
@@ -56,7 +59,9 @@ impl Demo<'_> {
             opened.elapsed().as_secs_f64()
         ));
         let before = service.engine.metrics().commits();
+        let cpu = cpu_time();
         let replay = self.replay(&client, &root)?;
+        let cpu = cpu_time().saturating_sub(cpu);
         let commits = service.engine.metrics().commits() - before;
         let (requests, elapsed) = (self.trace.requests.len() as u64, replay.elapsed().as_secs_f64());
         let at = |quantile| milliseconds(replay.response.value_at_quantile(quantile));
@@ -69,6 +74,11 @@ impl Demo<'_> {
             count(commits)
         ));
         service.stop();
+        let compiled = self.compiled_cpu()?;
+        let [picos, entities] = [cpu, compiled].map(|cpu| cpu.as_secs_f64() * 1e6 / requests as f64);
+        say(&format!(
+            "  CPU        {picos:.0} µs a request, with its client; sections that are compiled entities, asked directly: {entities:.0} µs"
+        ));
 
         let (service, client) = self.start(&rulesets)?;
         say(&format!(
@@ -104,6 +114,22 @@ impl Demo<'_> {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         })
+    }
+
+    /// What the same day takes where a section is an entity in Rust.
+    fn compiled_cpu(&self) -> anyhow::Result<Duration> {
+        let settings = Settings {
+            place: Place::Directory(self.compiled.clone()),
+            ..self.settings.clone()
+        };
+        let service = Service::start(registration::app(), &settings)?;
+        let client = Client::new(service.address, self.clients)?;
+        steps::open(&client, self.trace)?;
+        let begun = cpu_time();
+        steps::replay(&client, self.trace, Some(self.expected), self.speed)?;
+        let took = cpu_time().saturating_sub(begun);
+        service.stop();
+        Ok(took)
     }
 
     fn write_rulesets(&self) -> anyhow::Result<PathBuf> {
