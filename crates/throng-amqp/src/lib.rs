@@ -49,4 +49,4 @@ pub use frames::{FrameOptions, Frames};
 pub use ingress::{Command, Incoming, Ingress, IngressOptions, Intake};
 pub use metrics::Metrics;
 pub use publisher::{Message, PublishError, Publisher, PublisherOptions};
-pub use topology::{Exchange, Queue, Routing, Topology};
+pub use topology::{Exchange, Queue, QueueType, Routing, Topology};

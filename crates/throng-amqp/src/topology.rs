@@ -42,6 +42,16 @@ pub struct Exchange {
     pub durable: bool,
 }
 
+/// How the broker keeps a queue (`x-queue-type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueType {
+    /// As the broker does by default.
+    #[default]
+    Classic,
+    /// In a replicated log that is synced before a message is confirmed; durable only.
+    Quorum,
+}
+
 /// A queue as it is declared, or checked where it exists.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
@@ -49,6 +59,8 @@ pub struct Queue {
     pub name: String,
     /// It is there after a restart of the broker, with its persistent messages.
     pub durable: bool,
+    /// How the broker keeps it. One that is there as another is refused by the broker.
+    pub queue_type: QueueType,
     /// Exchange and routing key of each binding.
     pub bindings: Vec<(String, String)>,
     /// How long a message may wait in it (`x-message-ttl`).
@@ -115,6 +127,9 @@ impl Exchange {
 impl Queue {
     async fn apply(&self, connection: &Connection, passive: bool) -> Result<(), Error> {
         let mut arguments = FieldTable::default();
+        if self.queue_type == QueueType::Quorum {
+            arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        }
         if let Some(ttl) = self.message_ttl {
             let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
             arguments.insert("x-message-ttl".into(), AMQPValue::LongLongInt(millis));

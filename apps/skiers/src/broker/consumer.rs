@@ -1,7 +1,7 @@
 //! A consumer: takes rides from the queue, and answers queries.
 
 use super::{
-    DEAD, Environment, Layout, QUEUE,
+    DEAD, Environment, QUEUE,
     read_models::{ResortSeasons, RideCounts},
     sets::OriginalSets,
 };
@@ -44,7 +44,7 @@ pub fn app(environment: Environment) -> anyhow::Result<App> {
 pub fn start(engine: &Engine, environment: &Environment, metrics: Metrics) -> Result<Ingress, throng_amqp::Error> {
     let options = IngressOptions {
         topology: environment.topology(),
-        dead_letters: (environment.layout == Layout::Durable).then(|| DEAD.into()),
+        dead_letters: environment.layout.is_durable().then(|| DEAD.into()),
         keys: environment.keys(),
         metrics,
         ..IngressOptions::new(environment.broker.clone(), QUEUE)

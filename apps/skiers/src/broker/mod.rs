@@ -9,7 +9,7 @@ pub mod sets;
 
 use std::{str::FromStr, time::Duration};
 use throng::driver::KeyLife;
-use throng_amqp::{Broker, Exchange, Queue, Routing, Topology};
+use throng_amqp::{Broker, Exchange, Queue, QueueType, Routing, Topology};
 
 /// The exchange servers publish to, as the original's.
 pub const EXCHANGE: &str = "liftride";
@@ -25,8 +25,17 @@ const MARGIN: Duration = Duration::from_secs(3_600);
 pub enum Layout {
     /// They survive a restart of the broker, with the rides in them.
     Durable,
+    /// The same, and the queue is a quorum queue: replicated where the broker has several nodes.
+    Quorum,
     /// They do not, as in the original.
     Original,
+}
+
+impl Layout {
+    /// It survives a restart of the broker.
+    pub(crate) fn is_durable(self) -> bool {
+        self != Self::Original
+    }
 }
 
 impl FromStr for Layout {
@@ -35,6 +44,7 @@ impl FromStr for Layout {
     fn from_str(text: &str) -> Result<Self, ()> {
         match text {
             "durable" => Ok(Self::Durable),
+            "quorum" => Ok(Self::Quorum),
             "original" => Ok(Self::Original),
             _ => Err(()),
         }
@@ -94,7 +104,8 @@ pub fn environment(variable: impl Fn(&str) -> Option<String>) -> Result<Environm
         None => Layout::Durable,
         Some(text) => {
             let layout = text.parse();
-            layout.map_err(|()| unreadable("SKIERS_LAYOUT")(format!("{text:?} is neither durable nor original")))?
+            layout
+                .map_err(|()| unreadable("SKIERS_LAYOUT")(format!("{text:?} is none of durable, quorum, original")))?
         }
     };
     Ok(Environment {
@@ -114,7 +125,7 @@ impl Environment {
     /// The exchange, and the queue consumers take rides from: declared by both sides, so that no ride is published to nobody.
     #[must_use]
     pub fn topology(&self) -> Topology {
-        let durable = self.layout == Layout::Durable;
+        let durable = self.layout.is_durable();
         let topology = Topology {
             exchanges: vec![Exchange {
                 name: EXCHANGE.into(),
@@ -124,15 +135,19 @@ impl Environment {
             queues: vec![Queue {
                 name: QUEUE.into(),
                 durable,
+                queue_type: match self.layout {
+                    Layout::Quorum => QueueType::Quorum,
+                    Layout::Durable | Layout::Original => QueueType::Classic,
+                },
                 bindings: vec![(EXCHANGE.into(), String::new())],
                 message_ttl: durable.then_some(self.ttl),
                 dead_letters: durable.then(|| DEAD.into()),
             }],
             must_exist: false,
         };
-        match self.layout {
-            Layout::Durable => topology.with_dead_letters(DEAD),
-            Layout::Original => topology,
+        match durable {
+            true => topology.with_dead_letters(DEAD),
+            false => topology,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A server in front of the broker: publishes rides, and answers once the broker has confirmed them.
 
-use super::{EXCHANGE, Environment, Layout, forward::Consumer, read_models::ReadModels};
+use super::{EXCHANGE, Environment, forward::Consumer, read_models::ReadModels};
 use crate::{
     describe,
     message::RideMessage,
@@ -61,7 +61,7 @@ impl Rides {
     pub fn start(environment: &Environment, breakers: &Breakers, metrics: Metrics) -> anyhow::Result<Self> {
         let publisher = Publisher::start(PublisherOptions {
             topology: environment.topology(),
-            persistent: environment.layout == Layout::Durable,
+            persistent: environment.layout.is_durable(),
             mandatory: true,
             breaker: breakers.breaker("broker", Settings::default()),
             metrics,

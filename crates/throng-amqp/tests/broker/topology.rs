@@ -4,7 +4,9 @@ use crate::{
     counter,
     kit::{self, SERVER, broker, queue},
 };
-use throng_amqp::{Error, Exchange, Ingress, IngressOptions, Publisher, PublisherOptions, Queue, Routing, Topology};
+use throng_amqp::{
+    Error, Exchange, Ingress, IngressOptions, Publisher, PublisherOptions, Queue, QueueType, Routing, Topology,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_is_another_than_asked_for_is_named() {
@@ -72,4 +74,35 @@ async fn what_a_fanout_exchange_is_given_each_of_its_queues_has() {
     for queue in &queues {
         assert_eq!(kit::depth(&connection, queue).await, 1);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quorum_queue_confirms_what_it_keeps_and_is_no_classic_one() {
+    let exchange = kit::name();
+    let with = |queue_type| {
+        let topology = Topology {
+            exchanges: vec![Exchange {
+                name: exchange.clone(),
+                routing: Routing::Fanout,
+                durable: true,
+            }],
+            queues: vec![Queue {
+                name: exchange.clone(),
+                durable: true,
+                queue_type,
+                bindings: vec![(exchange.clone(), String::new())],
+                ..Queue::default()
+            }],
+            must_exist: false,
+        };
+        Publisher::start(PublisherOptions {
+            topology,
+            persistent: true,
+            ..PublisherOptions::new(broker(&SERVER), &*exchange)
+        })
+    };
+    let publisher = with(QueueType::Quorum).unwrap();
+    publisher.publish(kit::message("", "1", b"{}".to_vec())).await.unwrap();
+    let error = with(QueueType::Classic).unwrap_err();
+    assert!(error.to_string().contains(&exchange), "{error}");
 }

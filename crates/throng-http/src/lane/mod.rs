@@ -4,10 +4,10 @@
 //! implementation spends on it. The lane does nothing else: at the first request that is not plainly its own it hands over
 //! the connection, with the bytes that have come, to the [full lane](crate::event_loop), which judges it.
 //!
-//! A connection is [direct] while its requests wait for nothing but their commit: one task of the loop reads all that are ready,
-//! executes what they ask for, and answers when that is durable. A connection whose request has to wait, for an entity to
-//! be loaded, for its turn, for an app's handler, for the rest of its body, becomes a [task] of its own, and is direct
-//! again after a request that waited for nothing.
+//! A connection is [direct] while its requests wait for nothing but their commit or an app's handler: one task of the loop reads all
+//! that are ready, executes what they ask for, and answers when that is durable. A connection whose request has to wait, for an entity to
+//! be loaded, for its turn, for the rest of its body, becomes a [task] of its own, and is direct again after a request that waited
+//! for nothing.
 //!
 //! A connection that is ready while its loop has no room for it waits in the loop's [queue](crate::gate), unread: the kernel
 //! keeps its bytes. So it does if it is refused, and then only the head of its request is read.

@@ -78,13 +78,18 @@ impl Processes {
         if let Some(redis) = &redis {
             engine.env("SKIERS_REDIS", redis.url());
         }
+        // Few large messages: confirmed sooner by a quorum queue than by a classic one.
+        let is_framed = arrangement == Arrangement::Frames;
+        let layout = if is_framed { "quorum" } else { "durable" };
+        engine.env("SKIERS_LAYOUT", layout);
         let back = EchoProcess::start(engine, 1)?;
         let mut server = yardstick("serve")?;
         server
             .args(["--app", "skiers", "--role", "server"])
             .env("SKIERS_BROKER", broker.url())
             .env("SKIERS_CONSUMER", format!("http://{}", back.address()));
-        if arrangement == Arrangement::Frames {
+        server.env("SKIERS_LAYOUT", layout);
+        if is_framed {
             server.env("SKIERS_FRAME", FRAME);
         }
         Ok(Self {

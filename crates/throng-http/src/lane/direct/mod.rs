@@ -3,7 +3,8 @@
 //! A turn: what is ready is read and executed in place, one connection after the other; answers that rest on nothing new
 //! leave together; the loop's committer, which runs behind, makes the records durable; then the other answers go out, in the
 //! order of their requests. Between the two a connection is a place in a table and its answer one in a queue: no task is
-//! woken for a request, none is scheduled.
+//! woken for a request, none is scheduled. A request that an app's handler works on is kept in that place, and its answer leaves with those
+//! of the pass in which the handler has it.
 
 mod answers;
 mod requests;
