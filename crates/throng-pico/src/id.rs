@@ -11,7 +11,7 @@ pub struct PicoId(pub(crate) u64);
 /// What makes a channel unguessable: 32 hexadecimal digits. A million picos have several each: it is aligned as what stands beside it is, so that
 /// no room is left between them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(packed(8))]
+#[repr(Rust, packed(8))]
 pub struct Secret(pub(crate) u128);
 
 /// An event channel identifier: the pico's id and the channel's secret. Whoever has it may do what the channel's policies
