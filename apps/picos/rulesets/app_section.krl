@@ -60,7 +60,7 @@ ruleset app_section {
   }
   rule open_channel {
     select when section channel_needed
-    ctx:newChannel(
+    if ent:channel.isnull() then ctx:newChannel(
       tags=["anonymous"],
       eventPolicy={"allow": [{"domain": "section", "name": "add_request"}, {"domain": "section", "name": "drop_request"}], "deny": []},
       queryPolicy={"allow": [{"rid": "app_section", "name": "*"}], "deny": []}

@@ -1,8 +1,8 @@
 ruleset app_section_collection {
   meta {
     name "Section Collection"
-    description << The parent of the sections: makes them, and passes requests on to them. >>
-    shares sections, sectionCount
+    description << The parent of the sections: makes them, and passes requests on to them. Over its anonymous channel sections are found, not made. >>
+    shares sections, sectionCount, search, channel
   }
   global {
     sections = function() {
@@ -11,6 +11,15 @@ ruleset app_section_collection {
     sectionCount = function() {
       ent:sections.defaultsTo({}).keys().length()
     }
+    search = function(text, limit) {
+      wanted = text.defaultsTo("").lc()
+      most = limit.defaultsTo("20").as("Number")
+      found = ent:sections.defaultsTo({}).keys().filter(function(id) { wanted == "" || id.lc().split(wanted).length() > 1 })
+      found.length() > most => found.slice(0, most - 1) | found
+    }
+    channel = function() {
+      ent:channel
+    }
     section_url = function() {
       parts = ctx:rid_url.split("/")
       parts.splice(parts.length() - 1, 1, "app_section.krl").join("/")
@@ -18,8 +27,11 @@ ruleset app_section_collection {
   }
   rule create {
     select when section needed or section may_need_creation
-    pre { section_id = event:attr("section_id") }
-    if section_id && ent:sections{[section_id]}.isnull() then every {
+    pre {
+      section_id = event:attr("section_id")
+      may_create = meta:eci != ent:channel
+    }
+    if section_id && may_create && ent:sections{[section_id]}.isnull() then every {
       ctx:newPico(rulesets=[{"url": section_url(), "config": {}}]) setting(made)
       event:send({"eci": made, "domain": "section", "type": "config_empty",
         "attrs": {"section_id": section_id, "capacity": event:attr("capacity").defaultsTo(0)}})
@@ -38,10 +50,19 @@ ruleset app_section_collection {
       section_id = event:attr("section_id")
       section = ent:sections{[section_id]}
     }
-    every {
+    if section then every {
       ctx:eventQuery(eci=section, domain="section", name="channel_needed", attrs={}, rid="app_section", queryName="channel") setting(eci)
       send_directive("section_ready", {"section_id": section_id, "section_state": "ready", "eci": eci})
     }
+  }
+  rule open_channel {
+    select when collection channel_needed
+    if ent:channel.isnull() then ctx:newChannel(
+      tags=["anonymous"],
+      eventPolicy={"allow": [{"domain": "section", "name": "needed"}], "deny": []},
+      queryPolicy={"allow": [{"rid": "app_section_collection", "name": "search"}], "deny": []}
+    ) setting(made)
+    fired { ent:channel := made{"id"} }
   }
   rule pass_on {
     select when section add_request or section drop_request or section add or section drop

@@ -9,10 +9,12 @@ mod apps;
 #[cfg(feature = "bench")]
 mod bench;
 mod client;
+mod cpu;
 mod demo;
 mod krl;
 mod new;
 mod percent;
+mod pico_requests;
 mod progress;
 mod serve;
 mod top;

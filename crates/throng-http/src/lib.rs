@@ -157,5 +157,6 @@ pub use limits::Limits;
 pub use openapi::{Described, Route};
 pub use problem::Problem;
 pub use request::Once;
+pub use routes::LiveEvents;
 pub use running::Running;
 pub use signal::StopSignal;

@@ -71,6 +71,13 @@ pub enum Ask {
         /// What `http:get` and its like take, a map.
         arguments: Value,
     },
+    /// Whether a pico may become the parent of another one: nothing above it is that one, or is itself on its way.
+    Ancestors {
+        /// The new parent.
+        of: PicoId,
+        /// The new child.
+        child: PicoId,
+    },
     /// What has happened to a pico lately, as its log.
     Logs {
         /// The pico itself: it reads no other one's.

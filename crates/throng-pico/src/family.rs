@@ -47,14 +47,6 @@ impl Family {
         Secret(self.mac(b'w', self.pico, 0))
     }
 
-    /// A child's channel for the console.
-    pub(crate) fn ui(self, child: PicoId) -> Eci {
-        Eci {
-            pico: child,
-            secret: Secret(self.mac(b'i', child, 0)),
-        }
-    }
-
     /// The child whose channel to its parent this is, if it is one.
     pub(crate) fn child(self, secret: Secret) -> Option<PicoId> {
         let child = PicoId(u64::try_from(secret.0 >> 64).ok()?);
@@ -70,8 +62,19 @@ impl Family {
     }
 }
 
+/// A pico's channel for the console. All picos of an engine know each other's: it stays the same wherever the pico moves.
+pub(crate) fn ui(realm: Secret, pico: PicoId) -> Eci {
+    let mut text = [0; 9];
+    text[0] = b'i';
+    text[1..].copy_from_slice(&pico.0.to_be_bytes());
+    Eci {
+        pico,
+        secret: Secret(first(realm, &text)),
+    }
+}
+
 /// A number nobody can guess who does not know the key.
-fn first(key: Secret, text: &[u8]) -> u128 {
+pub(crate) fn first(key: Secret, text: &[u8]) -> u128 {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0.to_be_bytes());
     let tag = hmac::sign(&key, text);
     tag.as_ref()

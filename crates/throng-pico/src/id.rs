@@ -8,8 +8,10 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PicoId(pub(crate) u64);
 
-/// What makes a channel unguessable: 32 hexadecimal digits.
+/// What makes a channel unguessable: 32 hexadecimal digits. A million picos have several each: it is aligned as what stands beside it is, so that
+/// no room is left between them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(Rust, packed(8))]
 pub struct Secret(pub(crate) u128);
 
 /// An event channel identifier: the pico's id and the channel's secret. Whoever has it may do what the channel's policies
@@ -52,7 +54,8 @@ impl fmt::Display for PicoId {
 
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        let number = self.0;
+        write!(f, "{number:032x}")
     }
 }
 
@@ -180,6 +183,12 @@ mod tests {
             serde_json::from_str::<Eci>(&serde_json::to_string(&eci).unwrap()).unwrap(),
             eci
         );
+    }
+
+    #[test]
+    fn ids_and_channels_take_the_room_of_what_is_in_them() {
+        assert_eq!((size_of::<Eci>(), size_of::<Option<Eci>>()), (24, 32));
+        assert_eq!(size_of::<crate::channel::Channel>(), 40);
     }
 
     #[test]

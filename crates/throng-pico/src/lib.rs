@@ -24,6 +24,7 @@ pub mod rulesets;
 mod run;
 mod settings;
 mod time;
+mod transfer;
 
 pub use outside::{Failure, LogPage, LogQuery, Picos};
 pub use routes::{describe, routes};
@@ -36,7 +37,9 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .with::<pico::Pico>()
         .query::<pico::Pico, pico::PicoQuery>()
         .query::<pico::Pico, pico::Look>()
-        .query::<pico::Pico, pico::MayRead>()
+        .query::<pico::Pico, pico::May>()
+        .query::<pico::Pico, pico::Everything>()
+        .hears::<pico::Pico, pico::Pico>()
         .with::<pico::Page>()
         .query::<pico::Page, pico::GetPage>()
         .with::<rulesets::Ruleset>()

@@ -12,8 +12,8 @@ use crate::{
     id::{Eci, PicoId, Secret},
     native,
     pico::{
-        Answers, Asked, Child, GetPage, Incoming, Look, Newborn, Page, PageId, Pico, PicoCommand, PicoQuery,
-        PicoRejection, PicoView, Ran,
+        Answers, Asked, Child, GetPage, Incoming, Look, May, Newborn, Page, PageId, Pico, PicoCommand, PicoQuery,
+        PicoRejection, PicoView, Ran, Use,
     },
     rulesets::{self, GetVersion, Loaded, Ruleset, RulesetCommand, Version, sha256},
 };
@@ -32,6 +32,9 @@ use throng_krl::Value;
 /// How many picos ask one for the other in a row.
 const DEPTH_MAX: usize = 8;
 
+/// Most picos one above the other where one moves.
+pub(crate) const LEVELS_MAX: usize = 1_000;
+
 /// Why an event or a query was not handled.
 pub type Failure = Error<PicoRejection>;
 
@@ -44,6 +47,8 @@ struct Inner {
     settings: Settings,
     root: OnceLock<PicoView>,
     web: fetch::Web,
+    /// One import at a time.
+    importing: tokio::sync::Mutex<()>,
 }
 
 type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -58,6 +63,7 @@ impl Picos {
             settings,
             root: OnceLock::new(),
             web,
+            importing: tokio::sync::Mutex::new(()),
         }))
     }
 
@@ -69,6 +75,22 @@ impl Picos {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.0.engine
+    }
+
+    /// The root's channel that is tagged `owner`.
+    pub(crate) async fn owner(&self) -> Result<Option<Eci>, Failure> {
+        self.root().await?;
+        let owned = self.0.engine.entity::<Pico>(PicoId::ROOT).read(Look {}).await?;
+        Ok(owned.owner)
+    }
+
+    pub(crate) fn importing(&self) -> &tokio::sync::Mutex<()> {
+        &self.0.importing
+    }
+
+    /// A file of this machine that may be read.
+    pub(crate) fn file(&self, url: &str) -> Result<std::path::PathBuf, Box<str>> {
+        self.0.web.file(url)
     }
 
     /// The root pico, which is there from now on.
@@ -87,10 +109,8 @@ impl Picos {
                     parent: None,
                     number: 0,
                     down: Secret::default(),
-                    ui: Secret(unguessable()),
                     rulesets: Vec::new(),
                     asked: Value::Null,
-                    parent_ui: None,
                 };
                 let made = self
                     .0
@@ -150,6 +170,16 @@ impl Picos {
         self.query_at(eci, None, asked, 0).await
     }
 
+    /// Whether a channel may be used for this, and the number of the pico's last event then.
+    ///
+    /// # Errors
+    /// It may not, or the engine's.
+    pub(crate) async fn may(&self, eci: Eci, what: Use) -> Result<u64, Failure> {
+        let via = eci.secret;
+        let may = self.0.engine.entity::<Pico>(eci.pico).read(May { via, what });
+        may.await
+    }
+
     fn query_at(
         &self,
         eci: Eci,
@@ -197,6 +227,7 @@ impl Picos {
             match ask {
                 Ask::Load { url } => self.load(url).await.map(|_| Value::Null),
                 Ask::Flush { url } => self.flush(url).await.map(|_| Value::Null),
+                Ask::Ancestors { of, child } => self.ancestors(*of, *child).await,
                 Ask::Children { parent, pages } => self.children(*parent, *pages).await,
                 Ask::Names { picos } => self.names(picos).await,
                 Ask::Query {
@@ -263,6 +294,27 @@ impl Picos {
         }
     }
 
+    /// Whether a pico may become the parent of another one.
+    async fn ancestors(&self, of: PicoId, child: PicoId) -> Answered {
+        let mut above = Some(of);
+        for _ in 0..LEVELS_MAX {
+            let Some(pico) = above else {
+                return Ok(Value::Null);
+            };
+            if pico == child {
+                return Err("a pico cannot be moved below itself".into());
+            }
+            let view = self.0.engine.entity::<Pico>(pico).read(Look {}).await.map_err(said)?;
+            if view.is_moving {
+                return Err(
+                    format!("the pico {pico} above is on its way itself: try again when it has arrived").into(),
+                );
+            }
+            above = view.parent;
+        }
+        Err(format!("there are more than {LEVELS_MAX} picos one above the other").into())
+    }
+
     async fn children(&self, parent: PicoId, pages: u32) -> Answered {
         let mut all: Vec<Child> = Vec::new();
         for page in 0..pages {
@@ -318,6 +370,12 @@ impl Picos {
             Err(Error::Unknown { .. }) => self.flush(url).await,
             Err(error) => Err(error.to_string().into()),
         }
+    }
+
+    /// What is recorded of a ruleset that picos have.
+    pub(crate) async fn recorded(&self, url: &str) -> Result<Version, Box<str>> {
+        let recorded = self.0.engine.entity::<Ruleset>(sha256(url)).read(GetVersion {}).await;
+        recorded.map_err(said)
     }
 
     /// Fetches a ruleset anew. All picos that have it take the new version from their next event on.
@@ -409,7 +467,7 @@ fn said<R: Rejection>(error: Error<R>) -> Box<str> {
     error.to_string().into()
 }
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
@@ -418,7 +476,7 @@ fn now_ms() -> i64 {
 ///
 /// # Panics
 /// The system has no random numbers: then nothing can be kept secret.
-fn unguessable() -> u128 {
+pub(crate) fn unguessable() -> u128 {
     let mut bytes = [0; 16];
     let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
     assert!(filled.is_ok(), "the system gives no random numbers");

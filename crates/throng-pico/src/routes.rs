@@ -8,8 +8,12 @@
 //! | `/c/{eci}/query/{rid}/{query}` | the query's result; as text for `{query}.txt` and `{query}.html` |
 //! | `/sky/event/{eci}/{eid}/{domain}/{type}` | as `event-wait`; directives `_cookie` and `_redirect` are followed |
 //! | `/sky/cloud/{eci}/{rid}/{query}` | as `query` |
-//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | what has happened to the pico, in order |
+//! | `GET /c/{eci}/log?after=&limit=&domain=&name=&failed=` | what has happened to the pico, in order; with `Accept: text/event-stream` also what happens |
+//! | `GET /c/{eci}/export` | the pico with all below it, as lines of JSON |
+//! | `POST /c/{eci}/import?identical=&file=` | makes exported picos children of the pico |
+//! | `GET /c/{eci}/query/{rid}/{query}` with `Accept: text/event-stream` | tells each time that the pico has changed, and the query's result may have |
 //! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console |
+//! | `GET /api/owner-eci` | `{ok, eci}`: the root pico's channel that is tagged `owner`, where the students' page of 2017 begins |
 //! | `/api/flush?url=` | the ruleset, fetched anew |
 //!
 //! Every route of events and queries takes any method. Attributes and arguments are the query string, and over it the body: a JSON map or a
@@ -23,6 +27,7 @@
 mod answer;
 mod given;
 mod log;
+mod transfer;
 
 use crate::{
     Picos,
@@ -33,17 +38,18 @@ use answer::{Answer, refused};
 use axum::{
     Router,
     extract::{Path, State},
+    http::{HeaderMap, Method},
     response::{IntoResponse, Response},
-    routing::{any, get},
+    routing::{any, get, post},
 };
 use given::Given;
 use serde_json::json;
 use std::sync::Arc;
-use throng_http::{Described, Once, Problem, Route};
+use throng_http::{Described, LiveEvents, Once, Problem, Route};
 use throng_krl::Value;
 
 /// The names below `/api/` that are these routes'.
-pub(crate) const API_NAMES: [&str; 2] = ["ui-context", "flush"];
+pub(crate) const API_NAMES: [&str; 3] = ["ui-context", "owner-eci", "flush"];
 
 /// The routes, to be mounted on a gateway.
 pub fn routes(picos: Picos) -> Router {
@@ -52,10 +58,13 @@ pub fn routes(picos: Picos) -> Router {
         .route("/c/{eci}/event-wait/{domain}/{name}", any(event_wait))
         .route("/c/{eci}/event/{domain}/{name}/query/{rid}/{query}", any(event_query))
         .route("/c/{eci}/query/{rid}/{query}", any(query))
-        .route("/c/{eci}/log", get(log::page))
+        .route("/c/{eci}/log", get(log::read))
+        .route("/c/{eci}/export", get(transfer::export))
+        .route("/c/{eci}/import", post(transfer::import))
         .route("/sky/event/{eci}/{eid}/{domain}/{type}", any(sky_event))
         .route("/sky/cloud/{eci}/{rid}/{query}", any(query))
         .route("/api/ui-context", get(ui_context))
+        .route("/api/owner-eci", get(owner_eci))
         .route("/api/flush", any(flush))
         .with_state(picos)
 }
@@ -101,6 +110,21 @@ pub fn describe() -> Described {
                 .replies::<crate::outside::LogPage>(200, "A page of it"),
         )
         .route(
+            eci(Route::get(
+                "/c/{eci}/export",
+                "A pico with all below it, as lines of JSON",
+            ))
+            .replies::<String>(200, "Lines; the last one says how many there are"),
+        )
+        .route(
+            eci(Route::post(
+                "/c/{eci}/import",
+                "Makes exported picos children of a pico",
+            ))
+            .query::<transfer::ImportQuery>()
+            .replies::<serde_json::Value>(200, "`pico`, `eci`, `picos`, `other_versions`"),
+        )
+        .route(
             eci(Route::post(
                 "/sky/event/{eci}/{eid}/{domain}/{type}",
                 "Sends an event, for its directives",
@@ -117,6 +141,10 @@ pub fn describe() -> Described {
         .route(
             Route::get("/api/ui-context", "Where the console begins")
                 .replies::<serde_json::Value>(200, "`version`, and the root pico's `eci`"),
+        )
+        .route(
+            Route::get("/api/owner-eci", "Where students begin")
+                .replies::<serde_json::Value>(200, "`ok`, and the root pico's `eci` that is tagged `owner`"),
         )
         .route(
             Route::get("/api/flush", "Fetches a ruleset anew")
@@ -233,9 +261,14 @@ async fn event_query(
 async fn query(
     State(picos): State<Picos>,
     Path((eci, rid, name)): Path<(String, String, String)>,
+    method: Method,
+    headers: HeaderMap,
     given: Given,
 ) -> Result<Response, Response> {
     let eci = channel(&picos, &eci)?;
+    if method == Method::GET && LiveEvents::are_accepted(&headers) {
+        return log::changes(&picos, eci, (&rid, &name)).await;
+    }
     let (name, form) = name
         .split_once('.')
         .map_or((name.as_str(), None), |(name, form)| (name, Some(form)));
@@ -258,6 +291,19 @@ async fn query(
 async fn ui_context(State(picos): State<Picos>) -> Result<Response, Response> {
     let root = picos.root().await.map_err(|failure| refused(&picos, failure))?;
     Ok(axum::Json(json!({ "version": env!("CARGO_PKG_VERSION"), "eci": root.ui })).into_response())
+}
+
+/// Where students begin: the root's channel that is tagged `owner`.
+async fn owner_eci(State(picos): State<Picos>) -> Result<Response, Response> {
+    let owner = picos.owner().await.map_err(|failure| refused(&picos, failure))?;
+    match owner {
+        Some(eci) => Ok(axum::Json(json!({ "ok": true, "eci": eci })).into_response()),
+        None => {
+            let why = "The root pico has no channel that is tagged `owner`.";
+            let problem = Problem::new("no-owner", 404, "There is no owner", why);
+            Err(answer::problem(&picos, why, problem))
+        }
+    }
 }
 
 async fn flush(State(picos): State<Picos>, given: Given) -> Result<Response, Response> {

@@ -60,7 +60,10 @@ impl Loaded {
     #[must_use]
     pub fn shown(&self) -> serde_json::Value {
         let meta = self.program.meta();
-        let warnings: Vec<String> = self.program.warnings().iter().map(ToString::to_string).collect();
+        let warnings = self.program.warnings().iter();
+        let warnings: Vec<_> = warnings
+            .map(|warning| json!({ "message": warning.to_string() }))
+            .collect();
         json!({
             "krl": self.source,
             "krlMeta": {
@@ -72,6 +75,9 @@ impl Loaded {
         })
     }
 }
+
+/// Most programs at hand: with one more all are dropped, and read again as they are needed.
+const PROGRAMS_MAX: usize = 10_000;
 
 /// What the picos of one engine share in this process.
 #[derive(Default)]
@@ -113,7 +119,12 @@ fn change<T>(realm: Secret, change: impl FnOnce(&mut Realm) -> T) -> T {
 /// The picos of this realm take this version from now on.
 pub(crate) fn keep(realm: Secret, loaded: Loaded) -> Arc<Loaded> {
     let loaded = Arc::new(loaded);
-    change(realm, |realm| realm.loaded.insert(loaded.url.clone(), loaded.clone()));
+    change(realm, |realm| {
+        if realm.loaded.len() >= PROGRAMS_MAX {
+            realm.loaded.clear();
+        }
+        realm.loaded.insert(loaded.url.clone(), loaded.clone())
+    });
     loaded
 }
 

@@ -4,7 +4,7 @@
 mod service;
 
 use serde_json::{Value, json};
-use service::{Service, text};
+use service::{Service, text, until};
 use std::{
     io::{Read, Write},
     net::TcpListener,
@@ -186,13 +186,6 @@ fn a_rule_asks_another_pico_and_runs_again_with_its_answer() {
             .query(&counters.root, "counter", "sibling", &format!("eci={child}")),
         json!(9)
     );
-}
-
-/// Waits for what comes by message: nobody is told when.
-fn until(what: impl Fn() -> bool) {
-    while !what() {
-        std::thread::yield_now();
-    }
 }
 
 #[test]

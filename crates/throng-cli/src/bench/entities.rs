@@ -104,7 +104,7 @@ fn id(number: usize) -> String {
 }
 
 /// Memory of this process that is in use (proc(5), `statm`, second field in pages).
-fn resident_bytes() -> anyhow::Result<u64> {
+pub(super) fn resident_bytes() -> anyhow::Result<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").context("cannot read /proc/self/statm")?;
     let pages: u64 = statm
         .split(' ')

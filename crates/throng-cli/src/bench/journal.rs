@@ -14,6 +14,7 @@ use throng_log::{Log, Options};
 use yardsticks::disk::{self, Mode};
 
 use super::{Common, median, table::Table};
+use crate::cpu::cpu_time;
 
 /// How to measure.
 #[derive(Debug, Args)]
@@ -180,12 +181,6 @@ impl Run {
             .get(rank - 1)
             .map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
     }
-}
-
-/// What the process has used so far, all its threads.
-fn cpu_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }
 
 struct Writing<'log> {

@@ -10,6 +10,7 @@ mod journal;
 mod krl;
 mod long;
 mod loops;
+mod picos;
 mod plot;
 mod postgres;
 mod preferences;
@@ -70,6 +71,8 @@ enum BenchCommand {
     Skiers(skiers::SkiersArguments),
     /// KRL against JavaScript that does the same, and events of small rulesets.
     Krl(krl::KrlArguments),
+    /// Many picos: creations over HTTP, bytes each in memory, an event to a random one, the next start.
+    Picos(picos::PicosArguments),
     /// Recommendations over the Rust API and over HTTP against the same computation in a plain loop.
     Preferences(preferences::PreferencesArguments),
     /// More clients and more load than the service can answer: what it answers still, and how soon; alone and beside others.
@@ -99,6 +102,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Shows(arguments) => shows::run(arguments),
         BenchCommand::Skiers(arguments) => skiers::run(arguments),
         BenchCommand::Krl(arguments) => krl::run(arguments),
+        BenchCommand::Picos(arguments) => picos::run(arguments),
         BenchCommand::Preferences(arguments) => preferences::run(arguments),
         BenchCommand::Surge(arguments) => surge::run(arguments),
         BenchCommand::Faults(arguments) => faults::run(arguments),

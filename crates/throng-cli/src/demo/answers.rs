@@ -53,7 +53,7 @@ fn granted(answer: &Answer<'_>) -> Result<Option<Outcome>, String> {
 }
 
 /// Status and body, cut to a line's length.
-pub(super) fn said(answer: &Answer<'_>) -> String {
+pub(crate) fn said(answer: &Answer<'_>) -> String {
     let body: String = String::from_utf8_lossy(answer.body).chars().take(200).collect();
     format!("{} {body}", answer.status)
 }

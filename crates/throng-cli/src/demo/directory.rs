@@ -53,12 +53,20 @@ impl Directory {
             path: path.to_owned(),
             _mark: file,
         };
-        match fs::remove_dir_all(directory.journal()) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot remove {}", directory.journal().display()))
+        for old in [directory.journal(), directory.compiled()] {
+            match fs::remove_dir_all(&old) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {}", old.display()));
+                }
+                _ => {}
             }
-            _ => Ok(directory),
         }
+        Ok(directory)
+    }
+
+    /// Where the journal of the same day goes whose sections are no picos.
+    pub(super) fn compiled(&self) -> PathBuf {
+        self.path.join("compiled")
     }
 
     /// Where rulesets are put that picos load.

@@ -1,6 +1,6 @@
 //! `throng demo`: a registration day, end to end.
 
-mod answers;
+pub(crate) mod answers;
 mod directory;
 mod picos;
 mod report;
@@ -149,6 +149,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
             expected: &expected,
             settings,
             rulesets: directory.rulesets(),
+            compiled: directory.compiled(),
             clients,
             speed: arguments.pace.unwrap_or(0.0),
         };

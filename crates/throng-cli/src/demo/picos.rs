@@ -1,6 +1,6 @@
 //! The registration day through picos: all requests are events for the collection, which passes them on to its sections.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use registration::{
     reference::{Expected, Rosters},
     trace::Trace,
@@ -14,13 +14,14 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng_app::{Service, Settings};
-use throng_load::{Report, Request};
+use throng_app::{Place, Service, Settings};
+use throng_load::Report;
 
-use super::{DemoArguments, answers};
+use super::{DemoArguments, steps};
 use crate::{
     client::Client,
-    progress::Progress,
+    cpu::cpu_time,
+    pico_requests::{all, ask, event, query, root},
     units::{count, milliseconds},
 };
 
@@ -34,6 +35,8 @@ pub(super) struct Demo<'a> {
     pub(super) expected: &'a Expected,
     pub(super) settings: Settings,
     pub(super) rulesets: PathBuf,
+    /// Where the same day goes whose sections are compiled entities.
+    pub(super) compiled: PathBuf,
     pub(super) clients: usize,
     pub(super) speed: f64,
 }
@@ -44,7 +47,7 @@ impl Demo<'_> {
         let rulesets = self.write_rulesets()?;
         let (service, client) = self.start(&rulesets)?;
         let root = root(&client)?;
-        let url = format!("file://{}/{}", rulesets.display(), picos::SECTIONS[0].0);
+        let url = format!("file://{}/{}", rulesets.display(), picos::REGISTRATION[0].0);
         ask(
             &client,
             &event(&root, "wrangler", "install_ruleset_request", &json!({ "url": url })),
@@ -56,7 +59,9 @@ impl Demo<'_> {
             opened.elapsed().as_secs_f64()
         ));
         let before = service.engine.metrics().commits();
+        let cpu = cpu_time();
         let replay = self.replay(&client, &root)?;
+        let cpu = cpu_time().saturating_sub(cpu);
         let commits = service.engine.metrics().commits() - before;
         let (requests, elapsed) = (self.trace.requests.len() as u64, replay.elapsed().as_secs_f64());
         let at = |quantile| milliseconds(replay.response.value_at_quantile(quantile));
@@ -69,6 +74,11 @@ impl Demo<'_> {
             count(commits)
         ));
         service.stop();
+        let compiled = self.compiled_cpu()?;
+        let [picos, entities] = [cpu, compiled].map(|cpu| cpu.as_secs_f64() * 1e6 / requests as f64);
+        say(&format!(
+            "  CPU        {picos:.0} µs a request, with its client; sections that are compiled entities, asked directly: {entities:.0} µs"
+        ));
 
         let (service, client) = self.start(&rulesets)?;
         say(&format!(
@@ -106,10 +116,26 @@ impl Demo<'_> {
         })
     }
 
+    /// What the same day takes where a section is an entity in Rust.
+    fn compiled_cpu(&self) -> anyhow::Result<Duration> {
+        let settings = Settings {
+            place: Place::Directory(self.compiled.clone()),
+            ..self.settings.clone()
+        };
+        let service = Service::start(registration::app(), &settings)?;
+        let client = Client::new(service.address, self.clients)?;
+        steps::open(&client, self.trace)?;
+        let begun = cpu_time();
+        steps::replay(&client, self.trace, Some(self.expected), self.speed)?;
+        let took = cpu_time().saturating_sub(begun);
+        service.stop();
+        Ok(took)
+    }
+
     fn write_rulesets(&self) -> anyhow::Result<PathBuf> {
         let write = || {
             fs::create_dir_all(&self.rulesets)?;
-            for (name, source) in picos::SECTIONS {
+            for (name, source) in picos::REGISTRATION {
                 fs::write(self.rulesets.join(name), source)?;
             }
             self.rulesets.canonicalize()
@@ -182,12 +208,8 @@ impl Demo<'_> {
     fn rosters(&self, client: &Client, channels: &[String]) -> anyhow::Result<Rosters> {
         let mut rosters = Rosters::default();
         let queries = channels.iter().enumerate().map(|(at, eci)| {
-            let path = format!("/c/{eci}/query/app_section/sectionInfo");
-            (
-                at.to_le_bytes().to_vec(),
-                None,
-                Box::new(move |host: &str| Request::get(host, &path).bytes().to_vec()) as Build,
-            )
+            let asked = query(eci, "app_section", "sectionInfo");
+            (at.to_le_bytes().to_vec(), None, asked)
         });
         all(client, "comparing", queries, 0.0, |at, answer| {
             let roster = answer["roster"].as_array().context("it has no roster")?;
@@ -196,80 +218,5 @@ impl Demo<'_> {
             Ok(())
         })?;
         Ok(rosters)
-    }
-}
-
-/// Writes a request to a host.
-type Build = Box<dyn Fn(&str) -> Vec<u8>>;
-
-fn event(eci: &str, domain: &str, name: &str, attributes: &Value) -> Build {
-    let path = format!("/c/{eci}/event-wait/{domain}/{name}");
-    let body = attributes.to_string();
-    Box::new(move |host| Request::build("POST", host, &path).json(&body).into_bytes())
-}
-
-/// The root pico's own channel.
-fn root(client: &Client) -> anyhow::Result<String> {
-    let get = |path: String| -> Build { Box::new(move |host| Request::get(host, &path).bytes().to_vec()) };
-    let context = ask(client, &get("/api/ui-context".into()))?;
-    let console = context["eci"].as_str().context("the engine has no root")?;
-    let pico = ask(
-        client,
-        &get(format!("/c/{console}/query/io.picolabs.pico-engine-ui/pico")),
-    )?;
-    let channels = pico["channels"].as_array().context("the root has no channels")?;
-    let own = channels
-        .iter()
-        .find(|channel| channel["tags"] == json!(["system", "self"]));
-    let id = own.and_then(|channel| channel["id"].as_str());
-    Ok(id.context("the root has no channel of its own")?.to_owned())
-}
-
-fn ask(client: &Client, request: &Build) -> anyhow::Result<Value> {
-    let mut requests = throng_load::Trace::new();
-    requests.push([], None, 0, &request(client.authority()));
-    let mut found = Err("no answer".to_owned());
-    client.send(Arc::new(requests), 0.0, None, |_, outcome| {
-        found = read(outcome);
-        found.is_ok()
-    })?;
-    found.map_err(anyhow::Error::msg)
-}
-
-/// Sends requests, those of one key in order, and gives each answer to `look`.
-fn all(
-    client: &Client,
-    doing: &'static str,
-    requests: impl Iterator<Item = (Vec<u8>, Option<Duration>, Build)>,
-    speed: f64,
-    mut look: impl FnMut(usize, &Value) -> anyhow::Result<()> + Send,
-) -> anyhow::Result<Report> {
-    let mut sent = throng_load::Trace::new();
-    for (key, offset, request) in requests {
-        sent.push(&key, offset, 0, &request(client.authority()));
-    }
-    let mut first_wrong = None;
-    let progress = Progress::new(doing, sent.len() as u64);
-    let report = client.send(Arc::new(sent), speed, Some(progress), |index, outcome| {
-        let looked = read(outcome).and_then(|answer| look(index, &answer).map_err(|error| error.to_string()));
-        match looked {
-            Ok(()) => true,
-            Err(wrong) => {
-                first_wrong.get_or_insert_with(|| format!("{doing}, request {}: {wrong}", index + 1));
-                false
-            }
-        }
-    })?;
-    match first_wrong {
-        Some(wrong) => bail!(wrong),
-        None => Ok(report),
-    }
-}
-
-fn read(outcome: &throng_load::Outcome<'_>) -> Result<Value, String> {
-    match &outcome.result {
-        Ok(answer) if answer.status == 200 => serde_json::from_slice(answer.body).map_err(|error| error.to_string()),
-        Ok(answer) => Err(answers::said(answer)),
-        Err(kind) => Err(kind.name().to_string()),
     }
 }

@@ -1,8 +1,8 @@
 //! An app's own routes: axum handlers, on the same loop.
 
-use super::{Answered, admit, conclude, finish, logged};
+use super::{Answered, admit, caller, conclude, finish, live, logged};
 use crate::{
-    access::{self, Sender},
+    access::{self, Held, Sender},
     access_log::Entry,
     answer::Answer,
     connection::Connection,
@@ -20,6 +20,7 @@ use std::{
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll},
     time::Instant,
 };
@@ -34,11 +35,13 @@ pub(crate) struct Handling {
     is_page: bool,
     arrived: Instant,
     log: Option<Box<Entry>>,
+    /// What lets the client follow a stream, if it accepts one.
+    held: Option<Held>,
 }
 
 /// Gives a request to its handler at once; the request back if it has to wait for its turn, or is not an app's.
 pub(crate) fn handle_now(
-    server: &Server,
+    server: &Rc<Server>,
     connection: &Connection,
     request: Box<Request<RequestBody>>,
 ) -> Result<Handling, Box<Request<RequestBody>>> {
@@ -78,7 +81,7 @@ pub(crate) fn handle_now(
 
 /// Gives a request to its handler, once its body is here and it has its turn.
 pub(super) async fn handle(
-    server: &Server,
+    server: &Rc<Server>,
     connection: &Connection,
     parts: Parts,
     body: RequestBody,
@@ -108,6 +111,9 @@ impl Handling {
         let path: Box<str> = parts.uri.path().into();
         let is_page = &*path == "/" && headers::wants_page(&parts.headers);
         let method = parts.method.clone();
+        let held = headers::wants_stream(&parts.headers)
+            .then(|| Held::of(&parts.headers, caller(&parts)))
+            .flatten();
         let body = if body.is_empty() {
             axum::body::Body::empty()
         } else {
@@ -120,11 +126,12 @@ impl Handling {
             is_page,
             arrived,
             log: None,
+            held,
         }
     }
 
     /// Its answer, once there is one.
-    pub(crate) fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Response<Answer>> {
+    pub(crate) fn poll(&mut self, server: &Rc<Server>, context: &mut Context<'_>) -> Poll<Response<Answer>> {
         let answering = Pin::new(&mut self.answering);
         let answered = match catch_unwind(AssertUnwindSafe(|| answering.poll(context))) {
             Ok(Poll::Pending) => return Poll::Pending,
@@ -137,7 +144,7 @@ impl Handling {
     }
 
     /// The router's own "no" says what is wrong, as every other does.
-    fn looked_over(&self, server: &Server, response: axum::response::Response) -> Answered<Response<Answer>> {
+    fn looked_over(&mut self, server: &Rc<Server>, response: axum::response::Response) -> Answered<Response<Answer>> {
         let is_read = matches!(self.method, Method::GET | Method::HEAD);
         match response.status() {
             StatusCode::NOT_FOUND if is_bare(&response) => {
@@ -153,7 +160,7 @@ impl Handling {
                     None => Ok(response.map(Answer::App)),
                 }
             }
-            _ => Ok(response.map(Answer::App)),
+            _ => live::of_app(server, response, self.held.take()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: what happens, as it happens.
+//! `GET /api/{kind}/{id}/events` with `Accept: text/event-stream`: what happens, as it happens; and an app's own streams of it.
 
 use super::{Answered, caller, entity_id, kind, may};
 use crate::{
@@ -6,14 +6,23 @@ use crate::{
     answer::Answer,
     follow,
     problem::Problem,
-    request::query::{self, HistoryQuery},
+    request::{
+        headers,
+        query::{self, HistoryQuery},
+    },
     server::Server,
     shared::Taken,
 };
+use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, header, request::Parts};
-use std::{rc::Rc, sync::Arc, time::Duration};
-use throng::{EntityEvent, Follow, Follower};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header, request::Parts};
+use std::{
+    ops::ControlFlow,
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use throng::{Engine, EntityEvent, Follow, Follower};
 use tokio::{sync::mpsc, time::timeout};
 
 /// Where a client that comes back goes on.
@@ -39,7 +48,6 @@ pub(super) async fn open(
         None => after,
         Some(value) => last_event_id(value)?,
     };
-    let place = server.live_place()?;
     let entity = Follow::Entity {
         kind,
         id,
@@ -47,9 +55,98 @@ pub(super) async fn open(
         at: None,
     };
     let follower = server.shared().engine.follow(entity).await.map_err(follow::problem)?;
+    let live = Live {
+        follower,
+        write: Box::new(as_shown),
+    };
+    stream(server, live, Held::of(&parts.headers, caller(parts)))
+}
+
+/// Live events as an app shows them: what a handler answers a request with that accepts `text/event-stream`.
+///
+/// The gateway sends what happens as it becomes durable, one server-sent event each with the sequence number as its id, so that a client comes
+/// back with `Last-Event-ID`. It counts the stream among its own ([`Limits::live_max`](crate::Limits)), keeps it alive, and ends it when it
+/// drains or when the caller's token is taken no more.
+pub struct LiveEvents(Live);
+
+/// A follower, and how it shows what it sees.
+struct Live {
+    follower: Follower,
+    write: Box<Write>,
+}
+
+/// Writes an event as a block of lines, or leaves it out; [`ControlFlow::Break`]: the stream ends before it.
+type Write = dyn FnMut(&EntityEvent, &mut Vec<u8>) -> ControlFlow<()> + Send;
+
+impl LiveEvents {
+    /// Whether a request accepts such a stream.
+    #[must_use]
+    pub fn are_accepted(headers: &HeaderMap) -> bool {
+        headers::wants_stream(headers)
+    }
+
+    /// The event that a client which comes back saw last.
+    ///
+    /// # Errors
+    /// It names none.
+    pub fn last_seen(headers: &HeaderMap) -> Result<Option<u64>, Box<Problem>> {
+        headers.get(LAST_EVENT_ID).map(last_event_id).transpose()
+    }
+
+    /// A stream of what is followed. `show` makes JSON of an event, on one line, or `None` to leave it out; it breaks where the stream ends.
+    ///
+    /// # Errors
+    /// There is nothing to be followed, or the engine's.
+    pub async fn follow(
+        engine: &Engine,
+        what: Follow,
+        mut show: impl FnMut(&EntityEvent) -> ControlFlow<(), Option<String>> + Send + 'static,
+    ) -> Result<Self, Problem> {
+        let follower = engine.follow(what).await.map_err(|error| *follow::problem(error))?;
+        let write = move |event: &EntityEvent, page: &mut Vec<u8>| {
+            if let Some(json) = show(event)? {
+                page.extend_from_slice(format!("id: {}\ndata: {json}\n\n", event.event.seq).as_bytes());
+            }
+            ControlFlow::Continue(())
+        };
+        Ok(Self(Live {
+            follower,
+            write: Box::new(write),
+        }))
+    }
+}
+
+/// On its way from a handler to the gateway.
+#[derive(Clone)]
+struct Handed(Arc<Mutex<Option<Live>>>);
+
+impl IntoResponse for LiveEvents {
+    fn into_response(self) -> axum::response::Response {
+        let mut response = Response::new(Body::empty());
+        let handed = Handed(Arc::new(Mutex::new(Some(self.0))));
+        response.extensions_mut().insert(handed);
+        response
+    }
+}
+
+/// An app's response as it is; with the stream in the place of its body if it is one.
+pub(super) fn of_app(
+    server: &Rc<Server>,
+    mut response: axum::response::Response,
+    held: Option<Held>,
+) -> Answered<Response<Answer>> {
+    let handed = response.extensions_mut().remove::<Handed>();
+    let live = handed.and_then(|handed| handed.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    match live {
+        Some(live) => stream(server, live, held),
+        None => Ok(response.map(Answer::App)),
+    }
+}
+
+fn stream(server: &Rc<Server>, live: Live, held: Option<Held>) -> Answered<Response<Answer>> {
+    let place = server.live_place()?;
     let (pages, receiver) = mpsc::channel(PAGES_MAX);
-    let held = Held::of(&parts.headers, caller(parts));
-    tokio::task::spawn_local(run(server.clone(), follower, pages, held, place));
+    tokio::task::spawn_local(run(server.clone(), live, pages, held, place));
     let mut response = Response::new(Answer::Live(receiver));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -72,28 +169,31 @@ fn last_event_id(value: &HeaderValue) -> Answered<u64> {
 }
 
 /// Until the client goes, its token is taken no more, or the gateway drains.
-async fn run(
-    server: Rc<Server>,
-    mut follower: Follower,
-    pages: mpsc::Sender<Bytes>,
-    held: Option<Held>,
-    _place: Taken,
-) {
+async fn run(server: Rc<Server>, mut live: Live, pages: mpsc::Sender<Bytes>, held: Option<Held>, _place: Taken) {
     tokio::select! {
         () = server.drains() => {}
         () = pages.closed() => {}
         () = access::ends(held.as_ref(), &server) => {}
-        () = send(&mut follower, &pages) => {}
+        () = send(&mut live, &pages) => {}
     }
 }
 
-/// Until a page cannot be sent or read.
-async fn send(follower: &mut Follower, pages: &mpsc::Sender<Bytes>) {
+/// Until a page cannot be sent or read, or the stream ends.
+async fn send(live: &mut Live, pages: &mpsc::Sender<Bytes>) {
     // Something at once, so that the client knows that it is connected.
     let mut next = Bytes::from_static(b": connected\n\n");
-    while pages.send(next).await.is_ok() {
-        next = match timeout(KEEP_ALIVE, follower.next(PAGE_EVENTS)).await {
-            Ok(Ok(events)) => page(&events),
+    let mut flow = ControlFlow::Continue(());
+    loop {
+        // A page of events that are all left out is nothing to send.
+        if !next.is_empty() && pages.send(next).await.is_err() || flow.is_break() {
+            return;
+        }
+        next = match timeout(KEEP_ALIVE, live.follower.next(PAGE_EVENTS)).await {
+            Ok(Ok(events)) => {
+                let mut page = Vec::with_capacity(256 * events.len());
+                flow = events.iter().try_for_each(|event| (live.write)(event, &mut page));
+                page.into()
+            }
             Ok(Err(error)) => {
                 tracing::debug!("a live stream ends: {error}");
                 return;
@@ -103,16 +203,13 @@ async fn send(follower: &mut Follower, pages: &mpsc::Sender<Bytes>) {
     }
 }
 
-/// Events as server-sent events; their sequence number is what the client comes back with.
-fn page(events: &[Arc<EntityEvent>]) -> Bytes {
-    let mut page = Vec::with_capacity(256 * events.len());
-    for event in events {
-        let (seq, name) = (event.event.seq, &event.event.name);
-        page.extend_from_slice(format!("id: {seq}\nevent: {name}\ndata: {{").as_bytes());
-        page.extend_from_slice(follow::members(event));
-        page.extend_from_slice(b"}\n\n");
-    }
-    page.into()
+/// An event as the generic routes show it; its sequence number is what the client comes back with.
+fn as_shown(event: &EntityEvent, page: &mut Vec<u8>) -> ControlFlow<()> {
+    let (seq, name) = (event.event.seq, &event.event.name);
+    page.extend_from_slice(format!("id: {seq}\nevent: {name}\ndata: {{").as_bytes());
+    page.extend_from_slice(follow::members(event));
+    page.extend_from_slice(b"}\n\n");
+    ControlFlow::Continue(())
 }
 
 #[cfg(test)]
@@ -134,7 +231,8 @@ mod tests {
             payload: b"{\n\"student\":\r\n\"7\"}".to_vec(),
         };
         let expected = "id: 3\nevent: added\ndata: {\"seq\":3,\"name\":\"added\",\"version\":1,\"at\":\"1970-01-01T00:00:00Z\",\"position\":\"1.7\",\"payload\":{\"student\":\"7\"}}\n\n";
-        let event = Arc::new(EntityEvent::new("S1".into(), event));
-        assert_eq!(page(&[event]), expected.as_bytes());
+        let mut page = Vec::new();
+        assert!(as_shown(&EntityEvent::new("S1".into(), event), &mut page).is_continue());
+        assert_eq!(page, expected.as_bytes());
     }
 }

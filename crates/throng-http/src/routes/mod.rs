@@ -12,6 +12,7 @@ mod query;
 pub(crate) use app::{Handling, handle_now};
 pub(crate) use command::{by, execute};
 pub(crate) use history::Shown;
+pub use live::LiveEvents;
 
 use crate::{
     access::{self, Access, Action, Caller, Sender, cors},

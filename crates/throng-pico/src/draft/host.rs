@@ -7,7 +7,7 @@ use crate::{
     native::{self, Given, shown, text, value},
     pico::{Change, Logged, ScheduleId, Scheduled, When},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 use throng_krl::{
     Arguments, Call, CallKind, Directive, Error, Event, Host, Interrupt, Level, LogEntry, Module, Raise, Schedule,
     Value,
@@ -497,10 +497,13 @@ impl Draft<'_> {
             _ => return Err(Error::type_error("ctx:newPico expects an array of {url, config}").into()),
         };
         let mut installing = Vec::new();
+        let mut has = BTreeSet::new();
         for ruleset in list {
             let url = ruleset.child("url").map(text).unwrap_or_default();
             let config = ruleset.child("config").cloned().unwrap_or_default();
-            installing.push(self.installing(&url, config)?);
+            let next = self.installing(&url, config, &has)?;
+            has.insert(next.rid.clone());
+            installing.push(next);
         }
         Ok(installing)
     }

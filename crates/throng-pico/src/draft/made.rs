@@ -3,14 +3,17 @@
 use super::{Draft, Stop, limit};
 use crate::{
     channel::Shape,
+    family,
     id::{Eci, PicoId, Secret},
-    pico::{Change, Child, Incoming, Installed, Installing, Newborn},
+    pico::{Adoption, Change, Child, Incoming, Installed, Installing, Newborn},
 };
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 use throng_krl::{Error, Value};
 
 /// Most picos one event makes, and most events it sends: an engine's message each.
 const OUTGOING_MAX: usize = 900;
+/// Most rulesets of a pico: each event looks at all of them.
+const RULESETS_MAX: usize = 1_000;
 
 /// What an event sends to other picos, in order.
 #[derive(Default)]
@@ -24,12 +27,20 @@ pub(crate) enum Parcel {
     /// An event for a pico of another engine.
     Abroad(Box<Incoming>),
     Delete(PicoId),
+    /// To a child: the new parent's channel.
+    Move(PicoId, Eci),
+    /// To the pico itself: it looks where it may go.
+    Seek,
+    /// To the new parent, over this channel, on behalf of the old one.
+    Adopt(Eci, Option<PicoId>),
+    /// To a parent that was: the number among its children.
+    Left(PicoId, u32),
     Seal(u32, Vec<Child>),
     RemoveFromPage(u32, u32),
 }
 
 impl Draft<'_> {
-    fn dispatch(&mut self, parcel: Parcel) -> Result<(), Stop> {
+    pub(crate) fn dispatch(&mut self, parcel: Parcel) -> Result<(), Stop> {
         if self.outgoing.parcels.len() >= OUTGOING_MAX {
             return Err(limit(format!("an event sends more than {OUTGOING_MAX} messages")));
         }
@@ -39,43 +50,85 @@ impl Draft<'_> {
 
     /// Makes a child; answers with the channel to it, and with the child's channel for the console.
     pub(crate) fn new_pico(&mut self, rulesets: Vec<Installing>, asked: Value) -> Result<(Eci, Eci), Stop> {
-        let (pico, number) = (self.fresh.pico(), self.body().children.next_number());
-        let family = self.family();
-        let (down, ui) = (family.down(pico, number), family.ui(pico));
+        within_rulesets_max(rulesets.len())?;
+        let pico = self.fresh.pico();
+        let place = self.next_place(pico);
+        let realm = self.body().realm;
         let newborn = Newborn {
-            realm: self.body().realm,
-            parent: Some(family.up(pico)),
-            number,
-            down: down.secret,
-            ui: ui.secret,
+            realm,
+            parent: Some(place.parent),
+            number: place.number,
+            down: place.down,
             rulesets,
             asked,
-            parent_ui: self.tagged(&["engine", "ui"]),
         };
-        self.record(Change::Child(Child { number, pico }))?;
+        // It is there before others hear of it.
         self.dispatch(Parcel::Born(pico, Box::new(newborn)))?;
+        let down = self.add_child(pico, place)?;
+        Ok((down, family::ui(realm, pico)))
+    }
+
+    /// Where a pico that becomes a child now is among the children.
+    pub(crate) fn next_place(&self, pico: PicoId) -> Adoption {
+        let (family, number) = (self.family(), self.body().children.next_number());
+        Adoption {
+            parent: family.up(pico),
+            number,
+            down: family.down(pico, number).secret,
+        }
+    }
+
+    /// One more child, at the next place; answers with the channel to it.
+    pub(crate) fn add_child(&mut self, pico: PicoId, place: Adoption) -> Result<Eci, Stop> {
+        let number = place.number;
+        self.record(Change::Child(Child { number, pico }))?;
         if let Some((page, children)) = self.body().children.full() {
             self.record(Change::Sealed)?;
             self.dispatch(Parcel::Seal(page, children))?;
         }
-        Ok((down, ui))
+        Ok(Eci {
+            pico,
+            secret: place.down,
+        })
     }
 
-    /// Ends a child with all below it.
-    pub(crate) fn del_pico(&mut self, eci: &str) -> Result<(), Stop> {
+    /// A child by its family ECI, and its number.
+    fn child(&self, eci: &str) -> Result<(PicoId, u32), Stop> {
         let child = eci.parse::<Eci>().ok();
         let numbered = child.and_then(|eci| Some((eci.pico, self.family().number(eci)?)));
         let Some((pico, number)) = numbered else {
             return Err(Error::value_error(format!("\"{eci}\" is not a child ECI")).into());
         };
-        let page = self.body().children.page_of(number);
-        if page.is_none() && !self.body().children.young().iter().any(|child| child.number == number) {
+        let children = &self.body().children;
+        if children.page_of(number).is_none() && !children.young().iter().any(|child| child.number == number) {
             return Err(Error::value_error(format!("the child {eci} is deleted already")).into());
         }
+        Ok((pico, number))
+    }
+
+    /// Sends a child to another parent: it goes if that takes it.
+    pub(crate) fn move_child(&mut self, eci: &str, to: &str) -> Result<(), Stop> {
+        let (pico, _) = self.child(eci)?;
+        let Ok(to) = to.parse::<Eci>() else {
+            return Err(Error::value_error(format!("ECI not found {to}")).into());
+        };
+        self.dispatch(Parcel::Move(pico, to))
+    }
+
+    /// The child of this number is one no longer.
+    pub(crate) fn remove_child(&mut self, number: u32) -> Result<(), Stop> {
+        let page = self.body().children.page_of(number);
         self.record(Change::NoChild(number))?;
-        if let Some(page) = page {
-            self.dispatch(Parcel::RemoveFromPage(page, number))?;
+        match page {
+            Some(page) => self.dispatch(Parcel::RemoveFromPage(page, number)),
+            None => Ok(()),
         }
+    }
+
+    /// Ends a child with all below it.
+    pub(crate) fn del_pico(&mut self, eci: &str) -> Result<(), Stop> {
+        let (pico, number) = self.child(eci)?;
+        self.remove_child(number)?;
         self.dispatch(Parcel::Delete(pico))
     }
 
@@ -112,19 +165,31 @@ impl Draft<'_> {
 
     /// Installs a ruleset, or configures it anew; answers with its id.
     pub(crate) fn install(&mut self, url: &str, config: Value) -> Result<Arc<str>, Stop> {
-        let installing = self.installing(url, config)?;
+        let has = self.body().rulesets.iter().map(|ruleset| ruleset.rid.clone()).collect();
+        let installing = self.installing(url, config, &has)?;
         let rid = installing.rid.clone();
+        let others = self.body().rulesets.iter().filter(|ruleset| ruleset.rid != rid);
+        within_rulesets_max(others.count() + 1)?;
         let states = self.installed(&rid).and_then(|known| known.states.clone());
         self.record(Change::Ruleset(Installed::of(installing, states)))?;
         Ok(rid)
     }
 
-    /// A ruleset by its URL, ready to be installed.
-    pub(crate) fn installing(&mut self, url: &str, config: Value) -> Result<Installing, Stop> {
+    /// A ruleset by its URL, ready to be installed beside these.
+    pub(crate) fn installing(
+        &mut self,
+        url: &str,
+        config: Value,
+        has: &BTreeSet<Arc<str>>,
+    ) -> Result<Installing, Stop> {
         let url: Arc<str> = crate::intern::name::intern(url.trim());
         let loaded = self.program(&url)?;
         if crate::native::find(loaded.rid()).is_some() {
             return Err(Error::value_error(format!("every pico has the ruleset {}", loaded.rid())).into());
+        }
+        let is_there = |rid: &str| has.contains(rid) || crate::native::find(rid).is_some();
+        if let Some(missing) = loaded.program.dependencies().find(|used| !is_there(&used.rid)) {
+            return Err(Error::value_error(format!("Dependant module not loaded: {}", missing.rid)).into());
         }
         Ok(Installing {
             rid: crate::intern::name::intern(loaded.rid()),
@@ -183,6 +248,13 @@ impl Draft<'_> {
     pub(crate) fn del_channel(&mut self, eci: &str) -> Result<(), Stop> {
         let secret: Secret = self.editable(eci)?.secret;
         self.record(Change::NoChannel(secret))
+    }
+}
+
+fn within_rulesets_max(rulesets: usize) -> Result<(), Stop> {
+    match rulesets {
+        0..=RULESETS_MAX => Ok(()),
+        _ => Err(limit(format!("a pico has at most {RULESETS_MAX} rulesets"))),
     }
 }
 

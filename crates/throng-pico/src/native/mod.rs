@@ -9,7 +9,7 @@ use crate::draft::{Draft, Stop};
 use throng_krl::{Error, Event, Value};
 
 pub(crate) use subscription::well_known;
-pub(crate) use ui::{channel as ui_channel, children};
+pub(crate) use ui::{TAGS as UI_TAGS, channel as ui_channel, children};
 pub(crate) use wrangler::born;
 
 /// What the console of pico-engine 1.x asks and sends.
@@ -59,11 +59,18 @@ impl Native {
     /// As `ctx:rulesets` shows it.
     pub(crate) fn shown(&self) -> Value {
         let meta = Value::map([("name", Value::from(self.title))]);
+        let compiler = Value::map([
+            ("version", Value::from(env!("CARGO_PKG_VERSION"))),
+            ("warnings", Value::array(Vec::new())),
+        ]);
         Value::map([
             ("rid", Value::from(self.rid)),
             ("url", format!("throng:{}", self.rid).into()),
             ("config", Value::map::<&str>([])),
-            ("meta", Value::map([("krl", Value::from("")), ("krlMeta", meta)])),
+            (
+                "meta",
+                Value::map([("krl", Value::from("")), ("krlMeta", meta), ("compiler", compiler)]),
+            ),
         ])
     }
 

@@ -5,12 +5,14 @@ use crate::{
     ask::Ask,
     channel::{Channel, Policy, Shape},
     draft::{Draft, Stop},
+    family,
     id::Secret,
+    pico::Body,
 };
 use throng_krl::{Event, Value};
 
 /// The tags of the channel for the console.
-const UI_TAGS: [&str; 2] = ["engine", "ui"];
+pub(crate) const TAGS: [&str; 2] = ["engine", "ui"];
 const BLUE: &str = "#87cefa";
 
 pub(super) const RULESET: Native = Native {
@@ -43,7 +45,7 @@ pub(crate) fn channel(secret: Secret) -> Channel {
     let shape = Shape {
         event_policy: Policy::only(&events),
         query_policy: Policy::only(&queries),
-        ..Shape::open(&UI_TAGS)
+        ..Shape::open(&TAGS)
     };
     Channel::new(secret, None, shape)
 }
@@ -135,15 +137,15 @@ pub(crate) fn children(draft: &mut Draft<'_>) -> Result<Vec<(crate::pico::Child,
         .collect())
 }
 
-/// The secret of a child's channel for the console is its parent's to know: derived as the child's is.
+/// The family ECI of the child with this channel for the console.
 fn child_of(draft: &mut Draft<'_>, ui: &str) -> Result<Option<String>, Stop> {
     let Ok(ui) = ui.parse::<crate::id::Eci>() else {
         return Ok(None);
     };
-    let family = draft.family();
-    let found = children(draft)?
-        .into_iter()
-        .find(|(child, _)| family.ui(child.pico) == ui);
+    let found = children(draft)?.into_iter().find(|(child, _)| child.pico == ui.pico);
+    if family::ui(draft.body().realm, ui.pico) != ui {
+        return Ok(None);
+    }
     Ok(found.map(|(_, eci)| eci.to_string()))
 }
 
@@ -161,7 +163,7 @@ fn answer(draft: &mut Draft<'_>, name: &str, _: &Given<'_>) -> Option<Result<Val
 
 fn ui_eci(draft: &Draft<'_>) -> Value {
     draft
-        .tagged(&UI_TAGS)
+        .tagged(&TAGS)
         .map(|eci| eci.to_string().into())
         .unwrap_or_default()
 }
@@ -175,18 +177,17 @@ fn name_of(draft: &mut Draft<'_>) -> Value {
 
 /// The channels for the console of all children.
 fn child_ui_ecis(draft: &mut Draft<'_>) -> Result<Value, Stop> {
-    let family = draft.family();
+    let realm = draft.body().realm;
     let ecis = children(draft)?
         .into_iter()
-        .map(|(child, _)| Value::from(family.ui(child.pico).to_string()));
+        .map(|(child, _)| Value::from(family::ui(realm, child.pico).to_string()));
     Ok(ecis.collect::<Vec<_>>().into())
 }
 
 fn parent_ui(draft: &Draft<'_>) -> Value {
-    draft
-        .body()
-        .parent_ui
-        .map(|eci| eci.to_string().into())
+    let Body { realm, parent, .. } = draft.body();
+    parent
+        .map(|parent| family::ui(*realm, parent.pico).to_string().into())
         .unwrap_or_default()
 }
 

@@ -28,6 +28,10 @@ fn handle(draft: &mut Draft<'_>, event: &Event) -> Result<(), Stop> {
             }
             None => Ok(()),
         },
+        "child_move_request" => match (required(event, "eci"), required(event, "to")) {
+            (Some(eci), Some(to)) => draft.move_child(&eci, &to),
+            _ => Ok(()),
+        },
         "ready_for_deletion" => ready_for_deletion(draft),
         "new_channel_request" => new_channel(draft, event),
         "channel_deletion_request" => match required(event, "eci") {

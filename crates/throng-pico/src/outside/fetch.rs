@@ -4,6 +4,8 @@ use crate::{Settings, ask::Answered};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use std::{
     fmt::Write as _,
+    fs::File,
+    io::Read as _,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
@@ -216,13 +218,17 @@ impl Web {
         self.blocking(move || send(&agent, &request)).await
     }
 
+    /// The file of a `file:` URL, if its directory is allowed.
+    pub(super) fn file(&self, url: &str) -> Result<PathBuf, Box<str>> {
+        let path = url.strip_prefix("file://").ok_or("a file's URL begins with file://")?;
+        within(self.files.as_deref(), Path::new(path))
+    }
+
     /// The source behind a URL, if its host or directory is allowed and its size.
     pub(super) async fn ruleset(&self, url: &str) -> Result<String, Box<str>> {
-        if let Some(path) = url.strip_prefix("file://") {
-            let path = within(self.files.as_deref(), Path::new(path))?;
-            let read =
-                move || std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()).into());
-            return self.blocking(read).await;
+        if url.starts_with("file://") {
+            let path = self.file(url)?;
+            return self.blocking(move || read(&path)).await;
         }
         if !url.starts_with("http://") && !url.starts_with("https://") {
             return Err(format!("a ruleset's URL begins with file://, http:// or https://, found {url:?}").into());
@@ -250,6 +256,18 @@ impl Web {
         tokio::task::spawn_blocking(run)
             .await
             .map_err(|error| error.to_string())?
+    }
+}
+
+/// A file's text, if it is no longer than a ruleset may be.
+fn read(path: &Path) -> Result<String, Box<str>> {
+    let failed = |error: &dyn std::fmt::Display| -> Box<str> { format!("{}: {error}", path.display()).into() };
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let mut text = String::new();
+    let read = file.take(BODY_BYTES_MAX + 1).read_to_string(&mut text);
+    match read.map_err(|error| failed(&error))? as u64 {
+        0..=BODY_BYTES_MAX => Ok(text),
+        _ => Err(failed(&format!("it has more than {BODY_BYTES_MAX} bytes"))),
     }
 }
 

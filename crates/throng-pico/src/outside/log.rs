@@ -2,14 +2,19 @@
 
 use super::{Failure, Picos};
 use crate::{
-    id::{Eci, PicoId},
+    id::{Eci, PicoId, Secret},
     native::shown,
-    pico::{Handled, MayRead, Pico, PicoEvent, PicoRejection},
+    pico::{Change, Handled, Pico, PicoEvent, PicoRejection, Use},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use throng::model::{Entity, Error};
+use std::ops::ControlFlow;
+use throng::{
+    EntityEvent, Follow,
+    model::{Entity, Error},
+};
+use throng_http::{LiveEvents, Problem};
 use throng_krl::Value;
 
 /// Events of a page, where the query does not say.
@@ -75,11 +80,27 @@ pub struct Entry {
     pub error: Option<String>,
 }
 
+/// An event as the journal has it.
+fn recorded(name: &str, payload: &[u8]) -> Option<PicoEvent> {
+    let payload: Json = serde_json::from_slice(payload).ok()?;
+    PicoEvent::deserialize(json!({ name: payload })).ok()
+}
+
+/// Whether who follows over this channel may see nothing more: it was changed or is gone, or the pico is.
+fn ends_for(via: Secret, event: &PicoEvent) -> bool {
+    let PicoEvent::Ran(handled) = event else {
+        return matches!(event, PicoEvent::Deleted {});
+    };
+    handled.changes.iter().any(|change| match change {
+        Change::Channel(channel) => channel.secret == via,
+        Change::NoChannel(secret) => *secret == via,
+        _ => false,
+    })
+}
+
 impl Entry {
-    /// An event as the journal has it; none for what is no event of a channel.
-    pub(crate) fn of(pico: PicoId, seq: u64, at_micros: i64, name: &str, payload: &[u8]) -> Option<Self> {
-        let payload: Json = serde_json::from_slice(payload).ok()?;
-        let event = PicoEvent::deserialize(json!({ name: payload })).ok()?;
+    /// An event of a pico; none for what is no event of a channel.
+    pub(crate) fn of(pico: PicoId, seq: u64, at_micros: i64, event: PicoEvent) -> Option<Self> {
         let (handled, error) = match event {
             PicoEvent::Ran(handled) => (handled, None),
             PicoEvent::Failed { handled, error } => (handled, Some(error.into())),
@@ -123,10 +144,57 @@ impl Picos {
     /// # Errors
     /// The channel does not allow it, or the engine's.
     pub async fn log(&self, eci: Eci, query: &LogQuery) -> Result<LogPage, Failure> {
-        let via = eci.secret;
-        self.engine().entity::<Pico>(eci.pico).read(MayRead { via }).await?;
+        self.may(eci, Use::ReadLog).await?;
         let limit = query.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
         self.page(eci.pico, query, limit).await
+    }
+
+    /// The log from where the query says, and then what happens to the pico, as it becomes durable. It ends with the pico, and once the channel
+    /// is changed or deleted after what the pico had seen when its caller asked whether it may: a client that comes back is asked anew.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) async fn follow_log(&self, eci: Eci, query: LogQuery, seen: u64) -> Result<LiveEvents, Problem> {
+        let entity = Follow::Entity {
+            kind: self.engine().kind(Pico::KIND).unwrap_or_default(),
+            id: eci.pico.to_string(),
+            after: query.after,
+            at: None,
+        };
+        let show = move |event: &EntityEvent| {
+            let stored = &event.event;
+            let Some(happened) = recorded(&stored.name, &stored.payload) else {
+                return ControlFlow::Continue(None);
+            };
+            if stored.seq > seen && ends_for(eci.secret, &happened) {
+                return ControlFlow::Break(());
+            }
+            let entry = Entry::of(eci.pico, stored.seq, stored.at_micros, happened);
+            let asked = entry.filter(|entry| entry.is_asked_for(&query));
+            ControlFlow::Continue(asked.and_then(|entry| serde_json::to_string(&entry).ok()))
+        };
+        LiveEvents::follow(self.engine(), entity, show).await
+    }
+
+    /// Each event that changes the pico, by its number alone. It ends as a [log](Self::follow_log) does.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(crate) async fn follow_changes(&self, eci: Eci, seen: u64) -> Result<LiveEvents, Problem> {
+        let entity = Follow::Entity {
+            kind: self.engine().kind(Pico::KIND).unwrap_or_default(),
+            id: eci.pico.to_string(),
+            after: seen,
+            at: None,
+        };
+        let show = move |event: &EntityEvent| match recorded(&event.event.name, &event.event.payload) {
+            Some(happened) if ends_for(eci.secret, &happened) => ControlFlow::Break(()),
+            Some(PicoEvent::Ran(handled)) if !handled.changes.is_empty() => {
+                ControlFlow::Continue(Some(json!({ "seq": event.event.seq }).to_string()))
+            }
+            _ => ControlFlow::Continue(None),
+        };
+        LiveEvents::follow(self.engine(), entity, show).await
     }
 
     async fn page(&self, pico: PicoId, query: &LogQuery, limit: usize) -> Result<LogPage, Failure> {
@@ -146,7 +214,8 @@ impl Picos {
             }
             for event in &history.events {
                 (after, scanned) = (event.seq, scanned + 1);
-                let entry = Entry::of(pico, event.seq, event.at_micros, &event.name, &event.payload);
+                let happened = recorded(&event.name, &event.payload);
+                let entry = happened.and_then(|happened| Entry::of(pico, event.seq, event.at_micros, happened));
                 page.events.extend(entry.filter(|entry| entry.is_asked_for(query)));
                 if page.events.len() == limit || scanned == SCANNED_MAX {
                     page.next = Some(after);

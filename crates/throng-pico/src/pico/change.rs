@@ -1,12 +1,12 @@
 //! What an event changes in its pico: what is recorded, and all that is needed to bring the pico back.
 
 use super::{
-    Body, Child, Installed, Pico,
+    Adoption, Body, Child, Children, Installed, Moving, Pico,
     schedule::{ScheduleId, Scheduled},
 };
 use crate::{
-    channel::Channel,
-    id::{Eci, Secret},
+    channel::{Channel, Shape},
+    id::Secret,
     intern::name,
 };
 use serde::{Deserialize, Serialize};
@@ -70,13 +70,16 @@ pub enum Change {
     Schedule(Scheduled),
     /// A scheduled event is not any more.
     NoSchedule(ScheduleId),
-    /// The parent is another one.
-    Parent {
-        /// The new parent's channel for it.
-        parent: Eci,
-        /// Its number among the new parent's children.
-        number: u32,
-    },
+    /// The children are these: of a pico that was imported.
+    Children(Children),
+    /// It looks for a way to another parent.
+    Leaves(Box<Moving>),
+    /// It stays where it is.
+    Stays,
+    /// It was deleted while it was on its way, and ends when it knows where it is.
+    Doomed,
+    /// The parent is another one, and the channel for the old one is one for the new one.
+    Parent(Adoption),
 }
 
 impl Pico {
@@ -91,6 +94,34 @@ impl Pico {
             }
             other => self.body.apply(other),
         }
+    }
+}
+
+impl Pico {
+    /// About the bytes that the variables take once this has happened; where they are within `enough`, at least as many.
+    pub(crate) fn bytes_after(&self, changes: &[Change], enough: usize) -> usize {
+        let put = |change: &Change| match change {
+            Change::Put { value, .. } => usize::try_from(value.bytes()).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        let put = changes.iter().map(put).fold(0, usize::saturating_add);
+        let most = self.variables.heap_bytes().saturating_add(put);
+        if put == 0 || most <= enough {
+            return most.min(enough);
+        }
+        let mut after = Self {
+            body: Body::default(),
+            variables: self.variables.clone(),
+        };
+        for change in changes {
+            if matches!(
+                change,
+                Change::Put { .. } | Change::Remove { .. } | Change::NoRuleset(_)
+            ) {
+                after.apply(change);
+            }
+        }
+        after.variables.heap_bytes()
     }
 }
 
@@ -113,11 +144,28 @@ impl Body {
             }
             Change::Schedule(scheduled) => self.schedules.put(scheduled.clone()),
             Change::NoSchedule(id) => self.schedules.remove(id),
-            Change::Parent { parent, number } => {
-                self.parent = Some(*parent);
-                self.number = *number;
+            Change::Children(children) => self.children = children.clone(),
+            Change::Leaves(moving) => self.moving = Some(moving.clone()),
+            Change::Stays => self.moving = None,
+            Change::Doomed => {
+                if let Some(moving) = &mut self.moving {
+                    moving.is_doomed = true;
+                }
             }
+            Change::Parent(adoption) => self.adopted(adoption),
         }
+    }
+}
+
+impl Body {
+    fn adopted(&mut self, adoption: &Adoption) {
+        let Adoption { parent, number, down } = *adoption;
+        (self.parent, self.number, self.moving) = (Some(parent), number, None);
+        self.channels
+            .retain(|channel| channel.family.is_none() || !channel.is_system());
+        let channel = Channel::new(down, Some(parent.pico), Shape::open(&["system", "child"]));
+        self.channels.reserve_exact(1);
+        self.channels.insert(self.channels.len().min(1), channel);
     }
 }
 

@@ -33,6 +33,21 @@ pub struct Children {
 }
 
 impl Children {
+    /// How many there ever were, and how many pages are entities: who they are is said elsewhere.
+    pub(crate) fn numbered(made: u32, sealed: u32) -> Self {
+        Self::of(made, 0, sealed, Vec::new())
+    }
+
+    /// Those in no page, with how many there ever were, are, and how many pages are entities.
+    pub(crate) fn of(made: u32, count: u32, sealed: u32, young: Vec<Child>) -> Self {
+        Self {
+            made,
+            count,
+            sealed,
+            young,
+        }
+    }
+
     /// The next child's number.
     pub(crate) fn next_number(&self) -> u32 {
         self.made

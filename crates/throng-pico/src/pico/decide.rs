@@ -1,8 +1,8 @@
 //! What a pico does when it is asked.
 
 use super::{
-    Answers, Body, Handled, Incoming, Newborn, Page, PageCommand, PageId, Pico, PicoCommand, PicoEvent, PicoRejection,
-    Ran, ScheduleId, Scheduled, Waiting, When,
+    Answers, Body, Handled, Imported, Incoming, Newborn, Page, PageCommand, PageId, Pico, PicoCommand, PicoEvent,
+    PicoRejection, Portion, Ran, ScheduleId, Scheduled, Waiting, When, moving,
 };
 use crate::{
     ask::Ask,
@@ -25,6 +25,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Most events scheduled in one pico.
 const SCHEDULED_MAX: usize = 10_000;
 
+/// About the bytes that the variables of a pico take at most: well within what an engine stores of an entity, escapes included.
+const KEPT_BYTES_MAX: usize = 8 << 20;
+
 /// What events of picos wait for, for whoever answers.
 pub(crate) const WAITING: Topic<WaitsFor> = Topic::new("pico-waits");
 
@@ -37,7 +40,7 @@ pub(crate) struct WaitsFor {
     pub(crate) answers: Answers,
 }
 
-type Decided = Result<Answer<Pico>, PicoRejection>;
+pub(super) type Decided = Result<Answer<Pico>, PicoRejection>;
 
 pub(super) fn decide(pico: &Pico, command: PicoCommand, turn: &mut Turn<'_, Pico>) -> Decided {
     match command {
@@ -48,6 +51,13 @@ pub(super) fn decide(pico: &Pico, command: PicoCommand, turn: &mut Turn<'_, Pico
         PicoCommand::Retry(waiting) => resume(pico, waiting, None, turn),
         PicoCommand::Delete {} => delete(pico, turn),
         PicoCommand::Post(incoming) => post(pico, incoming, turn),
+        PicoCommand::Move { to } => moving::set_out(pico, to, turn),
+        PicoCommand::Seek {} => moving::seek(pico, turn),
+        PicoCommand::Adopt { via, by } => moving::adopt(pico, via, by, turn),
+        PicoCommand::Adopted { outcome } => moving::adopted(pico, outcome, turn),
+        PicoCommand::Left { number } => moving::left(pico, number, turn),
+        PicoCommand::Import(imported) => import(*imported, turn),
+        PicoCommand::ImportMore(portion) => import_more(portion, turn),
     }
 }
 
@@ -55,7 +65,7 @@ fn now_ms(turn: &Turn<'_, Pico>) -> i64 {
     turn.now().micros.div_euclid(1_000)
 }
 
-fn first_answers(turn: &Turn<'_, Pico>) -> Answers {
+pub(super) fn first_answers(turn: &Turn<'_, Pico>) -> Answers {
     Answers {
         time_ms: now_ms(turn),
         seed: Secret(turn.unguessable()),
@@ -227,14 +237,28 @@ fn resume(pico: &Pico, number: u64, answers: Option<Answers>, turn: &mut Turn<'_
 /// Ends this pico, and with it all below it.
 fn delete(pico: &Pico, turn: &mut Turn<'_, Pico>) -> Decided {
     let parent = pico.body.parent.map(|parent| parent.pico);
-    let is_parent = match turn.from() {
-        Asker::Entity { kind: Pico::KIND, id } => id.parse().ok() == parent,
-        Asker::Entity { kind: Page::KIND, id } => id.parse().ok().map(|page: PageId| page.parent) == parent,
-        _ => false,
-    };
-    if !is_parent || parent.is_none() {
+    let from = moving::sender(turn.from());
+    let new_parent = pico.body.moving.as_ref().map(|moving| moving.to.pico);
+    if from.is_none() || from != parent && from != new_parent {
         return Err(PicoRejection::NotTheParent {});
     }
+    if new_parent.is_some() {
+        // It has two parents, or has one no more: it ends once it knows.
+        let changes = vec![super::Change::Doomed];
+        turn.emit(PicoEvent::Ran(Handled {
+            domain: "throng".into(),
+            name: "doomed".into(),
+            changes,
+            ..Handled::default()
+        }));
+        return Ok(Answer::Now(Ran::default()));
+    }
+    delete_all(pico, turn);
+    Ok(Answer::Now(Ran::default()))
+}
+
+/// Ends the pico with all that is below it.
+pub(super) fn delete_all(pico: &Pico, turn: &mut Turn<'_, Pico>) {
     for child in pico.body.children.young() {
         turn.send::<Pico>(child.pico, PicoCommand::Delete {});
     }
@@ -248,11 +272,52 @@ fn delete(pico: &Pico, turn: &mut Turn<'_, Pico>) -> Decided {
     }
     turn.emit(PicoEvent::Deleted {});
     turn.end();
+}
+
+/// Comes into being as it was elsewhere.
+fn import(imported: Imported, turn: &mut Turn<'_, Pico>) -> Decided {
+    let Imported {
+        body,
+        replaces,
+        portion,
+    } = imported;
+    if !turn.from().is_client() {
+        return Err(PicoRejection::NotTheParent {});
+    }
+    if !turn.is_new() && !replaces {
+        return Err(PicoRejection::Exists { pico: body.id });
+    }
+    turn.emit(PicoEvent::Imported(Box::new(body)));
+    import_more(portion, turn)
+}
+
+/// Is what it was elsewhere: its timers begin again.
+fn import_more(portion: Portion, turn: &mut Turn<'_, Pico>) -> Decided {
+    if !turn.from().is_client() {
+        return Err(PicoRejection::NotTheParent {});
+    }
+    let Portion { changes, waiting } = portion;
+    for change in &changes {
+        if let super::Change::Schedule(scheduled) = change {
+            remind(scheduled, turn);
+        }
+    }
+    turn.emit(PicoEvent::Ran(Handled {
+        domain: "throng".into(),
+        name: "imported".into(),
+        changes,
+        ..Handled::default()
+    }));
+    for waiting in waiting {
+        let number = waiting.number;
+        turn.remind(waiting_timer(number), turn.now(), None, PicoCommand::Retry(number));
+        turn.emit(PicoEvent::Waiting(waiting));
+    }
     Ok(Answer::Now(Ran::default()))
 }
 
 /// What a transaction is about.
-enum Kind {
+pub(super) enum Kind {
     /// The pico's own: its first, or an event to be sent to another engine.
     Own,
     /// An event that came over a channel.
@@ -262,17 +327,17 @@ enum Kind {
 }
 
 /// A transaction to be run.
-struct Task {
-    incoming: Incoming,
-    kind: Kind,
+pub(super) struct Task {
+    pub(super) incoming: Incoming,
+    pub(super) kind: Kind,
     /// It has waited under this number.
-    number: Option<u64>,
+    pub(super) number: Option<u64>,
     /// How often it was tried before.
-    tries: u32,
+    pub(super) tries: u32,
 }
 
 impl Task {
-    fn run(self, pico: &Pico, answers: Answers, turn: &mut Turn<'_, Pico>) -> Decided {
+    pub(super) fn run(self, pico: &Pico, answers: Answers, turn: &mut Turn<'_, Pico>) -> Decided {
         let mut draft = Draft::new(pico, self.incoming.via, &answers, false);
         let ran = self.begin(&mut draft).and_then(|()| run::events(&mut draft));
         match ran {
@@ -298,6 +363,7 @@ impl Task {
         if matches!(self.kind, Kind::Own) {
             return match &**name {
                 "born" => native::born(draft, attributes),
+                "seek" => moving::sought(draft),
                 _ => post_now(draft, attributes),
             };
         }
@@ -312,28 +378,37 @@ impl Task {
         draft.raise(event, None)
     }
 
-    fn done(self, pico: &Pico, mut draft: Draft<'_>, turn: &mut Turn<'_, Pico>) -> Decided {
+    fn done(self, pico: &Pico, draft: Draft<'_>, turn: &mut Turn<'_, Pico>) -> Decided {
         if draft.body().schedules.len() > SCHEDULED_MAX {
             let most = format!("at most {SCHEDULED_MAX} events are scheduled in a pico");
             return Ok(self.failed(&draft, &most, turn));
         }
-        let (directives, eid) = (std::mem::take(&mut draft.directives), draft.eid.clone());
-        send(pico.body.id, std::mem::take(&mut draft.outgoing), turn);
-        set_timers(&draft, turn);
+        if pico.bytes_after(&draft.changes, KEPT_BYTES_MAX) > KEPT_BYTES_MAX {
+            let most = format!("the variables of a pico take at most {KEPT_BYTES_MAX} bytes");
+            return Ok(self.failed(&draft, &most, turn));
+        }
         let then = self.incoming.then.clone();
         let via = self.incoming.via;
-        let handled = self.handled(&mut draft);
-        turn.emit(PicoEvent::Ran(handled));
+        let ran = self.record(pico, draft, turn);
         let now = first_answers(turn);
         Ok(Answer::after(move |pico: &Pico| {
             let answer = then.map(|asked| run::query(pico, via, &asked, &now));
-            Ran {
-                eid,
-                directives,
-                error: None,
-                answer,
-            }
+            Ran { answer, ..ran }
         }))
+    }
+
+    /// Records what it did, and sends what it sends.
+    pub(super) fn record(self, pico: &Pico, mut draft: Draft<'_>, turn: &mut Turn<'_, Pico>) -> Ran {
+        let (directives, eid) = (std::mem::take(&mut draft.directives), draft.eid.clone());
+        send(pico.body.id, std::mem::take(&mut draft.outgoing), turn);
+        set_timers(&draft, turn);
+        let handled = self.handled(&mut draft);
+        turn.emit(PicoEvent::Ran(handled));
+        Ran {
+            eid,
+            directives,
+            ..Ran::default()
+        }
     }
 
     /// What is recorded of the event.
@@ -439,6 +514,13 @@ fn send(id: PicoId, outgoing: Outgoing, turn: &mut Turn<'_, Pico>) {
             Parcel::Event(pico, incoming) => turn.send::<Pico>(pico, PicoCommand::Event(*incoming)),
             Parcel::Abroad(incoming) => turn.send::<Pico>(id, PicoCommand::Post(*incoming)),
             Parcel::Delete(pico) => turn.send::<Pico>(pico, PicoCommand::Delete {}),
+            Parcel::Move(pico, to) => turn.send::<Pico>(pico, PicoCommand::Move { to }),
+            Parcel::Seek => turn.send::<Pico>(id, PicoCommand::Seek {}),
+            Parcel::Adopt(to, by) => {
+                let via = to.secret;
+                turn.request::<Pico>(to.pico, PicoCommand::Adopt { via, by }, "");
+            }
+            Parcel::Left(parent, number) => turn.send::<Pico>(parent, PicoCommand::Left { number }),
             Parcel::Seal(page, children) => {
                 turn.send::<Page>(PageId { parent: id, page }, PageCommand::Seal { children });
             }

@@ -1,6 +1,6 @@
 //! What a pico is asked, what happens to it, and what it says.
 
-use super::{Change, schedule::ScheduleId};
+use super::{Body, Change, schedule::ScheduleId};
 use crate::{
     ask::{Answered, Ask},
     id::{Eci, PicoId, Secret},
@@ -35,6 +35,34 @@ pub enum PicoCommand {
     Post(Incoming),
     /// Ends the pico and all below it; its parent asks.
     Delete {},
+    /// Begins to look for a way to another parent; its parent asks, or the service of a pico that has none.
+    Move {
+        /// A channel of the new parent.
+        to: Eci,
+    },
+    /// Looks whether the new parent may be one; the pico asks itself.
+    Seek {},
+    /// Takes the pico that asks as a child.
+    Adopt {
+        /// The channel over which it asks, whose policy decides.
+        via: Secret,
+        /// On whose behalf: the old parent.
+        by: Option<PicoId>,
+    },
+    /// What the new parent said.
+    Adopted {
+        /// Where it is among its children, or why it is none of them.
+        outcome: Result<Adoption, Box<str>>,
+    },
+    /// The child of this number has another parent now; it says so itself.
+    Left {
+        /// Its number among the children.
+        number: u32,
+    },
+    /// Brings a pico into being as it was elsewhere; the service asks.
+    Import(Box<Imported>),
+    /// More of what an imported pico is; the service asks.
+    ImportMore(Portion),
 }
 
 /// What a new pico is.
@@ -51,17 +79,43 @@ pub struct Newborn {
     /// The secret of its channel for its parent.
     #[serde(default)]
     pub down: Secret,
-    /// The secret of its channel for the console.
-    pub ui: Secret,
     /// What its parent installs in it at its birth, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rulesets: Vec<Installing>,
     /// The attributes of the event that asked for it, if one did: then it has a name, and tells its parent that it is there.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub asked: Value,
-    /// The parent's channel for the console.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_ui: Option<Eci>,
+}
+
+/// A pico's place among the children of its new parent.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Adoption {
+    /// The parent's channel for it.
+    pub parent: Eci,
+    /// Its number among the parent's children.
+    pub number: u32,
+    /// The secret of its channel for the parent.
+    pub down: Secret,
+}
+
+/// A pico from elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Imported {
+    /// Who it is, without what stands in `portion` and in those that follow.
+    pub body: Body,
+    /// What an import that broke off has left of it gives way.
+    pub replaces: bool,
+    /// The first part of what it is.
+    pub portion: Portion,
+}
+
+/// A part of what an imported pico is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Portion {
+    /// In the order in which they are applied.
+    pub changes: Vec<Change>,
+    /// Events that wait for answers.
+    pub waiting: Vec<Waiting>,
 }
 
 /// A ruleset to be installed.
@@ -145,6 +199,8 @@ pub enum PicoEvent {
     },
     /// An event waits for answers.
     Waiting(Waiting),
+    /// It came into being as it was elsewhere.
+    Imported(Box<Body>),
     /// It ended, as its parent asked.
     Deleted {},
 }
@@ -225,6 +281,9 @@ pub struct Ran {
     /// What was asked for after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Result<Value, PicoRejection>>,
+    /// Where the pico that asked for it is among the children.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopted: Option<Box<Adoption>>,
 }
 
 /// Why a pico says no. Nothing was changed.
@@ -342,4 +401,4 @@ macro_rules! without_schema {
     )*};
 }
 
-without_schema!(PicoCommand, PicoEvent, Ran, PicoRejection, Asked);
+without_schema!(PicoCommand, PicoEvent, Ran, PicoRejection, Asked, super::Pico);

@@ -4,6 +4,7 @@ mod change;
 mod children;
 mod decide;
 mod messages;
+mod moving;
 mod query;
 mod schedule;
 mod variables;
@@ -11,9 +12,11 @@ mod variables;
 pub use change::Change;
 pub use children::{Child, Children, GetPage, PAGE_CHILDREN, Page, PageCommand, PageId};
 pub use messages::{
-    Answers, Asked, Handled, Incoming, Installing, Logged, Newborn, PicoCommand, PicoEvent, PicoRejection, Ran, Waiting,
+    Adoption, Answers, Asked, Handled, Imported, Incoming, Installing, Logged, Newborn, PicoCommand, PicoEvent,
+    PicoRejection, Portion, Ran, Waiting,
 };
-pub use query::{Look, MayRead, PicoQuery, PicoView, Seen};
+pub use moving::Moving;
+pub use query::{Everything, Look, May, PicoQuery, PicoView, Seen, Use};
 pub use schedule::{ScheduleId, Scheduled, Schedules, When};
 pub use variables::{Variable, Variables};
 
@@ -22,7 +25,7 @@ pub(crate) use variables::put;
 
 use crate::{
     channel::{Channel, Shape},
-    family::Family,
+    family::{self, Family},
     id::{Eci, PicoId, Secret},
     intern::name,
     native,
@@ -33,7 +36,7 @@ use throng::model::{Answer, Entity, Turn};
 use throng_krl::{SelectState, Value};
 
 /// What the events of a pico have made of it.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Pico {
     /// All but the variables.
     pub(crate) body: Body,
@@ -55,8 +58,9 @@ pub struct Body {
     pub(crate) key: Secret,
     /// None for a root.
     pub(crate) parent: Option<Eci>,
-    /// The parent's channel for the console.
-    pub(crate) parent_ui: Option<Eci>,
+    /// Where it is on its way to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) moving: Option<Box<Moving>>,
     /// Its number among its parent's children.
     pub(crate) number: u32,
     /// In the order they were made, its own first.
@@ -111,7 +115,7 @@ impl Pico {
         let channels = [
             Some(Channel::new(own, None, Shape::open(&["system", "self"]))),
             of_parent,
-            Some(native::ui_channel(newborn.ui)),
+            Some(native::ui_channel(family::ui(newborn.realm, id).secret)),
             Some(Channel::new(
                 Family::of(id, key).well_known(),
                 None,
@@ -125,7 +129,6 @@ impl Pico {
                 realm: newborn.realm,
                 key,
                 parent: newborn.parent,
-                parent_ui: newborn.parent_ui,
                 number: newborn.number,
                 channels: channels.into_iter().flatten().collect(),
                 rulesets: rulesets.map(|ruleset| Installed::of(ruleset, None)).collect(),
@@ -155,9 +158,19 @@ impl Entity for Pico {
     type Event = PicoEvent;
     type Reply = Ran;
     type Rejection = PicoRejection;
+    /// Another parent, whether it takes it as a child.
+    const REQUESTS: &'static [&'static str] = &[Self::KIND];
 
     fn creates(command: &PicoCommand) -> bool {
-        matches!(command, PicoCommand::Found(_) | PicoCommand::Born(_))
+        matches!(
+            command,
+            PicoCommand::Found(_) | PicoCommand::Born(_) | PicoCommand::Import(_)
+        )
+    }
+
+    /// What was exported and deleted may come back.
+    fn creates_anew(command: &PicoCommand) -> bool {
+        matches!(command, PicoCommand::Import(_))
     }
 
     fn decide(&self, command: PicoCommand, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, PicoRejection> {
@@ -167,6 +180,12 @@ impl Entity for Pico {
     fn evolve(&mut self, event: &PicoEvent) {
         match event {
             PicoEvent::Born { id, newborn, key, own } => *self = Self::born(*id, newborn, *key, *own),
+            PicoEvent::Imported(body) => {
+                *self = Self {
+                    body: Body::clone(body),
+                    variables: Variables::default(),
+                };
+            }
             PicoEvent::Ran(handled) | PicoEvent::Failed { handled, .. } => self.handled(handled),
             PicoEvent::Waiting(waiting) => {
                 self.body.waited = self.body.waited.max(waiting.number);

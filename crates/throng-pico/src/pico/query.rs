@@ -2,6 +2,7 @@
 
 use super::{Answers, Asked, Children, Pico, PicoRejection};
 use crate::{
+    channel::{Channel, Refused},
     id::{Eci, PicoId, Secret},
     native, run,
 };
@@ -60,8 +61,14 @@ pub struct PicoView {
     pub ui: Option<Eci>,
     /// The channel tagged `system,self`.
     pub own: Option<Eci>,
+    /// The channel tagged `owner`.
+    pub owner: Option<Eci>,
     /// As `wrangler:name()` tells it; `Pico` where none was given.
     pub name: String,
+    /// None for a root, and for what is being imported.
+    pub parent: Option<PicoId>,
+    /// It looks for a way to another parent.
+    pub is_moving: bool,
     /// Its children in no page, and how many pages there are.
     #[schemars(with = "serde_json::Value")]
     pub children: Children,
@@ -84,25 +91,79 @@ impl Query<Pico> for Look {
             realm: pico.body.realm,
             ui: tagged(&["engine", "ui"]),
             own: tagged(&["system", "self"]),
+            owner: tagged(&["owner"]),
             name: name.unwrap_or("Pico").to_owned(),
+            parent: pico.body.parent.map(|parent| parent.pico),
+            is_moving: pico.body.moving.is_some(),
             children: pico.body.children.clone(),
         })
     }
 }
 
-/// Whether a channel takes queries of a pico's log.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct MayRead {
+/// Whether a channel may be used for something.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct May {
     /// The secret of the channel that asks.
     pub via: Secret,
+    /// What for.
+    pub what: Use,
 }
 
-impl Query<Pico> for MayRead {
-    const NAME: &'static str = "may-read";
-    type Answer = bool;
+/// What a channel may be used for. What is no event or query of a ruleset is named in a policy as one of these would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Use {
+    /// Reading the log: the query `logs` of the console's ruleset.
+    ReadLog,
+    /// Exporting it with all below it: the query `export` of the ruleset wrangler.
+    Export,
+    /// Making another pico its child: the event `wrangler:child_adoption`.
+    Adopt,
+    /// Hearing that the answer of a query may have changed: the query.
+    Query {
+        /// The ruleset's id.
+        rid: Box<str>,
+        /// What it shares.
+        name: Box<str>,
+    },
+}
 
-    fn answer(self, pico: &Pico, _: &Moment<'_, Pico>) -> Result<bool, PicoRejection> {
-        let check = |channel: &crate::channel::Channel| channel.shape.query_policy.check(native::UI, "logs");
-        pico.body.admit(self.via, None, check).map(|()| true)
+impl Use {
+    /// Whether a channel may be used for it.
+    pub(crate) fn check(&self, channel: &Channel) -> Result<(), Refused> {
+        let shape = &channel.shape;
+        match self {
+            Self::ReadLog => shape.query_policy.check(native::UI, "logs"),
+            Self::Export => shape.query_policy.check(native::WRANGLER, "export"),
+            Self::Adopt => shape.event_policy.check("wrangler", "child_adoption"),
+            Self::Query { rid, name } => shape.query_policy.check(rid, name),
+        }
+    }
+}
+
+impl Query<Pico> for May {
+    const NAME: &'static str = "may";
+    /// How much had happened to the pico when it was asked: its last event's number.
+    type Answer = u64;
+
+    fn answer(self, pico: &Pico, moment: &Moment<'_, Pico>) -> Result<u64, PicoRejection> {
+        let check = |channel: &Channel| self.what.check(channel);
+        pico.body.admit(self.via, None, check).map(|()| moment.seq)
+    }
+}
+
+/// All that a pico is, for its export: no channel is asked.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Everything {}
+
+impl Query<Pico> for Everything {
+    const NAME: &'static str = "everything";
+    type Answer = Pico;
+
+    fn answer(self, pico: &Pico, _: &Moment<'_, Pico>) -> Result<Pico, PicoRejection> {
+        match pico.body.is_deleted {
+            true => Err(PicoRejection::Deleted {}),
+            false => Ok(pico.clone()),
+        }
     }
 }

@@ -35,6 +35,11 @@ impl Variables {
         Some(&self.0.get(self.place(rid, name).ok()?)?.value)
     }
 
+    /// All of them, sorted by ruleset and name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Variable> {
+        self.0.iter()
+    }
+
     /// All of a ruleset, in the order of their names.
     pub fn of<'a>(&'a self, rid: &'a str) -> impl Iterator<Item = &'a Variable> {
         self.0.iter().filter(move |variable| &*variable.rid == rid)

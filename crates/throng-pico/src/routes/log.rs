@@ -1,23 +1,45 @@
-//! `/c/{eci}/log`: what has happened to a pico.
+//! `/c/{eci}/log`: what has happened to a pico, a page at a time or as it happens; and that something has.
 
 use super::{answer::refused, channel};
-use crate::{Picos, outside::LogQuery};
+use crate::{Picos, id::Eci, outside::LogQuery, pico::Use};
 use axum::{
     Json,
     extract::{Path, State},
+    http::HeaderMap,
     response::{IntoResponse, Response},
 };
-use throng_http::extract::Query;
+use throng_http::{LiveEvents, extract::Query};
 
-pub(super) async fn page(
+/// Tells when the answer of a query may be another one.
+pub(super) async fn changes(picos: &Picos, eci: Eci, (rid, name): (&str, &str)) -> Result<Response, Response> {
+    let query = Use::Query {
+        rid: rid.into(),
+        name: name.into(),
+    };
+    let seen = picos.may(eci, query).await;
+    let seen = seen.map_err(|failure| refused(picos, failure))?;
+    let live = picos.follow_changes(eci, seen).await;
+    live.map(IntoResponse::into_response)
+        .map_err(IntoResponse::into_response)
+}
+
+pub(super) async fn read(
     State(picos): State<Picos>,
     Path(eci): Path<String>,
-    Query(query): Query<LogQuery>,
+    Query(mut query): Query<LogQuery>,
+    headers: HeaderMap,
 ) -> Result<Response, Response> {
     let eci = channel(&picos, &eci)?;
-    let page = picos
-        .log(eci, &query)
-        .await
-        .map_err(|failure| refused(&picos, failure))?;
+    let refuse = |failure| refused(&picos, failure);
+    if LiveEvents::are_accepted(&headers) {
+        let last = LiveEvents::last_seen(&headers).map_err(|problem| problem.into_response())?;
+        query.after = last.unwrap_or(query.after);
+        let seen = picos.may(eci, Use::ReadLog).await.map_err(refuse)?;
+        let live = picos.follow_log(eci, query, seen).await;
+        return live
+            .map(IntoResponse::into_response)
+            .map_err(IntoResponse::into_response);
+    }
+    let page = picos.log(eci, &query).await.map_err(refuse)?;
     Ok(Json(page).into_response())
 }

@@ -1,13 +1,17 @@
 //! An engine of picos in memory behind HTTP, and a client of it.
 
 use serde_json::Value;
+use std::{
+    io::{BufRead, BufReader, Lines, Read, Write},
+    net::TcpStream,
+};
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore},
 };
 use throng_http::{Gateway, Running};
 use throng_pico::{Picos, Settings};
-use throng_testing::{JSON, Response, request, start_on};
+use throng_testing::{JSON, PATIENCE, Response, request, start_on};
 
 pub struct Service {
     running: Option<Running>,
@@ -90,8 +94,77 @@ impl Service {
         response.json()["directives"].clone()
     }
 
+    /// Follows what a path shows live; its events come as the lines of this reader.
+    pub fn live(&self, path: &str, headers: &str) -> Live {
+        let mut stream = TcpStream::connect(self.running.as_ref().unwrap().address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n{headers}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        Live(BufReader::new(stream).lines())
+    }
+
+    /// All of an answer that comes in chunks.
+    pub fn chunks(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.running.as_ref().unwrap().address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        assert!(line.contains(" 200 "), "{line}");
+        while line != "\r\n" {
+            line.clear();
+            stream.read_line(&mut line).unwrap();
+        }
+        let mut text = Vec::new();
+        loop {
+            line.clear();
+            stream.read_line(&mut line).unwrap();
+            let length = usize::from_str_radix(line.trim(), 16).unwrap();
+            let mut chunk = vec![0; length + 2];
+            stream.read_exact(&mut chunk).unwrap();
+            if length == 0 {
+                return String::from_utf8(text).unwrap();
+            }
+            text.extend_from_slice(&chunk[..length]);
+        }
+    }
+
     pub fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
         request(self.running.as_ref().unwrap().address(), method, path, headers, body).unwrap()
+    }
+}
+
+/// A live stream of events.
+pub struct Live(Lines<BufReader<TcpStream>>);
+
+#[allow(dead_code, reason = "shared by tests, each using some")]
+impl Live {
+    /// The next event, with the id it is remembered by; none once the stream has ended well.
+    pub fn next(&mut self) -> Option<(u64, Value)> {
+        let mut id = 0;
+        for line in self.0.by_ref() {
+            let line = line.unwrap();
+            match (line.strip_prefix("id: "), line.strip_prefix("data: "), line.as_str()) {
+                (Some(number), _, _) => id = number.parse().unwrap(),
+                (_, Some(json), _) => return Some((id, serde_json::from_str(json).unwrap())),
+                // The last chunk.
+                (_, _, "0") => return None,
+                _ => {}
+            }
+        }
+        panic!("the stream was cut")
+    }
+}
+
+/// Waits for what comes by message: nobody is told when.
+#[allow(dead_code, reason = "shared by tests, each using some")]
+pub fn until(what: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !what() {
+        assert!(begun.elapsed() < PATIENCE, "it does not come");
+        std::thread::yield_now();
     }
 }
 

@@ -15,7 +15,7 @@ use throng::{Engine, Options};
 use tokio::{runtime, task::LocalSet};
 
 use super::{Commits, Round, Subject};
-use crate::bench::requests::SECTIONS;
+use crate::{bench::requests::SECTIONS, cpu::cpu_time};
 
 /// An engine on a log whose syncs take so much longer.
 pub(super) struct InProcess {
@@ -166,10 +166,4 @@ async fn client(engine: Engine, students: Arc<AtomicU64>, until: Instant) -> any
         section.ask(add).await.context("adding a student")?;
         waits.push(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX));
     }
-}
-
-/// What the process has used so far, all its threads.
-fn cpu_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
 }

@@ -1,0 +1,199 @@
+//! An engine of picos in memory behind HTTP, a client of it, and a browser.
+#![allow(dead_code, reason = "shared by tests, each using some")]
+
+use axum::Router;
+use picos::Settings;
+use serde_json::{Value, json};
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use throng::Engine;
+use throng_http::{Gateway, Running};
+use throng_pico::Picos;
+use throng_testing::{JSON, Response, in_memory, request};
+
+/// A browser on a busy machine takes its time.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+fn rulesets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("rulesets")
+}
+
+pub struct Service {
+    running: Option<Running>,
+    end: Option<Box<dyn FnOnce() + Send>>,
+    pub root: String,
+}
+
+impl Service {
+    /// An engine of picos, with more routes.
+    pub fn start(more: Router) -> Self {
+        let settings = Settings {
+            files: Some(rulesets()),
+            ..Settings::default()
+        };
+        let engine = in_memory(throng_pico::kinds(Engine::builder()));
+        let picos = Picos::new(engine.clone(), settings);
+        let end = picos.work().unwrap();
+        let routes = throng_pico::routes(picos).merge(picos::student::routes()).merge(more);
+        let running = throng_pico::gateway(Gateway::builder(engine).routes(routes))
+            .start()
+            .unwrap();
+        let mut service = Self {
+            running: Some(running),
+            end: Some(end),
+            root: String::new(),
+        };
+        let pico = service.get(&format!("/c/{}/query/io.picolabs.pico-engine-ui/pico", service.ui()));
+        let channels = pico.json()["channels"].clone();
+        let own = channels
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|channel| channel["tags"] == json!(["system", "self"]));
+        service.root = text(&own.unwrap()["id"]);
+        service
+    }
+
+    /// An engine whose root is the owner.
+    pub fn of_owner(more: Router) -> Self {
+        let service = Self::start(more);
+        assert_eq!(service.get("/api/owner-eci").status, 404);
+        let url = format!("file://{}/app_registration_owner.krl", rulesets().display());
+        service.event("wrangler/install_ruleset_request", &json!({ "url": url }));
+        service
+    }
+
+    pub fn url(&self) -> String {
+        self.running.as_ref().unwrap().url()
+    }
+
+    /// The root's channel for the console.
+    pub fn ui(&self) -> String {
+        text(&self.get("/api/ui-context").json()["eci"])
+    }
+
+    pub fn get(&self, path: &str) -> Response {
+        request(self.running.as_ref().unwrap().address(), "GET", path, "", "").unwrap()
+    }
+
+    /// Sends the owner an event.
+    pub fn event(&self, name: &str, attributes: &Value) {
+        let path = format!("/c/{}/event-wait/{name}", self.root);
+        let address = self.running.as_ref().unwrap().address();
+        let response = request(address, "POST", &path, JSON, &attributes.to_string()).unwrap();
+        assert_eq!(response.status, 200, "{}", response.body);
+    }
+
+    /// The channel a directive of this name tells.
+    pub fn told(&self, eci: &str, event: &str, name: &str) -> Option<String> {
+        let response = self.get(&format!("/sky/event/{eci}/none/{event}"));
+        assert_eq!(response.status, 200, "{}", response.body);
+        let directives = response.json()["directives"].clone();
+        let found = directives
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|directive| directive["name"] == name)?;
+        Some(found["options"]["eci"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// The collection's anonymous channel, as a student finds it.
+    ///
+    /// # Panics
+    /// It does not come into being.
+    pub fn collection(&self) -> String {
+        let begun = Instant::now();
+        loop {
+            if let Some(eci) = self.find_collection() {
+                return eci;
+            }
+            assert!(begun.elapsed() < PATIENCE, "there is no collection");
+        }
+    }
+
+    fn find_collection(&self) -> Option<String> {
+        let owner = self.get("/api/owner-eci").json();
+        assert_eq!(owner["ok"], json!(true));
+        let registration = self.told(
+            &text(&owner["eci"]),
+            "registration/channel_needed?student_id=ann",
+            "registration",
+        );
+        self.told(&registration?, "section/needed?student_id=ann", "section_collection")
+    }
+
+    /// Opens a section, and waits until a student finds it.
+    pub fn open_section(&self, id: &str, capacity: u32) {
+        self.event("section/needed", &json!({ "section_id": id, "capacity": capacity }));
+        let collection = self.collection();
+        let begun = Instant::now();
+        let needed = format!("section/needed?student_id=ann&section_id={id}");
+        while self.told(&collection, &needed, "section_ready").is_none() {
+            assert!(begun.elapsed() < PATIENCE, "there is no section");
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.end.take().unwrap()();
+        self.running.take().unwrap().stop_blocking();
+    }
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
+}
+
+/// Whether the tests are to do without a browser; says so.
+pub fn is_without_browser() -> bool {
+    let is_without = std::env::var_os("THRONG_NO_BROWSER").is_some();
+    if is_without {
+        eprintln!("left out: THRONG_NO_BROWSER is set");
+    }
+    is_without
+}
+
+/// A browser that ends with the test.
+pub struct Browser {
+    child: Child,
+    _profile: TempDir,
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Headless Chromium at a page.
+pub fn open(url: &str) -> Browser {
+    let browser = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".into());
+    let profile = tempfile::tempdir().unwrap();
+    let child = Command::new(&browser)
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ])
+        .args(["--disable-background-networking", "--remote-debugging-port=0"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(url)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let child = child.unwrap_or_else(|error| {
+        panic!("`{browser}` cannot be started ({error}): install chromium, or set CHROMIUM or THRONG_NO_BROWSER")
+    });
+    Browser {
+        child,
+        _profile: profile,
+    }
+}

@@ -1,0 +1,9 @@
+//! CPU time of this process.
+
+use std::time::Duration;
+
+/// What the process has used so far, all its threads.
+pub(crate) fn cpu_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.cast_unsigned(), now.tv_nsec as u32)
+}

@@ -1,0 +1,99 @@
+//! What has happened to a pico, live.
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
+
+mod service;
+
+use serde_json::{Value, json};
+use service::{Service, text};
+use throng_pico::Settings;
+
+const WRANGLER: &str = "io.picolabs.wrangler";
+
+fn rename(service: &Service, eci: &str, name: &str) {
+    service.event(eci, "wrangler", "name_changed", &json!({ "name": name }));
+}
+
+fn name(event: &Value) -> String {
+    text(&event["attrs"]["name"])
+}
+
+#[test]
+fn who_follows_a_log_sees_what_has_happened_and_what_happens() {
+    let service = Service::start(Settings::default());
+    let root = service.root();
+    rename(&service, &root, "one");
+    let mut live = service.live(&format!("/c/{root}/log?domain=wrangler"), "");
+    let (first, event) = live.next().unwrap();
+    assert_eq!(name(&event), "one");
+    assert_eq!(event["changes"][0]["put"]["value"], json!("one"));
+    service.event(&root, "other", "thing", &json!({}));
+    rename(&service, &root, "two");
+    let (second, event) = live.next().unwrap();
+    assert_eq!((name(&event), event["seq"].as_u64()), ("two".into(), Some(second)));
+    assert_eq!(second, first + 2);
+    let mut again = service.live(&format!("/c/{root}/log"), &format!("last-event-id: {first}\r\n"));
+    assert_eq!(again.next().unwrap().1["domain"], json!("other"));
+}
+
+#[test]
+fn a_live_log_ends_with_its_channel_and_with_its_pico() {
+    let service = Service::start(Settings::default());
+    let root = service.root();
+    let policies = json!({ "tags": ["log"], "eventPolicy": { "allow": [], "deny": [] },
+        "queryPolicy": { "allow": [{ "rid": "io.picolabs.pico-engine-ui", "name": "logs" }], "deny": [] } });
+    service.event(&root, "wrangler", "new_channel_request", &policies);
+    let channels = service.query(&root, WRANGLER, "channels", "tags=log");
+    let eci = text(&channels[0]["id"]);
+    let after = service.get(&format!("/c/{root}/log")).json()["events"][0]["seq"].clone();
+    let mut live = service.live(&format!("/c/{eci}/log?after={after}"), "");
+    rename(&service, &root, "one");
+    while name_of(&live.next().unwrap().1) != Some("one".into()) {}
+    service.event(&root, "wrangler", "channel_deletion_request", &json!({ "eci": eci }));
+    assert!(live.next().is_none());
+    assert_eq!(service.get(&format!("/c/{eci}/log")).status, 404);
+
+    service.event(&root, "wrangler", "new_child_request", &json!({ "name": "Bob" }));
+    let child = service.query(&root, WRANGLER, "children", "")[0]["eci"].clone();
+    let ui = service.query(&service.ui(), "io.picolabs.pico-engine-ui", "box", "")["children"][0].clone();
+    let mut live = service.live(&format!("/c/{}/log", text(&ui)), "");
+    assert_eq!(live.next().unwrap().1["name"], json!("born"));
+    service.event(&root, "wrangler", "child_deletion_request", &json!({ "eci": child }));
+    assert!(live.next().is_none());
+}
+
+#[test]
+fn a_live_log_ends_when_the_service_stops() {
+    let service = Service::start(Settings::default());
+    let root = service.root();
+    let mut live = service.live(&format!("/c/{root}/log"), "");
+    rename(&service, &root, "one");
+    while name_of(&live.next().unwrap().1) != Some("one".into()) {}
+    let stopping = std::thread::spawn(move || drop(service));
+    assert!(live.next().is_none());
+    stopping.join().unwrap();
+}
+
+fn name_of(event: &Value) -> Option<String> {
+    event["attrs"]["name"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn a_channel_that_may_not_read_the_log_may_not_follow_it() {
+    let service = Service::start(Settings::default());
+    let root = service.root();
+    let nobody = json!({ "tags": ["none"], "eventPolicy": { "allow": [], "deny": [] }, "queryPolicy": { "allow": [], "deny": [] } });
+    service.event(&root, "wrangler", "new_channel_request", &nobody);
+    let channels = service.query(&root, WRANGLER, "channels", "tags=none");
+    let path = format!("/c/{}/log", text(&channels[0]["id"]));
+    assert_eq!(
+        service.send("GET", &path, "accept: text/event-stream\r\n", "").status,
+        403
+    );
+    let wrong = service.send(
+        "GET",
+        &format!("/c/{root}/log"),
+        "accept: text/event-stream\r\nlast-event-id: x\r\n",
+        "",
+    );
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+}
