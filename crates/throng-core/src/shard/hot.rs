@@ -139,8 +139,10 @@ mod tests {
 
     #[test]
     fn the_one_that_is_asked_most_is_found_among_many_others() {
-        let mut hot = Hot::default();
-        hot.begun = 1;
+        let mut hot = Hot {
+            begun: 1,
+            ..Hot::default()
+        };
         for n in 0_u64..4_000 {
             let now = at(1 + i64::try_from(n).unwrap() * 1_000);
             hot.see((0, n, &format!("other {n}")), now);
@@ -158,8 +160,10 @@ mod tests {
 
     #[test]
     fn what_was_hot_is_forgotten_when_nobody_asks_it_any_more() {
-        let mut hot = Hot::default();
-        hot.begun = 0;
+        let mut hot = Hot {
+            begun: 0,
+            ..Hot::default()
+        };
         for _ in 0..100 {
             hot.see((3, 7, "a"), at(1));
         }
