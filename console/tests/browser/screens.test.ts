@@ -160,6 +160,7 @@ test('what happens is followed as it happens', async () => {
   await page.getByText('Now of 9').waitFor();
   await filled.post('/api/section/C%20S%20142-1/add', { student: 'follower' });
   await page.locator('.event.open').getByText('"follower"').waitFor();
+  await page.locator('.event.open').getByText('caused by').waitFor();
   await page.getByText('Now of 10').waitFor();
   assert.deepEqual(wrong, []);
   await page.context().close();
