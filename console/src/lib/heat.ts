@@ -5,13 +5,24 @@ const COOLING = 0.72;
 /** Below this one is cold. */
 const COLD = 0.02;
 
+/** An event between two looks stands for so many a second: the looks are seconds apart, and one event shall be seen. */
+const SEEN_WEIGHT = 4;
+
 export class Heat {
   private readonly warm = new Map<string, number>();
+  private readonly seen = new Map<string, number>();
 
   /** An entity that does so many things a second; 1 a second is seen, 1,000 glow. */
   touch(id: string, perSecond: number): void {
     const heat = Math.min(1, Math.log10(1 + Math.max(0, perSecond)) / 3);
     if (heat > (this.warm.get(id) ?? 0)) this.warm.set(id, heat);
+  }
+
+  /** An entity has so many events. It is hot by those that came since it was seen last; at first sight nothing is known of when they came. */
+  see(id: string, events: number): void {
+    const before = this.seen.get(id);
+    if (before !== undefined && events > before) this.touch(id, (events - before) * SEEN_WEIGHT);
+    if (before !== events) this.seen.set(id, events);
   }
 
   /** A time has passed. */

@@ -322,19 +322,11 @@ function cursor(asked: Asked, entity: MapEntity | undefined): string | undefined
 /** Who is hot now, from the points, and whose events have grown since they were seen last. */
 function useHeat(kind: string, id: string | undefined, entities: MapEntity[]): Heat {
   const heat = useMemo(() => new Heat(), [kind, id]);
-  const seen = useRef(new Map<string, number>());
   useEffect(() => {
     for (const one of hot.value) if (id !== undefined || one.kind === kind) heat.touch(one.id, one.per_second);
   }, [hot.value, heat]);
   useEffect(() => {
-    const isFirst = seen.current.size === 0;
-    for (const entity of entities) {
-      if (entity.seq === null) continue;
-      const before = seen.current.get(entity.id);
-      const grown = entity.seq - (before ?? (isFirst ? entity.seq : 0));
-      if (grown > 0) heat.touch(entity.id, grown * 4);
-      if (before !== entity.seq) seen.current.set(entity.id, entity.seq);
-    }
+    for (const entity of entities) if (entity.seq !== null) heat.see(entity.id, entity.seq);
   }, [entities, heat]);
   return heat;
 }

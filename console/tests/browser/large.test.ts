@@ -2,14 +2,17 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { fits, heading, launch, open } from './browser';
+import { driver, send } from './commands';
 import { Server } from './server';
 
 let browser: Browser;
 let server: Server;
+let commands: Page;
 
 before(async () => {
   browser = await launch();
   server = await Server.serve('registration', { args: ['--durability', 'os'] });
+  commands = await driver(browser, server);
 });
 
 after(async () => {
@@ -17,48 +20,14 @@ after(async () => {
   await server?.end();
 });
 
-/** So many commands over the service's socket, which the listener of the console serves as well. */
-async function send(page: Page, id: string, commands: { command: string; body: unknown }[]): Promise<void> {
-  const failed = await page.evaluate(
-    async ([id, commands]) => {
-      const socket = new WebSocket(`ws://${location.host}/api/ws`, 'throng.v1');
-      await new Promise((resolve, reject) => {
-        socket.onopen = resolve;
-        socket.onerror = reject;
-      });
-      let answered = 0;
-      let failed = 0;
-      const done = new Promise<void>((resolve) => {
-        socket.onmessage = ({ data }) => {
-          for (const message of [JSON.parse(data)].flat()) {
-            if (message.type === 'problem') failed++;
-            if (message.type === 'problem' || message.type === 'reply') answered++;
-          }
-          if (answered === commands.length) resolve();
-        };
-      });
-      for (let first = 0; first < commands.length; first += 1000) {
-        const frame = commands
-          .slice(first, first + 1000)
-          .map((one) => ({ type: 'command', id: 1, kind: 'section', entity: id, ...one }));
-        socket.send(JSON.stringify(frame));
-      }
-      await done;
-      socket.close();
-      return failed;
-    },
-    [id, commands] as const,
-  );
-  assert.equal(failed, 0);
-}
-
 test('an entity with a state of a mebibyte is shown, and no more of it is in the page than is open', async () => {
   const { page, wrong } = await open(browser, server);
   const names = Array.from({ length: 4_400 }, (_, place) => ({
+    entity: 'large',
     command: 'add',
     body: { student: `${place} ${'x'.repeat(240)}` },
   }));
-  await send(page, 'large', [{ command: 'open', body: { capacity: 10_000 } }, ...names]);
+  assert.equal(await send(commands, [{ entity: 'large', command: 'open', body: { capacity: 10_000 } }, ...names]), 0);
   await page.evaluate(() => {
     location.hash = '#/entity/section/large';
   });
@@ -76,10 +45,11 @@ test('an entity with a state of a mebibyte is shown, and no more of it is in the
 test('an entity with a hundred thousand events is travelled through by pages', async () => {
   const { page, wrong } = await open(browser, server);
   const changes = Array.from({ length: 100_000 }, (_, place) => ({
+    entity: 'long',
     command: place % 2 === 0 ? 'add' : 'drop',
     body: { student: 'ann' },
   }));
-  await send(page, 'long', [{ command: 'open', body: { capacity: 5 } }, ...changes]);
+  assert.equal(await send(commands, [{ entity: 'long', command: 'open', body: { capacity: 5 } }, ...changes]), 0);
   await page.evaluate(() => {
     location.hash = '#/entity/section/long';
   });

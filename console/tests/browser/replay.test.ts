@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { accessible, fits, go, heading, launch, open, PHONE } from './browser';
+import { type Command, driver, send, surge } from './commands';
 import { PROGRAM, Server, until } from './server';
 
 /** Where pictures go: the book's own only when they are asked for, since no two runs make the same. */
@@ -14,11 +15,10 @@ const IMAGES = process.env.CONSOLE_IMAGES ?? fileURLToPath(new URL('../images', 
 
 let browser: Browser;
 let server: Server;
-let driver: Page;
 
 interface Day {
-  sections: [id: string, capacity: number][];
-  requests: [section: string, student: string, operation: string][];
+  sections: Command[];
+  requests: Command[];
 }
 
 /** The built-in registration day: 5,393 sections, 44,504 requests. */
@@ -32,12 +32,12 @@ function day(): Day {
       .filter((line) => line !== '');
   const found: Day = {
     sections: lines(capacities).map((line) => {
-      const [id = '', seats = '0'] = line.split('\t');
-      return [id, Number(seats)];
+      const [entity = '', seats = '0'] = line.split('\t');
+      return { entity, command: 'open', body: { capacity: Number(seats) } };
     }),
     requests: lines(requests).map((line) => {
-      const [student = '', section = '', , , operation = ''] = line.split(',');
-      return [section, student, operation.trim().toLowerCase().startsWith('d') ? 'drop' : 'add'];
+      const [student = '', entity = '', , , operation = ''] = line.split(',');
+      return { entity, command: operation.trim().toLowerCase().startsWith('d') ? 'drop' : 'add', body: { student } };
     }),
   };
   rmSync(directory, { recursive: true, force: true });
@@ -47,54 +47,16 @@ function day(): Day {
 before(async () => {
   browser = await launch();
   server = await Server.serve('registration', { args: ['--durability', 'os'] });
-  driver = (await open(browser, server, '#/trouble')).page;
-  await replay(driver, day());
+  const { sections, requests } = day();
+  const page = await driver(browser, server);
+  assert.equal(await send(page, sections), 0);
+  await surge(page, requests);
 });
 
 after(async () => {
   await browser?.close();
   await server?.end();
 });
-
-/** Opens all sections, then has the day go by, over and over, until the page is closed. */
-async function replay(page: Page, { sections, requests }: Day): Promise<void> {
-  await page.evaluate(
-    async ({ sections, requests }) => {
-      const socket = new WebSocket(`ws://${location.host}/api/ws`, 'throng.v1');
-      await new Promise((resolve, reject) => {
-        socket.onopen = resolve;
-        socket.onerror = reject;
-      });
-      let answered = 0;
-      socket.onmessage = ({ data }) => {
-        answered += [JSON.parse(data)]
-          .flat()
-          .filter((message) => message.type === 'reply' || message.type === 'problem').length;
-      };
-      const send = (messages: object[]) =>
-        socket.send(
-          JSON.stringify(messages.map((message) => ({ type: 'command', id: 1, kind: 'section', ...message }))),
-        );
-      for (let first = 0; first < sections.length; first += 1000) {
-        send(
-          sections
-            .slice(first, first + 1000)
-            .map(([entity, capacity]) => ({ entity, command: 'open', body: { capacity } })),
-        );
-      }
-      while (answered < sections.length) await new Promise((resolve) => setTimeout(resolve, 20));
-      let place = 0;
-      setInterval(() => {
-        if (socket.bufferedAmount > 1_000_000) return;
-        // As on the day: a surge that swells and ebbs.
-        const now = Math.round(30 + 90 * (1 + Math.sin(Date.now() / 6000)));
-        const some = Array.from({ length: now }, () => requests[place++ % requests.length]);
-        send(some.map((one) => ({ entity: one?.[0], command: one?.[2], body: { student: one?.[1] } })));
-      }, 100);
-    },
-    { sections, requests },
-  );
-}
 
 test('5,393 sections are drawn during a replay, and those at work glow', async () => {
   const { page, wrong } = await open(browser, server, '#/map/section');

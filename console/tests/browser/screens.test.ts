@@ -113,7 +113,7 @@ test('hostile names and payloads are text wherever they are shown', async () => 
 
 test('a command is sent from its form, and what came of it is seen at once', async () => {
   const { page, wrong } = await open(browser, filled, '#/entity/section/MATH%20113-1?tab=command');
-  await page.getByLabel('Command', { exact: true }).selectOption('add');
+  await page.getByRole('combobox', { name: 'Command' }).selectOption('add');
   await page.getByLabel('student').fill('zoe');
   await page.getByRole('button', { name: 'What if' }).click();
   await page.getByText('It would be done.').waitFor();
@@ -130,7 +130,7 @@ test('a command is sent from its form, and what came of it is seen at once', asy
 
 test('a number that is none is said at its field, and nothing is sent', async () => {
   const { page } = await open(browser, filled, '#/entity/section/new');
-  await page.getByLabel('Command', { exact: true }).selectOption('open');
+  await page.getByRole('combobox', { name: 'Command' }).selectOption('open');
   await page.getByLabel('capacity').fill('many');
   await page.getByRole('button', { name: 'Send' }).click();
   await page.getByText('expected a number').waitFor();
@@ -160,6 +160,7 @@ test('what happens is followed as it happens', async () => {
   await page.getByText('Now of 9').waitFor();
   await filled.post('/api/section/C%20S%20142-1/add', { student: 'follower' });
   await page.locator('.event.open').getByText('"follower"').waitFor();
+  await page.locator('.event.open').getByText('caused by').waitFor();
   await page.getByText('Now of 10').waitFor();
   assert.deepEqual(wrong, []);
   await page.context().close();

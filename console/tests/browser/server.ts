@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 export const PROGRAM =
   process.env.THRONG_PROGRAM ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, 'target'), 'debug/throng');
 /** How long anything may take on a busy machine. */
-export const PATIENCE_MS = 120_000;
+export const PATIENCE_MS = Number(process.env.PATIENCE_MS ?? 120_000);
 const LOOK_AGAIN_MS = 50;
 
 export interface Options {

@@ -14,6 +14,17 @@ test('who does much glows, and cools when it stops', () => {
   assert.ok(heat.isCold);
 });
 
+test('an entity is not hot for the events it had when it was first seen, but for those that came since', () => {
+  const heat = new Heat();
+  heat.see('a', 500);
+  assert.equal(heat.of('a'), 0);
+  heat.see('a', 502);
+  assert.ok(heat.of('a') > 0);
+  const before = heat.of('a');
+  heat.see('a', 502);
+  assert.equal(heat.of('a'), before);
+});
+
 test('a weaker sign does not cool who is hot', () => {
   const heat = new Heat();
   heat.touch('a', 500);

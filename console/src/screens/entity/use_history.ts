@@ -7,6 +7,8 @@ import { follow } from '../../state/live';
 const PAGE = 50;
 /** Events held at once, of an entity that may have a hundred thousand and be at work. */
 const HELD_MAX = 500;
+/** How long an event is looked at until its cause is asked for. */
+const CAUSE_MS = 250;
 /** Events that happen within this time are shown together. */
 const FLUSH_MS = 100;
 
@@ -71,6 +73,22 @@ export function useHistory(kind: string, id: string, seq: number, at: number | u
     );
     return () => clearTimeout(timer);
   }, [kind, id, wanted, isHeld, epoch.value]);
+
+  // Events that came live are told without their causes: that of the one that is looked at is asked for.
+  const lacksCause = isHeld && events[wanted - first]?.cause === undefined;
+  useEffect(() => {
+    if (!lacksCause) return;
+    const timer = setTimeout(async () => {
+      const page = await calls.history(kind, id, { after: wanted - 1, limit: 1 }).catch(() => undefined);
+      const found = page?.events[0];
+      if (found?.seq !== wanted) return;
+      held.current = held.current.map((event) =>
+        event.seq === wanted ? { ...found, cause: found.cause ?? null } : event,
+      );
+      setEvents(held.current);
+    }, CAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [kind, id, wanted, lacksCause]);
 
   useEffect(() => setLast((before) => Math.max(before, seq)), [seq]);
 
