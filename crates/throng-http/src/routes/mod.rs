@@ -342,7 +342,8 @@ async fn other(
 }
 
 /// Whether a request that is no command is let in, and who asks. Administration asks for itself; what says no more than the service's types, and
-/// whether it lives, is for everybody.
+/// whether it lives, is for everybody. Where administration comes in, the rest is for who may administrate: the console asks the service's
+/// own routes, too.
 fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Option<Caller>> {
     let (path, entrance, guard) = (parts.uri.path(), connection.entrance(), &server.shared().guard);
     let sender = Sender::of(parts);
@@ -353,6 +354,11 @@ fn let_in(server: &Server, connection: &Connection, parts: &Parts) -> Answered<O
     }
     if is_administration || pages::is_open(path) {
         guard.names.check(&sender, entrance.is_loopback)?;
+        return Ok(None);
+    }
+    if entrance.is_admin {
+        guard.names.check(&sender, entrance.is_loopback)?;
+        admin::may(server, connection, &parts.headers)?;
         return Ok(None);
     }
     access::enter(server, connection, &sender)
