@@ -119,7 +119,7 @@ impl EncodeMetric for Histogram {
             shown.push((upto as f64 / counts.units, count));
             from = end;
         }
-        shown.push((f64::MAX, counts.counts[from..].iter().sum()));
+        shown.push((f64::INFINITY, counts.counts[from..].iter().sum()));
         encoder.encode_histogram::<NoLabelSet>(counts.sum(), counts.count, &shown, None)
     }
 
