@@ -49,7 +49,6 @@ export function hot(kind: string | undefined, limit: number) {
   return ask<{ hot: (Hot & { share: number })[]; per_second: number }>('/admin/hot', { query: { kind, limit } });
 }
 
-/** Now, or as of an event. */
 export function entity(kind: string, id: string, at?: number, signal?: AbortSignal) {
   return ask<Entity>(entityPath(kind, id), { query: { at }, ...(signal && { signal }) });
 }

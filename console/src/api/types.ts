@@ -37,14 +37,13 @@ export interface Overview {
   reason: string | null;
   troubles: string[];
   stands_by: boolean;
-  console: { by: string; picos: boolean; can_write: boolean };
+  console: { by: string; picos: boolean };
   shards: number;
   loops: number;
   loops_max: number;
   cores: number;
   memory_bytes_max: number | null;
   journal: { medium: Medium; place: string | null; durability: string; position: string | null; bytes: number | null };
-  features: string[];
   kinds: Kind[];
   definitions: { [name: string]: Json };
   projections: string[];

@@ -2,7 +2,6 @@
 
 /** What is left of the heat after a second. */
 const COOLING = 0.72;
-/** Below this one is cold. */
 const COLD = 0.02;
 
 /** An event between two looks stands for so many a second: the looks are seconds apart, and one event shall be seen. */
@@ -25,7 +24,7 @@ export class Heat {
     if (before !== events) this.seen.set(id, events);
   }
 
-  /** A time has passed. */
+  /** Lets all entities cool down by the seconds since the last call. */
   cool(seconds: number): void {
     const left = COOLING ** seconds;
     for (const [id, heat] of this.warm) {
@@ -34,7 +33,7 @@ export class Heat {
     }
   }
 
-  /** 0 to 1. */
+  /** From 0, cold, to 1, busy right now. */
   of(id: string): number {
     return this.warm.get(id) ?? 0;
   }

@@ -1,6 +1,5 @@
 /** Series of the last minutes, a value a second, in columns as plots want them. */
 
-/** Fifteen minutes. */
 export const SECONDS_KEPT = 900;
 
 const SPANS = [60, 120, 300, 600];
@@ -32,7 +31,7 @@ export class Series {
     return this.columns.get(name) ?? new Array(this.at.length).fill(null);
   }
 
-  /** The latest value there is. */
+  /** The newest value that is known; `undefined` while none is. */
   last(name: string): number | undefined {
     return this.columns.get(name)?.at(-1) ?? undefined;
   }

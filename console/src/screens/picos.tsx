@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import * as picos from '../api/picos';
 import { link } from '../lib/route';
 import { Absent } from '../parts/absent';
@@ -37,6 +37,7 @@ function NotServed() {
 function Picos() {
   const { value: root, failure } = useLoad(() => picos.root(), []);
   const chosen = route.value.path[0] ?? root?.eci;
+  const [changes, setChanges] = useState(0);
   return (
     <>
       <div class="head">
@@ -48,19 +49,30 @@ function Picos() {
         <div class="pico-columns">
           <Card title="Family">
             <ul class="pico-tree" aria-label="Picos">
-              <Branch eci={root.eci} chosen={chosen} depth={0} />
+              <Branch eci={root.eci} chosen={chosen} depth={0} changes={changes} />
             </ul>
           </Card>
-          <PicoView key={chosen} eci={chosen} />
+          <PicoView key={chosen} eci={chosen} changed={() => setChanges((count) => count + 1)} />
         </div>
       )}
     </>
   );
 }
 
-/** A pico and, where it is open, its children: asked for when they are. */
-function Branch({ eci, chosen, depth }: { eci: string; chosen: string; depth: number }) {
-  const { value: box, failure } = useLoad(() => picos.box(eci), [eci]);
+interface BranchProps {
+  eci: string;
+  chosen: string;
+  depth: number;
+  /** How often something was changed from here. */
+  changes: number;
+}
+
+/** A pico and, where it is open, its children: asked for when they are, and anew after a change. */
+function Branch({ eci, chosen, depth, changes }: BranchProps) {
+  const { value: box, failure, reload } = useLoad(() => picos.box(eci), [eci]);
+  useEffect(() => {
+    if (changes > 0) reload();
+  }, [changes, reload]);
   const [isOpen, setOpen] = useState(depth === 0);
   const [shown, setShown] = useState(CHILDREN_SHOWN);
   if (!box) return <li class="quiet">{failure ? failure.message : '…'}</li>;
@@ -89,7 +101,7 @@ function Branch({ eci, chosen, depth }: { eci: string; chosen: string; depth: nu
       {isOpen && children.length > 0 && (
         <ul>
           {children.slice(0, shown).map((child) => (
-            <Branch key={child} eci={child} chosen={chosen} depth={depth + 1} />
+            <Branch key={child} eci={child} chosen={chosen} depth={depth + 1} changes={changes} />
           ))}
           {children.length > shown && (
             <li>

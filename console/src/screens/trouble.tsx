@@ -159,7 +159,6 @@ function Group({ type, items, ask }: GroupProps) {
 
 function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
   const { kind, id } = item;
-  const mayWrite = overview.value?.console.can_write !== false;
   return (
     <li class="trouble">
       <div class="trouble-text">
@@ -179,7 +178,6 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
             key={action.name}
             type="button"
             class={`button ${action.confirm ? 'danger' : ''}`}
-            disabled={!mayWrite}
             aria-label={`${action.label}: ${item.what}${id === null ? '' : ` of ${kind} ${id}`}`}
             onClick={() => ask(action, item)}
           >

@@ -11,7 +11,7 @@ export const tick = signal(0);
 export const limits = signal<Limits | null>(null);
 export const hot = signal<Hot[]>([]);
 export const loops = signal<string[]>([]);
-/** The reasons of refusals there are. */
+/** Why requests were refused in the points kept, one series a reason. */
 export const reasons = signal<string[]>([]);
 
 type Groups<T> = Record<'series' | 'refusals' | 'memory' | 'loops', Record<string, T>>;
@@ -23,7 +23,7 @@ function flat<T>(of: Groups<T>): [name: string, value: T][] {
   return [...Object.entries(of.series), ...group('refusals'), ...group('memory'), ...group('loops')];
 }
 
-/** Takes what has been for all there is. */
+/** Replaces all points by those of a page: after a reconnect there may be gaps. */
 export function takeAll(page: SeriesPage): void {
   series.clear();
   takeMore(page);

@@ -18,9 +18,7 @@ export const theme = computed<'light' | 'dark'>(() =>
 );
 
 effect(() => {
-  const root = document.documentElement;
-  if (choice.value === 'system') delete root.dataset.theme;
-  else root.dataset.theme = choice.value;
+  document.documentElement.dataset.theme = theme.value;
 });
 
 export function next(): void {

@@ -65,10 +65,9 @@ export function CommandForm({ kind, id, at, done }: Props) {
     }
     setBusy(false);
   };
-  const mayWrite = overview.value?.console.can_write !== false;
   const submit = (event: Event) => {
     event.preventDefault();
-    void run(at === undefined && mayWrite ? 'send' : 'try');
+    void run(at === undefined ? 'send' : 'try');
   };
   return (
     <form class="stack" onSubmit={submit} noValidate>
@@ -111,7 +110,7 @@ export function CommandForm({ kind, id, at, done }: Props) {
       )}
       <div class="row">
         {at === undefined && (
-          <button type="submit" class="button primary" disabled={isBusy || !mayWrite}>
+          <button type="submit" class="button primary" disabled={isBusy}>
             Send
           </button>
         )}

@@ -16,7 +16,7 @@ interface Props {
   id: string;
   shown: Entity | undefined;
   at: number | undefined;
-  /** Compared with this event. */
+  /** The event whose state is compared with the one shown. */
   against: number | undefined;
   last: number;
   failure: Failure | undefined;

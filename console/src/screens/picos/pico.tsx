@@ -16,7 +16,7 @@ const RELOAD_MS = 5_000;
 type View = 'rulesets' | 'channels' | 'log' | 'try';
 
 /** One pico: what it has, what it has handled, and trying it. */
-export function PicoView({ eci }: { eci: string }) {
+export function PicoView({ eci, changed }: { eci: string; changed: () => void }) {
   const { value: box, failure, reload: reloadBox } = useLoad(() => picos.box(eci), [eci], RELOAD_MS);
   const { value: pico, reload: reloadPico } = useLoad(() => picos.pico(eci), [eci], RELOAD_MS);
   const view = (route.value.query.get('tab') ?? 'rulesets') as View;
@@ -24,6 +24,7 @@ export function PicoView({ eci }: { eci: string }) {
   const reload = () => {
     reloadBox();
     reloadPico();
+    changed();
   };
   return (
     <Card
