@@ -88,26 +88,7 @@ fn the_page_counts_queries_and_follows_in_a_browser() {
     let report = post(async move |body: String| drop(tell.send(body)));
     let page = service::PAGE.replacen("</head>", SCRIPT, 1);
     let running = start(page, Router::new().route("/report", report));
-    let browser = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".into());
-    let profile = tempfile::tempdir().unwrap();
-    let child = Command::new(&browser)
-        .args([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-        ])
-        .args(["--disable-background-networking", "--remote-debugging-port=0"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(running.url())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let child = child.unwrap_or_else(|error| {
-        panic!("`{browser}` cannot be started ({error}): install chromium, or set CHROMIUM or THRONG_NO_BROWSER")
-    });
-    let _browser = Process(child);
+    let _browser = throng_testing::browse(&running.url());
     let report = told.recv_timeout(PATIENCE).expect("the page says what came of it");
     assert_eq!(
         report,

@@ -1,4 +1,8 @@
-//! For the tests of apps: an engine in memory, and requests over a socket whose answers are read whole.
+//! For tests: an engine in memory, requests over a socket whose answers are read whole, and a browser.
+
+mod browser;
+
+pub use browser::{Browser, browse};
 
 use serde_json::Value;
 use std::{

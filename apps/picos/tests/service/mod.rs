@@ -6,13 +6,12 @@ use picos::Settings;
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
-use tempfile::TempDir;
 use throng::Engine;
 use throng_http::{Gateway, Running};
 use throng_pico::Picos;
+pub use throng_testing::browse as open;
 use throng_testing::{JSON, Response, in_memory, request};
 
 /// A browser on a busy machine takes its time.
@@ -156,44 +155,4 @@ pub fn is_without_browser() -> bool {
         eprintln!("left out: THRONG_NO_BROWSER is set");
     }
     is_without
-}
-
-/// A browser that ends with the test.
-pub struct Browser {
-    child: Child,
-    _profile: TempDir,
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// Headless Chromium at a page.
-pub fn open(url: &str) -> Browser {
-    let browser = std::env::var("CHROMIUM").unwrap_or_else(|_| "chromium".into());
-    let profile = tempfile::tempdir().unwrap();
-    let child = Command::new(&browser)
-        .args([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-        ])
-        .args(["--disable-background-networking", "--remote-debugging-port=0"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(url)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let child = child.unwrap_or_else(|error| {
-        panic!("`{browser}` cannot be started ({error}): install chromium, or set CHROMIUM or THRONG_NO_BROWSER")
-    });
-    Browser {
-        child,
-        _profile: profile,
-    }
 }
