@@ -49,7 +49,7 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
         "service": console.about.title, "version": console.about.version, "throng": env!("CARGO_PKG_VERSION"),
         "started_at": time(console.started), "now": time(std::time::SystemTime::now()),
         "ready": health.ready, "reason": health.reason, "troubles": health.troubles, "stands_by": health.stands_by,
-        "console": { "by": by.name(), "picos": shared.kinds.0.iter().any(|names| names.kind == "pico"), "can_write": true },
+        "console": { "by": by.name(), "picos": shared.kinds.0.iter().any(|names| names.kind == "pico") },
         "shards": engine.registry().shards(), "loops": loops, "loops_max": console.about.loops_max.max(loops),
         "cores": std::thread::available_parallelism().map_or(1, usize::from),
         "memory_bytes_max": options.memory_bytes_max,
@@ -57,7 +57,6 @@ pub(super) async fn overview(shared: &Shared, by: &By<'_>) -> Answered<Value> {
             "medium": medium, "place": place, "durability": durability(health.durability),
             "position": health.position.map(|position| position.to_string()), "bytes": health.journal_bytes,
         },
-        "features": ["projections", "schemas", "services"],
         "kinds": kinds.collect::<Vec<_>>(), "definitions": definitions, "projections": projections,
     }))
 }

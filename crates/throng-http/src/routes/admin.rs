@@ -5,7 +5,7 @@ use crate::{
     access,
     answer::{self, Answer},
     connection::Connection,
-    console,
+    console::{self, By},
     limits::PAGE_MAX,
     problem::Problem,
     request::{
@@ -39,6 +39,10 @@ pub(super) async fn answer(
     may(server, connection, &console::shown(parts))?;
     if console::method(path).is_some() {
         return console::answer(server, connection, parts, body).await;
+    }
+    if allow == Method::POST {
+        let asked = parts.uri.path_and_query().map_or(path, |asked| asked.as_str());
+        tracing::info!("{} asked for {asked}", By::of(server, connection, parts));
     }
     let body = match path {
         "/admin/dead" => serde_json::to_vec(&dead(server, parts).await?),
