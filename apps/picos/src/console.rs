@@ -4,7 +4,6 @@ use anyhow::Context as _;
 use axum::{Router, http::header, response::IntoResponse, routing::get};
 use std::{fs, path::Path};
 
-/// What the console consists of.
 const PAGE: &str = "index.html";
 const FILES: [(&str, &str); 3] = [
     ("pico-engine-ui.js", "text/javascript; charset=utf-8"),

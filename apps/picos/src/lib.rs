@@ -29,7 +29,7 @@ pub const REGISTRATION: [(&str, &str); 4] = [
     ),
 ];
 
-/// Where the files of a [console] are.
+/// The environment variable that names a directory with the built files of a [console]; unset, none is served.
 pub const CONSOLE: &str = "THRONG_PICOS_CONSOLE";
 
 /// The service: its kinds, its routes, its documentation; as the environment says.

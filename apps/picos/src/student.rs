@@ -8,7 +8,7 @@ use axum::{Router, http::header, response::IntoResponse, routing::get};
 /// Its scripts and styles come from the service, and nothing else runs in it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'";
 
-/// The page's routes.
+/// `/student` and its script and style, all of them from the program itself.
 pub fn routes() -> Router {
     let file = |kind: &'static str, text: &'static str| get(move || async move { answer(kind, text) });
     Router::new()

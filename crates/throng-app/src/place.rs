@@ -28,7 +28,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// What it is, in a word.
+    /// `directory`, `postgresql` or `memory`: what the console's API calls it.
     pub(crate) fn medium(&self) -> &'static str {
         match self {
             Self::Directory(_) => "directory",

@@ -42,12 +42,11 @@ pub(crate) fn own_channel(client: &Client, console: &str) -> anyhow::Result<Stri
     Ok(id.context("the pico has no channel of its own")?.to_owned())
 }
 
-/// Asks a path.
 fn get(path: String) -> Build {
     Box::new(move |host| Request::get(host, &path).bytes().to_vec())
 }
 
-/// Asks a pico.
+/// `GET /c/{eci}/query/{rid}/{name}`.
 pub(crate) fn query(eci: &str, rid: &str, name: &str) -> Build {
     get(format!("/c/{eci}/query/{rid}/{name}"))
 }

@@ -82,7 +82,7 @@ impl TopArguments {
     }
 }
 
-/// The last of a column.
+/// The newest number of a series; a second that is not known has none.
 fn last(column: &Value) -> Option<f64> {
     column.as_array()?.last()?.as_f64()
 }
@@ -106,7 +106,7 @@ fn plain(text: &str) -> String {
         .collect()
 }
 
-/// What is shown.
+/// All lines of one redraw.
 fn frame(all: &Value, trouble: &Value) -> String {
     let series = &all["series"];
     let mut out = String::new();

@@ -205,7 +205,6 @@ impl Metrics {
             .map(|((_, name), count)| (*name, count.get()))
     }
 
-    /// Open WebSockets.
     pub(crate) fn sockets(&self) -> i64 {
         self.sockets.get()
     }

@@ -73,9 +73,9 @@ pub enum Ask {
     },
     /// Whether a pico may become the parent of another one: nothing above it is that one, or is itself on its way.
     Ancestors {
-        /// The new parent.
+        /// The pico that is to become the parent; its ancestors are looked at.
         of: PicoId,
-        /// The new child.
+        /// The pico that wants to move.
         child: PicoId,
     },
     /// What has happened to a pico lately, as its log.

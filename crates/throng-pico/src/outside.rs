@@ -47,7 +47,7 @@ struct Inner {
     settings: Settings,
     root: OnceLock<PicoView>,
     web: fetch::Web,
-    /// One import at a time.
+    /// Held by the import under way: there is one at a time.
     importing: tokio::sync::Mutex<()>,
 }
 

@@ -19,12 +19,12 @@ const LOOKED_BACK_BYTES: usize = 4 << 20;
 /// Most commits that are read for one page.
 const COMMITS_MAX: usize = 200;
 
-/// Kind and id.
+/// An entity's address, as the console's API writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Named {
-    /// The entity's kind.
+    /// As its type names it.
     pub kind: String,
-    /// Its id.
+    /// As in its path, decoded.
     pub id: String,
 }
 
@@ -35,14 +35,14 @@ impl Named {
     }
 }
 
-/// What an event came of.
+/// Why an event was recorded, as far as the journal tells.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct EventCause {
     /// `command`, `message`, `outcome`, `timer`, or `unknown`: its commit is not kept any more.
     pub r#type: &'static str,
     /// It is certain: no other command's events can stand between.
     pub is_certain: bool,
-    /// The command's, or the timer's.
+    /// Of the command or the timer that caused it.
     pub name: Option<String>,
     /// What the command said, where that is recorded.
     pub body: Option<Box<RawValue>>,
@@ -63,18 +63,18 @@ pub struct EventCause {
 /// A message that a command has sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SentMessage {
-    /// The receiver.
+    /// The entity the message was sent to.
     pub to: Named,
-    /// The command's name.
+    /// The command it carries.
     pub name: String,
-    /// `shard.number`
+    /// The sending shard and the number there: `17.3`.
     pub number: String,
 }
 
 /// A timer that a command has set or cancelled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ChangedTimer {
-    /// The timer's name.
+    /// Unique among the entity's timers.
     pub name: String,
     /// It was set, not cancelled.
     pub set: bool,
@@ -83,7 +83,7 @@ pub struct ChangedTimer {
 /// Where an event comes from, and what else was done with it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Provenance {
-    /// What it came of.
+    /// The command, message or timer behind it.
     pub cause: EventCause,
     /// What its command has sent; of its last event.
     pub sent: Vec<SentMessage>,

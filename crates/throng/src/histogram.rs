@@ -151,7 +151,7 @@ impl Counts {
         }
     }
 
-    /// Both together.
+    /// Adds the values of another histogram of the same unit.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let counts = self.counts.iter().zip(&other.counts);
@@ -163,13 +163,13 @@ impl Counts {
         }
     }
 
-    /// How many values.
+    /// The number of values counted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// All values together.
+    /// The sum of all values, in the unit they were observed in.
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.sum as f64 / self.units

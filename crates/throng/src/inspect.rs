@@ -19,18 +19,18 @@ type Answered<T> = Result<T, Error<JsonRejection>>;
 pub struct Population {
     /// About so many have ever had an event.
     pub known: usize,
-    /// In memory.
+    /// Those whose state is in memory; the others are loaded when they are asked.
     pub resident: usize,
     /// Of these, set aside.
     pub quarantined: usize,
 }
 
-/// A shard, as it is.
+/// Counts and sizes of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardNow {
     /// Which one.
     pub shard: ShardId,
-    /// What it holds.
+    /// What counts against the memory budget.
     pub load: Load,
     /// Commands, queries, messages and timers it has executed since the engine started, or recovered.
     pub done: u64,

@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering;
 /// What an engine has counted since its start, and what it holds now.
 #[derive(Clone, Debug)]
 pub struct Statistics {
-    /// Commands accepted.
+    /// Commands that were accepted since the start.
     pub done: u64,
     /// Commands the entity said no to.
     pub refused: u64,
     /// Commands the engine said no to.
     pub failed: u64,
-    /// Queries answered.
+    /// Queries that were answered since the start.
     pub queries: u64,
     /// Messages between entities taken.
     pub messages: u64,
-    /// Timers fired.
+    /// Timers that were fired since the start.
     pub timers_fired: u64,
     /// Commands and queries refused because too much waits.
     pub overloaded: u64,
@@ -30,7 +30,7 @@ pub struct Statistics {
     pub slow: u64,
     /// Entities brought back from the store.
     pub loads: u64,
-    /// Commits.
+    /// Commits that are durable since the start.
     pub commits: u64,
     /// Bytes of these commits.
     pub commit_bytes: u64,
@@ -38,7 +38,7 @@ pub struct Statistics {
     pub batch: Counts,
     /// From append to durable, seconds.
     pub commit_seconds: Counts,
-    /// Entities in memory.
+    /// Entities whose state is in memory now.
     pub entities: u64,
     /// Bytes of entities, timers and idempotency keys in memory.
     pub entity_bytes: u64,
@@ -50,13 +50,13 @@ pub struct Statistics {
     pub outbox: u64,
     /// Commands and queries waiting for a commit.
     pub waiting: u64,
-    /// Commits in flight.
+    /// Commits that are on their way to the disk or the database now.
     pub in_flight: u64,
     /// Durable commits that the last checkpoint does not cover, of this writer.
     pub commits_behind: Option<u64>,
     /// The last checkpoint since the start.
     pub checkpoint: Option<LastCheckpoint>,
-    /// Commands are taken.
+    /// Whether commands are taken now: recovered, not sealed, not stopping.
     pub is_ready: bool,
     /// The journal has room for more.
     pub has_room: bool,

@@ -20,7 +20,7 @@ const REMEMBERED_BYTES: usize = 16 << 20;
 /// States that are larger are not remembered on the way.
 const REMEMBERED_STATE_BYTES_MAX: usize = 256 << 10;
 
-/// An entity, as of an event.
+/// What an entity was right after one of its events.
 pub struct AsOf {
     kind: usize,
     id: String,
@@ -36,29 +36,29 @@ pub struct AsOf {
 /// Why there is no such moment.
 #[derive(Debug, thiserror::Error)]
 pub enum TravelError {
-    /// The engine's own.
+    /// The engine could not read it, for a reason that is not this entity's.
     #[error(transparent)]
     Engine(Error<JsonRejection>),
     /// The events before are not kept any more.
     #[error("what it was after event {seq} is not known any more: {why}")]
     Gone {
-        /// The event.
+        /// The event that was asked for.
         seq: u64,
-        /// What is missing.
+        /// A sentence that says what is missing.
         why: &'static str,
     },
     /// It has not had so many events.
     #[error("it has had {last} events, and none of number {seq} yet")]
     Future {
-        /// The event asked for.
+        /// The event that was asked for.
         seq: u64,
-        /// The last one.
+        /// The entity's last event.
         last: u64,
     },
     /// Too much would have to be read.
     #[error("{events} events lie between it and the nearest state that is kept; at most {EVENTS_MAX} are read")]
     Far {
-        /// So many.
+        /// How many events would have had to be applied.
         events: u64,
     },
     /// An event cannot be applied.
@@ -74,16 +74,16 @@ pub(crate) struct Remembered {
 
 #[derive(Default)]
 struct Met {
-    /// The oldest first.
+    /// In the order they were met, so that the oldest goes first.
     states: VecDeque<MetState>,
     bytes: usize,
 }
 
 struct MetState {
     of: Address,
-    /// The event it is after.
+    /// It is the state right after this event.
     seq: u64,
-    /// As it would be recorded.
+    /// In the form in which the journal and the store keep states.
     recorded: Vec<u8>,
 }
 

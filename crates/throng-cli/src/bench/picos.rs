@@ -22,7 +22,7 @@ use crate::{
     units::count,
 };
 
-/// Children of one pico.
+/// Picos are made below parents that get so many children each.
 const SIBLINGS: usize = 1_000;
 /// Events that are sent to random picos.
 const EVENTS: usize = 20_000;
@@ -34,14 +34,13 @@ const KNOWN: usize = 100_000;
 /// Requests that are prepared at a time: their memory is the process's, too.
 const AT_A_TIME: usize = 20_000;
 
-/// What makes picos.
+/// A ruleset whose pico makes a child, with the rulesets it is told, at each event.
 const MAKER: &str = r#"ruleset bench_maker {
   rule make {
     select when bench make
     ctx:newPico(rulesets=event:attr("urls").map(function(url) { {"url": url, "config": {}} }))
   }
 }"#;
-/// What each pico has.
 const RULESETS: [(&str, &str); 2] = [
     (
         "bench_counter",
@@ -85,7 +84,6 @@ struct Figures {
     start_s: f64,
 }
 
-/// Measures and prints.
 pub(super) fn run(arguments: &PicosArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let figures = measure(&scratch.0, arguments)?;

@@ -98,10 +98,10 @@ impl Effect {
     }
 }
 
-/// What an entity has decided.
+/// A decision with what is needed to apply it and to reply.
 pub(super) struct Decided<E: Entity> {
     pub(super) decision: Decision,
-    /// Of one that was accepted.
+    /// `None` unless it was accepted.
     pub(super) answer: Option<Answer<E>>,
     pub(super) events: Vec<E::Event>,
 }

@@ -13,13 +13,13 @@ const WINDOW_MICROS: i64 = 4_000_000;
 pub struct HotEntity {
     /// The kind's index in the registry.
     pub kind: usize,
-    /// The entity's id.
+    /// As in its address.
     pub id: Box<str>,
     /// How often it was seen a second, at least.
     pub seen_per_second: f64,
 }
 
-/// The counters of a shard.
+/// Counters of the window that runs and of the one before it.
 #[derive(Debug, Default)]
 pub(super) struct Hot {
     current: Vec<Counter>,

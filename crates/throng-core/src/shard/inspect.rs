@@ -10,16 +10,16 @@ use crate::model::{Entity, Family};
 use std::ops::Bound;
 use throng_journal::Address;
 
-/// Where an entity is.
+/// Whether an entity can be looked at now, or what has to happen first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// In memory.
+    /// Its state is in memory.
     Resident,
     /// Only in the store, and in the log.
     Passivated,
-    /// Set aside.
+    /// It takes no messages until it is released by hand.
     Quarantined,
-    /// It has ended, or there never was one.
+    /// It has ended, or its id was never used.
     Gone,
 }
 
@@ -36,32 +36,32 @@ pub struct Glance {
     pub children: Option<usize>,
 }
 
-/// What is to be seen of an entity.
+/// Which parts of an entity to read; all of them cost time under its shard's lock.
 #[derive(Clone, Debug, Default)]
 pub struct Inspect {
-    /// Its state.
+    /// The state, written as JSON.
     pub state: bool,
-    /// A page of its children.
+    /// Addresses of children; `None` for their number only.
     pub children: Option<ChildrenPage>,
 }
 
-/// Which of its children.
+/// A page of children in the order of their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct ChildrenPage {
     /// Those whose ids begin with this.
     pub prefix: String,
-    /// After this one.
+    /// Kind and id of the last child of the page before; `None` for the first page.
     pub after: Option<(String, String)>,
     /// At most so many.
     pub limit: usize,
 }
 
-/// An entity, as it is.
+/// What was asked for of an entity, and what costs nothing to add.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspected {
     /// Where it is.
     pub whereabouts: Whereabouts,
-    /// Its last event.
+    /// The sequence number of its last event; 0 without any.
     pub seq: u64,
     /// The event it ended with last; 0: it never did.
     pub ended: u64,
@@ -69,9 +69,9 @@ pub struct Inspected {
     pub state: Option<String>,
     /// The event that cannot be applied (0: its rows cannot be read), and why it is quarantined.
     pub quarantine: Option<(u64, String)>,
-    /// Who created it.
+    /// Kind and id of the entity that created it, if one did.
     pub parent: Option<(String, String)>,
-    /// How many it created.
+    /// How many entities it has created that still are its children.
     pub children: usize,
     /// The children that were asked for.
     pub children_page: Vec<(String, String)>,
@@ -98,7 +98,7 @@ impl<E: Entity> Entities<E> {
         })
     }
 
-    /// `None`: it has to be loaded.
+    /// `None` if it has to be loaded first.
     pub(super) fn inspect(
         &mut self,
         common: &mut Common,

@@ -22,7 +22,7 @@ pub struct Due {
     pub body: Vec<u8>,
 }
 
-/// A timer, to be looked at.
+/// A timer as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerView {
     /// When it is due, again and again if so, and what it asks.

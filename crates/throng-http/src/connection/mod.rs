@@ -71,7 +71,6 @@ pub(crate) struct Connection {
     pub(crate) place: Place,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
-    /// The socket is a console's.
     is_console: Cell<bool>,
     /// How far the response of an HTTP/1 exchange is.
     exchange: Cell<Exchange>,

@@ -20,14 +20,12 @@ const SHOWN_MAX: usize = 100;
 /// Under this name commands are asked from the console, where nobody else is known.
 const CALLER: &str = "console";
 
-/// As of which event.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AtQuery {
     pub(super) at: Option<u64>,
 }
 
-/// Which part of the history.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HistoryQuery {
@@ -121,7 +119,6 @@ fn unknown(subject: &Subject) -> Box<Problem> {
     })
 }
 
-/// As it is now.
 pub(super) async fn now(shared: &Shared, subject: &Subject) -> Answered<Value> {
     let engine = &shared.engine;
     let Subject { kind, name, id } = subject;
@@ -178,7 +175,6 @@ fn travel(error: TravelError) -> Box<Problem> {
     }
 }
 
-/// As of an event.
 pub(super) async fn then(shared: &Shared, subject: &Subject, at: u64) -> Answered<Value> {
     let then = shared
         .engine

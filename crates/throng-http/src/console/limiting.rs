@@ -5,11 +5,9 @@ use serde::Serialize;
 /// What was seen in the last seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// Commands are taken.
     pub(super) is_ready: bool,
     /// The journal has room for more.
     pub(super) has_room: bool,
-    /// The journal is a database.
     pub(super) is_database: bool,
     /// Commands and queries a second, with those that were refused.
     pub(super) asked: f64,

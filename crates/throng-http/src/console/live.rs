@@ -31,15 +31,13 @@ use tokio_tungstenite::{
     },
 };
 
-/// The subprotocol's name.
 pub(crate) const PROTOCOL: &str = "throng.console.v1";
 /// What a browser, which cannot send `Authorization`, offers its token as: with the token in base64url behind it.
 const BEARER: &str = "throng.bearer.";
 /// Points that wait for a client.
 pub(super) const POINTS_MAX: usize = 16;
-/// Open sockets.
 pub(super) const SOCKETS_MAX: usize = 64;
-/// Subscriptions of one of them.
+/// A socket has so many subscriptions at most.
 const SUBSCRIPTIONS_MAX: usize = 16;
 /// Bytes of a frame that comes.
 const FRAME_BYTES_MAX: usize = 4 << 10;
@@ -77,7 +75,6 @@ pub(crate) fn with_token(given: &HeaderMap) -> HeaderMap {
     headers
 }
 
-/// What a client says.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 enum Said {

@@ -13,7 +13,6 @@ use throng::{ChildrenPage, Glance, HotEntity, Inspect, Whereabouts, journal::Add
 
 /// Hot entities that are looked at, so that each is marked where it is listed.
 const HOT_MAX: usize = 1_000;
-/// Groups of a prefix.
 const GROUPS_MAX: usize = 100;
 /// Entities that are read at once on the way to those that begin with a prefix.
 const STEP: usize = 200;
@@ -29,7 +28,6 @@ pub(super) struct PageQuery {
     limit: usize,
 }
 
-/// Which groups.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupsQuery {
@@ -37,7 +35,6 @@ pub(super) struct GroupsQuery {
     prefix: String,
 }
 
-/// Which of the hot.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HotQuery {

@@ -50,9 +50,9 @@ const HOT_MAX: usize = 50;
 pub(crate) struct Console {
     series: Mutex<series::Series>,
     passes: Mutex<Vec<Arc<Pass>>>,
-    /// To those who watch.
+    /// One point a second to every open socket.
     points: broadcast::Sender<live::Point>,
-    /// Of those who watch.
+    /// Places for open sockets.
     sockets: Places,
     started: SystemTime,
     pub(crate) about: About,
@@ -91,7 +91,7 @@ impl Console {
     }
 }
 
-/// What holds the journal.
+/// `directory`, `postgresql` or `memory`.
 fn medium(shared: &Shared) -> &'static str {
     shared
         .console
@@ -204,7 +204,6 @@ impl fmt::Display for By<'_> {
     }
 }
 
-/// Which part of the series.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SeriesQuery {
@@ -212,7 +211,7 @@ struct SeriesQuery {
     since: i64,
 }
 
-/// No parameter.
+/// The query string of a path that takes no parameter: any is refused.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
@@ -356,7 +355,7 @@ fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Res
     Ok(response)
 }
 
-/// Of this moment only.
+/// An answer that must not be kept by a cache.
 fn json(value: &Value) -> Response<Answer> {
     let mut response = answer::json(value.to_string());
     let no_store = HeaderValue::from_static("no-store");

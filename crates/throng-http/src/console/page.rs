@@ -26,7 +26,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
      form-action 'none'; frame-ancestors 'none'",
 );
 
-/// A file, as it is sent.
+/// A file with its headers, compressed once.
 struct Page {
     name: &'static str,
     media: HeaderValue,

@@ -11,7 +11,6 @@ use std::{
 };
 use throng::{Counts, HotEntity, Statistics};
 
-/// Points that are kept.
 const POINTS_MAX: usize = 900;
 /// What limits is told from the numbers of so many seconds.
 const SEEN_SECONDS: usize = 5;
@@ -57,7 +56,7 @@ fn process_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// Where a value is shown.
+/// Under which name of the answer a value stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     Series,
@@ -176,7 +175,7 @@ impl<'a> Second<'a> {
         values
     }
 
-    /// What [`Limiting`] is told from.
+    /// The numbers of this second from which [`Limiting`] tells what limits the engine.
     fn seen(&self, shared: &Shared, hot: &[HotEntity], is_database: bool) -> Seen {
         let (before, now) = (&self.before.engine, &self.now.engine);
         let memory = shared.engine.options().memory_bytes_max.max(1) as f64;
@@ -206,10 +205,9 @@ impl<'a> Second<'a> {
     }
 }
 
-/// A second, as it is kept.
 struct Point {
     at: i64,
-    /// In the order of the names.
+    /// One for each of [`Series::names`], in their order.
     values: Box<[f64]>,
     loops: Box<[f64]>,
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::sync::PoisonError;
 use throng::{projection::State, services::health::Status};
 
-/// Of each type.
+/// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
 
 /// Something a person can do.
@@ -34,10 +34,9 @@ impl Action {
     }
 }
 
-/// One trouble.
 struct Item<'a> {
     r#type: &'static str,
-    /// Kind and id.
+    /// The entity's kind and id; `None` for what concerns the service.
     of: Option<(&'a str, &'a str)>,
     what: String,
     reason: String,

@@ -80,7 +80,7 @@ pub struct Entry {
     pub error: Option<String>,
 }
 
-/// An event as the journal has it.
+/// `None` if it cannot be read as an event of a pico.
 fn recorded(name: &str, payload: &[u8]) -> Option<PicoEvent> {
     let payload: Json = serde_json::from_slice(payload).ok()?;
     PicoEvent::deserialize(json!({ name: payload })).ok()

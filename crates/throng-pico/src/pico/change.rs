@@ -74,7 +74,7 @@ pub enum Change {
     Children(Children),
     /// It looks for a way to another parent.
     Leaves(Box<Moving>),
-    /// It stays where it is.
+    /// The move is given up; the parent does not change.
     Stays,
     /// It was deleted while it was on its way, and ends when it knows where it is.
     Doomed,

@@ -15,7 +15,7 @@ pub const PAGE_CHILDREN: u32 = 256;
 pub struct Child {
     /// The number, from 0.
     pub number: u32,
-    /// The entity's id.
+    /// The child's entity id.
     pub pico: PicoId,
 }
 
@@ -166,7 +166,7 @@ pub enum PageCommand {
 /// What happened to a page.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum PageEvent {
-    /// The page was filled.
+    /// The page is full and takes no more children.
     Sealed {
         /// In the order of their numbers.
         children: Vec<Child>,

@@ -70,7 +70,7 @@ pub enum PicoCommand {
 pub struct Newborn {
     /// Which rulesets it takes: all picos of an engine have the same.
     pub realm: Secret,
-    /// None for a root.
+    /// The parent's channel; `None` for a root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Eci>,
     /// Its number among its parent's children.
@@ -90,7 +90,7 @@ pub struct Newborn {
 /// A pico's place among the children of its new parent.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Adoption {
-    /// The parent's channel for it.
+    /// The channel by which the child reaches its parent.
     pub parent: Eci,
     /// Its number among the parent's children.
     pub number: u32,
@@ -98,14 +98,14 @@ pub struct Adoption {
     pub down: Secret,
 }
 
-/// A pico from elsewhere.
+/// A pico that an export describes, with the first portion of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Imported {
     /// Who it is, without what stands in `portion` and in those that follow.
     pub body: Body,
     /// What an import that broke off has left of it gives way.
     pub replaces: bool,
-    /// The first part of what it is.
+    /// What fits into one message; the rest follows.
     pub portion: Portion,
 }
 
@@ -155,7 +155,7 @@ pub struct Incoming {
 /// A query: of which ruleset, for what.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Asked {
-    /// A ruleset that the pico has.
+    /// The id of an installed ruleset.
     pub rid: Arc<str>,
     /// Its shared function or value.
     pub name: Arc<str>,
@@ -311,13 +311,13 @@ pub enum PicoRejection {
     /// It has no such ruleset.
     #[error("Pico doesn't have {rid} installed.")]
     NotInstalled {
-        /// What is used as a module.
+        /// The ruleset that was asked.
         rid: Box<str>,
     },
     /// The ruleset shares nothing of this name.
     #[error("Ruleset {rid} does not have query function \"{name}\"")]
     NoQuery {
-        /// What is not installed.
+        /// The ruleset that was asked.
         rid: Box<str>,
         /// What was asked for.
         name: Box<str>,
@@ -348,7 +348,7 @@ pub enum PicoRejection {
     /// There is such a pico already.
     #[error("there is a pico {pico} already")]
     Exists {
-        /// Of the pico that is there.
+        /// The pico that has this id already.
         pico: PicoId,
     },
 }

@@ -56,9 +56,9 @@ pub struct Body {
     pub(crate) realm: Secret,
     /// What it makes the channels of its children with.
     pub(crate) key: Secret,
-    /// None for a root.
+    /// The parent's channel; `None` for a root.
     pub(crate) parent: Option<Eci>,
-    /// Where it is on its way to.
+    /// Set from the request to move until it is done or given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) moving: Option<Box<Moving>>,
     /// Its number among its parent's children.

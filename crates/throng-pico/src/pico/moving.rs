@@ -19,14 +19,14 @@ use serde::{Deserialize, Serialize};
 use throng::model::{Answer, Asker, Entity, Hears, RequestError, Turn};
 use throng_krl::Value;
 
-/// Where a pico is on its way to.
+/// The move to another parent that is under way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Moving {
     /// A channel of the new parent.
     pub to: Eci,
     /// On whose behalf: the old parent, if there is one.
     pub by: Option<PicoId>,
-    /// It was deleted meanwhile.
+    /// It was deleted while it was on its way, and ends when it knows where it is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_doomed: bool,
 }

@@ -121,9 +121,9 @@ pub enum Use {
     Adopt,
     /// Hearing that the answer of a query may have changed: the query.
     Query {
-        /// The ruleset's id.
+        /// The ruleset that shares it.
         rid: Box<str>,
-        /// What it shares.
+        /// A function that the ruleset shares.
         name: Box<str>,
     },
 }

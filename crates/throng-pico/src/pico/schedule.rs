@@ -14,7 +14,7 @@ pub struct ScheduleId(pub Arc<str>);
 /// An event that is to come.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Scheduled {
-    /// What `schedule:remove` takes.
+    /// The id that `schedule:remove` is given.
     pub id: ScheduleId,
     /// The ruleset that scheduled it.
     pub rid: Arc<str>,

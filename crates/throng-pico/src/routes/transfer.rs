@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng_http::{Problem, extract::Query};
 
-/// How an export is imported.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(super) struct ImportQuery {
     /// The picos keep their ids and channels; none of them may be there.

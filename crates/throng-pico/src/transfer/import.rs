@@ -23,14 +23,13 @@ const STEPS_AHEAD: usize = 64;
 const ADOPTION: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What was imported.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Imported {
-    /// The top pico.
+    /// The pico at the top of the imported tree.
     pub(crate) pico: PicoId,
-    /// Its own channel.
+    /// The channel by which a client reaches the top pico.
     pub(crate) eci: Option<Eci>,
-    /// How many there are, with it.
+    /// All picos of the tree, the top one too.
     pub(crate) picos: usize,
     /// Rulesets that this engine has in another version: they run in that one.
     pub(crate) other_versions: Vec<Arc<str>>,
@@ -41,7 +40,7 @@ pub(crate) struct Imported {
 pub(crate) enum Failed {
     /// The export cannot be taken: nothing was done.
     Unusable(String),
-    /// It broke off.
+    /// It ended in the middle, for this reason; what was made until then stays.
     Broken(String),
     /// Another import is under way.
     Busy,

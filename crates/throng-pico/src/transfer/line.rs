@@ -14,9 +14,9 @@ pub(super) const FORM: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Line {
-    /// The first line.
+    /// Says which form the file has, and what is exported.
     Begin {
-        /// The form of what follows.
+        /// The number of the file's form; another is refused.
         throng_picos: u32,
         /// The pico that all others are below.
         top: PicoId,
@@ -25,20 +25,20 @@ pub(super) enum Line {
     Ruleset { ruleset: Version },
     /// The next pico, without what the lines after it say.
     Pico { pico: Box<Body> },
-    /// What the pico is.
+    /// A step that makes the pico what it is.
     Change { change: Change },
     /// An event of the pico's that waits for answers.
     Waiting { waiting: Waiting },
-    /// The last line.
+    /// Without it the file was cut.
     End { end: End },
 }
 
-/// How much there was.
+/// What the file has to hold, to be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
     /// Picos, the top one among them.
     pub(super) picos: u64,
-    /// Lines before this one.
+    /// How many lines stand before this one.
     pub(super) lines: u64,
 }
 

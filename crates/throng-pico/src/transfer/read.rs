@@ -26,12 +26,11 @@ pub(super) const PICOS_MAX: usize = 4_000_000;
 const PORTION_LINES: usize = 500;
 const PORTION_BYTES: usize = 256 << 10;
 
-/// Where an export is read from.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// It came with the request.
+    /// The body of the request, in memory.
     Body(Bytes),
-    /// A file of the machine.
+    /// A file on the server, which is read twice and never held whole.
     File(PathBuf),
 }
 
@@ -206,11 +205,11 @@ fn place(above: &mut Vec<Body>, seen: &mut Seen, pico: Body) -> Result<(), Strin
     Ok(())
 }
 
-/// One step of an import.
+/// What a line of the export has the importing engine do.
 pub(super) enum Step {
     /// A pico comes into being.
     Pico(Box<Imported>),
-    /// More of a pico that is there.
+    /// A further portion of a pico that was begun.
     More(PicoId, Portion),
     /// A page of a pico's children.
     Page(PageId, Vec<Child>),

@@ -23,7 +23,7 @@ pub(super) struct Kin {
 pub(super) struct Names {
     pub(super) picos: HashMap<PicoId, Kin>,
     pub(super) top: PicoId,
-    /// As the exporting engine has it.
+    /// The realm of the picos in the export; here they get this engine's.
     pub(super) old_realm: Secret,
     pub(super) realm: Secret,
     /// What new names are made with; none: they keep theirs.

@@ -160,7 +160,6 @@ impl Export {
         self.put(piece, variable, &mut Vec::new(), &variable.value)
     }
 
-    /// What is at a path in a variable.
     fn put(
         &mut self,
         piece: &mut Vec<u8>,

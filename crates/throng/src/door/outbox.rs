@@ -33,13 +33,13 @@ pub(crate) struct Waiter {
 pub struct Pending {
     /// The shard it was sent from, and its number there.
     pub number: (ShardId, u64),
-    /// The entity that has sent it.
+    /// Where its reply or refusal goes.
     pub sender: Address,
-    /// The entity that is to take it.
+    /// May not exist, or may be unable to load.
     pub receiver: Address,
-    /// The command's name.
+    /// The command it carries.
     pub name: String,
-    /// The commit it was sent with.
+    /// The place in the journal of the commit that sent it.
     pub sent: Position,
 }
 

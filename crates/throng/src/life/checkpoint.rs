@@ -45,14 +45,14 @@ pub(super) struct Checkpoints {
     last: Mutex<Option<LastCheckpoint>>,
 }
 
-/// A checkpoint that was made.
+/// A checkpoint that the store has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastCheckpoint {
     /// Everything up to here is covered.
     pub covers: Position,
-    /// When it was done.
+    /// When the store had taken it, by the engine's clock.
     pub at: Timestamp,
-    /// How long it took.
+    /// From its beginning until the store had it.
     pub took: Duration,
 }
 

@@ -125,7 +125,7 @@ struct Done {
 }
 
 impl Handled {
-    /// The rest of it, as a task's.
+    /// What a task of its own does to answer it.
     fn into_work(self, server: Rc<Server>) -> Work {
         let Self { mut handling, closes } = self;
         Work::Answer(
