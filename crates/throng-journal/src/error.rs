@@ -1,6 +1,6 @@
 //! What can go wrong below the engine, in sentences a person understands.
 
-use crate::{Address, Loss, Position, WriterId};
+use crate::{Address, Loss, NodeId, Position, WriterId};
 
 /// A journal or store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,12 @@ pub enum Error {
     /// The writer was sealed: another engine has taken over.
     #[error("writer {0} is sealed: another engine has taken over")]
     Sealed(WriterId),
+    /// The node was declared dead, or has left: it has to join again.
+    #[error("node {0} is no member of the cluster any more: it was silent for too long, or has left")]
+    Gone(NodeId),
+    /// What was asked does not go with what other nodes are, or with what is stored.
+    #[error("{0}")]
+    Refused(String),
     /// Nothing is known of that commit.
     #[error("there is no commit {0} in this journal")]
     NoCommit(Position),

@@ -1,6 +1,6 @@
 //! The truth: per writer one ordered, gapless stream of commits.
 
-use crate::{AppendError, Commit, CommitNo, Error, Place, Position, Record, Rest, ShardId, Stamp, WriterId, commit};
+use crate::{AppendError, Commit, CommitNo, Error, Place, NodeId, Position, Record, Rest, ShardId, ShardSet, Stamp, WriterId, commit};
 use std::{future::Future, pin::Pin, sync::Arc};
 
 /// An answer that comes later; polled by whatever executor the engine runs on.
@@ -157,7 +157,18 @@ pub trait Journal: Send + Sync {
     /// over from the one that has opened a writer here before, and lives: it is tried again.
     fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>>;
 
-    /// The sealed streams whose records of these shards belong to `by` from now on, in the order of history.
+    /// Opens a new, unsealed stream for a node of a cluster, that may hold records of these shards only, and seals the node's earlier ones.
+    /// Resolves once no other engine can answer from what it knows of these shards.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); [`Error::Gone`] if the node was declared dead; [`Error::Refused`] if one of the shards is not the node's,
+    /// or the journal is one process's.
+    fn open_shards<'a>(&'a self, node: NodeId, shards: &'a ShardSet) -> Later<'a, Result<Opened, Error>> {
+        let why = format!("node {node} cannot own the shards {shards} here: this journal is one process's, not a cluster's");
+        Box::pin(std::future::ready(Err(Error::Refused(why))))
+    }
+
+    /// The sealed streams that may hold records of these shards, in the order of history: that of their writers' numbers.
     ///
     /// # Errors
     /// Not reachable, or `by` is sealed.

@@ -25,6 +25,7 @@
 pub mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod directory;
 mod error;
 mod ids;
 mod journal;
@@ -32,11 +33,13 @@ mod loss;
 mod memory;
 mod pace;
 mod place;
+mod shards;
 mod store;
 pub mod tools;
 mod views;
 
 pub use commit::{COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, Record, RecordKind, Rest, Stamp};
+pub use directory::{Directory, Join, Node, NodeId, NodeState, View};
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use journal::{Append, Appended, Durability, Journal, Judge, Later, Maybe, Opened, Prune, PruneHow, Pruned, Taken};
@@ -44,5 +47,6 @@ pub use loss::{ACCEPTED_LOSS_NODE, Loss};
 pub use memory::{MemoryJournal, MemoryStore, MemoryViews};
 pub use pace::Pace;
 pub use place::Place;
-pub use store::{Checkpoint, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal};
+pub use shards::ShardSet;
+pub use store::{Checkpoint, Covered, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal};
 pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

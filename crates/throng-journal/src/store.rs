@@ -1,6 +1,6 @@
 //! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
 
-use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId};
+use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId, ShardSet};
 use std::ops::Bound;
 
 /// An entity's state as the engine encoded it.
@@ -71,10 +71,12 @@ pub struct Loaded {
 /// What a checkpoint makes true, all at once.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
-    /// Everything up to here is covered. The store reads the journal's commits from its last checkpoint up to here and
-    /// indexes their events by itself.
+    /// Everything up to here is covered, of the shards that its writer's stream may hold. The store reads the journal's commits from what
+    /// it [covers](Store::covers) of these up to here and indexes their events by itself.
     pub upto: Position,
-    /// The sealed streams between the last checkpoint's writer and `upto`'s, in order, with their last commit.
+    /// The shards that are covered: those of the writer's stream.
+    pub shards: ShardSet,
+    /// The sealed streams with records of these between what is covered and `upto`, in order, with their last commit.
     pub sealed: Vec<Position>,
     /// States to keep, replacing earlier ones. They may be newer than `upto`, never newer than what is durable.
     pub states: Vec<StoredState>,
@@ -84,6 +86,15 @@ pub struct Checkpoint {
     pub cuts: Vec<Cut>,
     /// How fast it is made.
     pub pace: Pace,
+}
+
+/// How far some shards are covered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Covered {
+    /// These shards, …
+    pub shards: ShardSet,
+    /// … up to here; `None`: there was no checkpoint of them.
+    pub upto: Option<Position>,
 }
 
 /// How much of an entity's history goes.
@@ -100,13 +111,13 @@ pub struct Cut {
 /// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and what was
 /// [removed](Store::remove_prefix) since.
 pub trait Store: Send + Sync {
-    /// What the last checkpoint covers; `None` before the first.
+    /// How far these shards are covered by checkpoints: each of them stands in one entry, and shards that are covered alike share one.
     ///
     /// # Errors
     /// Not reachable, or damaged: then it can be removed and is rebuilt from the journal.
-    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>>;
+    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>>;
 
-    /// Makes a checkpoint true, atomically and durably. Called by one task at a time.
+    /// Makes a checkpoint true, atomically and durably. Called by one task of a node at a time; of several nodes side by side.
     ///
     /// # Errors
     /// Nothing of it is visible then; it may be tried again.

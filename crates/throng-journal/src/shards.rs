@@ -1,0 +1,189 @@
+//! Which shards: those a stream may hold records of, those a node owns.
+
+use crate::{Record, ShardId};
+use std::fmt;
+
+/// A set of shards. As bytes: bit n (from the lowest of the first byte on) is shard n, and zeros at the end are left out, so that equal
+/// sets are equal bytes.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct ShardSet {
+    bits: Vec<u8>,
+}
+
+impl ShardSet {
+    /// The first so many: all shards of an engine that has this number of them.
+    #[must_use]
+    pub fn first(shards: u16) -> Self {
+        (0..shards).map(ShardId).collect()
+    }
+
+    /// Reads what [`bytes`](Self::bytes) has written.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut set = Self { bits: bytes.to_vec() };
+        set.trim();
+        set
+    }
+
+    /// The set as bytes, for a row or a frame.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bits
+    }
+
+    /// Is it one of these?
+    #[must_use]
+    pub fn contains(&self, shard: ShardId) -> bool {
+        let (byte, bit) = place(shard);
+        self.bits.get(byte).is_some_and(|bits| bits & bit != 0)
+    }
+
+    /// Adds one; `false` if it was there.
+    pub fn insert(&mut self, shard: ShardId) -> bool {
+        let (byte, bit) = place(shard);
+        if byte >= self.bits.len() {
+            self.bits.resize(byte + 1, 0);
+        }
+        let is_new = self.bits[byte] & bit == 0;
+        self.bits[byte] |= bit;
+        is_new
+    }
+
+    /// Takes one out; `false` if it was not there.
+    pub fn remove(&mut self, shard: ShardId) -> bool {
+        let is_there = self.contains(shard);
+        if is_there {
+            let (byte, bit) = place(shard);
+            self.bits[byte] &= !bit;
+            self.trim();
+        }
+        is_there
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = ShardId> + '_ {
+        let bytes = self.bits.iter().enumerate();
+        bytes.flat_map(|(byte, bits)| {
+            let set = (0..8).filter(move |bit| bits & (1 << bit) != 0);
+            set.map(move |bit| ShardId((byte * 8 + bit) as u16))
+        })
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bits.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
+    /// There is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bits.is_empty()
+    }
+
+    /// Is one of these in both?
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.bits.iter().zip(&other.bits).any(|(own, others)| own & others != 0)
+    }
+
+    /// Those that are in one of them or in both.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        let mut union = self.clone();
+        other.iter().for_each(|shard| _ = union.insert(shard));
+        union
+    }
+
+    /// Those that are not in the other one.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        self.iter().filter(|shard| !other.contains(*shard)).collect()
+    }
+
+    /// Does a record belong to one of these? What the journal says of itself belongs to all.
+    #[must_use]
+    pub fn has_record(&self, record: &Record<'_>) -> bool {
+        record.record == crate::RecordKind::Loss || self.contains(record.shard)
+    }
+
+    fn trim(&mut self) {
+        let used = self.bits.iter().rposition(|bits| *bits != 0).map_or(0, |last| last + 1);
+        self.bits.truncate(used);
+    }
+}
+
+fn place(shard: ShardId) -> (usize, u8) {
+    (usize::from(shard.0 / 8), 1 << (shard.0 % 8))
+}
+
+impl FromIterator<ShardId> for ShardSet {
+    fn from_iter<I: IntoIterator<Item = ShardId>>(shards: I) -> Self {
+        let mut set = Self::default();
+        shards.into_iter().for_each(|shard| _ = set.insert(shard));
+        set
+    }
+}
+
+/// Written as ranges, `0-84,200`; nothing for none.
+impl fmt::Display for ShardSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shards = self.iter().map(|shard| shard.0).peekable();
+        let mut comma = "";
+        while let Some(first) = shards.next() {
+            let mut last = first;
+            while let Some(next) = shards.next_if(|next| *next == last + 1) {
+                last = next;
+            }
+            match last == first {
+                true => write!(f, "{comma}{first}")?,
+                false => write!(f, "{comma}{first}-{last}")?,
+            }
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ShardSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn set(of: &[u16]) -> ShardSet {
+        of.iter().copied().map(ShardId).collect()
+    }
+
+    #[test]
+    fn sets_are_written_as_ranges() {
+        assert_eq!(set(&[]).to_string(), "");
+        assert_eq!(set(&[7]).to_string(), "7");
+        assert_eq!(set(&[0, 1, 2, 9, 300, 301]).to_string(), "0-2,9,300-301");
+        assert_eq!(ShardSet::first(256).to_string(), "0-255");
+    }
+
+    proptest! {
+        #[test]
+        fn a_shard_set_is_a_set(one in proptest::collection::vec(0u16..600, 0..40), other in proptest::collection::vec(0u16..600, 0..40)) {
+            let (ours, theirs) = (set(&one), set(&other));
+            let (one, other): (BTreeSet<u16>, BTreeSet<u16>) = (one.into_iter().collect(), other.into_iter().collect());
+            let is = |set: &ShardSet, of: BTreeSet<u16>| set.iter().map(|shard| shard.0).collect::<BTreeSet<_>>() == of;
+            prop_assert!(is(&ours, one.clone()));
+            prop_assert!(is(&ours.union(&theirs), &one | &other));
+            prop_assert!(is(&ours.without(&theirs), &one - &other));
+            prop_assert_eq!(ours.overlaps(&theirs), !one.is_disjoint(&other));
+            prop_assert_eq!(ours.len(), one.len());
+            let mut less = ours.union(&theirs);
+            other.iter().for_each(|shard| _ = less.remove(ShardId(*shard)));
+            prop_assert_eq!(less.bytes(), ours.without(&theirs).bytes());
+            prop_assert_eq!(ShardSet::from_bytes(ours.bytes()), ours);
+        }
+    }
+}
