@@ -6,6 +6,7 @@ use crate::{
     Metrics, Options,
     context::{Context, Signals},
     disk::{self, DiskBudget},
+    driver::peers::Peers,
     engine::{Core, Engine},
     host::{Host, TokioHost},
     life::{Lives, tasks},
@@ -37,6 +38,7 @@ pub struct Builder {
     actors: Vec<Starting>,
     options: Options,
     host: Option<Arc<dyn Host>>,
+    peers: Option<Arc<dyn Peers>>,
     #[cfg(feature = "projections")]
     consumers: Vec<Box<dyn projection::Consumer>>,
     #[cfg(feature = "projections")]
@@ -195,6 +197,14 @@ impl Builder {
         self
     }
 
+    /// Makes it a node of a cluster: it begins with nothing, and serves what [`Driver::serve`](crate::driver::Driver::serve) says. What
+    /// others own, these are asked for.
+    #[must_use]
+    pub fn peers(mut self, peers: Arc<dyn Peers>) -> Self {
+        self.peers = Some(peers);
+        self
+    }
+
     /// Starts it from what the journal and the store hold.
     ///
     /// # Errors
@@ -238,6 +248,7 @@ impl Builder {
             host,
             journal,
             store,
+            peers: self.peers,
             metrics,
             #[cfg(feature = "services")]
             stats: services.stats.clone(),
@@ -248,7 +259,9 @@ impl Builder {
             bytes_outside: Arc::default(),
         });
         let lives = Arc::new(Lives::new(context.clone()));
-        lives.begin(lives.recover().await?);
+        if context.peers.is_none() {
+            lives.begin(lives.recover().await?);
+        }
         tasks::start(&lives);
         let core = Arc::new(Core {
             tail: Arc::new(Tail::new(

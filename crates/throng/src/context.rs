@@ -2,7 +2,7 @@
 
 #[cfg(feature = "services")]
 use crate::ledger::Topics;
-use crate::{Metrics, Options, disk::DiskBudget, host::Host};
+use crate::{Metrics, Options, disk::DiskBudget, driver::peers::Peers, host::Host};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -22,6 +22,8 @@ pub(crate) struct Context {
     pub(crate) host: Arc<dyn Host>,
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
+    /// In a cluster: the other nodes.
+    pub(crate) peers: Option<Arc<dyn Peers>>,
     pub(crate) disk: DiskBudget,
     pub(crate) metrics: Metrics,
     #[cfg(feature = "services")]

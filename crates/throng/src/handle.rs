@@ -1,14 +1,15 @@
 //! Asking an entity from Rust: nothing is serialised.
 
 use crate::{
-    door::{Answer, Command, Look, NOTHING, Payload, Work},
+    door::{Answer, Asking, Command, Look, NOTHING, Payload, Target, Typed, Work},
     driver::{check_key, widen},
     engine::Engine,
 };
+use serde::de::DeserializeOwned;
 use std::{any::Any, marker::PhantomData, time::Duration};
 use throng_core::{
-    model::{Entity, Error, Query},
-    shard::{Answered, Outcome, Ran},
+    model::{Entity, Error, Query, Timestamp},
+    shard::{JsonRejection, Outcome, Ran, Shard},
 };
 
 /// An entity, to be asked.
@@ -68,8 +69,7 @@ impl<E: Entity> Handle<E> {
             caller: self.caller.clone().map(Into::into),
             forwarded: None,
         });
-        let answer: Answered<E> = None;
-        self.answered::<E::Reply>(work, Box::new(answer)).await
+        self.answered::<E::Reply>(work).await
     }
 
     /// Looks at it: creates nothing, writes nothing.
@@ -77,8 +77,17 @@ impl<E: Entity> Handle<E> {
     /// # Errors
     /// The entity's "no", or the engine's.
     pub async fn read<Q: Query<E>>(self, query: Q) -> Result<Q::Answer, Error<E::Rejection>> {
+        let elsewhere = match self.engine.core.context.peers.is_some() {
+            false => None,
+            true => Some(Asking {
+                name: Q::NAME,
+                arguments: serde_json::to_string(&query)
+                    .map_err(|why| Error::Malformed(format!("the query cannot be written as JSON: {why}")))?,
+                caller: self.caller.clone(),
+            }),
+        };
         let (mut query, caller) = (Some(query), self.caller.clone());
-        let look: Look = Box::new(move |shard, now, target, answer| {
+        let look = Box::new(move |shard: &mut Shard, now: Timestamp, target: &Target<'_>, answer: &mut Answer| {
             let Some((entities, common)) = shard.entities::<E>(target.kind) else {
                 return NOTHING;
             };
@@ -90,22 +99,22 @@ impl<E: Entity> Handle<E> {
             };
             let outcome = if found.is_ok() { Outcome::Done } else { Outcome::Failed };
             if let Answer::Typed(answer) = answer
-                && let Some(answer) = answer.downcast_mut::<Found<E, Q::Answer>>()
+                && let Some(answer) = answer.slot.downcast_mut::<Found<E, Q::Answer>>()
             {
                 *answer = Some(found);
             }
             Ran::Done { rests_on, outcome }
         });
-        let answer: Found<E, Q::Answer> = None;
-        self.answered::<Q::Answer>(Work::Look(look), Box::new(answer)).await
+        self.answered::<Q::Answer>(Work::Look(Look { look, elsewhere })).await
     }
 
     /// Has it done, and waits for the answer.
-    async fn answered<T: Send + 'static>(
-        self,
-        work: Work<'static>,
-        answer: Box<dyn Any + Send>,
-    ) -> Result<T, Error<E::Rejection>> {
+    async fn answered<T: DeserializeOwned + Send + 'static>(self, work: Work<'static>) -> Result<T, Error<E::Rejection>> {
+        let found: Found<E, T> = None;
+        let answer = Typed {
+            slot: Box::new(found),
+            read: read_answer::<E, T>,
+        };
         let core = &self.engine.core;
         let kind = core.context.registry.find(E::KIND);
         let kind = kind.ok_or_else(|| unknown_kind(E::KIND))?;
@@ -118,9 +127,32 @@ impl<E: Entity> Handle<E> {
         let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {
             return Err(Error::OutcomeUnknown);
         };
-        let answer: Box<dyn Any> = answer;
+        let answer: Box<dyn Any> = answer.slot;
         let answer = answer.downcast::<Found<E, T>>().ok().and_then(|answer| *answer);
         answer.unwrap_or(Err(Error::OutcomeUnknown))
+    }
+}
+
+/// What another node has answered as JSON.
+fn read_answer<E: Entity, T: DeserializeOwned + 'static>(
+    slot: &mut (dyn Any + Send),
+    answer: Result<Vec<u8>, Error<JsonRejection>>,
+) {
+    let unreadable = |what: &str, why: serde_json::Error| Error::Crashed {
+        reason: format!("the {what} of another node cannot be read: {why}"),
+    };
+    let read = match answer {
+        Ok(body) => serde_json::from_slice(&body).map_err(|why| unreadable("answer", why)),
+        Err(error) => Err(match error.engine::<E::Rejection>() {
+            Ok(error) => error,
+            Err(rejection) => match serde_json::from_slice(&rejection.body) {
+                Ok(rejection) => Error::Rejected(rejection),
+                Err(why) => unreadable("rejection", why),
+            },
+        }),
+    };
+    if let Some(slot) = slot.downcast_mut::<Found<E, T>>() {
+        *slot = Some(read);
     }
 }
 

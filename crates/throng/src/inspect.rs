@@ -1,14 +1,14 @@
 //! What a person looks at: which entities there are and where, which of them are hot, and each as it is. Nothing is changed.
 
 use crate::{
-    door::{Answer, Look, NOTHING, Pending, Work},
+    door::{Answer, Look, NOTHING, Pending, Target, Typed, Work},
     driver::widen,
     engine::Engine,
 };
 use std::{any::Any, collections::BTreeMap};
 use throng_core::{
     model::Error,
-    shard::{Glance, HotEntity, Inspect, Inspected, JsonRejection, Load, Outcome, Ran, TimerView},
+    shard::{Glance, HotEntity, Inspect, Inspected, JsonRejection, Load, Outcome, Ran, Shard, TimerView},
 };
 use throng_journal::{Address, ShardId};
 
@@ -128,13 +128,13 @@ impl Engine {
     /// It cannot be brought back, or the engine's.
     pub async fn inspect(&self, kind: usize, id: &str, wanted: Inspect) -> Answered<Inspected> {
         let core = &self.core;
-        let look: Look = Box::new(move |shard, _, target, answer| {
+        let look = Box::new(move |shard: &mut Shard, _, target: &Target<'_>, answer: &mut Answer| {
             let Some(found) = shard.inspect(target.kind, (target.hash, &target.id), &wanted) else {
                 return Ran::Load;
             };
             let Answer::Typed(answer) = answer else { return NOTHING };
             let rests_on = found.as_ref().map_or(0, |found| found.rests_on);
-            if let Some(answer) = answer.downcast_mut::<Option<Result<Inspected, String>>>() {
+            if let Some(answer) = answer.slot.downcast_mut::<Option<Result<Inspected, String>>>() {
                 *answer = Some(found);
             }
             Ran::Done {
@@ -142,14 +142,20 @@ impl Engine {
                 outcome: Outcome::Done,
             }
         });
-        let answer: Option<Result<Inspected, String>> = None;
+        let found: Option<Result<Inspected, String>> = None;
+        let answer = Typed {
+            slot: Box::new(found),
+            // Only its own node can say all of it.
+            read: |_, _| {},
+        };
         let target = core.target(kind, id.to_owned().into())?;
-        let attempt = core.attempt(target, Work::Look(look), Answer::Typed(Box::new(answer)));
+        let look = Look { look, elsewhere: None };
+        let attempt = core.attempt(target, Work::Look(look), Answer::Typed(answer));
         let executed = core.run(attempt).await.map_err(widen)?;
         let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {
             return Err(Error::OutcomeUnknown);
         };
-        let answer: Box<dyn Any> = answer;
+        let answer: Box<dyn Any> = answer.slot;
         match answer
             .downcast::<Option<Result<Inspected, String>>>()
             .map(|answer| *answer)

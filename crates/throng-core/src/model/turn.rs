@@ -136,7 +136,15 @@ pub struct Published {
     pub value: Box<dyn Any + Send>,
 }
 
-type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Result<&'static str>;
+pub(crate) type Encode = fn(&(dyn Any + Send), &mut Vec<u8>) -> serde_json::Result<&'static str>;
+
+/// Writes an `Option<Command>` of this kind as JSON, and says the command's name.
+pub(crate) fn encode<E: Entity>(command: &(dyn Any + Send), out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
+    match command.downcast_ref::<Option<E::Command>>() {
+        Some(Some(command)) => tagged::to_parts(command, out),
+        _ => Err(serde::ser::Error::custom("the command was taken already")),
+    }
+}
 
 /// A command on its way to another entity: typed for a receiver at hand, encoded to wait or to travel.
 pub struct Sent {
@@ -155,10 +163,7 @@ pub struct Sent {
 
 impl Sent {
     pub(crate) fn to<T: Entity>(id: &T::Id, command: T::Command) -> Self {
-        let encode: Encode = |any, out| match any.downcast_ref::<Option<T::Command>>() {
-            Some(Some(command)) => tagged::to_parts(command, out),
-            _ => Err(serde::ser::Error::custom("the command was taken already")),
-        };
+        let encode: Encode = encode::<T>;
         Self {
             kind: T::KIND,
             id: id.to_string(),

@@ -326,10 +326,31 @@ impl Delivery {
     /// # Errors
     /// The record is not a message; a sentence says why.
     pub fn read(record: &throng_journal::Record<'_>) -> Result<Self, String> {
-        let envelope: Envelope<'_> = serde_json::from_slice(record.body).map_err(|why| why.to_string())?;
-        let body = envelope.command.get();
-        let parcel = if record.name == OUTCOME_NAME {
-            Parcel::Outcome(serde_json::from_str(body).map_err(|why| why.to_string())?)
+        Self::of_parts(
+            (record.shard, record.seq),
+            Address::new(record.kind, record.id),
+            record.name,
+            record.body,
+            record.place.position.commit.0,
+        )
+    }
+
+    /// A message as its record says it: the sending shard and its number there, who sent it, the command's name, the
+    /// [`Envelope`], and the commit it was sent with.
+    ///
+    /// # Errors
+    /// The body is not a message's; a sentence says why.
+    pub fn of_parts(
+        (from, number): (ShardId, u64),
+        sender: Address,
+        name: &str,
+        body: &[u8],
+        commit: u64,
+    ) -> Result<Self, String> {
+        let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|why| why.to_string())?;
+        let command = envelope.command.get();
+        let parcel = if name == OUTCOME_NAME {
+            Parcel::Outcome(serde_json::from_str(command).map_err(|why| why.to_string())?)
         } else {
             Parcel::Recorded
         };
@@ -337,19 +358,39 @@ impl Delivery {
             to: Address::new(&*envelope.to.0, &*envelope.to.1),
             parcel,
             taking: Taking {
-                from: record.shard,
-                number: record.seq,
-                sender: Address::new(record.kind, record.id),
+                from,
+                number,
+                sender,
                 asks: envelope.asks,
                 key: envelope.key,
                 life: envelope.life,
                 child: envelope.child,
-                name: record.name.to_owned().into(),
+                name: name.to_owned().into(),
                 command: envelope.command.to_owned(),
                 again: false,
             },
-            commit: record.place.position.commit.0,
+            commit,
         })
+    }
+
+    /// What its record's body says.
+    #[must_use]
+    pub fn envelope(&self) -> Envelope<'_> {
+        self.taking.envelope((&self.to.kind, &self.to.id))
+    }
+}
+
+impl Taking {
+    /// What the record of a message to this entity says, kind and id.
+    pub(super) fn envelope<'a>(&'a self, (kind, id): (&'a str, &'a str)) -> Envelope<'a> {
+        Envelope {
+            to: (Cow::Borrowed(kind), Cow::Borrowed(id)),
+            asks: self.asks.clone(),
+            key: self.key.clone(),
+            life: self.life,
+            child: self.child,
+            command: &self.command,
+        }
     }
 }
 

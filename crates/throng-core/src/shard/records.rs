@@ -3,7 +3,7 @@
 use super::{
     Asks, Call, Cause, Common, Delivery, KeyLife, Taking, dead,
     keys::{self, Kept, KeptAnswer},
-    messages::{Envelope, OUTCOME_NAME, Parcel, RequestOutcome},
+    messages::{OUTCOME_NAME, Parcel, RequestOutcome},
     read::{CommandKey, body_length, crashed, too_many, unwritable},
     registry::Registry,
     timers::{self, Due, Set},
@@ -14,7 +14,6 @@ use crate::{
     tagged,
 };
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use throng_journal::{Address, RecordKind};
 
 pub(super) fn known_kind<R>(registry: &Registry, to: &Sent) -> Result<(), Error<R>> {
@@ -71,16 +70,8 @@ fn write_sent<R>(
     (kind, id): (&str, &str),
     taking: &Taking,
 ) -> Result<(), Error<R>> {
-    let envelope = Envelope {
-        to: (Cow::Borrowed(kind), Cow::Borrowed(id)),
-        asks: taking.asks.clone(),
-        key: taking.key.clone(),
-        life: taking.life,
-        child: taking.child,
-        command: &taking.command,
-    };
     common.payload.clear();
-    serde_json::to_writer(&mut common.payload, &envelope).map_err(|why| unwritable("message", why))?;
+    serde_json::to_writer(&mut common.payload, &taking.envelope((kind, id))).map_err(|why| unwritable("message", why))?;
     too_many("the command's name", taking.name.len(), limits::NAME_BYTES_MAX)?;
     body_length(common.records.bytes(), common.payload.len())?;
     common.records.push(

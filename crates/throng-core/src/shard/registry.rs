@@ -3,7 +3,7 @@
 use super::{KindCheck, Table, check::EntityCheck, entities::Entities, messages::RecordedOutcome, outcome::JsonReply};
 use crate::{
     limits,
-    model::{Entity, Error, Hears, Moment, Query},
+    model::{Encode, Entity, Error, Hears, Moment, Query, encode},
 };
 #[cfg(feature = "schemas")]
 use schemars::{Schema, SchemaGenerator};
@@ -33,6 +33,7 @@ pub struct Kind {
     /// The schema of its rejection.
     #[cfg(feature = "schemas")]
     pub rejection_schema: fn(&mut SchemaGenerator) -> Schema,
+    encode: Encode,
     pub(super) table: fn() -> Box<dyn Table>,
     /// Holds the kind against what was recorded.
     pub check: fn() -> Box<dyn KindCheck>,
@@ -59,8 +60,11 @@ pub struct QueryKind {
 pub(super) type QueryFn<E> = fn(&E, &Moment<'_, E>, &str, &mut JsonReply);
 pub(super) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Command, String>;
 
-/// A query of a client: a field it does not have is refused, as a command's is.
+/// A query of a client: a field it does not have is refused, as a command's is. One that another node's code asks comes as a JSON object.
 fn read_query<E: Entity, Q: Query<E>>(arguments: &str) -> Result<Q, String> {
+    if arguments.starts_with('{') || arguments == "null" {
+        return serde_json::from_str(arguments).map_err(|why| why.to_string());
+    }
     let fields = serde_urlencoded::Deserializer::new(form_urlencoded::parse(arguments.as_bytes()));
     let mut unknown = None;
     let read = serde_ignored::deserialize(fields, |path| {
@@ -113,6 +117,7 @@ impl Registry {
             reply_schema: |generator| generator.subschema_for::<E::Reply>(),
             #[cfg(feature = "schemas")]
             rejection_schema: |generator| generator.subschema_for::<E::Rejection>(),
+            encode: encode::<E>,
             table: || Box::new(Entities::<E>::default()),
             check: || Box::new(EntityCheck::<E>::default()),
             requests: E::REQUESTS,
@@ -215,6 +220,18 @@ impl Registry {
 }
 
 impl Kind {
+    /// Writes a command, an `Option<Command>` of this kind, as JSON, and says its name.
+    ///
+    /// # Errors
+    /// It was taken already, or cannot be written; nothing else is known of it.
+    pub fn encode_command(
+        &self,
+        command: &(dyn Any + Send),
+        out: &mut Vec<u8>,
+    ) -> serde_json::Result<&'static str> {
+        (self.encode)(command, out)
+    }
+
     /// A query by name.
     #[must_use]
     pub fn query(&self, name: &str) -> Option<&QueryKind> {

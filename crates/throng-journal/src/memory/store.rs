@@ -1,8 +1,8 @@
 //! The store in memory, beside a journal in memory.
 
 use crate::{
-    Address, Checkpoint, CommitNo, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position,
-    Record, RecordKind, Store, StoredEvent, StoredState, begin_of_removal,
+    Address, Checkpoint, Covered, CommitNo, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position,
+    Record, ShardSet, RecordKind, Store, StoredEvent, StoredState, begin_of_removal,
 };
 use std::{
     collections::BTreeMap,
@@ -153,8 +153,9 @@ impl Rows {
 }
 
 impl Store for MemoryStore {
-    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
-        Box::pin(std::future::ready(Ok(self.rows().covers)))
+    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
+        let (shards, upto) = (shards.clone(), self.rows().covers);
+        Box::pin(std::future::ready(Ok(vec![Covered { shards, upto }])))
     }
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {

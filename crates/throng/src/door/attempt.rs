@@ -5,9 +5,9 @@ use crate::ledger::Refusal;
 use std::{any::Any, borrow::Cow};
 use throng_core::{
     limits,
-    model::Timestamp,
+    model::{Error, Timestamp},
     shard::{
-        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonReply, KeyLife, Outcome, Output,
+        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonRejection, JsonReply, KeyLife, Outcome, Output,
         Parcel, QueryCall, Ran, Registry, Shard,
     },
 };
@@ -70,8 +70,22 @@ pub(crate) enum Work<'a> {
     ClearTimer(Box<Due>),
 }
 
-/// Looks at an entity and puts what it found into the answer.
-pub(crate) type Look = Box<dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran + Send>;
+/// A look at an entity's typed state.
+pub(crate) struct Look {
+    /// Looks, and puts what it found into the answer.
+    pub(crate) look: Box<dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran + Send>,
+    /// What another node is asked instead; there is nothing where nobody else can be asked.
+    pub(crate) elsewhere: Option<Asking>,
+}
+
+/// A typed query, for another node.
+#[derive(Clone)]
+pub(crate) struct Asking {
+    pub(crate) name: &'static str,
+    /// Its fields as JSON.
+    pub(crate) arguments: String,
+    pub(crate) caller: Option<String>,
+}
 
 /// A command from outside.
 pub(crate) struct Command<'a> {
@@ -108,11 +122,18 @@ pub(crate) struct Retry {
 /// Where the answer goes, and the answer once it is there.
 pub(crate) enum Answer {
     /// An `Answered<E>`, or what a [`Look`] knows.
-    Typed(Box<dyn Any + Send>),
+    Typed(Typed),
     Json(JsonReply),
     Nobody,
     /// The command was forwarded as a message: another entity answers.
     Elsewhere(tokio::sync::oneshot::Receiver<Told>),
+}
+
+/// A typed answer.
+pub(crate) struct Typed {
+    pub(crate) slot: Box<dyn Any + Send>,
+    /// Puts what another node has answered into the slot.
+    pub(crate) read: fn(&mut (dyn Any + Send), Result<Vec<u8>, Error<JsonRejection>>),
 }
 
 /// The answer to a command that was forwarded as a message, and what it rests on.
@@ -259,7 +280,7 @@ impl<'a> Attempt<'a> {
                     output,
                 });
             }
-            Work::Look(look) => return look(shard, moment.now, &self.target, &mut self.answer),
+            Work::Look(look) => return (look.look)(shard, moment.now, &self.target, &mut self.answer),
             Work::Command(command) => {
                 let input = match &mut command.input {
                     Payload::Typed(command) => Input::Typed(command.as_mut()),
@@ -307,7 +328,7 @@ impl<'a> Attempt<'a> {
             entropy: moment.entropy,
             input,
             output: match &mut self.answer {
-                Answer::Typed(answer) => Output::Typed(answer.as_mut()),
+                Answer::Typed(answer) => Output::Typed(answer.slot.as_mut()),
                 Answer::Json(reply) => Output::Json(reply),
                 Answer::Nobody | Answer::Elsewhere(_) => Output::Nobody,
             },

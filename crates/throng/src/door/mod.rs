@@ -6,6 +6,7 @@
 
 mod attempt;
 mod budget;
+mod elsewhere;
 mod load;
 mod outbox;
 mod share;
@@ -13,7 +14,10 @@ pub(crate) mod turn;
 pub(crate) mod watchdog;
 
 pub use attempt::Attempt;
-pub(crate) use attempt::{Answer, Command, Look, NOTHING, Payload, Progress, Retry, Target, Told, Work};
+pub(crate) use attempt::{
+    Answer, Asking, Command, Look, NOTHING, Payload, Progress, Retry, Target, Told, Typed, Work,
+};
+pub(crate) use elsewhere::command_of;
 pub(crate) use load::now_or_later;
 pub use outbox::Pending;
 pub(crate) use outbox::{Behind, Outbox, Outgoing, Parked, Waiter};
@@ -57,6 +61,20 @@ pub(crate) enum Wait {
     DeadMessage(u64),
     /// Its entity has had its share of this turn, and others wait.
     Share(share::Ticket),
+    /// Another node owns its entity's shard.
+    Elsewhere,
+    /// The stream ends in order: the next life does it. Of this one nothing is in doubt.
+    NextLife,
+}
+
+/// What an attempt was carried to.
+pub(crate) enum Carried {
+    /// It was executed.
+    Done(Outcome),
+    /// Another node has executed it, and its answer rests on nothing here.
+    Answered(Outcome),
+    /// The stream has ended in order, or its shard's owner is not known now: it is to be tried again, by the life of then.
+    Again,
 }
 
 /// One in so many of what shards execute is looked at, to tell who is hot.
@@ -109,9 +127,14 @@ impl Door {
         }
     }
 
-    /// The numbers of all shards.
-    pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
-        (0..self.shards.len() as u16).map(ShardId)
+    /// The numbers of the shards this life owns.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = ShardId> + use<'_> {
+        self.ledger.shards.iter()
+    }
+
+    /// Whether this life owns an entity's shard.
+    fn owns(&self, shard: ShardId) -> bool {
+        self.context.peers.is_none() || self.ledger.shards.contains(shard)
     }
 
     pub(crate) fn shard_of(&self, hash: u64) -> ShardId {
@@ -211,8 +234,14 @@ impl Door {
     /// The one place where work is done: under its shard's lock.
     fn run(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) -> Step {
         let writer = self.ledger.writer;
+        if self.ledger.is_closing() {
+            return Step::Progress(Progress::Wait(Wait::NextLife));
+        }
         if self.ledger.is_over() || attempt.rests_on.is_some_and(|at| at.writer != writer) {
             return Step::Progress(Progress::Refused(recovering()));
+        }
+        if !self.owns(shard.id()) {
+            return Step::Progress(Progress::Wait(Wait::Elsewhere));
         }
         let mut staging = self.ledger.staging();
         if let Some(progress) = self.prepare(shard, attempt, &mut staging) {
@@ -366,11 +395,17 @@ impl Door {
         self: &Arc<Self>,
         mut attempt: Attempt<'static>,
         mut progress: Progress,
-    ) -> Result<(Attempt<'static>, Outcome), Refusal> {
+    ) -> Result<(Attempt<'static>, Carried), Refusal> {
         loop {
             progress = match progress {
-                Progress::Done(outcome) => return Ok((attempt, outcome)),
+                Progress::Done(outcome) => return Ok((attempt, Carried::Done(outcome))),
                 Progress::Refused(refusal) => return Err(refusal),
+                Progress::Wait(Wait::NextLife) => {
+                    // All of this life is durable, or will not be told.
+                    attempt.rests_on = None;
+                    return Ok((attempt, Carried::Again));
+                }
+                Progress::Wait(Wait::Elsewhere) => return self.ask_owner(attempt).await,
                 Progress::Wait(Wait::Lock) => {
                     let (tell, told) = oneshot::channel();
                     let entered = self.enter(attempt, |attempt, progress| {
@@ -384,10 +419,13 @@ impl Door {
                     };
                     progress
                 }
-                Progress::Wait(wait) => {
-                    self.resolve(wait, &mut attempt).await?;
-                    self.try_now(&mut attempt)
-                }
+                Progress::Wait(wait) => match self.resolve(wait, &mut attempt).await {
+                    Err(Error::Unavailable { .. }) if self.ledger.is_closing() => Progress::Wait(Wait::NextLife),
+                    resolved => {
+                        resolved?;
+                        self.try_now(&mut attempt)
+                    }
+                },
             };
         }
     }
@@ -399,7 +437,7 @@ impl Door {
     async fn resolve(self: &Arc<Self>, wait: Wait, attempt: &mut Attempt<'static>) -> Result<(), Refusal> {
         let until = attempt.until;
         match wait {
-            Wait::Lock => {}
+            Wait::Lock | Wait::Elsewhere | Wait::NextLife => {}
             Wait::Commit(number) => {
                 let durable = self.ledger.wait_until(number, until).await;
                 durable.map_err(|error| match error {

@@ -76,7 +76,10 @@ struct Window {
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
     parked_len: usize,
-    /// Of those queued and parked.
+    /// To shards that other nodes own, in order; somebody sends the first ones of each.
+    elsewhere: BTreeMap<ShardId, VecDeque<Box<Outgoing>>>,
+    elsewhere_len: usize,
+    /// Of those queued, parked and sent elsewhere.
     bytes: usize,
     /// The commits of messages in somebody's hands, neither queued nor taken.
     in_hand: Vec<Position>,
@@ -157,8 +160,8 @@ impl Outbox {
     /// The commit before the oldest message that was not taken, if there is one.
     pub(crate) fn oldest(&self) -> Option<Position> {
         self.with(|window| {
-            let queued = window.queue.iter().chain(window.parked.values().flatten());
-            let held = queued
+            let held = window
+                .all()
                 .map(|outgoing| outgoing.sent)
                 .chain(window.in_hand.iter().copied());
             let stuck = window.stuck.values().map(|stuck| stuck.behind.read);
@@ -286,15 +289,53 @@ impl Outbox {
     /// Messages in memory that this entity has sent, and that are on their way to it, at most so many of each.
     pub(crate) fn pending(&self, of: &Address, limit: usize) -> (Vec<Pending>, Vec<Pending>) {
         self.with(|window| {
-            let all = || window.queue.iter().chain(window.parked.values().flatten());
             let (sent, coming) = (
-                all().filter(|outgoing| outgoing.delivery.taking.sender == *of),
-                all().filter(|outgoing| outgoing.delivery.to == *of),
+                window
+                    .all()
+                    .filter(|outgoing| outgoing.delivery.taking.sender == *of),
+                window.all().filter(|outgoing| outgoing.delivery.to == *of),
             );
             (
                 sent.take(limit).map(|outgoing| outgoing.view()).collect(),
                 coming.take(limit).map(|outgoing| outgoing.view()).collect(),
             )
+        })
+    }
+
+    // --- receivers of other nodes --------------------------------------------------------------------------------------
+
+    /// Keeps a message for a shard that another node owns, behind those that wait for the same. `true`: it is the first, and somebody
+    /// has to send it.
+    pub(crate) fn send_elsewhere(&self, to: ShardId, outgoing: Box<Outgoing>) -> bool {
+        self.with(|window| {
+            window.let_go(outgoing.sent);
+            window.elsewhere_len += 1;
+            window.bytes += outgoing.bytes();
+            let waiting = window.elsewhere.entry(to).or_default();
+            waiting.push_back(outgoing);
+            waiting.len() == 1
+        })
+    }
+
+    /// Looks at the first messages that wait for a shard of another node; none: nobody has to send any more.
+    pub(crate) fn first_elsewhere<R>(&self, to: ShardId, most: usize, mut look: impl FnMut(&Outgoing) -> R) -> Vec<R> {
+        self.with(|window| {
+            let first = window.elsewhere.get(&to).into_iter().flatten().take(most);
+            let looked: Vec<R> = first.map(|outgoing| look(outgoing)).collect();
+            if looked.is_empty() {
+                window.elsewhere.remove(&to);
+            }
+            looked
+        })
+    }
+
+    /// The first message for a shard of another node was taken there.
+    pub(crate) fn taken_elsewhere(&self, to: ShardId) -> Option<Box<Outgoing>> {
+        self.with(|window| {
+            let outgoing = window.elsewhere.get_mut(&to)?.pop_front()?;
+            window.elsewhere_len -= 1;
+            window.bytes -= outgoing.bytes();
+            Some(outgoing)
         })
     }
 
@@ -353,7 +394,12 @@ impl Outbox {
 
 impl Window {
     fn len(&self) -> usize {
-        self.queue.len() + self.parked_len
+        self.queue.len() + self.parked_len + self.elsewhere_len
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Box<Outgoing>> {
+        let waiting = self.parked.values().chain(self.elsewhere.values());
+        self.queue.iter().chain(waiting.flatten())
     }
 
     fn append(&mut self, outgoing: Box<Outgoing>) {

@@ -20,6 +20,8 @@ pub struct Executed(Answering);
 
 enum Answering {
     Entity(Entity),
+    /// Another node has answered; it rests on nothing here.
+    Peer(Answer, Outcome),
     #[cfg(feature = "services")]
     Actor(JsonAnswer),
 }
@@ -44,16 +46,21 @@ impl Executed {
         }))
     }
 
+    pub(crate) fn elsewhere(attempt: Attempt<'_>, outcome: Outcome) -> Self {
+        Self(Answering::Peer(attempt.answer, outcome))
+    }
+
     #[cfg(feature = "services")]
     pub(crate) fn of_actor(answer: JsonAnswer) -> Self {
         Self(Answering::Actor(answer))
     }
 
-    /// What the answer rests on: it may leave once that is durable. `None` for an actor's.
+    /// What the answer rests on: it may leave once that is durable. `None` for an actor's, and for another node's.
     #[must_use]
     pub fn rests_on(&self) -> Option<Position> {
         match &self.0 {
             Answering::Entity(entity) => Some(entity.life.ledger.position(entity.rests_on)),
+            Answering::Peer(..) => None,
             #[cfg(feature = "services")]
             Answering::Actor(_) => None,
         }
@@ -61,13 +68,12 @@ impl Executed {
 
     /// The answer, if it may leave now; given once, like [`answer`](Self::answer)'s. For who looks after many at once, and has
     /// itself [woken](Self::wake_at) for the one it waits for.
-    #[cfg_attr(
-        not(feature = "services"),
-        expect(irrefutable_let_patterns, reason = "only actors answer otherwise")
-    )]
     pub fn answer_now(&mut self) -> Option<Result<Vec<u8>, Error<JsonRejection>>> {
-        let Answering::Entity(entity) = &mut self.0 else {
-            return None;
+        let entity = match &mut self.0 {
+            Answering::Entity(entity) => entity,
+            Answering::Peer(answer, _) => return Some(json(std::mem::replace(answer, Answer::Nobody))),
+            #[cfg(feature = "services")]
+            Answering::Actor(_) => return None,
         };
         if matches!(entity.answer, Answer::Elsewhere(_)) {
             return None;
@@ -93,6 +99,7 @@ impl Executed {
     pub fn is_elsewhere(&self) -> bool {
         match &self.0 {
             Answering::Entity(entity) => matches!(entity.answer, Answer::Elsewhere(_)),
+            Answering::Peer(..) => false,
             #[cfg(feature = "services")]
             Answering::Actor(_) => true,
         }
@@ -101,7 +108,10 @@ impl Executed {
     /// It was executed, and its answer is a "no".
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        matches!(&self.0, Answering::Entity(Entity { answer: Answer::Json(reply), .. }) if reply.error.is_some())
+        let (Answering::Entity(Entity { answer, .. }) | Answering::Peer(answer, _)) = &self.0 else {
+            return false;
+        };
+        matches!(answer, Answer::Json(reply) if reply.error.is_some())
     }
 
     /// The answer as JSON, once it may leave; it is given once. By reference, so that what waits stays where it is.
@@ -111,6 +121,7 @@ impl Executed {
     pub async fn answer(&mut self) -> Result<Vec<u8>, Error<JsonRejection>> {
         match &mut self.0 {
             Answering::Entity(entity) => json(entity.settled().await.map_err(widen)?),
+            Answering::Peer(answer, _) => json(std::mem::replace(answer, Answer::Nobody)),
             #[cfg(feature = "services")]
             Answering::Actor(answer) => answer.await,
         }
@@ -120,6 +131,7 @@ impl Executed {
     pub(crate) fn outcome(&self) -> Outcome {
         match &self.0 {
             Answering::Entity(entity) => entity.outcome,
+            Answering::Peer(_, outcome) => *outcome,
             #[cfg(feature = "services")]
             Answering::Actor(_) => Outcome::Done,
         }
@@ -129,6 +141,7 @@ impl Executed {
     pub(crate) async fn settled(self) -> Result<Answer, Refusal> {
         match self.0 {
             Answering::Entity(mut entity) => entity.settled().await,
+            Answering::Peer(answer, _) => Ok(answer),
             #[cfg(feature = "services")]
             Answering::Actor(_) => Err(Error::OutcomeUnknown),
         }

@@ -19,16 +19,17 @@
 //! ```
 
 mod executed;
+pub mod peers;
 
 pub use crate::door::Attempt;
 pub use executed::Executed;
 pub use throng_core::shard::KeyLife;
 
 use crate::{
-    door::{Answer, Command, Payload, Progress, Target, Work, turn},
+    door::{Answer, Carried, Command, Payload, Progress, Target, Work, turn},
     engine::{Core, Engine},
     ledger::Refusal,
-    life::{Life, tasks::Seat},
+    life::{HOLD, Life, tasks::Seat},
 };
 use std::{
     borrow::Cow,
@@ -62,8 +63,8 @@ pub enum Tried<'a> {
 /// An attempt that has to wait, and for what.
 pub struct Waiting<'a> {
     attempt: Attempt<'a>,
-    progress: Progress,
-    life: Arc<Life>,
+    /// What it was tried by and has to wait for; nothing while there is nobody to try it.
+    tried: Option<(Arc<Life>, Progress)>,
 }
 
 impl Waiting<'_> {
@@ -72,8 +73,7 @@ impl Waiting<'_> {
     pub fn into_owned(self) -> Waiting<'static> {
         Waiting {
             attempt: self.attempt.into_owned(),
-            progress: self.progress,
-            life: self.life,
+            tried: self.tried,
         }
     }
 }
@@ -148,6 +148,7 @@ impl Driver {
         }
         let life = match self.core.lives.current() {
             Ok(life) => life,
+            Err(_) if self.core.lives.is_short() => return Tried::Waits(Waiting { attempt, tried: None }),
             Err(error) => return Tried::Refused(error),
         };
         match life.try_now(&mut attempt) {
@@ -158,8 +159,7 @@ impl Driver {
             Progress::Refused(refusal) => Tried::Refused(widen(refusal)),
             progress @ Progress::Wait(_) => Tried::Waits(Waiting {
                 attempt,
-                progress,
-                life,
+                tried: Some((life, progress)),
             }),
         }
     }
@@ -310,23 +310,41 @@ impl Core {
 
     /// Goes on with an attempt that has to wait.
     pub(crate) async fn execute(&self, waiting: Waiting<'static>) -> Result<Executed, Refusal> {
-        let Waiting {
-            attempt,
-            progress,
-            life,
-        } = waiting;
-        let (attempt, outcome) = life.carry(attempt, progress).await?;
-        self.count(&attempt, outcome);
-        Ok(Executed::of(life, attempt, outcome))
+        let Waiting { mut attempt, mut tried } = waiting;
+        let hold = self.context.until(Some(HOLD));
+        loop {
+            let (life, progress) = match tried.take() {
+                Some(tried) => tried,
+                None => {
+                    let life = self.lives.next(attempt.until).await?;
+                    let progress = life.try_now(&mut attempt);
+                    (life, progress)
+                }
+            };
+            let carried;
+            (attempt, carried) = life.carry(attempt, progress).await?;
+            match carried {
+                Carried::Done(outcome) => {
+                    self.count(&attempt, outcome);
+                    return Ok(Executed::of(life, attempt, outcome));
+                }
+                Carried::Answered(outcome) => {
+                    self.count(&attempt, outcome);
+                    return Ok(Executed::elsewhere(attempt, outcome));
+                }
+                Carried::Again if self.context.host.elapsed_micros() >= hold.min(attempt.until) => {
+                    return Err(Error::Unavailable {
+                        reason: "the node that owns the entity cannot be reached".into(),
+                    });
+                }
+                Carried::Again => {}
+            }
+        }
     }
 
     /// Has an attempt done that nothing is borrowed by.
-    pub(crate) async fn run(&self, mut attempt: Attempt<'static>) -> Result<Executed, Refusal> {
-        let life = self.lives.current()?;
-        let progress = life.try_now(&mut attempt);
-        let (attempt, outcome) = life.carry(attempt, progress).await?;
-        self.count(&attempt, outcome);
-        Ok(Executed::of(life, attempt, outcome))
+    pub(crate) async fn run(&self, attempt: Attempt<'static>) -> Result<Executed, Refusal> {
+        self.execute(Waiting { attempt, tried: None }).await
     }
 }
 

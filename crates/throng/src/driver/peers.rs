@@ -3,10 +3,20 @@
 //! The engine knows which shards it owns, what may be asked again, and in which order. How a request reaches the node that owns a shard
 //! is [`Peers`]' part: it knows owners, connections and frames, and nothing of entities.
 
+use super::Driver;
+use crate::{door, life::Member};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
-use throng_core::shard::{KeyLife, Outcome};
-use throng_journal::{Later, ShardId};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use throng_core::{
+    limits,
+    model::Error,
+    shard::{JsonRejection, KeyLife, Outcome, Registry},
+};
+use throng_journal::{Later, NodeId, ShardId, ShardSet};
 
 /// What is asked of the node that owns a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,9 +120,201 @@ impl From<Outcome> for TakenAs {
     }
 }
 
+/// The entity's "no", or the engine's, on its way between nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RemoteError {
+    /// [`Error::Rejected`].
+    Rejected {
+        /// [`JsonRejection::code`].
+        code: String,
+        /// [`JsonRejection::status`].
+        status: u16,
+        /// [`JsonRejection::field`].
+        field: Option<String>,
+        /// [`JsonRejection::message`].
+        message: String,
+        /// [`JsonRejection::body`].
+        #[serde(with = "serde_bytes")]
+        body: Vec<u8>,
+    },
+    /// [`Error::Unknown`]: kind and id.
+    Unknown(String, String),
+    /// [`Error::Ended`]: kind and id.
+    Ended(String, String),
+    /// [`Error::Malformed`].
+    Malformed(String),
+    /// [`Error::TooLarge`]: what, its size, and the most that is allowed.
+    TooLarge(String, u64, u64),
+    /// [`Error::KeyReused`].
+    KeyReused(String),
+    /// [`Error::KeyRefused`].
+    KeyRefused(String),
+    /// [`Error::Overloaded`].
+    Overloaded(Duration),
+    /// [`Error::StorageFull`].
+    StorageFull(Duration),
+    /// [`Error::Unavailable`].
+    Unavailable(String),
+    /// [`Error::Expired`].
+    Expired,
+    /// [`Error::OutcomeUnknown`].
+    OutcomeUnknown,
+    /// [`Error::Crashed`].
+    Crashed(String),
+    /// [`Error::Quarantined`]: address, event and reason.
+    Quarantined(String, u64, String),
+}
+
+impl From<Error<JsonRejection>> for RemoteError {
+    fn from(error: Error<JsonRejection>) -> Self {
+        match error {
+            Error::Rejected(rejection) => Self::Rejected {
+                code: rejection.code.to_owned(),
+                status: rejection.status,
+                field: rejection.field.map(str::to_owned),
+                message: rejection.message,
+                body: rejection.body,
+            },
+            Error::Unknown { kind, id } => Self::Unknown(kind.to_owned(), id),
+            Error::Ended { kind, id } => Self::Ended(kind.to_owned(), id),
+            Error::Malformed(why) => Self::Malformed(why),
+            Error::TooLarge { what, found, limit } => Self::TooLarge(what.to_owned(), found as u64, limit as u64),
+            Error::KeyReused(key) => Self::KeyReused(key),
+            Error::KeyRefused(key) => Self::KeyRefused(key),
+            Error::Overloaded { retry_after } => Self::Overloaded(retry_after),
+            Error::StorageFull { retry_after } => Self::StorageFull(retry_after),
+            Error::Unavailable { reason } => Self::Unavailable(reason),
+            Error::Expired => Self::Expired,
+            Error::OutcomeUnknown => Self::OutcomeUnknown,
+            Error::Crashed { reason } => Self::Crashed(reason),
+            Error::Quarantined { address, seq, reason } => Self::Quarantined(address, seq, reason),
+        }
+    }
+}
+
+impl RemoteError {
+    /// The error as this engine's users know it.
+    pub(crate) fn into_error(self, registry: &Registry) -> Error<JsonRejection> {
+        let known = |kind: String| {
+            let index = registry.find(&kind);
+            index.map_or_else(|| word(kind), |index| registry.kinds()[index].name)
+        };
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        match self {
+            Self::Rejected {
+                code,
+                status,
+                field,
+                message,
+                body,
+            } => Error::Rejected(JsonRejection {
+                code: word(code),
+                status,
+                field: field.map(word),
+                message,
+                body,
+            }),
+            Self::Unknown(kind, id) => Error::Unknown { kind: known(kind), id },
+            Self::Ended(kind, id) => Error::Ended { kind: known(kind), id },
+            Self::Malformed(why) => Error::Malformed(why),
+            Self::TooLarge(what, found, limit) => Error::TooLarge {
+                what: word(what),
+                found: size(found),
+                limit: size(limit),
+            },
+            Self::KeyReused(key) => Error::KeyReused(key),
+            Self::KeyRefused(key) => Error::KeyRefused(key),
+            Self::Overloaded(retry_after) => Error::Overloaded { retry_after },
+            Self::StorageFull(retry_after) => Error::StorageFull { retry_after },
+            Self::Unavailable(reason) => Error::Unavailable { reason },
+            Self::Expired => Error::Expired,
+            Self::OutcomeUnknown => Error::OutcomeUnknown,
+            Self::Crashed(reason) => Error::Crashed { reason },
+            Self::Quarantined(address, seq, reason) => Error::Quarantined { address, seq, reason },
+        }
+    }
+}
+
+/// Most words of other nodes' programs that are kept.
+const WORDS_MAX: usize = 4_096;
+
+/// A word of another node's program, kept for ever: the codes and fields of rejections, few and always the same.
+fn word(word: String) -> &'static str {
+    static WORDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = words.get(&*word) {
+        return known;
+    }
+    if words.len() >= WORDS_MAX {
+        return "unknown";
+    }
+    let kept: &'static str = Box::leak(word.into_boxed_str());
+    words.insert(kept);
+    kept
+}
+
 /// The other nodes.
 pub trait Peers: Send + Sync + 'static {
     /// Asks the node that owns a shard, as far as is known now. The answer comes within this time, or is [`Reply::Unknown`]; nobody to be asked
     /// is [`Reply::NotHere`], at once. Requests for one shard reach its owner in the order of these calls.
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply>;
+}
+
+impl Driver {
+    /// Serves exactly these shards from now on, as this node of a cluster: ends the stream before in order, and opens the next one.
+    ///
+    /// # Errors
+    /// The shards are not the node's, or it was declared dead; the journal or the store cannot be reached: then nothing is served, and it is
+    /// to be tried again.
+    pub async fn serve(&self, node: NodeId, shards: ShardSet) -> Result<(), throng_journal::Error> {
+        self.core.lives.serve(Member { node, shards }).await
+    }
+
+    /// Ends the stream in order, and serves nothing until [`serve`](Self::serve) is called: whoever asks meanwhile waits, for two seconds at
+    /// most.
+    ///
+    /// # Errors
+    /// The journal or the store cannot be reached, or the stream was sealed by others.
+    pub async fn release(&self) -> Result<(), throng_journal::Error> {
+        self.core.lives.release().await
+    }
+
+    /// Answers what another node asks, within a time.
+    pub async fn answer_peer(&self, request: Request, within: Duration) -> Reply {
+        match request {
+            Request::Ask(ask) => self.answer_ask(ask, within).await,
+            Request::Take(letters) => match self.core.lives.running() {
+                Some(life) => life.mail.take(letters).await,
+                None => Reply::NotHere,
+            },
+        }
+    }
+
+    async fn answer_ask(&self, ask: Ask, within: Duration) -> Reply {
+        let registry = &self.core.context.registry;
+        let Some(kind) = registry.find(&ask.kind) else {
+            let why = format!("the node that owns it was not given the kind {:?}", ask.kind);
+            return Reply::Refused(RemoteError::Unavailable(why));
+        };
+        let shard = limits::shard_of(limits::hash(&ask.kind, &ask.id), registry.shards());
+        let is_here = |life: &crate::life::Life| life.ledger.shards.contains(shard) && !life.ledger.is_closing();
+        if !self.core.lives.running().is_some_and(|life| is_here(&life)) {
+            return Reply::NotHere;
+        }
+        let (work, key_life) = door::command_of(ask.what, ask.caller);
+        let target = match self.core.target::<JsonRejection>(kind, ask.id.into()) {
+            Ok(target) => target,
+            Err(error) => return Reply::Refused(error.into()),
+        };
+        let answer = door::Answer::Json(throng_core::shard::JsonReply::default());
+        let attempt = self.core.attempt(target, work, answer).key_life(key_life).within(within);
+        let answered = match self.core.run(attempt).await {
+            Ok(mut executed) => executed.answer().await,
+            Err(refusal) => Err(super::widen::<JsonRejection>(refusal)),
+        };
+        match answered {
+            Ok(body) => Reply::Done(body),
+            Err(error) => Reply::Refused(error.into()),
+        }
+    }
 }

@@ -28,7 +28,7 @@ use throng_core::{
     shard::{Stage, Staged},
 };
 use throng_journal::{
-    Append, AppendError, Appended, Commit, CommitBuilder, CommitNo, Later, Position, Stamp, WriterId,
+    Append, AppendError, Appended, Commit, CommitBuilder, CommitNo, Later, Position, ShardSet, Stamp, WriterId,
 };
 use throng_turn::{Candidate, Durable, Leader, OpenCommit};
 
@@ -36,7 +36,9 @@ use throng_turn::{Candidate, Durable, Leader, OpenCommit};
 pub(crate) struct Ledger {
     context: Arc<Context>,
     pub(crate) writer: WriterId,
-    /// The sealed streams before this one, in order, with their last commits.
+    /// The shards whose records its stream may hold: no other engine answers for one of these while this one does.
+    pub(crate) shards: ShardSet,
+    /// The sealed streams with records of these before this one, in order, with their last commits.
     pub(crate) sealed: Vec<Position>,
     open: OpenCommit<CommitBuilder>,
     leader: Leader,
@@ -53,6 +55,10 @@ pub(crate) struct Ledger {
     #[cfg(feature = "services")]
     /// What was published and rests on what is not durable yet, in order.
     published: Mutex<VecDeque<(u64, Published)>>,
+    /// Nothing new is begun: the stream ends in order, and whoever comes waits for the next one.
+    closing: AtomicBool,
+    /// It has ended in order: what was answered from memory was so while it held, and all of it is durable.
+    ended_in_order: AtomicBool,
     /// Nothing more is taken: the engine has stopped, or an append failed.
     over: AtomicBool,
     /// Why the writer ended before its time.
@@ -82,12 +88,14 @@ impl Ledger {
     pub(crate) fn new(
         context: Arc<Context>,
         writer: WriterId,
+        shards: ShardSet,
         sealed: Vec<Position>,
         covers: Option<Position>,
     ) -> Self {
         Self {
             context,
             writer,
+            shards,
             sealed,
             open: OpenCommit::default(),
             leader: Leader::new(),
@@ -98,6 +106,8 @@ impl Ledger {
             covers: Mutex::new(covers),
             #[cfg(feature = "services")]
             published: Mutex::default(),
+            closing: AtomicBool::new(false),
+            ended_in_order: AtomicBool::new(false),
             over: AtomicBool::new(false),
             failure: Mutex::default(),
         }
@@ -145,6 +155,21 @@ impl Ledger {
 
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
+    }
+
+    /// Whether whoever comes has to wait for the next stream.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// From now on nothing new is begun.
+    pub(crate) fn begin_close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Whether what was answered may leave: nobody else can have changed what it was read from.
+    fn holds(&self) -> bool {
+        self.ended_in_order.load(Ordering::Acquire) || self.context.journal.holds(self.writer)
     }
 
     /// A hand that puts records into the open commit.
@@ -204,6 +229,17 @@ impl Ledger {
         }
     }
 
+    /// All that was begun is durable, while the journal is held: whoever has an answer may still give it. `false`: it is not, or the journal
+    /// is not held any more.
+    pub(crate) fn end_in_order(&self) -> bool {
+        let holds = self.open.is_idle() && !self.is_over() && self.context.journal.holds(self.writer);
+        if holds {
+            self.ended_in_order.store(true, Ordering::Release);
+            self.close();
+        }
+        holds
+    }
+
     /// The stream was sealed: commits up to this one are in the journal, all others are lost.
     pub(crate) fn end(&self, last: CommitNo) {
         self.open.end(last.0);
@@ -243,7 +279,7 @@ impl Ledger {
     pub(crate) fn durable_now<R>(&self, number: u64, until: u64) -> Option<Result<(), Error<R>>> {
         match self.open.state(number) {
             // What was looked at may have been another engine's to change.
-            Poll::Ready(Ok(())) if self.context.journal.holds(self.writer) => Some(Ok(())),
+            Poll::Ready(Ok(())) if self.holds() => Some(Ok(())),
             Poll::Ready(Err(_)) => Some(Err(lost())),
             Poll::Pending if self.context.host.elapsed_micros() < until => None,
             _ => Some(Err(Error::OutcomeUnknown)),
@@ -270,8 +306,7 @@ impl Ledger {
         let mut wait = self.open.wait(number, until);
         if wait.is_durable() {
             // It may rest on memory alone: what was looked at may have been another engine's to change.
-            let holds = self.context.journal.holds(self.writer);
-            return if holds { Ok(()) } else { Err(Error::OutcomeUnknown) };
+            return if self.holds() { Ok(()) } else { Err(Error::OutcomeUnknown) };
         }
         let mut polled = false;
         std::future::poll_fn(move |context| {

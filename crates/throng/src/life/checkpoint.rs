@@ -4,6 +4,7 @@ use super::{Life, Lives, tasks::signalled_within};
 use crate::{
     door::{Door, Target, turn},
     host::yield_now,
+    ledger::Ledger,
     retention::Due,
 };
 use std::{
@@ -17,11 +18,11 @@ use std::{
 use throng_core::{
     layout::{LAYOUT_ROW, Layout},
     model::Timestamp,
-    shard::{Rows, Shard},
+    shard::{Rows, Shard, SystemRow},
 };
 use throng_journal::{AppendError, Checkpoint, Error, Pace, Position, ShardId};
 
-/// The system row with the commit before the oldest message that was not taken.
+/// The system row with the commit before the oldest message that was not taken; followed by the shard that sent it.
 pub(super) const OUTBOX_ROW: &[u8] = b"o";
 
 /// System rows removed at once: a few milliseconds.
@@ -34,7 +35,6 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(2);
 const SPREAD: f64 = 0.7;
 
 /// What checkpoints of all lives share.
-#[derive(Default)]
 pub(super) struct Checkpoints {
     /// One at a time, and none while an engine recovers.
     pub(super) lock: tokio::sync::Mutex<()>,
@@ -42,7 +42,21 @@ pub(super) struct Checkpoints {
     awaited: AtomicUsize,
     /// The last one failed.
     has_failed: AtomicBool,
+    /// The store may have a row that says where the messages begin that were not taken.
+    has_cursor: AtomicBool,
     last: Mutex<Option<LastCheckpoint>>,
+}
+
+impl Default for Checkpoints {
+    fn default() -> Self {
+        Self {
+            lock: tokio::sync::Mutex::default(),
+            awaited: AtomicUsize::new(0),
+            has_failed: AtomicBool::new(false),
+            has_cursor: AtomicBool::new(true),
+            last: Mutex::default(),
+        }
+    }
 }
 
 /// A checkpoint that the store has taken.
@@ -268,6 +282,7 @@ impl Lives {
         context.journal.sync().await?;
         let mut checkpoint = Checkpoint {
             upto: upto.position,
+            shards: ledger.shards.clone(),
             pace,
             states: rows.states,
             system: rows.system,
@@ -283,14 +298,24 @@ impl Lives {
         // Those of an entity that goes come last, and so count.
         checkpoint.system.extend_from_slice(&due.rows);
         checkpoint.cuts.clone_from(&due.cuts);
-        let cursor = upto
-            .outbox
-            .map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
-        checkpoint.system.push((OUTBOX_ROW.to_vec(), cursor));
+        self.outbox_rows(ledger, upto.outbox, &mut checkpoint.system);
         let layout = Layout::of(&context.registry).encode();
         checkpoint.system.push((LAYOUT_ROW.to_vec(), Some(layout)));
         context.store.advance(checkpoint).await?;
         Ok(true)
+    }
+
+    /// Where reading begins, for each shard: the next one to own it may own others, too. Nothing, as long as nothing is on its way.
+    fn outbox_rows(&self, ledger: &Ledger, cursor: Option<Position>, rows: &mut Vec<SystemRow>) {
+        let has_stored = self.checkpoints.has_cursor.swap(cursor.is_some(), Ordering::Relaxed);
+        if cursor.is_none() && !has_stored {
+            return;
+        }
+        let value = cursor.map(|at| [at.writer.0.to_be_bytes(), at.commit.0.to_be_bytes()].concat());
+        // Of all shards, as it was written before.
+        rows.push((OUTBOX_ROW.to_vec(), None));
+        let of_shards = ledger.shards.iter();
+        rows.extend(of_shards.map(|shard| ([OUTBOX_ROW, &shard.0.to_be_bytes()].concat(), value.clone())));
     }
 
     /// Removes rows whose hour is over, a few at a time and for at most so long; what is left goes after the next checkpoint.

@@ -2,15 +2,17 @@
 //! life begins from the journal.
 
 pub(crate) mod checkpoint;
+mod cluster;
 mod recovery;
 mod stop;
 pub(crate) mod tasks;
 
 pub use checkpoint::LastCheckpoint;
+pub(crate) use cluster::{HOLD, Member};
 
 use crate::{
     context::Context,
-    door::{Attempt, Door, Progress},
+    door::{Attempt, Carried, Door, Progress},
     ledger::{Ledger, Refusal},
     mail::{Mail, Within},
     retention::Due,
@@ -19,7 +21,7 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
     atomic::{AtomicBool, Ordering},
 };
-use throng_core::{model::Error, shard::Outcome};
+use throng_core::model::Error;
 use throng_journal::Position;
 
 /// What one writer's life holds.
@@ -53,7 +55,7 @@ impl Life {
         &self,
         attempt: Attempt<'static>,
         progress: Progress,
-    ) -> Result<(Attempt<'static>, Outcome), Refusal> {
+    ) -> Result<(Attempt<'static>, Carried), Refusal> {
         let mut carried = self.door.carry(attempt, progress).await?;
         if std::mem::take(&mut carried.0.has_sent) {
             self.mail.deliver(Within::Turn);
@@ -75,22 +77,40 @@ pub(crate) struct Down {
     pub(crate) told: &'static str,
     /// What operators are told beside it.
     pub(crate) detail: Option<String>,
+    /// It takes a moment: whoever asks waits.
+    pub(crate) is_short: bool,
 }
 
 impl Down {
     pub(crate) fn new(told: &'static str) -> Self {
-        Self { told, detail: None }
+        Self {
+            told,
+            detail: None,
+            is_short: false,
+        }
+    }
+
+    /// For a moment, in which whoever asks waits.
+    pub(crate) fn shortly(told: &'static str) -> Self {
+        Self {
+            is_short: true,
+            ..Self::new(told)
+        }
     }
 
     pub(crate) fn with(told: &'static str, detail: impl ToString) -> Self {
-        let detail = Some(detail.to_string());
-        Self { told, detail }
+        Self {
+            detail: Some(detail.to_string()),
+            ..Self::new(told)
+        }
     }
 }
 
 pub(crate) const JOURNAL_FAILED: &str = "the journal failed; the engine starts again from it";
 /// Why an engine that runs answers nothing.
 pub(crate) const NOT_HELD: &str = "the journal does not answer: whether another engine has taken over is not known";
+/// Why a node of a cluster that was sealed answers nothing.
+const NO_MEMBER: &str = "the other nodes have taken over from this one; it joins the cluster again";
 /// Why one that stands by answers nothing.
 const STANDS_BY: &str =
     "another engine has taken over this journal; this one stands by, and takes back when that one ends";
@@ -102,6 +122,10 @@ pub(crate) struct Lives {
     checkpoints: checkpoint::Checkpoints,
     /// Another engine has taken over, and has not ended yet.
     stands_by: AtomicBool,
+    /// In a cluster: the node that this engine is, and what it owns.
+    member: Mutex<Option<Member>>,
+    /// One end and beginning of a life at a time.
+    changes: tokio::sync::Mutex<()>,
 }
 
 impl Lives {
@@ -111,6 +135,8 @@ impl Lives {
             status: RwLock::new(Status::Down(Down::new("the engine is starting"))),
             checkpoints: checkpoint::Checkpoints::default(),
             stands_by: AtomicBool::new(false),
+            member: Mutex::default(),
+            changes: tokio::sync::Mutex::default(),
         }
     }
 
@@ -139,16 +165,21 @@ impl Lives {
 
     /// Whoever is asked now, or why nobody is.
     pub(crate) fn current<R>(&self) -> Result<Arc<Life>, Error<R>> {
-        let reason = match &*self.status() {
+        self.look().map_err(|reason| {
+            self.context.metrics.unavailable.inc();
+            let reason = reason.into();
+            Error::Unavailable { reason }
+        })
+    }
+
+    fn look(&self) -> Result<Arc<Life>, &'static str> {
+        match &*self.status() {
             Status::Running(life) => match self.trouble(life) {
-                None => return Ok(life.clone()),
-                Some(trouble) => trouble.told,
+                None => Ok(life.clone()),
+                Some(trouble) => Err(trouble.told),
             },
-            Status::Down(down) => down.told,
-        };
-        self.context.metrics.unavailable.inc();
-        let reason = reason.into();
-        Err(Error::Unavailable { reason })
+            Status::Down(down) => Err(down.told),
+        }
     }
 
     /// Why a life that runs answers nothing.

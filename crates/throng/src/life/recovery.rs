@@ -1,7 +1,7 @@
 //! From the journal to a running engine: at the start, and after an append that failed. One path for both.
 
 use super::{
-    Down, JOURNAL_FAILED, Life, Lives,
+    Down, JOURNAL_FAILED, Life, Lives, Member, NO_MEMBER,
     checkpoint::{OUTBOX_ROW, REMOVED_ROWS_MAX},
     tasks::signalled,
 };
@@ -19,7 +19,9 @@ use throng_core::{
     layout::{LAYOUT_ROW, Layout, LayoutError, REBUILT},
     shard::{RESTORED, Shard, shard_of_row},
 };
-use throng_journal::{AppendError, Checkpoint, Commit, CommitNo, Error, Position, RecordKind, ShardId, WriterId};
+use throng_journal::{
+    AppendError, Checkpoint, Commit, CommitNo, Covered, Error, Position, RecordKind, ShardId, ShardSet, WriterId,
+};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 8 << 20;
@@ -31,8 +33,8 @@ impl Lives {
         let context = &self.context;
         // A checkpoint of the life before that is still under way ends first: the store is read as it stays.
         let _no_checkpoint = self.checkpoints.lock.lock().await;
-        let writer = context.journal.open(&context.options.node).await?.writer;
-        let ids: Vec<ShardId> = (0..context.registry.shards()).map(ShardId).collect();
+        let (writer, shards) = self.open_stream().await?;
+        let ids: Vec<ShardId> = shards.iter().collect();
         let taken = context.journal.take(writer, &ids).await?;
         let sealed: Vec<Position> = taken
             .iter()
@@ -42,56 +44,43 @@ impl Lives {
             })
             .collect();
         let layout = Layout::of(&context.registry);
-        let covers = self.covers(&layout, writer, &sealed).await?;
+        let mut covers = self.covers(&layout, (writer, &shards), &sealed).await?;
         let now = context.host.now();
         let empty = || {
-            let ids = ids.iter();
-            ids.map(|id| Shard::new(*id, writer, context.registry.clone(), now))
+            let all = (0..context.registry.shards()).map(ShardId);
+            all.map(|id| Shard::new(id, writer, context.registry.clone(), now))
         };
-        let mut shards: Vec<Shard> = empty().collect();
-        let mut begin = covers;
-        if covers.is_some() && !self.restore(&layout, &mut shards).await? {
+        let mut restored: Vec<Shard> = empty().collect();
+        if covers.is_some() && !self.restore(&layout, &shards, &mut restored).await? {
             tracing::warn!(
                 "the store's rows are not complete, or of an older version; everything is read from the journal"
             );
             self.discard_rows().await?;
-            shards = empty().collect();
-            begin = None;
+            restored = empty().collect();
+            covers.forget();
         }
-        let mut cursor = None;
-        context
-            .store
-            .system_scan(OUTBOX_ROW, &mut |_, value| cursor = read_position(value))
-            .await?;
+        let cursor = self.outbox_cursor(&shards).await?;
         let mut has_sent = false;
-        for end in sealed
-            .iter()
-            .filter(|end| begin.is_none_or(|begin| end.writer >= begin.writer))
-        {
-            let mut at = Position {
-                commit: CommitNo(0),
-                ..*end
-            };
-            if let Some(begin) = begin.filter(|begin| begin.writer == end.writer) {
-                at = begin;
-            }
+        for end in &sealed {
+            let Some(mut at) = covers.begin(*end) else { continue };
             while at.commit < end.commit {
                 let commits = context.journal.read(at, READ_BYTES).await?;
                 let Some(last) = commits.last() else {
                     return Err(Error::NoCommit(at).into());
                 };
                 for commit in commits.iter().filter(|commit| commit.stamp().number <= end.commit) {
-                    has_sent |= replay(&layout, &mut shards, commit)?;
+                    has_sent |= replay(&layout, &covers, &mut restored, commit)?;
                 }
                 at = last.position();
             }
         }
-        let ledger = Arc::new(Ledger::new(context.clone(), writer, sealed.clone(), covers));
+        let least = covers.least();
+        let ledger = Arc::new(Ledger::new(context.clone(), writer, shards, sealed.clone(), least));
         let outbox = Outbox::new(
             context.options.outbox_max,
             context.options.memory_bytes_max / OUTBOX_PART,
         );
-        let door = Arc::new(Door::new(context.clone(), ledger.clone(), Arc::new(outbox), shards));
+        let door = Arc::new(Door::new(context.clone(), ledger.clone(), Arc::new(outbox), restored));
         door.settle_all();
         if let Some(last) = sealed.last().filter(|_| has_sent || cursor.is_some()) {
             let first = sealed.first().map_or(WriterId(0), |first| first.writer);
@@ -99,7 +88,7 @@ impl Lives {
                 writer: first,
                 commit: CommitNo(0),
             };
-            let checkpoint = covers.unwrap_or(begin);
+            let checkpoint = least.unwrap_or(begin);
             let read = cursor.map_or(checkpoint, |cursor| cursor.min(checkpoint));
             door.outbox.fall_behind(Behind { read, upto: *last });
         }
@@ -113,38 +102,77 @@ impl Lives {
         }))
     }
 
-    /// What the store covers, once its layout is found to be this engine's; a journal without a commit gets it.
+    /// The new writer, and the shards whose records its stream may hold.
+    async fn open_stream(&self) -> Result<(WriterId, ShardSet), Error> {
+        let context = &self.context;
+        match self.member() {
+            None => {
+                let opened = context.journal.open(&context.options.node).await?;
+                Ok((opened.writer, ShardSet::first(context.registry.shards())))
+            }
+            Some(Member { node, shards }) => {
+                let opened = context.journal.open_shards(node, &shards).await?;
+                Ok((opened.writer, shards))
+            }
+        }
+    }
+
+    /// What the store covers of the writer's shards, once its layout is found to be this engine's; a journal without a commit gets it.
     async fn covers(
         &self,
         layout: &Layout,
-        writer: WriterId,
+        (writer, shards): (WriterId, &ShardSet),
         sealed: &[Position],
-    ) -> Result<Option<Position>, StartError> {
+    ) -> Result<Coverage, StartError> {
         let store = &self.context.store;
-        let covers = store.covers().await?;
+        let covers = Coverage {
+            shards: shards.clone(),
+            covered: store.covers(shards).await?,
+        };
         match now_or_later(store.system(LAYOUT_ROW)).await? {
             Some(stored) => _ = layout.check(&stored)?,
-            None if covers.is_none() && sealed.iter().all(|end| end.commit == CommitNo(0)) => {
+            None if !covers.is_some() && sealed.iter().all(|end| end.commit == CommitNo(0)) => {
                 let upto = Position {
                     writer,
                     commit: CommitNo(0),
                 };
                 let begun = Checkpoint {
                     upto,
+                    shards: shards.clone(),
                     sealed: sealed.to_vec(),
                     system: vec![(LAYOUT_ROW.to_vec(), Some(layout.encode()))],
                     ..Checkpoint::default()
                 };
                 store.advance(begun).await?;
-                return Ok(Some(upto));
+                return Ok(Coverage {
+                    covered: store.covers(shards).await?,
+                    ..covers
+                });
             }
             None => {}
         }
         Ok(covers)
     }
 
+    /// The commit before the oldest message of these shards that was not taken at the last checkpoint.
+    async fn outbox_cursor(&self, shards: &ShardSet) -> Result<Option<Position>, Error> {
+        let mut cursor: Option<Position> = None;
+        let mut visit = |row: &[u8], value: &[u8]| {
+            // A row without a shard is of all of them.
+            let shard = row[OUTBOX_ROW.len()..].try_into().map(u16::from_be_bytes).map(ShardId);
+            if shard.is_ok_and(|shard| !shards.contains(shard)) {
+                return;
+            }
+            if let Some(at) = read_position(value) {
+                cursor = Some(cursor.map_or(at, |least| least.min(at)));
+            }
+        };
+        self.context.store.system_scan(OUTBOX_ROW, &mut visit).await?;
+        Ok(cursor)
+    }
+
     /// What the store knows; `false` if that is not all it should know.
-    async fn restore(&self, layout: &Layout, shards: &mut [Shard]) -> Result<bool, Error> {
+    async fn restore(&self, layout: &Layout, own: &ShardSet, shards: &mut [Shard]) -> Result<bool, Error> {
         let context = &self.context;
         let stored = now_or_later(context.store.system(LAYOUT_ROW)).await?;
         let mut is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
@@ -153,7 +181,11 @@ impl Lives {
         }
         for prefix in RESTORED {
             let mut visit = |row: &[u8], value: &[u8]| {
-                let shard = shard_of_row(row, &context.registry).and_then(|id| shards.get_mut(usize::from(id.0)));
+                let id = shard_of_row(row, &context.registry);
+                if id.is_some_and(|id| !own.contains(id)) {
+                    return;
+                }
+                let shard = id.and_then(|id| shards.get_mut(usize::from(id.0)));
                 if !shard.is_some_and(|shard| shard.row(row, value)) {
                     tracing::error!("a system row of the store cannot be read: {row:02x?}");
                     is_complete = false;
@@ -193,6 +225,7 @@ pub(super) async fn task(lives: Weak<Lives>) {
 impl Lives {
     async fn begin_again(&self, life: &Life, failure: &AppendError) {
         let (context, ledger) = (&self.context, &life.ledger);
+        let _one_at_a_time = self.changes.lock().await;
         self.end(Down::with(JOURNAL_FAILED, failure));
         let last = loop {
             match context.journal.seal(ledger.writer).await {
@@ -205,7 +238,12 @@ impl Lives {
         };
         ledger.end(last);
         context.signals.wake_watchers();
+        let is_member = self.member().is_some();
         if matches!(failure, AppendError::Sealed) {
+            if is_member {
+                // The other nodes have declared this one dead. It is told so by the directory, and joins again.
+                return self.end(Down::new(NO_MEMBER));
+            }
             self.stand_by(true);
         }
         while !context.is_stopping() {
@@ -222,6 +260,9 @@ impl Lives {
                     context.signals.timers.wake();
                     context.signals.wake_watchers();
                     return;
+                }
+                Err(StartError::Journal(error @ (Error::Gone(_) | Error::Refused(_) | Error::Sealed(_)))) if is_member => {
+                    return self.end(Down::with(NO_MEMBER, error));
                 }
                 Err(StartError::Journal(Error::Sealed(_))) => {
                     if !self.stands_by() {
@@ -248,10 +289,56 @@ const RETRY: Duration = Duration::from_millis(500);
 /// One that stands by looks so often whether the other one has ended.
 const STAND_BY_RETRY: Duration = Duration::from_secs(1);
 
-/// Replays a commit; says whether a message left in it.
-fn replay(layout: &Layout, shards: &mut [Shard], commit: &Commit) -> Result<bool, LayoutError> {
+/// What the store covers of the shards of one stream.
+struct Coverage {
+    shards: ShardSet,
+    covered: Vec<Covered>,
+}
+
+impl Coverage {
+    /// There was a checkpoint of some of them.
+    fn is_some(&self) -> bool {
+        self.covered.iter().any(|covered| covered.upto.is_some())
+    }
+
+    /// Nothing of it counts.
+    fn forget(&mut self) {
+        self.covered.iter_mut().for_each(|covered| covered.upto = None);
+    }
+
+    /// All of them are covered up to here; `None`: one of them is not covered at all.
+    fn least(&self) -> Option<Position> {
+        let covered = self.covered.iter().map(|covered| covered.upto);
+        covered.min().flatten()
+    }
+
+    /// Where reading a stream begins that ends here: before it, nothing is left to be read of any of them. `None`: nor of the whole stream.
+    fn begin(&self, end: Position) -> Option<Position> {
+        let begin = |upto: Option<Position>| match upto {
+            Some(upto) if upto.writer == end.writer => upto.commit,
+            Some(upto) if upto.writer > end.writer => end.commit,
+            _ => CommitNo(0),
+        };
+        let commit = self.covered.iter().map(|covered| begin(covered.upto)).min()?;
+        (commit < end.commit).then_some(Position { commit, ..end })
+    }
+
+    /// Whether what stands there of a shard is not covered.
+    fn is_after(&self, shard: ShardId, position: Position) -> bool {
+        let of_shard = |covered: &&Covered| covered.shards.contains(shard);
+        let covered = self.covered.iter().find(of_shard);
+        self.shards.contains(shard) && covered.is_none_or(|covered| covered.upto.is_none_or(|upto| upto < position))
+    }
+}
+
+/// Replays what is not covered of a commit; says whether a message left in it.
+fn replay(layout: &Layout, covers: &Coverage, shards: &mut [Shard], commit: &Commit) -> Result<bool, LayoutError> {
     let mut has_sent = false;
+    let position = commit.position();
     for record in commit.records().flatten() {
+        if !covers.is_after(record.shard, position) {
+            continue;
+        }
         let hash = match record.record {
             // Of the journal, or of nobody any more.
             RecordKind::Loss | RecordKind::Removed => continue,

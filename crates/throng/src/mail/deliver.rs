@@ -3,7 +3,7 @@
 use super::Mail;
 use crate::{
     context::Context,
-    door::{Answer, Attempt, Outgoing, Parked, Progress, ROOM_RETRY, Target, Told, Wait, Waiter, Work, turn},
+    door::{Answer, Attempt, Carried, Outgoing, Parked, Progress, ROOM_RETRY, Target, Told, Wait, Waiter, Work, turn},
     ledger::{Origin, Refusal},
 };
 use std::{
@@ -14,7 +14,7 @@ use throng_core::{
     limits,
     shard::{Delivery, Outcome},
 };
-use throng_journal::{Address, Commit, Error, RecordKind};
+use throng_journal::{Address, Commit, Error, RecordKind, ShardSet};
 use throng_turn::Entered;
 
 /// Bytes of commits read at a time.
@@ -101,9 +101,18 @@ impl Mail {
         let (wait, target) = match progress {
             Progress::Done(outcome) => return self.taken(attempt, outcome),
             // The life is over: the next one reads the message from the log.
-            Progress::Refused(_) => return,
+            Progress::Refused(_) | Progress::Wait(Wait::NextLife) => return,
             Progress::Wait(wait) => (wait, attempt.target.clone()),
         };
+        if matches!(wait, Wait::Elsewhere) {
+            let to = self.door.shard_of(target.hash);
+            if let Some(outgoing) = message(attempt)
+                && self.outbox.send_elsewhere(to, outgoing)
+            {
+                self.context.host.spawn(Box::pin(self.clone().deliver_elsewhere(to)));
+            }
+            return;
+        }
         let key = attempt.key().filter(|_| matches!(wait, Wait::Key)).map(str::to_owned);
         let Some(outgoing) = message(attempt) else { return };
         let to = outgoing.delivery.to.clone();
@@ -172,11 +181,12 @@ impl Mail {
             }
             let read = ledger.read_after(behind.read, READ_BYTES).await;
             let (commits, reached) = read.map_err(|error| error.to_string())?;
-            for outgoing in commits.iter().flat_map(|commit| messages(commit, Some(to))) {
+            for outgoing in commits.iter().flat_map(|commit| messages(commit, &ledger.shards, Some(to))) {
                 let mut attempt = attempt(&self.context, outgoing);
                 let progress = self.door.try_now(&mut attempt);
                 match self.door.carry(attempt, progress).await {
-                    Ok((attempt, outcome)) => self.taken(attempt, outcome),
+                    Ok((attempt, Carried::Done(outcome))) => self.taken(attempt, outcome),
+                    Ok(_) => return Ok(()),
                     Err(refusal) => return Err(refusal.to_string()),
                 }
                 // It may have sent others.
@@ -202,7 +212,7 @@ impl Mail {
         let (commits, mut reached) = ledger.read_after(behind.read, READ_BYTES).await?;
         for commit in &commits {
             // No more than memory may hold; a commit is read whole.
-            if !self.outbox.append(messages(commit, None)) {
+            if !self.outbox.append(messages(commit, &ledger.shards, None)) {
                 reached = commit.position();
                 break;
             }
@@ -221,7 +231,7 @@ struct Receiver {
 }
 
 /// A message as an attempt.
-fn attempt(context: &Context, mut outgoing: Box<Outgoing>) -> Attempt<'static> {
+pub(super) fn attempt(context: &Context, mut outgoing: Box<Outgoing>) -> Attempt<'static> {
     let to = &outgoing.delivery.to;
     let hash = limits::hash(&to.kind, &to.id);
     let id = to.id.to_string().into();
@@ -256,12 +266,16 @@ fn message(attempt: Attempt<'static>) -> Option<Box<Outgoing>> {
     Some(outgoing)
 }
 
-/// The messages a commit sent, to one receiver or to all.
-fn messages<'a>(commit: &'a Commit, to: Option<&'a Address>) -> impl Iterator<Item = Box<Outgoing>> + 'a {
+/// The messages these shards sent with a commit, to one receiver or to all.
+fn messages<'a>(
+    commit: &'a Commit,
+    from: &'a ShardSet,
+    to: Option<&'a Address>,
+) -> impl Iterator<Item = Box<Outgoing>> + 'a {
     let sent = commit
         .records()
         .flatten()
-        .filter(|record| record.record == RecordKind::Sent);
+        .filter(|record| record.record == RecordKind::Sent && from.contains(record.shard));
     sent.filter_map(move |record| match Delivery::read(&record) {
         Ok(delivery) if to.is_none_or(|to| delivery.to == *to) => Some(Box::new(Outgoing {
             delivery,

@@ -1,6 +1,7 @@
 //! What entities have others do later: messages and timers. Both come to the [door](crate::door) as attempts.
 
 mod deliver;
+mod elsewhere;
 mod timers;
 
 pub(crate) use deliver::Within;

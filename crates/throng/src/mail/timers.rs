@@ -1,7 +1,7 @@
 //! Durable timers.
 
 use super::{Mail, Within};
-use crate::door::{Answer, Attempt, Target, Work};
+use crate::door::{Answer, Attempt, Carried, Target, Work};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -110,7 +110,9 @@ impl Mail {
         let mut attempt = Attempt::new(target, work, Answer::Nobody, (host.elapsed_micros(), u64::MAX));
         let progress = self.door.try_now(&mut attempt);
         match self.door.carry(attempt, progress).await {
-            Ok((_, outcome)) => {
+            // Its shard is the next life's.
+            Ok((_, Carried::Again | Carried::Answered(_))) => true,
+            Ok((_, Carried::Done(outcome))) => {
                 self.context.metrics.timers_fired.inc();
                 if outcome == Outcome::Failed && !self.is_waiting(due).await {
                     self.context.metrics.dead.inc();

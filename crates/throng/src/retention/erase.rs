@@ -59,6 +59,9 @@ impl Engine {
         let core = &self.core;
         let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
         core.target(index, id.into())?;
+        if core.context.peers.is_some() {
+            return Err(Error::Malformed(super::IN_A_CLUSTER.into()));
+        }
         let life = core.lives.current()?;
         let address = Address::new(kind, id);
         let mut cut_off = core.pruning.lock().await;

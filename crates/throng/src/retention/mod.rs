@@ -79,8 +79,17 @@ impl Core {
     }
 }
 
+/// Why history stays, whatever a kind says.
+const IN_A_CLUSTER: &str = "history is not removed while several nodes write it: stop them, and remove it with one engine on the journal";
+
 /// Begins to look after what is kept.
 pub(crate) fn start(core: &Arc<Core>) {
+    if core.context.peers.is_some() {
+        if !core.keeps().is_empty() {
+            tracing::warn!("{IN_A_CLUSTER}");
+        }
+        return;
+    }
     core.context.host.spawn(Box::pin(task(Arc::downgrade(core))));
 }
 
@@ -124,6 +133,9 @@ impl Engine {
     /// # Errors
     /// The journal's or the store's; what was removed by then is gone all the same, and the next pass goes on.
     pub async fn prune(&self, is_dry: bool) -> Result<PruneReport, Error> {
+        if self.core.context.peers.is_some() {
+            return Err(Error::Refused(IN_A_CLUSTER.into()));
+        }
         let pass = if is_dry { pass::Pass::Dry } else { pass::Pass::Whole };
         pass::run(&self.core, pass).await
     }

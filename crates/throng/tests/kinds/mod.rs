@@ -266,12 +266,24 @@ impl World {
     }
 
     pub async fn engine_with(&self, options: Options) -> Engine {
+        self.start(Self::builder().options(options)).await
+    }
+
+    /// A node of a cluster.
+    pub async fn node(&self, peers: Arc<dyn throng::driver::peers::Peers>) -> Engine {
+        self.start(Self::builder().peers(peers)).await
+    }
+
+    fn builder() -> throng::Builder {
         Engine::builder()
             .with::<Account>()
             .query::<Account, View>()
             .query::<Account, Ticks>()
             .hears::<Account, Account>()
-            .options(options)
+    }
+
+    async fn start(&self, builder: throng::Builder) -> Engine {
+        builder
             .start_shared(Arc::new(self.journal.clone()), Arc::new(self.store.clone()))
             .await
             .unwrap()

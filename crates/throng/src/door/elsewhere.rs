@@ -1,0 +1,184 @@
+//! What another node does: an attempt on an entity whose shard that one owns.
+
+use super::{Answer, Attempt, Carried, Command, Door, Payload, Work};
+use crate::{
+    driver::peers::{Ask, Asked, Reply, Request},
+    ledger::{Refusal, recovering},
+};
+use std::{sync::Arc, time::Duration};
+use throng_core::{
+    model::Error,
+    shard::{JsonRejection, JsonReply, Outcome},
+};
+
+/// Between two looks for a shard's owner, when nobody could be asked.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+impl Door {
+    /// Has the owner of its shard do it.
+    ///
+    /// # Errors
+    /// Why it was not executed, or that this is not known.
+    pub(super) async fn ask_owner(
+        self: &Arc<Self>,
+        mut attempt: Attempt<'static>,
+    ) -> Result<(Attempt<'static>, Carried), Refusal> {
+        let Some(peers) = self.context.peers.clone() else {
+            return Err(recovering());
+        };
+        // What it has done here so far holds before anybody else does more.
+        if let Some(at) = attempt.rests_on.take() {
+            self.ledger.wait_until(at.commit.0, attempt.until).await?;
+        }
+        let ask = self.ask(&mut attempt)?;
+        let host = &self.context.host;
+        let left = Duration::from_micros(attempt.until.saturating_sub(host.elapsed_micros()));
+        if left.is_zero() {
+            return Err(Error::Expired);
+        }
+        // A query, or a command with a key, may be asked twice.
+        let may_repeat = match &ask.what {
+            Asked::Query { .. } => true,
+            Asked::Command { key, .. } => key.is_some(),
+        };
+        let shard = self.shard_of(attempt.target.hash);
+        let answer = match peers.ask(shard, Request::Ask(ask), left).await {
+            Reply::Done(body) => Ok(body),
+            Reply::Refused(error) => Err(error.into_error(&self.context.registry)),
+            Reply::NotHere | Reply::Taken(_) => {
+                host.sleep(LOOK_AGAIN).await;
+                return Ok((attempt, Carried::Again));
+            }
+            Reply::Unknown if may_repeat && host.elapsed_micros() < attempt.until => {
+                host.sleep(LOOK_AGAIN).await;
+                return Ok((attempt, Carried::Again));
+            }
+            Reply::Unknown => return Err(Error::OutcomeUnknown),
+        };
+        let outcome = match &answer {
+            Ok(_) => Outcome::Done,
+            Err(Error::Rejected(_)) => Outcome::Refused,
+            Err(_) => Outcome::Failed,
+        };
+        attempt.answer.put(answer);
+        Ok((attempt, Carried::Answered(outcome)))
+    }
+
+    /// What another node is asked.
+    fn ask(&self, attempt: &mut Attempt<'static>) -> Result<Ask, Refusal> {
+        let kind = &self.context.registry.kinds()[attempt.target.kind];
+        let caller;
+        let what = match &mut attempt.work {
+            Work::Command(command) => {
+                caller = command.caller.as_deref().map(str::to_owned);
+                let (name, body) = match &command.input {
+                    Payload::Json { name, body } => (name.to_string(), body.to_vec()),
+                    Payload::Typed(typed) => {
+                        let mut body = Vec::new();
+                        let name = kind.encode_command(typed.as_ref(), &mut body);
+                        let name = name.map_err(|why| Error::Malformed(format!("the command cannot be written as JSON: {why}")))?;
+                        (name.to_owned(), body)
+                    }
+                };
+                Asked::Command {
+                    name,
+                    body,
+                    key: command.key.as_deref().map(str::to_owned),
+                    life: attempt.key_life,
+                    forwarded: command.forwarded.as_ref().map(|by| {
+                        let (kind, id) = (by.address.kind.to_string(), by.address.id.to_string());
+                        (kind, id, by.is_parent)
+                    }),
+                }
+            }
+            Work::Query {
+                name,
+                arguments,
+                caller: by,
+            } => {
+                caller = by.as_deref().map(str::to_owned);
+                Asked::Query {
+                    name: name.to_string(),
+                    arguments: arguments.to_string(),
+                }
+            }
+            Work::Look(look) => {
+                let Some(asking) = look.elsewhere.clone() else {
+                    return Err(Error::Malformed(
+                        "this can only be looked at by the node that owns the entity".into(),
+                    ));
+                };
+                caller = asking.caller;
+                Asked::Query {
+                    name: asking.name.to_owned(),
+                    arguments: asking.arguments,
+                }
+            }
+            _ => return Err(recovering()),
+        };
+        Ok(Ask {
+            kind: kind.name.to_owned(),
+            id: attempt.target.id.to_string(),
+            what,
+            caller,
+        })
+    }
+}
+
+impl Answer {
+    /// What another node has answered.
+    pub(crate) fn put(&mut self, answer: Result<Vec<u8>, Error<JsonRejection>>) {
+        match self {
+            Self::Typed(typed) => (typed.read)(typed.slot.as_mut(), answer),
+            Self::Json(reply) => {
+                *reply = match answer {
+                    Ok(body) => JsonReply { body, error: None },
+                    Err(error) => JsonReply {
+                        body: Vec::new(),
+                        error: Some(Box::new(error)),
+                    },
+                }
+            }
+            Self::Nobody | Self::Elsewhere(_) => {}
+        }
+    }
+}
+
+/// An attempt of what another node asks.
+pub(crate) fn command_of(ask: Asked, caller: Option<String>) -> (Work<'static>, throng_core::shard::KeyLife) {
+    match ask {
+        Asked::Command {
+            name,
+            body,
+            key,
+            life,
+            forwarded,
+        } => {
+            let forwarded = forwarded.map(|(kind, id, is_parent)| {
+                Box::new(throng_core::shard::Forwarder {
+                    address: throng_journal::Address::new(kind, id),
+                    is_parent,
+                })
+            });
+            let input = Payload::Json {
+                name: name.into(),
+                body: body.into(),
+            };
+            let command = Command {
+                input,
+                key: key.map(Into::into),
+                caller: caller.map(Into::into),
+                forwarded,
+            };
+            (Work::Command(command), life)
+        }
+        Asked::Query { name, arguments } => {
+            let work = Work::Query {
+                name: name.into(),
+                arguments: arguments.into(),
+                caller: caller.map(Into::into),
+            };
+            (work, throng_core::shard::KeyLife::default())
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! One life after the other in a cluster: a node that gains or loses shards ends its stream and opens the next one.
+//!
+//! A stream may hold records of one set of shards from its beginning to its end. So whoever's stream is sealed can write nothing for any of
+//! them, and a shard's history is a list of whole streams; nothing inside a stream says whose a shard is.
+
+use super::{Down, Life, Lives, Status};
+use crate::{StartError, door::turn, ledger::Refusal};
+use std::{
+    sync::{Arc, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+use throng_core::model::Error as Refused;
+use throng_journal::{Error, NodeId, Pace, ShardSet};
+
+/// What a node of a cluster is to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) node: NodeId,
+    pub(crate) shards: ShardSet,
+}
+
+/// Whoever asks waits so long for the next life, and for the owner of a shard to be known.
+pub(crate) const HOLD: Duration = Duration::from_secs(2);
+/// Between two looks whether all that was begun is durable.
+const LOOK: Duration = Duration::from_millis(1);
+/// Messages on their way to entities at hand are let arrive for so long, with their answers, before the stream ends.
+const MESSAGES: Duration = Duration::from_millis(20);
+
+const CHANGES: &str = "shards change their owner";
+
+impl Lives {
+    /// What this engine serves, if it is a node of a cluster.
+    pub(crate) fn member(&self) -> Option<Member> {
+        self.member.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Serves exactly these shards from now on.
+    pub(crate) async fn serve(&self, member: Member) -> Result<(), Error> {
+        let _one_at_a_time = self.changes.lock().await;
+        let is_served = self.member().is_some_and(|now| now == member) && self.running().is_some();
+        if is_served {
+            return Ok(());
+        }
+        if let Some(life) = self.running() {
+            self.end_in_order(&life).await?;
+        }
+        *self.member.lock().unwrap_or_else(PoisonError::into_inner) = Some(member);
+        let next = self.recover().await.map_err(|error| {
+            self.end(Down::with("the journal cannot be read; it is tried again", &error));
+            self.context.signals.wake_watchers();
+            match error {
+                StartError::Journal(error) => error,
+                other => Error::Refused(other.to_string()),
+            }
+        })?;
+        self.begin(next);
+        self.context.signals.deliver.wake();
+        self.context.signals.timers.wake();
+        self.context.signals.wake_watchers();
+        Ok(())
+    }
+
+    /// Ends the stream, and serves nothing until told to.
+    pub(crate) async fn release(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.changes.lock().await;
+        match self.running() {
+            Some(life) => self.end_in_order(&life).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends a life in order: nothing that was begun is lost or left in doubt, and whoever comes meanwhile waits.
+    async fn end_in_order(&self, life: &Arc<Life>) -> Result<(), Error> {
+        let (context, ledger) = (&self.context, &life.ledger);
+        // While all goes on: so that the next owner has little to read.
+        self.make_checkpoint(life, Pace::default()).await?;
+        let begun = context.host.elapsed_micros();
+        let messages = crate::context::micros(MESSAGES);
+        while !life.door.outbox.is_empty() && context.host.elapsed_micros().saturating_sub(begun) < messages {
+            context.signals.deliver.wake();
+            context.host.sleep(LOOK).await;
+        }
+        ledger.begin_close();
+        // Whoever was at work under a shard's lock has staged by now.
+        for shard in life.door.shards() {
+            life.door.visit_blocking(shard, |_| ());
+        }
+        while !ledger.end_in_order() {
+            if ledger.is_over() || !context.journal.holds(ledger.writer) {
+                return Err(Error::Sealed(ledger.writer));
+            }
+            turn::wake_committer(context);
+            context.host.sleep(LOOK).await;
+        }
+        self.end(Down::shortly(CHANGES));
+        context.journal.seal(ledger.writer).await?;
+        context.signals.wake_watchers();
+        Ok(())
+    }
+
+    /// The life that runs, or the next one if there is one shortly.
+    pub(crate) async fn next(&self, until: u64) -> Result<Arc<Life>, Refusal> {
+        let context = &self.context;
+        let until = until.min(context.until(Some(HOLD)));
+        let left = Duration::from_micros(until.saturating_sub(context.host.elapsed_micros()));
+        let mut over = context.host.sleep(left);
+        std::future::poll_fn(move |task| {
+            context.signals.watch(task.waker());
+            match self.look() {
+                Ok(life) if !life.ledger.is_closing() => return Poll::Ready(Ok(life)),
+                Err(_) if !self.is_short() => return Poll::Ready(self.current()),
+                _ => {}
+            }
+            over.as_mut().poll(task).map(|()| {
+                Err(Refused::Unavailable {
+                    reason: CHANGES.into(),
+                })
+            })
+        })
+        .await
+    }
+
+    /// Whoever asks waits, for it takes a moment.
+    pub(crate) fn is_short(&self) -> bool {
+        match &*self.status() {
+            Status::Running(life) => life.ledger.is_closing(),
+            Status::Down(down) => down.is_short,
+        }
+    }
+}
