@@ -125,10 +125,10 @@ pub trait Directory: Send + Sync {
     /// [`Error::Gone`]: the one that gives is dead. A sentence says what else stands against it: then nothing is changed.
     fn give<'a>(&'a self, from: NodeId, to: NodeId, shards: &'a ShardSet) -> Later<'a, Result<(), Error>>;
 
-    /// A node that owns nothing leaves.
+    /// A node leaves: its streams are sealed, and what it still owns is free to be [taken](Self::take).
     ///
     /// # Errors
-    /// It owns something.
+    /// Not reachable.
     fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>>;
 
     /// Asks a node, by its name, to give away all it owns, or no longer to: [`wants_drain`](Self::wants_drain). `false`: no node of this

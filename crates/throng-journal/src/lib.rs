@@ -44,7 +44,7 @@ pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
 pub use journal::{Append, Appended, Durability, Journal, Judge, Later, Maybe, Opened, Prune, PruneHow, Pruned, Taken};
 pub use loss::{ACCEPTED_LOSS_NODE, Loss};
-pub use memory::{MemoryJournal, MemoryStore, MemoryViews};
+pub use memory::{MemoryDirectory, MemoryJournal, MemoryStore, MemoryViews};
 pub use pace::Pace;
 pub use place::Place;
 pub use shards::ShardSet;

@@ -14,7 +14,7 @@ use throng::{
     Engine, Options,
     driver::Tried,
     journal::{
-        Address, Checkpoint, CommitNo, EntityHead, Error as JournalError, Journal, Later, Loaded, Maybe, MemoryJournal,
+        Address, Checkpoint, CommitNo, Covered, ShardSet, EntityHead, Error as JournalError, Journal, Later, Loaded, Maybe, MemoryJournal,
         MemoryStore, Position, ShardId, Store, StoredEvent, StoredState, WriterId,
     },
     model::*,
@@ -72,8 +72,8 @@ impl Store for Unreadable {
         })
     }
 
-    fn covers(&self) -> Later<'_, Result<Option<Position>, JournalError>> {
-        self.store.covers()
+    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, JournalError>> {
+        self.store.covers(shards)
     }
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), JournalError>> {
         self.store.advance(checkpoint)

@@ -10,7 +10,7 @@ use std::{
 };
 use throng::{
     Engine,
-    journal::{Address, Checkpoint, EntityHead, Error, Later, Loaded, Maybe, Position, Store, StoredEvent},
+    journal::{Address, Checkpoint, Covered, ShardSet, EntityHead, Error, Later, Loaded, Maybe, Store, StoredEvent},
     model,
 };
 
@@ -23,8 +23,8 @@ struct Noting {
 }
 
 impl Store for Noting {
-    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
-        self.store.covers()
+    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
+        self.store.covers(shards)
     }
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
         self.store.advance(checkpoint)
@@ -144,7 +144,7 @@ async fn rows_that_are_lost_or_damaged_are_read_from_the_journal_again() {
             named.push(b"m\0\0".to_vec());
         }
         let change = Checkpoint {
-            upto: world.store.covers().await.unwrap().unwrap(),
+            upto: world.store.covers(&ShardSet::first(256)).await.unwrap()[0].upto.unwrap(),
             system: vec![(named.remove(0), damaged.map(|value: &[u8; 7]| value.to_vec()))],
             ..Checkpoint::default()
         };

@@ -15,7 +15,7 @@ use std::{
 use throng::{
     Engine, Follow, Options,
     journal::{
-        Address, Checkpoint, CommitNo, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore, Position,
+        Address, Checkpoint, CommitNo, Covered, ShardSet, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore, Position,
         RecordKind, Store, StoredEvent, WriterId,
     },
     model::{self, Keep},
@@ -375,8 +375,8 @@ struct Refusing {
 }
 
 impl Store for Refusing {
-    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
-        self.store.covers()
+    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
+        self.store.covers(shards)
     }
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {

@@ -9,7 +9,7 @@ pub use retention::{
 
 use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
 use crate::{
-    Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, Store, StoredEvent, StoredState,
+    Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, ShardSet, Store, StoredEvent, StoredState,
     WriterId,
 };
 use std::{collections::BTreeMap, future::Future, sync::Arc};
@@ -71,6 +71,9 @@ pub fn check_all<H: Harness>(harness: &H) {
 }
 
 /// A pair under test, and what has been appended to it.
+/// The shards of the service under test.
+const SHARDS: u16 = 256;
+
 struct Bench<'a, H: Harness> {
     harness: &'a H,
     pair: Pair<H::Journal, H::Store>,
@@ -157,6 +160,7 @@ impl<'a, H: Harness> Bench<'a, H> {
     fn upto_here(&self) -> Checkpoint {
         Checkpoint {
             upto: self.position(),
+            shards: ShardSet::first(SHARDS),
             ..Checkpoint::default()
         }
     }
@@ -193,9 +197,12 @@ impl<'a, H: Harness> Bench<'a, H> {
     }
 
     fn covers(&self) -> Option<Position> {
-        self.harness
-            .run(self.pair.store.covers())
-            .expect("what the store covers")
+        let covered = self
+            .harness
+            .run(self.pair.store.covers(&ShardSet::first(SHARDS)))
+            .expect("what the store covers");
+        assert_eq!(covered.len(), 1, "all shards are covered alike: {covered:?}");
+        covered[0].upto
     }
 
     fn ids(&self, kind: &str, after: Option<&str>, limit: usize) -> Vec<(String, u64)> {

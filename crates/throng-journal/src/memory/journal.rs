@@ -1,8 +1,9 @@
 //! The journal in memory.
 
+use super::directory::{MemoryDirectory, Members};
 use crate::{
-    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position,
-    Prune, Pruned, ShardId, Taken, WriterId, commit,
+    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place,
+    Position, Prune, Pruned, ShardId, ShardSet, Taken, WriterId, commit,
 };
 use std::{
     collections::BTreeMap,
@@ -12,14 +13,81 @@ use std::{
 /// A journal in memory. Clones share their history, so that an engine can be stopped and started on it.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournal {
-    streams: Arc<Mutex<BTreeMap<WriterId, Stream>>>,
+    history: Arc<Mutex<History>>,
+}
+
+/// All streams, and the nodes that write them: under one lock, so that what is decided by one and what by the other go together.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    streams: BTreeMap<WriterId, Stream>,
+    pub(super) members: Members,
 }
 
 #[derive(Debug, Default)]
 struct Stream {
-    node: String,
+    owner: Owner,
+    /// The shards whose records it may hold; `None`: all.
+    shards: Option<ShardSet>,
     commits: Vec<Commit>,
     sealed: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    /// An engine that is alone.
+    Alone(String),
+    Node(NodeId),
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::Node(NodeId(0))
+    }
+}
+
+impl Stream {
+    fn may_hold(&self, shards: &ShardSet) -> bool {
+        self.shards.as_ref().is_none_or(|own| own.overlaps(shards))
+    }
+}
+
+impl History {
+    fn begin(&mut self, owner: Owner, shards: Option<ShardSet>) -> WriterId {
+        for stream in self.streams.values_mut().filter(|stream| stream.owner == owner) {
+            stream.sealed = true;
+        }
+        let writer = WriterId(self.streams.last_key_value().map_or(1, |(last, _)| last.0 + 1));
+        let stream = Stream {
+            owner,
+            shards,
+            ..Stream::default()
+        };
+        self.streams.insert(writer, stream);
+        writer
+    }
+
+    /// Ends all streams of a node.
+    pub(super) fn seal_node(&mut self, node: NodeId) {
+        let own = Owner::Node(node);
+        for stream in self.streams.values_mut().filter(|stream| stream.owner == own) {
+            stream.sealed = true;
+        }
+    }
+
+    /// A stream that is not sealed and may hold records of these.
+    pub(super) fn open_stream(&self, shards: &ShardSet) -> Option<WriterId> {
+        let open = self.streams.iter();
+        let mut open = open.filter(|(_, stream)| !stream.sealed && stream.may_hold(shards));
+        open.next().map(|(writer, _)| *writer)
+    }
+
+    /// Ends the streams of engines that were alone.
+    pub(super) fn seal_alone(&mut self) {
+        let alone = |stream: &&mut Stream| matches!(stream.owner, Owner::Alone(_));
+        for stream in self.streams.values_mut().filter(alone) {
+            stream.sealed = true;
+        }
+    }
 }
 
 impl MemoryJournal {
@@ -29,13 +97,26 @@ impl MemoryJournal {
         Self::default()
     }
 
-    fn streams(&self) -> MutexGuard<'_, BTreeMap<WriterId, Stream>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Where the nodes of a cluster on this journal meet.
+    #[must_use]
+    pub fn directory(&self) -> MemoryDirectory {
+        MemoryDirectory::new(self.clone())
+    }
+
+    pub(super) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a node's stream was sealed: another one owns its shards, or will.
+    pub(super) fn is_taken_from(&self, writer: WriterId) -> bool {
+        let history = self.history();
+        let stream = history.streams.get(&writer);
+        stream.is_some_and(|stream| stream.sealed && matches!(stream.owner, Owner::Node(_)))
     }
 
     /// The commits after a position in its writer's stream, for a store beside it.
     pub(super) fn after(&self, after: Position, bytes_max: usize) -> Vec<Commit> {
-        let streams = self.streams();
+        let streams = &self.history().streams;
         let Some(stream) = streams.get(&after.writer) else {
             return Vec::new();
         };
@@ -56,20 +137,20 @@ impl MemoryJournal {
 
     /// Whether a stream reaches this far, for a store beside it.
     pub(super) fn reaches(&self, position: Position) -> bool {
-        let streams = self.streams();
+        let streams = &self.history().streams;
         let stream = streams.get(&position.writer);
         stream.is_some_and(|stream| stream.commits.len() as u64 >= position.commit.0)
     }
 
     fn prune_now(&self, prune: &Prune) -> Pruned {
-        let mut streams = self.streams();
+        let streams = &mut self.history().streams;
         let commits = streams.get_mut(&prune.after.writer).map(|stream| &mut stream.commits);
         prune.in_memory(commits.into_iter().flatten(), || false)
     }
 
     /// A record's body, for a store beside it.
     pub(super) fn body(&self, place: Place) -> Option<Vec<u8>> {
-        let streams = self.streams();
+        let streams = &self.history().streams;
         let stream = streams.get(&place.position.writer)?;
         let commit = stream
             .commits
@@ -81,29 +162,44 @@ impl MemoryJournal {
 
 impl Journal for MemoryJournal {
     fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
-        let mut streams = self.streams();
-        for stream in streams.values_mut().filter(|stream| stream.node == node) {
-            stream.sealed = true;
-        }
-        let writer = WriterId(streams.last_key_value().map_or(1, |(last, _)| last.0 + 1));
-        streams.insert(
-            writer,
-            Stream {
-                node: node.to_owned(),
-                ..Stream::default()
-            },
-        );
-        Box::pin(std::future::ready(Ok(Opened { writer })))
+        let mut history = self.history();
+        let opened = match history.members.living() {
+            Some(name) => Err(Error::Refused(format!(
+                "the node {name:?} of a cluster serves this journal: start this one with --cluster, or stop the nodes first"
+            ))),
+            None => Ok(Opened {
+                writer: history.begin(Owner::Alone(node.to_owned()), None),
+            }),
+        };
+        Box::pin(std::future::ready(opened))
     }
 
-    fn take<'a>(&'a self, by: WriterId, _shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
-        let streams = self.streams();
+    fn open_shards<'a>(&'a self, node: NodeId, shards: &'a ShardSet) -> Later<'a, Result<Opened, Error>> {
+        let mut history = self.history();
+        let mut open = || {
+            history.members.owns(node, shards)?;
+            history.seal_node(node);
+            if let Some(writer) = history.open_stream(shards) {
+                return Err(Error::Refused(format!(
+                    "the stream of writer {writer} has not ended and may hold records of the shards {shards}"
+                )));
+            }
+            Ok(Opened {
+                writer: history.begin(Owner::Node(node), Some(shards.clone())),
+            })
+        };
+        Box::pin(std::future::ready(open()))
+    }
+
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        let streams = &self.history().streams;
         if streams.get(&by).is_none_or(|stream| stream.sealed) {
             return Box::pin(std::future::ready(Err(Error::Sealed(by))));
         }
+        let shards: ShardSet = shards.iter().copied().collect();
         let taken = streams
             .iter()
-            .filter(|(writer, stream)| **writer < by && stream.sealed)
+            .filter(|(writer, stream)| **writer < by && stream.sealed && stream.may_hold(&shards))
             .map(|(writer, stream)| Taken {
                 writer: *writer,
                 last: CommitNo(stream.commits.len() as u64),
@@ -115,7 +211,7 @@ impl Journal for MemoryJournal {
     fn append(&self, mut commit: Commit) -> Append {
         let stamp = commit.stamp();
         commit.seal(&[]);
-        let mut streams = self.streams();
+        let streams = &mut self.history().streams;
         let result = match streams.get_mut(&stamp.writer) {
             None => Err(AppendError::InDoubt(format!(
                 "writer {} was never opened",
@@ -139,7 +235,7 @@ impl Journal for MemoryJournal {
     }
 
     fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
-        let mut streams = self.streams();
+        let streams = &mut self.history().streams;
         let last = match streams.get_mut(&writer) {
             None => Err(Error::NoCommit(Position {
                 writer,

@@ -1,9 +1,11 @@
 //! A journal, a store and read models that live and die with the process: for tests, and for `--journal memory:`.
 
+mod directory;
 mod journal;
 mod store;
 mod views;
 
+pub use directory::MemoryDirectory;
 pub use journal::MemoryJournal;
 pub use store::MemoryStore;
 pub use views::MemoryViews;

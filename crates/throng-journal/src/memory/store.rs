@@ -1,8 +1,8 @@
 //! The store in memory, beside a journal in memory.
 
 use crate::{
-    Address, Checkpoint, Covered, CommitNo, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position,
-    Record, ShardSet, RecordKind, Store, StoredEvent, StoredState, begin_of_removal,
+    Address, Checkpoint, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position,
+    Record, RecordKind, ShardId, ShardSet, Store, StoredEvent, StoredState, begin_of_removal,
 };
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Rows {
-    covers: Option<Position>,
+    covers: BTreeMap<ShardId, Position>,
     states: BTreeMap<Address, StoredState>,
     entities: BTreeMap<Address, Entity>,
     system: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -58,7 +58,16 @@ impl MemoryStore {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn index(&self, rows: &mut Rows, mut from: Position, upto: CommitNo) {
+    /// Indexes what is not covered of these shards in a stream, up to here.
+    fn index(&self, rows: &mut Rows, shards: &ShardSet, upto: Position) {
+        // What is covered of all of them need not be read again.
+        let covered = shards.iter().map(|shard| match rows.covers.get(&shard) {
+            Some(covered) if covered.writer == upto.writer => covered.commit,
+            Some(covered) if covered.writer > upto.writer => upto.commit,
+            _ => CommitNo(0),
+        });
+        let commit = covered.min().unwrap_or(upto.commit);
+        let (mut from, upto) = (Position { commit, ..upto }, upto.commit);
         while from.commit < upto {
             let commits = self.journal.after(from, READ_BYTES);
             if commits.is_empty() {
@@ -68,6 +77,10 @@ impl MemoryStore {
                 from.commit = commit.stamp().number;
                 let at_micros = commit.stamp().at_micros;
                 for record in commit.records().flatten() {
+                    let covered = rows.covers.get(&record.shard);
+                    if !shards.contains(record.shard) || covered.is_some_and(|covered| *covered >= from) {
+                        continue;
+                    }
                     rows.index(&record, at_micros);
                 }
             }
@@ -154,8 +167,14 @@ impl Rows {
 
 impl Store for MemoryStore {
     fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
-        let (shards, upto) = (shards.clone(), self.rows().covers);
-        Box::pin(std::future::ready(Ok(vec![Covered { shards, upto }])))
+        let rows = self.rows();
+        let mut covered: BTreeMap<Option<Position>, ShardSet> = BTreeMap::new();
+        for shard in shards.iter() {
+            let upto = rows.covers.get(&shard).copied();
+            covered.entry(upto).or_default().insert(shard);
+        }
+        let covered = covered.into_iter().map(|(upto, shards)| Covered { shards, upto });
+        Box::pin(std::future::ready(Ok(covered.collect())))
     }
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
@@ -163,17 +182,17 @@ impl Store for MemoryStore {
         if let Some(beyond) = ends.find(|end| !self.journal.reaches(**end)) {
             return Box::pin(std::future::ready(Err(Error::NoCommit(*beyond))));
         }
-        let mut rows = self.rows();
-        let mut from = rows.covers;
-        for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
-            let start = from.filter(|from| from.writer == end.writer).unwrap_or(Position {
-                commit: CommitNo(0),
-                ..*end
-            });
-            self.index(&mut rows, start, end.commit);
-            from = Some(*end);
+        // As a stream that is sealed can commit nothing, it can make nothing true here.
+        let writer = checkpoint.upto.writer;
+        if self.journal.is_taken_from(writer) {
+            return Box::pin(std::future::ready(Err(Error::Sealed(writer))));
         }
-        rows.covers = Some(checkpoint.upto);
+        let mut rows = self.rows();
+        for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
+            self.index(&mut rows, &checkpoint.shards, *end);
+        }
+        let covered = checkpoint.shards.iter().map(|shard| (shard, checkpoint.upto));
+        rows.covers.extend(covered);
         for state in checkpoint.states {
             rows.states.insert(state.address.clone(), state);
         }

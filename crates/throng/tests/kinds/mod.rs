@@ -266,12 +266,16 @@ impl World {
     }
 
     pub async fn engine_with(&self, options: Options) -> Engine {
-        self.start(Self::builder().options(options)).await
+        self.start(Self::builder().options(options)).await.unwrap()
+    }
+
+    pub async fn try_engine(&self) -> Result<Engine, throng::StartError> {
+        self.start(Self::builder()).await
     }
 
     /// A node of a cluster.
     pub async fn node(&self, peers: Arc<dyn throng::driver::peers::Peers>) -> Engine {
-        self.start(Self::builder().peers(peers)).await
+        self.start(Self::builder().peers(peers)).await.unwrap()
     }
 
     fn builder() -> throng::Builder {
@@ -282,11 +286,10 @@ impl World {
             .hears::<Account, Account>()
     }
 
-    async fn start(&self, builder: throng::Builder) -> Engine {
+    async fn start(&self, builder: throng::Builder) -> Result<Engine, throng::StartError> {
         builder
             .start_shared(Arc::new(self.journal.clone()), Arc::new(self.store.clone()))
             .await
-            .unwrap()
     }
 }
 

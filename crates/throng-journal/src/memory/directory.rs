@@ -1,0 +1,292 @@
+//! The directory in memory.
+
+use super::MemoryJournal;
+use crate::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardId, ShardSet, View};
+use std::{
+    collections::BTreeMap,
+    future::{self, Future},
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Poll, Waker},
+    time::{Duration, Instant},
+};
+
+/// Where the nodes of a cluster meet, in memory: engines of one process on one [`MemoryJournal`], in tests.
+#[derive(Clone, Debug)]
+pub struct MemoryDirectory {
+    journal: MemoryJournal,
+    waiting: Arc<Mutex<Vec<Waker>>>,
+}
+
+/// Nodes, and what they own.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    version: u64,
+    nodes: BTreeMap<NodeId, Member>,
+    owners: Vec<Option<NodeId>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    said: Join,
+    state: NodeState,
+    beat: u64,
+    wants_drain: bool,
+}
+
+impl Member {
+    fn lives(&self) -> bool {
+        matches!(self.state, NodeState::Serving | NodeState::Draining)
+    }
+}
+
+impl Members {
+    /// The name of a node that lives.
+    pub(super) fn living(&self) -> Option<&str> {
+        let living = self.nodes.values().find(|node| node.lives());
+        living.map(|node| &*node.said.name)
+    }
+
+    /// Says why a node does not own all of these.
+    pub(super) fn owns(&self, node: NodeId, shards: &ShardSet) -> Result<(), Error> {
+        self.lives(node)?;
+        let others = shards.iter().filter(|shard| self.owner(*shard) != Some(node));
+        let others: ShardSet = others.collect();
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Refused(format!("node {node} does not own the shards {others}"))),
+        }
+    }
+
+    fn lives(&self, node: NodeId) -> Result<(), Error> {
+        match self.nodes.get(&node) {
+            Some(member) if member.lives() => Ok(()),
+            _ => Err(Error::Gone(node)),
+        }
+    }
+
+    fn owner(&self, shard: ShardId) -> Option<NodeId> {
+        self.owners.get(usize::from(shard.0)).copied().flatten()
+    }
+
+    fn view(&self) -> View {
+        let owns = |id: &NodeId| self.owners.contains(&Some(*id));
+        let nodes = self.nodes.iter().filter(|(id, node)| node.lives() || owns(id));
+        View {
+            version: self.version,
+            nodes: nodes
+                .map(|(id, node)| Node {
+                    id: *id,
+                    said: node.said.clone(),
+                    state: node.state,
+                    beat: node.beat,
+                    is_disconnected: false,
+                })
+                .collect(),
+            owners: self.owners.clone(),
+        }
+    }
+}
+
+impl MemoryDirectory {
+    pub(super) fn new(journal: MemoryJournal) -> Self {
+        Self {
+            journal,
+            waiting: Arc::default(),
+        }
+    }
+
+    fn tell(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+fn now<T: Send + 'static>(value: T) -> Later<'static, T> {
+    Box::pin(future::ready(value))
+}
+
+impl Directory for MemoryDirectory {
+    fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>> {
+        let mut history = self.journal.history();
+        let members = &mut history.members;
+        let has_name = |node: &Member| node.lives() && node.said.name == join.name;
+        if members.nodes.values().any(has_name) {
+            return now(Err(Error::Refused(format!(
+                "a node of the name {:?} lives: stop it, or give this one another name",
+                join.name
+            ))));
+        }
+        let shards = usize::from(join.shards);
+        if !members.owners.is_empty() && members.owners.len() != shards {
+            return now(Err(Error::Refused(format!(
+                "the cluster has {} shards, this service has {shards}",
+                members.owners.len()
+            ))));
+        }
+        members.owners.resize(shards, None);
+        let id = NodeId(members.nodes.last_key_value().map_or(1, |(last, _)| last.0 + 1));
+        let member = Member {
+            said: join,
+            state: NodeState::Serving,
+            beat: 0,
+            wants_drain: false,
+        };
+        members.nodes.insert(id, member);
+        members.version += 1;
+        history.seal_alone();
+        self.tell();
+        now(Ok(id))
+    }
+
+    fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>> {
+        let members = &mut self.journal.history().members;
+        if let Err(gone) = members.lives(node) {
+            return now(Err(gone));
+        }
+        if let Some(member) = members.nodes.get_mut(&node) {
+            member.beat += 1;
+            if member.state != state {
+                member.state = state;
+                members.version += 1;
+                self.tell();
+            }
+        }
+        now(Ok(members.view()))
+    }
+
+    fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>> {
+        let mut history = self.journal.history();
+        if let Err(gone) = history.members.lives(by) {
+            return now(Err(gone));
+        }
+        let found = history.members.nodes.get_mut(&dead);
+        let Some(member) = found.filter(|member| member.lives() && member.beat == beat) else {
+            return now(Ok(false));
+        };
+        member.state = NodeState::Dead;
+        history.members.version += 1;
+        history.seal_node(dead);
+        self.tell();
+        now(Ok(true))
+    }
+
+    fn take<'a>(&'a self, by: NodeId, shards: &'a ShardSet) -> Later<'a, Result<ShardSet, Error>> {
+        let members = &mut self.journal.history().members;
+        if let Err(gone) = members.lives(by) {
+            return now(Err(gone));
+        }
+        let is_free = |shard: &ShardId| {
+            let owner = members.owner(*shard);
+            owner.is_none_or(|owner| members.lives(owner).is_err())
+        };
+        let taken: ShardSet = shards.iter().filter(is_free).collect();
+        for shard in taken.iter() {
+            if let Some(owner) = members.owners.get_mut(usize::from(shard.0)) {
+                *owner = Some(by);
+            }
+        }
+        if !taken.is_empty() {
+            members.version += 1;
+            self.tell();
+        }
+        now(Ok(taken))
+    }
+
+    fn give<'a>(&'a self, from: NodeId, to: NodeId, shards: &'a ShardSet) -> Later<'a, Result<(), Error>> {
+        let mut history = self.journal.history();
+        let check = || {
+            history.members.owns(from, shards)?;
+            let receiver = history.members.nodes.get(&to);
+            if receiver.is_none_or(|node| node.state != NodeState::Serving) {
+                return Err(Error::Refused(format!("node {to} does not serve, and can be given nothing")));
+            }
+            match history.open_stream(shards) {
+                None => Ok(()),
+                Some(writer) => Err(Error::Refused(format!(
+                    "the stream of writer {writer} may hold records of the shards {shards}: it has to end first"
+                ))),
+            }
+        };
+        if let Err(refused) = check() {
+            return now(Err(refused));
+        }
+        for shard in shards.iter() {
+            history.members.owners[usize::from(shard.0)] = Some(to);
+        }
+        history.members.version += 1;
+        self.tell();
+        now(Ok(()))
+    }
+
+    fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>> {
+        let mut history = self.journal.history();
+        history.seal_node(node);
+        if let Some(member) = history.members.nodes.get_mut(&node).filter(|member| member.lives()) {
+            member.state = NodeState::Left;
+            history.members.version += 1;
+            self.tell();
+        }
+        now(Ok(()))
+    }
+
+    fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>> {
+        let members = &mut self.journal.history().members;
+        let found = members.nodes.values_mut().find(|node| node.lives() && node.said.name == name);
+        let is_there = found.is_some();
+        if let Some(member) = found {
+            member.wants_drain = drain;
+            members.version += 1;
+            self.tell();
+        }
+        now(Ok(is_there))
+    }
+
+    fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        let members = &self.journal.history().members;
+        now(Ok(members.nodes.get(&node).is_some_and(|node| node.wants_drain)))
+    }
+
+    fn changed(&self, at_most: Duration) -> Later<'_, ()> {
+        let seen = self.journal.history().members.version;
+        let until = Instant::now() + at_most;
+        Box::pin(Changed {
+            directory: self.clone(),
+            seen,
+            until,
+            is_timed: false,
+        })
+    }
+}
+
+struct Changed {
+    directory: MemoryDirectory,
+    seen: u64,
+    until: Instant,
+    /// A thread wakes it when the time is over.
+    is_timed: bool,
+}
+
+impl Future for Changed {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<()> {
+        let waiting = self.directory.waiting.clone();
+        waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(context.waker().clone());
+        let left = self.until.saturating_duration_since(Instant::now());
+        if self.directory.journal.history().members.version != self.seen || left.is_zero() {
+            return Poll::Ready(());
+        }
+        if !std::mem::replace(&mut self.is_timed, true) {
+            let waker = context.waker().clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(left);
+                waker.wake();
+            });
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,321 @@
+//! Several engines on one journal, each owning some of the shards.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod kinds;
+
+use kinds::{Account, Balance, Command, View, World, ask, balance, eventually, text};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use throng::{
+    Engine,
+    driver::peers::{Peers, Reply, Request},
+    journal::{Directory, Join, Later, MemoryDirectory, NodeId, NodeState, ShardId, ShardSet},
+    model::Error,
+};
+
+const SHARDS: u16 = 256;
+
+/// Engines that ask each other without a network.
+struct Cluster {
+    world: World,
+    directory: Arc<MemoryDirectory>,
+    wires: Arc<Wires>,
+}
+
+#[derive(Default)]
+struct Wires {
+    engines: Mutex<BTreeMap<NodeId, Engine>>,
+    owners: Mutex<Vec<Option<NodeId>>>,
+    /// Answers that are lost on the way: every so many.
+    lost_every: AtomicU64,
+    asked: AtomicU64,
+}
+
+impl Peers for Wires {
+    fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
+        let owner = self.owners.lock().unwrap().get(usize::from(shard.0)).copied().flatten();
+        let engine = owner.and_then(|owner| self.engines.lock().unwrap().get(&owner).cloned());
+        let number = self.asked.fetch_add(1, SeqCst) + 1;
+        let lost_every = self.lost_every.load(SeqCst);
+        Box::pin(async move {
+            let Some(engine) = engine else { return Reply::NotHere };
+            // As it is on a wire.
+            let request = serde_json::from_slice(&serde_json::to_vec(&request).unwrap()).unwrap();
+            let reply = engine.driver().answer_peer(request, within).await;
+            match lost_every {
+                every if every > 0 && number.is_multiple_of(every) => Reply::Unknown,
+                _ => serde_json::from_slice(&serde_json::to_vec(&reply).unwrap()).unwrap(),
+            }
+        })
+    }
+}
+
+struct Node {
+    id: NodeId,
+    engine: Engine,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let world = World::new();
+        Self {
+            directory: Arc::new(world.journal.directory()),
+            wires: Arc::default(),
+            world,
+        }
+    }
+
+    async fn node(&self, name: &str) -> Node {
+        let join = Join {
+            name: name.into(),
+            shards: SHARDS,
+            ..Join::default()
+        };
+        let id = self.directory.join(join).await.unwrap();
+        let engine = self.world.node(self.wires.clone()).await;
+        self.wires.engines.lock().unwrap().insert(id, engine.clone());
+        Node { id, engine }
+    }
+
+    /// Has it take what nobody owns of these.
+    async fn take(&self, node: &Node, shards: &ShardSet) {
+        let taken = self.directory.take(node.id, shards).await.unwrap();
+        assert_eq!(&taken, shards);
+        self.serve(node).await;
+    }
+
+    async fn serve(&self, node: &Node) {
+        let view = self.directory.beat(node.id, NodeState::Serving).await.unwrap();
+        *self.wires.owners.lock().unwrap() = view.owners.clone();
+        node.engine.driver().serve(node.id, view.shards_of(Some(node.id))).await.unwrap();
+    }
+
+    async fn give(&self, from: &Node, to: &Node, shards: &ShardSet) {
+        from.engine.driver().release().await.unwrap();
+        self.directory.give(from.id, to.id, shards).await.unwrap();
+        self.serve(from).await;
+        self.serve(to).await;
+    }
+}
+
+fn shards(from: u16, to: u16) -> ShardSet {
+    (from..to).map(ShardId).collect()
+}
+
+async fn two() -> (Cluster, Node, Node) {
+    let cluster = Cluster::new();
+    let (one, other) = (cluster.node("one").await, cluster.node("other").await);
+    cluster.take(&one, &shards(0, 128)).await;
+    cluster.take(&other, &shards(128, 256)).await;
+    (cluster, one, other)
+}
+
+/// Ids enough to live on all nodes.
+fn ids() -> impl Iterator<Item = String> {
+    (0..64).map(|number| format!("a{number}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_answers_for_any_entity() {
+    let (cluster, one, other) = two().await;
+    for (number, id) in ids().enumerate() {
+        let asked = if number % 2 == 0 { &one } else { &other };
+        let opened = ask(&asked.engine, &id, Command::Open { balance: 10 }).await.unwrap();
+        assert_eq!(opened.balance, 10);
+    }
+    assert!(cluster.wires.asked.load(SeqCst) > 10, "some live elsewhere");
+    for id in ids() {
+        for node in [&one, &other] {
+            assert_eq!(balance(&node.engine, &id).await, 10);
+            let short = ask(&node.engine, &id, Command::Withdraw { amount: 11 }).await.unwrap_err();
+            assert!(matches!(short, Error::Rejected(short) if short.balance == 10));
+        }
+    }
+    for node in [&one, &other] {
+        let unknown = node.engine.entity::<Account>("nobody").read(View {}).await.unwrap_err();
+        assert!(matches!(unknown, Error::Unknown { kind: "account", id } if id == "nobody"));
+        let crashed = ask(&node.engine, "a1", Command::PanicDeciding).await.unwrap_err();
+        assert!(matches!(crashed, Error::Crashed { .. }), "{crashed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_known_to_all_nodes() {
+    let (_cluster, one, other) = two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+        for node in [&one, &other, &one] {
+            let deposit = Command::Deposit { amount: 7 };
+            let account = node.engine.entity::<Account>(&*id).once("the same");
+            assert_eq!(account.ask(deposit).await.unwrap().balance, 7);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entities_reach_each_other_over_nodes() {
+    let (_cluster, one, other) = two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 100 }).await.unwrap();
+    }
+    let all: Vec<String> = ids().collect();
+    for (number, id) in all.iter().enumerate() {
+        let next = all[(number + 1) % all.len()].clone();
+        let pay = Command::Pay { to: next.clone(), amount: 30 };
+        ask(&other.engine, id, pay).await.unwrap();
+        let collect = Command::Collect { from: next, amount: 1 };
+        ask(&one.engine, id, collect).await.unwrap();
+    }
+    eventually(async || {
+        let mut heard = 0;
+        for id in &all {
+            heard += usize::from(text(&one.engine, id).await.contains("left"));
+        }
+        heard == all.len()
+    })
+    .await;
+    eventually(async || {
+        let mut sum = 0;
+        for id in &all {
+            sum += balance(&other.engine, id).await;
+        }
+        sum == 99 * all.len() as i64
+    })
+    .await;
+    // A command that is forwarded, without and with something recorded on the way.
+    for (number, id) in all.iter().enumerate() {
+        for note in [false, true] {
+            let to = all[(number + 7) % all.len()].clone();
+            let command = Box::new(Command::Deposit { amount: 1 });
+            let asked = Command::Ask { other: to.clone(), command, note };
+            let answered = ask(&one.engine, id, asked).await.unwrap();
+            assert_eq!(answered.balance, balance(&other.engine, &to).await);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_whose_answer_is_lost_are_taken_once() {
+    let (cluster, one, other) = two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 1_000 }).await.unwrap();
+    }
+    cluster.wires.lost_every.store(3, SeqCst);
+    let all: Vec<String> = ids().collect();
+    for round in 1..10 {
+        for (number, id) in all.iter().enumerate() {
+            let to = all[(number + round) % all.len()].clone();
+            // Whether it was done is known though its answer is lost.
+            let key = format!("{round}");
+            let pay = Command::Pay { to, amount: 1 };
+            one.engine.entity::<Account>(&**id).once(key).ask(pay).await.unwrap();
+        }
+    }
+    cluster.wires.lost_every.store(0, SeqCst);
+    eventually(async || {
+        let mut all_have = true;
+        for id in &all {
+            all_have &= balance(&other.engine, id).await == 1_000;
+        }
+        all_have
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shards_move_under_load_and_nobody_notices() {
+    let (cluster, one, other) = two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = ids()
+        .enumerate()
+        .map(|(number, id)| {
+            let engine = [&one, &other][number % 2].engine.clone();
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                let mut done = 0;
+                while !stop.load(SeqCst) {
+                    let answered = ask(&engine, &id, Command::Deposit { amount: 1 }).await;
+                    let Balance { balance, .. } = answered.unwrap_or_else(|error| panic!("{id}: {error}"));
+                    done += 1;
+                    assert_eq!(balance, done, "{id}");
+                }
+                (id, done)
+            })
+        })
+        .collect();
+    for round in 0..6 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        cluster.give(from, to, &shards(64, 128)).await;
+    }
+    stop.store(true, SeqCst);
+    for client in clients {
+        let (id, done) = client.await.unwrap();
+        assert!(done > 0);
+        assert_eq!(balance(&other.engine, &id).await, done);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_node_has_answered_is_there_and_it_can_write_nothing_more() {
+    let (cluster, one, other) = two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 5 }).await.unwrap();
+        let pay = Command::Pay { to: "a0".into(), amount: 1 };
+        if id != "a0" {
+            ask(&one.engine, &id, pay).await.unwrap();
+        }
+    }
+    let view = cluster.directory.beat(other.id, NodeState::Serving).await.unwrap();
+    let beat = view.node(one.id).unwrap().beat;
+    assert!(cluster.directory.declare_dead(other.id, one.id, beat).await.unwrap());
+    // It does not know yet; what it does now counts for nothing.
+    let late = ask(&one.engine, "a1", Command::Deposit { amount: 1 }).await;
+    let mine = view.shards_of(Some(one.id));
+    cluster.take(&other, &mine).await;
+    for id in ids().skip(1) {
+        let expected = if id == "a1" && late.is_ok() { 5 } else { 4 };
+        assert_eq!(balance(&other.engine, &id).await, expected, "{id}");
+    }
+    eventually(async || balance(&other.engine, "a0").await == 5 + 63).await;
+    let gone = cluster.directory.beat(one.id, NodeState::Serving).await.unwrap_err();
+    assert!(matches!(gone, throng::journal::Error::Gone(id) if id == one.id), "{gone}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_journal_goes_from_one_engine_to_a_cluster_and_back() {
+    let cluster = Cluster::new();
+    let single = cluster.world.engine().await;
+    for id in ids() {
+        ask(&single, &id, Command::Open { balance: 1 }).await.unwrap();
+    }
+    single.stop().await;
+    drop(single);
+    let (one, other) = (cluster.node("one").await, cluster.node("other").await);
+    cluster.take(&one, &shards(0, 100)).await;
+    cluster.take(&other, &shards(100, 256)).await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+    }
+    assert!(
+        cluster.world.try_engine().await.is_err(),
+        "an engine that is alone does not begin beside nodes that live"
+    );
+    for node in [&one, &other] {
+        node.engine.stop().await;
+        cluster.directory.leave(node.id).await.unwrap();
+    }
+    let single = cluster.world.engine().await;
+    for id in ids() {
+        assert_eq!(balance(&single, &id).await, 2);
+    }
+}
