@@ -1,6 +1,9 @@
 //! The truth: per writer one ordered, gapless stream of commits.
 
-use crate::{AppendError, Commit, CommitNo, Error, Place, NodeId, Position, Record, Rest, ShardId, ShardSet, Stamp, WriterId, commit};
+use crate::{
+    AppendError, Commit, CommitNo, Error, NodeId, Place, Position, Record, Rest, ShardId, ShardSet, Stamp, WriterId,
+    commit,
+};
 use std::{future::Future, pin::Pin, sync::Arc};
 
 /// An answer that comes later; polled by whatever executor the engine runs on.
@@ -164,7 +167,8 @@ pub trait Journal: Send + Sync {
     /// As [`open`](Self::open); [`Error::Gone`] if the node was declared dead; [`Error::Refused`] if one of the shards is not the node's,
     /// or the journal is one process's.
     fn open_shards<'a>(&'a self, node: NodeId, shards: &'a ShardSet) -> Later<'a, Result<Opened, Error>> {
-        let why = format!("node {node} cannot own the shards {shards} here: this journal is one process's, not a cluster's");
+        let why =
+            format!("node {node} cannot own the shards {shards} here: this journal is one process's, not a cluster's");
         Box::pin(std::future::ready(Err(Error::Refused(why))))
     }
 

@@ -4,7 +4,7 @@ use crate::{
     error::{failed, no_connection},
     migrations,
     options::PostgresOptions,
-    tls::MakeTls,
+    tls::{MakeTls, Session},
 };
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use std::{
@@ -18,7 +18,7 @@ use std::{
 };
 use throng_journal::{Durability, Error, Later};
 use tokio::runtime::Runtime;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Connection, Socket};
 
 /// How long a read waits for a free connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
@@ -156,6 +156,12 @@ impl Database {
             .await
             .map_err(said)?;
         Ok(client)
+    }
+
+    /// A connection that is to be polled by whoever listens.
+    pub(crate) async fn listener(&self, doing: &str) -> Result<(Client, Connection<Socket, Session<Socket>>), Error> {
+        let connected = self.options.config.connect(self.tls.clone()).await;
+        connected.map_err(failed(doing, &self.options))
     }
 
     /// A connection of the pool.

@@ -98,6 +98,7 @@
 
 mod copy;
 mod database;
+mod directory;
 mod error;
 mod journal;
 mod migrations;
@@ -107,6 +108,7 @@ mod tls;
 pub mod tools;
 mod views;
 
+pub use directory::PostgresDirectory;
 pub use journal::PostgresJournal;
 pub use options::{PostgresOptions, Tls, is_url};
 pub use store::PostgresStore;
@@ -125,6 +127,8 @@ pub struct Opened {
     pub store: Arc<PostgresStore>,
     /// The read models.
     pub views: Arc<PostgresViews>,
+    /// Where the nodes of a cluster meet.
+    pub directory: Arc<PostgresDirectory>,
 }
 
 /// Opens the journal, the store and the read models of a schema, which is made ready first if it is not there. Blocks while
@@ -138,6 +142,7 @@ pub fn open_postgres(options: PostgresOptions) -> Result<Opened, Error> {
     Ok(Opened {
         journal: Arc::new(journal),
         store: Arc::new(PostgresStore::new(Arc::clone(&database))),
+        directory: Arc::new(PostgresDirectory::new(Arc::clone(&database))),
         views: Arc::new(PostgresViews::new(database)),
     })
 }

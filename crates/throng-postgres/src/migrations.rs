@@ -5,7 +5,11 @@ use throng_journal::Error;
 use tokio_postgres::Client;
 
 /// The steps, in order; the first is number 1. A step that was released is never changed.
-const STEPS: &[&str] = &[include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
+const STEPS: &[&str] = &[
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002.sql"),
+    include_str!("migrations/0003.sql"),
+];
 
 /// Brings the schema to this program's version.
 ///

@@ -7,8 +7,8 @@ use crate::{
 };
 use std::{ops::Bound, sync::atomic::Ordering};
 use throng_journal::{
-    Address, Checkpoint, Commit, CommitNo, Cut, EntityHead, Error, Later, Loaded, Maybe, Position, Record, RecordKind,
-    Store, StoredEvent, StoredState, begin_of_removal,
+    Address, Checkpoint, Commit, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, Position, Record,
+    RecordKind, ShardSet, Store, StoredEvent, StoredState, begin_of_removal,
 };
 
 /// The store on the same medium as the journal.
@@ -226,9 +226,11 @@ impl Rows {
 }
 
 impl Store for SimStore {
-    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
-        self.slowly(("reading what is covered", "store read failed"), |rows| {
-            rows.rows.covers
+    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
+        let shards = shards.clone();
+        self.slowly(("reading what is covered", "store read failed"), move |rows| {
+            let upto = rows.rows.covers;
+            vec![Covered { shards, upto }]
         })
     }
 

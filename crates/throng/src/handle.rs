@@ -87,29 +87,34 @@ impl<E: Entity> Handle<E> {
             }),
         };
         let (mut query, caller) = (Some(query), self.caller.clone());
-        let look = Box::new(move |shard: &mut Shard, now: Timestamp, target: &Target<'_>, answer: &mut Answer| {
-            let Some((entities, common)) = shard.entities::<E>(target.kind) else {
-                return NOTHING;
-            };
-            let looked = entities.look(common, (target.hash, &target.id), (now, caller.as_deref()), &mut query);
-            let (found, rests_on) = match looked {
-                Err(None) => return Ran::Load,
-                Ok((found, rests_on)) => (Ok(found), rests_on),
-                Err(Some((error, rests_on))) => (Err(error), rests_on),
-            };
-            let outcome = if found.is_ok() { Outcome::Done } else { Outcome::Failed };
-            if let Answer::Typed(answer) = answer
-                && let Some(answer) = answer.slot.downcast_mut::<Found<E, Q::Answer>>()
-            {
-                *answer = Some(found);
-            }
-            Ran::Done { rests_on, outcome }
-        });
+        let look = Box::new(
+            move |shard: &mut Shard, now: Timestamp, target: &Target<'_>, answer: &mut Answer| {
+                let Some((entities, common)) = shard.entities::<E>(target.kind) else {
+                    return NOTHING;
+                };
+                let looked = entities.look(common, (target.hash, &target.id), (now, caller.as_deref()), &mut query);
+                let (found, rests_on) = match looked {
+                    Err(None) => return Ran::Load,
+                    Ok((found, rests_on)) => (Ok(found), rests_on),
+                    Err(Some((error, rests_on))) => (Err(error), rests_on),
+                };
+                let outcome = if found.is_ok() { Outcome::Done } else { Outcome::Failed };
+                if let Answer::Typed(answer) = answer
+                    && let Some(answer) = answer.slot.downcast_mut::<Found<E, Q::Answer>>()
+                {
+                    *answer = Some(found);
+                }
+                Ran::Done { rests_on, outcome }
+            },
+        );
         self.answered::<Q::Answer>(Work::Look(Look { look, elsewhere })).await
     }
 
     /// Has it done, and waits for the answer.
-    async fn answered<T: DeserializeOwned + Send + 'static>(self, work: Work<'static>) -> Result<T, Error<E::Rejection>> {
+    async fn answered<T: DeserializeOwned + Send + 'static>(
+        self,
+        work: Work<'static>,
+    ) -> Result<T, Error<E::Rejection>> {
         let found: Found<E, T> = None;
         let answer = Typed {
             slot: Box::new(found),

@@ -93,7 +93,11 @@ impl Cluster {
     async fn serve(&self, node: &Node) {
         let view = self.directory.beat(node.id, NodeState::Serving).await.unwrap();
         *self.wires.owners.lock().unwrap() = view.owners.clone();
-        node.engine.driver().serve(node.id, view.shards_of(Some(node.id))).await.unwrap();
+        node.engine
+            .driver()
+            .serve(node.id, view.shards_of(Some(node.id)))
+            .await
+            .unwrap();
     }
 
     async fn give(&self, from: &Node, to: &Node, shards: &ShardSet) {
@@ -133,7 +137,9 @@ async fn any_node_answers_for_any_entity() {
     for id in ids() {
         for node in [&one, &other] {
             assert_eq!(balance(&node.engine, &id).await, 10);
-            let short = ask(&node.engine, &id, Command::Withdraw { amount: 11 }).await.unwrap_err();
+            let short = ask(&node.engine, &id, Command::Withdraw { amount: 11 })
+                .await
+                .unwrap_err();
             assert!(matches!(short, Error::Rejected(short) if short.balance == 10));
         }
     }
@@ -167,7 +173,10 @@ async fn entities_reach_each_other_over_nodes() {
     let all: Vec<String> = ids().collect();
     for (number, id) in all.iter().enumerate() {
         let next = all[(number + 1) % all.len()].clone();
-        let pay = Command::Pay { to: next.clone(), amount: 30 };
+        let pay = Command::Pay {
+            to: next.clone(),
+            amount: 30,
+        };
         ask(&other.engine, id, pay).await.unwrap();
         let collect = Command::Collect { from: next, amount: 1 };
         ask(&one.engine, id, collect).await.unwrap();
@@ -193,7 +202,11 @@ async fn entities_reach_each_other_over_nodes() {
         for note in [false, true] {
             let to = all[(number + 7) % all.len()].clone();
             let command = Box::new(Command::Deposit { amount: 1 });
-            let asked = Command::Ask { other: to.clone(), command, note };
+            let asked = Command::Ask {
+                other: to.clone(),
+                command,
+                note,
+            };
             let answered = ask(&one.engine, id, asked).await.unwrap();
             assert_eq!(answered.balance, balance(&other.engine, &to).await);
         }
@@ -270,7 +283,10 @@ async fn what_a_dead_node_has_answered_is_there_and_it_can_write_nothing_more() 
     let (cluster, one, other) = two().await;
     for id in ids() {
         ask(&one.engine, &id, Command::Open { balance: 5 }).await.unwrap();
-        let pay = Command::Pay { to: "a0".into(), amount: 1 };
+        let pay = Command::Pay {
+            to: "a0".into(),
+            amount: 1,
+        };
         if id != "a0" {
             ask(&one.engine, &id, pay).await.unwrap();
         }
@@ -288,7 +304,10 @@ async fn what_a_dead_node_has_answered_is_there_and_it_can_write_nothing_more() 
     }
     eventually(async || balance(&other.engine, "a0").await == 5 + 63).await;
     let gone = cluster.directory.beat(one.id, NodeState::Serving).await.unwrap_err();
-    assert!(matches!(gone, throng::journal::Error::Gone(id) if id == one.id), "{gone}");
+    assert!(
+        matches!(gone, throng::journal::Error::Gone(id) if id == one.id),
+        "{gone}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

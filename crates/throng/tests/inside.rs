@@ -14,8 +14,8 @@ use throng::{
     Engine, Options,
     driver::Tried,
     journal::{
-        Address, Checkpoint, CommitNo, Covered, ShardSet, EntityHead, Error as JournalError, Journal, Later, Loaded, Maybe, MemoryJournal,
-        MemoryStore, Position, ShardId, Store, StoredEvent, StoredState, WriterId,
+        Address, Checkpoint, CommitNo, Covered, EntityHead, Error as JournalError, Journal, Later, Loaded, Maybe,
+        MemoryJournal, MemoryStore, Position, ShardId, ShardSet, Store, StoredEvent, StoredState, WriterId,
     },
     model::*,
 };

@@ -15,8 +15,8 @@ use std::{
 use throng::{
     Engine, Follow, Options,
     journal::{
-        Address, Checkpoint, CommitNo, Covered, ShardSet, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore, Position,
-        RecordKind, Store, StoredEvent, WriterId,
+        Address, Checkpoint, CommitNo, Covered, EntityHead, Error, Journal, Later, Loaded, Maybe, MemoryStore,
+        Position, RecordKind, ShardSet, Store, StoredEvent, WriterId,
     },
     model::{self, Keep},
 };

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::journal::{
-    Address, Append, Appended, Checkpoint, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, Stamp,
-    Store, WriterId,
+    Address, Append, Appended, Checkpoint, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, ShardSet,
+    Stamp, Store, WriterId,
 };
 use throng_postgres::{PostgresJournal, PostgresOptions, PostgresStore, begin_anew, open_postgres};
 use tokio::task::JoinHandle;
@@ -137,6 +137,7 @@ async fn measure(
 
 async fn advance(store: &Arc<PostgresStore>, upto: Position) -> anyhow::Result<()> {
     let checkpoint = Checkpoint {
+        shards: ShardSet::first(256),
         upto,
         ..Checkpoint::default()
     };

@@ -20,5 +20,5 @@ pub use event::{Event, Recorded, UpcastError};
 pub use keep::Keep;
 pub use query::{Query, View};
 pub use text_id::{InvalidTextId, TextId};
-pub(crate) use turn::{Encode, encode};
 pub use turn::{Effects, Family, Moment, Published, Sent, Timer, Timestamp, Topic, Turn};
+pub(crate) use turn::{Encode, encode};

@@ -71,7 +71,8 @@ fn write_sent<R>(
     taking: &Taking,
 ) -> Result<(), Error<R>> {
     common.payload.clear();
-    serde_json::to_writer(&mut common.payload, &taking.envelope((kind, id))).map_err(|why| unwritable("message", why))?;
+    serde_json::to_writer(&mut common.payload, &taking.envelope((kind, id)))
+        .map_err(|why| unwritable("message", why))?;
     too_many("the command's name", taking.name.len(), limits::NAME_BYTES_MAX)?;
     body_length(common.records.bytes(), common.payload.len())?;
     common.records.push(

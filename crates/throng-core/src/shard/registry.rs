@@ -224,11 +224,7 @@ impl Kind {
     ///
     /// # Errors
     /// It was taken already, or cannot be written; nothing else is known of it.
-    pub fn encode_command(
-        &self,
-        command: &(dyn Any + Send),
-        out: &mut Vec<u8>,
-    ) -> serde_json::Result<&'static str> {
+    pub fn encode_command(&self, command: &(dyn Any + Send), out: &mut Vec<u8>) -> serde_json::Result<&'static str> {
         (self.encode)(command, out)
     }
 

@@ -9,8 +9,8 @@ pub use retention::{
 
 use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
 use crate::{
-    Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, ShardSet, Store, StoredEvent, StoredState,
-    WriterId,
+    Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, ShardSet, Store, StoredEvent,
+    StoredState, WriterId,
 };
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 

@@ -199,7 +199,9 @@ impl Directory for MemoryDirectory {
             history.members.owns(from, shards)?;
             let receiver = history.members.nodes.get(&to);
             if receiver.is_none_or(|node| node.state != NodeState::Serving) {
-                return Err(Error::Refused(format!("node {to} does not serve, and can be given nothing")));
+                return Err(Error::Refused(format!(
+                    "node {to} does not serve, and can be given nothing"
+                )));
             }
             match history.open_stream(shards) {
                 None => Ok(()),
@@ -232,7 +234,10 @@ impl Directory for MemoryDirectory {
 
     fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>> {
         let members = &mut self.journal.history().members;
-        let found = members.nodes.values_mut().find(|node| node.lives() && node.said.name == name);
+        let found = members
+            .nodes
+            .values_mut()
+            .find(|node| node.lives() && node.said.name == name);
         let is_there = found.is_some();
         if let Some(member) = found {
             member.wants_drain = drain;

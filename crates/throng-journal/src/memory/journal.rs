@@ -1,6 +1,6 @@
 //! The journal in memory.
 
-use super::directory::{MemoryDirectory, Members};
+use super::directory::{Members, MemoryDirectory};
 use crate::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place,
     Position, Prune, Pruned, ShardId, ShardSet, Taken, WriterId, commit,

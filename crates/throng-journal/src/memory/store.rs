@@ -1,8 +1,8 @@
 //! The store in memory, beside a journal in memory.
 
 use crate::{
-    Address, Checkpoint, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place, Position,
-    Record, RecordKind, ShardId, ShardSet, Store, StoredEvent, StoredState, begin_of_removal,
+    Address, Checkpoint, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place,
+    Position, Record, RecordKind, ShardId, ShardSet, Store, StoredEvent, StoredState, begin_of_removal,
 };
 use std::{
     collections::BTreeMap,

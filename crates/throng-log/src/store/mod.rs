@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 use throng_journal::{
-    Address, Checkpoint, EntityHead, Error, Later, Loaded, Loss, Maybe, Position, Store, StoredEvent,
+    Address, Checkpoint, Covered, EntityHead, Error, Later, Loaded, Loss, Maybe, ShardSet, Store, StoredEvent,
 };
 
 /// The embedded store beside an embedded [`Log`].
@@ -182,12 +182,14 @@ fn ready<'a, T: Send + 'a>(result: T) -> Later<'a, T> {
 }
 
 impl Store for EmbeddedStore {
-    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
-        ready(
-            self.inner
-                .newest()
-                .map(|newest| newest.covers.map(|covers| covers.position)),
-        )
+    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
+        // One engine has written it, and covers all of them alike.
+        let covered = |upto| {
+            let shards = shards.clone();
+            vec![Covered { shards, upto }]
+        };
+        let newest = self.inner.newest();
+        ready(newest.map(|newest| covered(newest.covers.map(|covers| covers.position))))
     }
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {

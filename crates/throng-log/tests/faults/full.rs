@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use throng_journal::{CommitNo, Journal, Store, WriterId, conformance::block_on};
+use throng_journal::{CommitNo, Journal, ShardSet, Store, WriterId, conformance::block_on};
 use throng_log::{EmbeddedStore, Log, Options, open_embedded};
 
 const RESERVE_BYTES: u64 = 256 << 10;
@@ -90,7 +90,13 @@ fn what_was_begun_ends_on_a_full_disk_and_the_next_start_begins() {
             disk.kill_process();
             disk.set_room(Some(disk.used() + 8 * 1024));
             let (log, store) = begin(&disk);
-            assert_eq!(block_on(store.covers()).unwrap().unwrap().commit, CommitNo(commits));
+            assert_eq!(
+                block_on(store.covers(&ShardSet::first(256))).unwrap()[0]
+                    .upto
+                    .unwrap()
+                    .commit,
+                CommitNo(commits)
+            );
             let next = open_writer(&log).unwrap();
             append(&log, next, 1, COMMIT_BYTES).unwrap();
             assert_eq!((count(&log, writer), count(&log, next)), (commits, 1));

@@ -5,7 +5,7 @@ use crate::{
     kit::{DIR, append, body, checkpoint, open_writer, options},
 };
 use std::{io::ErrorKind, sync::Arc};
-use throng_journal::{Address, Cut, Maybe, Store, WriterId, conformance::block_on};
+use throng_journal::{Address, Cut, Maybe, ShardSet, Store, WriterId, conformance::block_on};
 use throng_log::{EmbeddedStore, Log, open_embedded};
 
 const STATE_BYTES: usize = 3000;
@@ -36,7 +36,9 @@ fn three_of_six() -> ThreeOfSix {
 
 /// What the store holds, if all of it is of one checkpoint.
 fn whole(store: &EmbeddedStore) -> u64 {
-    let covers = block_on(store.covers()).unwrap().map_or(0, |covers| covers.commit.0);
+    let covers = block_on(store.covers(&ShardSet::first(256))).unwrap()[0]
+        .upto
+        .map_or(0, |covers| covers.commit.0);
     let Maybe::Ready(row) = store.system(b"row") else {
         panic!("a row is answered at once")
     };

@@ -4,6 +4,7 @@ use super::{
     Shared,
     process::{self, Process},
 };
+use crate::store::coverage::set_of;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::BTreeSet,
@@ -13,7 +14,7 @@ use std::{
     },
     time::Duration,
 };
-use throng_journal::{Durability, Error, WriterId};
+use throng_journal::{Durability, Error, ShardSet, WriterId};
 use tokio_postgres::{Client, Row};
 
 /// Renewed so many times in its length.
@@ -23,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Between two looks at who has taken over, and how often.
 const SUCCESSOR_LOOK: (Duration, u32) = (Duration::from_millis(500), 60);
 
-/// The leases of a node's engines that are not over, but for those of one engine.
-const UNEXPIRED: &str = "SELECT w.session, l.process FROM leases l JOIN writers w USING (writer) WHERE w.node = $1 AND w.session <> $2 \
+/// The leases of sealed engines that are not over, but for those of one engine.
+const UNEXPIRED: &str = "SELECT w.session, l.process, w.node, w.shards FROM leases l JOIN writers w USING (writer) WHERE w.session <> $1 \
     AND w.sealed_at IS NOT NULL AND l.until > clock_timestamp()";
 const SUCCESSOR: &str = "SELECT w.writer, w.opened_at::text, l.process FROM writers w JOIN writers own ON own.writer = $1 AND own.node = \
     w.node LEFT JOIN leases l ON l.writer = w.writer WHERE w.writer > $1 AND w.session <> own.session ORDER BY w.writer LIMIT 1";
@@ -35,6 +36,25 @@ const RENEW: &str =
 pub(super) fn boot_micros() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
+}
+
+/// Whose engines have to be outlived.
+#[derive(Clone, Copy)]
+pub(super) enum Before<'a> {
+    /// Those of this name, and those of a cluster that has ended.
+    Of(&'a str),
+    /// Those that may know something of these shards.
+    With(&'a ShardSet),
+}
+
+impl Before<'_> {
+    fn is(self, row: &Row) -> bool {
+        let shards = set_of(row, 3);
+        match self {
+            Self::Of(node) => row.get::<_, &str>(2) == node || shards.is_some(),
+            Self::With(own) => shards.is_none_or(|shards| shards.overlaps(own)),
+        }
+    }
 }
 
 /// What this process knows of its own lease.
@@ -126,9 +146,9 @@ impl Shared {
             .map_err(self.database.failed("renewing the lease"))
     }
 
-    /// Waits until no other engine of the node whose writer is sealed, by whomever, answers reads any more: its lease is over, or its
+    /// Waits until none of the other engines before whose writer is sealed, by whomever, answers reads any more: its lease is over, or its
     /// process is known to be gone. The sessions of those.
-    pub(super) async fn outlive(&self, client: &Client, node: &str) -> Result<BTreeSet<String>, Error> {
+    pub(super) async fn outlive(&self, client: &Client, whose: Before<'_>) -> Result<BTreeSet<String>, Error> {
         let own = Process::own();
         let has_ended = |row: &Row| {
             let process: Option<Process> = row.get::<_, Option<&str>>(1).and_then(|text| text.parse().ok());
@@ -137,11 +157,12 @@ impl Shared {
         let mut outlived = BTreeSet::new();
         loop {
             let rows = client
-                .query(UNEXPIRED, &[&node, &self.database.session])
+                .query(UNEXPIRED, &[&self.database.session])
                 .await
                 .map_err(self.database.failed("waiting for the leases of the engines before"))?;
+            let rows: Vec<&Row> = rows.iter().filter(|row| whose.is(row)).collect();
             outlived.extend(rows.iter().map(|row| row.get::<_, String>(0)));
-            if rows.iter().all(has_ended) {
+            if rows.iter().all(|row| has_ended(row)) {
                 return Ok(outlived);
             }
             tokio::time::sleep(LOOK).await;

@@ -22,12 +22,13 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position, Prune, PruneHow,
-    Pruned, ShardId, Taken, WriterId,
+    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place, Position, Prune,
+    PruneHow, Pruned, ShardId, ShardSet, Taken, WriterId,
 };
 
 pub(crate) use append::shards;
 pub(crate) use read::{damaged, page, read_bodies, read_commits};
+pub(crate) use writers::{PATIENCE, close, end_sessions};
 
 /// How long a journal that is dropped waits until its writer is sealed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -113,9 +114,20 @@ impl Journal for PostgresJournal {
             .run(async move { shared.open(&node).await })
     }
 
-    fn take<'a>(&'a self, by: WriterId, _shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
-        let shared = Arc::clone(&self.shared);
-        self.shared.database.threads.run(async move { shared.take(by).await })
+    fn open_shards<'a>(&'a self, node: NodeId, shards: &'a ShardSet) -> Later<'a, Result<Opened, Error>> {
+        let (shared, shards) = (Arc::clone(&self.shared), shards.clone());
+        self.shared
+            .database
+            .threads
+            .run(async move { shared.open_shards(node, &shards).await })
+    }
+
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        let (shared, shards) = (Arc::clone(&self.shared), shards.iter().copied().collect());
+        self.shared
+            .database
+            .threads
+            .run(async move { shared.take(by, &shards).await })
     }
 
     fn append(&self, commit: Commit) -> Append {

@@ -1,15 +1,16 @@
 //! Writers: opened, sealed, taken.
 
-use super::{Shared, loss::NEXT_WRITER, process::Process};
+use super::{Shared, lease::Before, loss::NEXT_WRITER, process::Process};
+use crate::{directory, store::coverage::set_of};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use throng_journal::{CommitNo, Error, Opened, Position, Taken, WriterId};
-use tokio_postgres::{Client, Transaction, error::SqlState};
+use throng_journal::{CommitNo, Error, NodeId, Opened, Position, ShardSet, Taken, WriterId};
+use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
 /// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
-const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
+pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
 /// A round trip above which several appends are kept in flight.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(1);
 const DEPTH_FAR: usize = 4;
@@ -23,6 +24,7 @@ impl Shared {
         let mut client = self.database.client(doing).await?;
         self.give_way(&client, node).await?;
         self.refuse_loss(&mut client).await?;
+        self.end_cluster(&mut client).await?;
         let sealed = match self.seal_node(&mut client, node).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 self.end_sessions_of(&client, node).await.map_err(failed())?;
@@ -33,21 +35,43 @@ impl Shared {
         let sealed = sealed.map_err(failed())?;
         // From here on its lease says that somebody is taking over: who was sealed does not take back meanwhile.
         let writer = self.begin(&mut client, node).await.map_err(failed())?;
+        self.begin_life(&client, writer, Before::Of(node), sealed).await
+    }
+
+    /// As [`open`](Self::open), for a node of a cluster and what it owns.
+    pub(super) async fn open_shards(self: &Arc<Self>, node: NodeId, shards: &ShardSet) -> Result<Opened, Error> {
+        let doing = "opening a writer";
+        self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
+        let mut client = self.database.client(doing).await?;
+        self.refuse_loss(&mut client).await?;
+        let writer = self.begin_shards(&mut client, node, shards).await?;
+        self.begin_life(&client, writer, Before::With(shards), Vec::new()).await
+    }
+
+    /// Holds the lease of a writer that was begun, once nobody answers any more from what was known before.
+    async fn begin_life(
+        self: &Arc<Self>,
+        client: &Client,
+        writer: WriterId,
+        whose: Before<'_>,
+        sealed: Vec<String>,
+    ) -> Result<Opened, Error> {
+        let failed = || self.database.failed("opening a writer");
         self.own.store(writer.0, Ordering::Release);
         self.hold(writer).await?;
         // Also those whom others have sealed, and not outlived to the end.
-        let mut before = self.outlive(&client, node).await?;
+        let mut before = self.outlive(client, whose).await?;
         before.extend(sealed);
         // What is left of them, such as a checkpoint that was begun, holds locks.
         for session in before.iter().filter(|session| **session != self.database.session) {
-            end_sessions(&client, session).await.map_err(failed())?;
+            end_sessions(client, session).await.map_err(failed())?;
         }
         self.appender.connect().await?;
         if !self.lease.holds(writer) {
             return Err(Error::Sealed(writer));
         }
         if self.database.options.depth.is_none() {
-            let depth = if round_trip(&client).await.map_err(failed())? > LONG_ROUND_TRIP {
+            let depth = if round_trip(client).await.map_err(failed())? > LONG_ROUND_TRIP {
                 DEPTH_FAR
             } else {
                 1
@@ -61,6 +85,70 @@ impl Shared {
             .get(0);
         self.bytes.store(bytes.cast_unsigned(), Ordering::Relaxed);
         Ok(Opened { writer })
+    }
+
+    /// Begins a stream that may hold records of a node's shards only; its earlier ones end.
+    async fn begin_shards(&self, client: &mut Client, node: NodeId, shards: &ShardSet) -> Result<WriterId, Error> {
+        let failed = || self.database.failed("opening a writer");
+        let transaction = client.transaction().await.map_err(failed())?;
+        transaction.batch_execute(PATIENCE).await.map_err(failed())?;
+        let name = directory::living(&transaction, node).await.map_err(failed())?;
+        let name = name.ok_or(Error::Gone(node))?;
+        directory::owns(&self.database, &transaction, node, shards).await?;
+        let number = node.0.cast_signed();
+        let rows = transaction
+            .query(
+                "UPDATE writers SET sealed_at = now() WHERE node_id = $1 AND sealed_at IS NULL RETURNING writer",
+                &[&number],
+            )
+            .await
+            .map_err(failed())?;
+        let own: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        close(&transaction, &own).await.map_err(failed())?;
+        // One node at a time gets a number: greater than that of every stream that has ended by now.
+        transaction
+            .execute("SELECT FROM cluster FOR UPDATE", &[])
+            .await
+            .map_err(failed())?;
+        directory::refuse_open(&self.database, &transaction, shards).await?;
+        let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await.map_err(failed())?.get(0);
+        transaction
+            .execute(
+                "INSERT INTO writers (writer, node, session, node_id, shards) VALUES ($1, $2, $3, $4, $5)",
+                &[&writer, &name, &self.database.session, &number, &shards.bytes()],
+            )
+            .await
+            .map_err(failed())?;
+        self.insert_lease(&transaction, writer).await.map_err(failed())?;
+        transaction.commit().await.map_err(failed())?;
+        Ok(WriterId(writer.cast_unsigned()))
+    }
+
+    /// What is left of a cluster whose nodes are gone ends; one that lives has the journal.
+    async fn end_cluster(&self, client: &mut Client) -> Result<(), Error> {
+        let failed = || self.database.failed("looking for nodes of a cluster");
+        let transaction = client.transaction().await.map_err(failed())?;
+        transaction.batch_execute(PATIENCE).await.map_err(failed())?;
+        directory::end_all(&transaction).await.map_err(failed())?.map_err(|name| {
+            Error::Refused(format!(
+                "the node {name:?} of a cluster serves this journal: start this engine with --cluster, or stop the nodes first"
+            ))
+        })?;
+        transaction.commit().await.map_err(failed())
+    }
+
+    async fn insert_lease(&self, transaction: &Transaction<'_>, writer: i64) -> Result<(), tokio_postgres::Error> {
+        transaction
+            .execute(
+                "INSERT INTO leases (writer, until, process) VALUES ($1, clock_timestamp() + $2 * interval '1 microsecond', $3)",
+                &[
+                    &writer,
+                    &(self.lease_micros() as f64),
+                    &Process::own().map(|own| own.to_string()),
+                ],
+            )
+            .await
+            .map(drop)
     }
 
     /// An engine that was taken over does not take back: only one that starts takes over from one that lives.
@@ -136,27 +224,18 @@ impl Shared {
             .await?;
         let between: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         close(&transaction, &between).await?;
-        transaction
-            .execute(
-                "INSERT INTO leases (writer, until, process) VALUES ($1, clock_timestamp() + $2 * interval '1 microsecond', $3)",
-                &[
-                    &writer,
-                    &(self.lease_micros() as f64),
-                    &Process::own().map(|own| own.to_string()),
-                ],
-            )
-            .await?;
+        self.insert_lease(&transaction, writer).await?;
         transaction.commit().await?;
         Ok(WriterId(writer.cast_unsigned()))
     }
 
-    pub(super) async fn take(&self, by: WriterId) -> Result<Vec<Taken>, Error> {
+    pub(super) async fn take(&self, by: WriterId, shards: &ShardSet) -> Result<Vec<Taken>, Error> {
         let doing = "taking the streams before";
         let client = self.database.client(doing).await?;
         let rows = client
             .query(
-                "SELECT writer, last FROM writers WHERE writer < $1 AND last IS NOT NULL AND EXISTS (SELECT FROM writers \
-                 WHERE writer = $1 AND sealed_at IS NULL) UNION ALL SELECT writer, NULL FROM writers WHERE writer = $1 AND \
+                "SELECT writer, last, shards FROM writers WHERE writer < $1 AND last IS NOT NULL AND EXISTS (SELECT FROM writers \
+                 WHERE writer = $1 AND sealed_at IS NULL) UNION ALL SELECT writer, NULL, NULL FROM writers WHERE writer = $1 AND \
                  sealed_at IS NULL ORDER BY 1",
                 &[&by.0.cast_signed()],
             )
@@ -166,7 +245,8 @@ impl Shared {
         let Some((_, before)) = rows.split_last() else {
             return Err(Error::Sealed(by));
         };
-        let taken = before.iter().map(|row| Taken {
+        let may_hold = |row: &&Row| set_of(row, 2).is_none_or(|set| set.overlaps(shards));
+        let taken = before.iter().filter(may_hold).map(|row| Taken {
             writer: WriterId(row.get::<_, i64>(0).cast_unsigned()),
             last: CommitNo(row.get::<_, Option<i64>>(1).unwrap_or_default().cast_unsigned()),
         });
@@ -237,7 +317,7 @@ impl Shared {
 
 /// Notes where sealed streams end, and that their leases are not renewed any more. A statement of its own, so that it sees
 /// what the seal has waited for.
-async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
+pub(crate) async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
     transaction
         .execute(
             "UPDATE writers w SET last = coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0) \
@@ -255,7 +335,7 @@ async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tok
 }
 
 /// Ends an engine's sessions, as far as this user may.
-async fn end_sessions(client: &Client, session: &str) -> Result<(), tokio_postgres::Error> {
+pub(crate) async fn end_sessions(client: &Client, session: &str) -> Result<(), tokio_postgres::Error> {
     client
         .query(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1 AND usename = current_user \

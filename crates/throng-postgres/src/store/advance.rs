@@ -1,6 +1,7 @@
 //! Making a checkpoint true: one transaction.
 
 use super::{
+    coverage::{Coverage, Maker},
     cut::cut,
     events::{self, Filling},
     index::Index,
@@ -9,14 +10,12 @@ use super::{
 use crate::{database::Database, journal::read_commits};
 use deadpool_postgres::Transaction;
 use std::collections::HashMap;
-use throng_journal::{Checkpoint, CommitNo, Error, Position};
+use throng_journal::{Checkpoint, Error, Position};
 
 const DOING: &str = "making a checkpoint";
-const BEGIN: &str = "SELECT writer, commit, entities, events_writer, events_commit FROM checkpoint FOR UPDATE";
-/// Of a writer that was taken over nothing more is taken: its engine's states may be behind what the next one has stored.
-const END: &str = "WITH open AS (SELECT FROM writers WHERE writer = $1::bigint AND sealed_at IS NULL FOR SHARE) UPDATE checkpoint SET \
-    writer = $1::bigint, commit = $2::bigint, entities = $3::bigint, events_writer = CASE WHEN $4::bool THEN $1::bigint ELSE events_writer END, events_commit = \
-    CASE WHEN $4::bool THEN $2::bigint ELSE events_commit END, made_at = now() FROM open";
+/// Of a writer that is sealed nothing more is taken: its engine's states may be behind what the next owner of its shards has stored.
+const OPEN: &str = "SELECT shards IS NULL FROM writers WHERE writer = $1 AND sealed_at IS NULL";
+const STILL_OPEN: &str = "SELECT FROM writers WHERE writer = $1 AND sealed_at IS NULL FOR SHARE";
 const SET: &str = "INSERT INTO system (key, value) SELECT * FROM unnest($1::bytea[], $2::bytea[]) ON CONFLICT (key) DO UPDATE \
     SET value = excluded.value";
 const REMOVE: &str = "DELETE FROM system WHERE key = ANY($1)";
@@ -32,13 +31,20 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
     let pacer = Pacer::new(&checkpoint.pace);
     let transaction = client.transaction().await.map_err(failed())?;
     transaction.batch_execute(PATIENCE).await.map_err(failed())?;
-    let row = transaction.query_one(BEGIN, &[]).await.map_err(failed())?;
-    let covers = super::position_of(&row, 0, 1);
-    let mut index = Index::new(row.get::<_, i64>(2).cast_unsigned());
+    let upto = checkpoint.upto;
+    let writer = upto.writer.0.cast_signed();
+    let row = transaction.query_opt(OPEN, &[&writer]).await.map_err(failed())?;
+    let row = row.ok_or(Error::Sealed(upto.writer))?;
+    let maker = if row.get(0) { Maker::Alone } else { Maker::Node };
+    let coverage = Coverage::lock(database, &transaction, (maker, &checkpoint.shards), DOING).await?;
+    let mut index = Index::default();
     let mut filling = database.options.events.then(Filling::default);
     // About what each costs: the table `events` most by far.
     let read = if filling.is_some() { 0.7 } else { 0.3 };
-    let streams = streams(covers, &checkpoint);
+    let ends = checkpoint.sealed.iter().chain([&upto]);
+    let streams: Vec<(Position, Position)> = ends
+        .filter_map(|end| coverage.stretch(*end, filling.is_some()))
+        .collect();
     let commits: u64 = streams.iter().map(|(from, to)| to.commit.0 - from.commit.0).sum();
     let mut done = 0;
     for (from, to) in streams {
@@ -49,7 +55,7 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
         stream(
             database,
             &transaction,
-            (&mut index, filling.as_mut()),
+            (&coverage, &mut index, filling.as_mut()),
             &part,
             (from, to),
         )
@@ -61,41 +67,25 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
     index.states(database, &transaction, &part, &checkpoint.states).await?;
     cut(database, &transaction, &checkpoint.cuts).await?;
     system(database, &transaction, &checkpoint.system).await?;
-    let upto = checkpoint.upto;
-    let (writer, commit) = (upto.writer.0.cast_signed(), upto.commit.0.cast_signed());
-    let statement = transaction.prepare_cached(END).await.map_err(failed())?;
-    let done = transaction
-        .execute(
-            &statement,
-            &[&writer, &commit, &index.entities.cast_signed(), &filling.is_some()],
-        )
+    let has_filled = filling.is_some();
+    coverage
+        .set(database, &transaction, (maker, upto, has_filled), DOING)
+        .await?;
+    if transaction
+        .query_opt(STILL_OPEN, &[&writer])
         .await
-        .map_err(failed())?;
-    if done != 1 {
+        .map_err(failed())?
+        .is_none()
+    {
         return Err(Error::Sealed(upto.writer));
     }
     transaction.commit().await.map_err(failed())
 }
 
-/// The parts of streams between what is covered and what is to be: from, exclusive, and to, inclusive.
-fn streams(covers: Option<Position>, checkpoint: &Checkpoint) -> Vec<(Position, Position)> {
-    let ends = checkpoint.sealed.iter().chain([&checkpoint.upto]);
-    ends.filter(|end| covers.is_none_or(|covers| **end > covers))
-        .map(|end| {
-            let begin = Position {
-                commit: CommitNo(0),
-                ..*end
-            };
-            let from = covers.filter(|covers| covers.writer == end.writer);
-            (from.unwrap_or(begin), *end)
-        })
-        .collect()
-}
-
 async fn stream(
     database: &Database,
     transaction: &Transaction<'_>,
-    (index, mut filling): (&mut Index, Option<&mut Filling>),
+    (coverage, index, mut filling): (&Coverage, &mut Index, Option<&mut Filling>),
     pacer: &Pacer<'_>,
     (from, to): (Position, Position),
 ) -> Result<(), Error> {
@@ -111,7 +101,7 @@ async fn stream(
         }
         for commit in commits.into_iter().filter(|commit| commit.stamp().number <= to.commit) {
             at = commit.position();
-            index.commit(&commit)?;
+            index.commit(&commit, coverage)?;
             if let Some(filling) = &mut filling {
                 filling.push(commit);
             }
@@ -119,7 +109,7 @@ async fn stream(
             tokio::task::consume_budget().await;
         }
         if let Some(filling) = &mut filling {
-            filling.flush(database, transaction).await?;
+            filling.flush(database, transaction, Some(coverage)).await?;
         }
         if index.is_full() {
             index

@@ -1,5 +1,6 @@
 //! The table `events`, for people: filled behind, at a checkpoint.
 
+use super::coverage::Coverage;
 use crate::{
     copy::{self, CopyRows},
     database::Database,
@@ -38,11 +39,16 @@ impl Filling {
         self.0.push(commit);
     }
 
-    /// Sends them. What `jsonb` does not take stands as `base64` in the column `metadata`; it never fails a checkpoint.
-    pub(super) async fn flush(&mut self, database: &Database, transaction: &Transaction<'_>) -> Result<(), Error> {
+    /// Sends them, or what is wanted of them. What `jsonb` does not take stands as `base64` in the column `metadata`; it never fails a checkpoint.
+    pub(super) async fn flush(
+        &mut self,
+        database: &Database,
+        transaction: &Transaction<'_>,
+        wanted: Option<&Coverage>,
+    ) -> Result<(), Error> {
         let commits = std::mem::take(&mut self.0);
         for trust in [Trust::Syntax, Trust::Values, Trust::Nothing] {
-            let rows = rows(&commits, trust)?;
+            let rows = rows(&commits, wanted, trust)?;
             if rows.is_empty() {
                 return Ok(());
             }
@@ -79,13 +85,14 @@ fn is_about_values(error: &tokio_postgres::Error) -> bool {
         .is_some_and(|code| code.code().starts_with("22") || code.code().starts_with("54"))
 }
 
-fn rows(commits: &[Commit], trust: Trust) -> Result<CopyRows, Error> {
+fn rows(commits: &[Commit], wanted: Option<&Coverage>, trust: Trust) -> Result<CopyRows, Error> {
     let mut rows = CopyRows::new(COLUMNS);
     for commit in commits {
         let stamp = commit.stamp();
         for record in commit.records() {
             let record = record.map_err(|damage| crate::journal::damaged(stamp.position(), damage.to_string()))?;
-            if record.record != RecordKind::Event {
+            let is_wanted = wanted.is_none_or(|wanted| wanted.wants(&record, stamp.position()).1);
+            if record.record != RecordKind::Event || !is_wanted {
                 continue;
             }
             let json = is_json(record.body, trust).then_some(record.body);
@@ -127,12 +134,14 @@ pub(super) async fn catch_up(database: &Database, client: &mut Object) -> Result
     loop {
         let transaction = client.transaction().await.map_err(failed())?;
         let row = transaction
-            .query_one(
-                "SELECT writer, commit, events_writer, events_commit FROM checkpoint FOR UPDATE",
+            .query_opt(
+                "SELECT writer, commit, events_writer, events_commit FROM checkpoint WHERE NOT EXISTS (SELECT FROM covers) FOR UPDATE",
                 &[],
             )
             .await
             .map_err(failed())?;
+        // Nodes of a cluster fill it shard by shard.
+        let Some(row) = row else { return Ok(()) };
         let (covers, filled) = (super::position_of(&row, 0, 1), super::position_of(&row, 2, 3));
         let Some(covers) = covers.filter(|covers| filled.is_none_or(|filled| filled < *covers)) else {
             return Ok(());
@@ -160,7 +169,7 @@ pub(super) async fn catch_up(database: &Database, client: &mut Object) -> Result
         let reached = reached.filter(|reached| *reached <= covers).unwrap_or(covers);
         let mut filling = Filling::default();
         commits.into_iter().for_each(|commit| filling.push(commit));
-        filling.flush(database, &transaction).await?;
+        filling.flush(database, &transaction, None).await?;
         transaction
             .execute(
                 "UPDATE checkpoint SET events_writer = $1, events_commit = $2",

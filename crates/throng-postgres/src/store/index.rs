@@ -1,6 +1,6 @@
 //! Places of events gathered by entity, so that the tables are written in few statements and in the order of their keys.
 
-use super::{pacer::Pacer, places::pack};
+use super::{coverage::Coverage, pacer::Pacer, places::pack};
 use crate::{
     copy::{self, CopyRows},
     database::Database,
@@ -19,6 +19,7 @@ const ENTITIES: usize = 512;
 /// States written with one statement.
 const STATES_BYTES: usize = 256 << 10;
 
+const NUMBERS: &str = "SELECT nextval('entity_numbers') FROM generate_series(1, $1)";
 const FIND: &str = "SELECT u.n, e.entity, e.seq FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY u(kind, id, n) CROSS \
     JOIN LATERAL (SELECT entity, seq FROM entities WHERE kind = u.kind COLLATE \"C\" AND id = u.id LIMIT 1) e";
 const ADD: &str = "COPY entities (entity, kind, id, seq) FROM STDIN (FORMAT binary)";
@@ -45,12 +46,11 @@ struct Gathered {
 /// Its number in the table, and its last event there.
 type Head = (u64, u64);
 
+#[derive(Default)]
 pub(super) struct Index {
     gathered: HashMap<Box<[u8]>, Gathered>,
     bytes: usize,
     key: Vec<u8>,
-    /// Entities numbered so far.
-    pub(super) entities: u64,
 }
 
 /// The kind has no 0 in it.
@@ -68,24 +68,17 @@ fn parts(key: &[u8]) -> (&str, &[u8]) {
 }
 
 impl Index {
-    pub(super) fn new(entities: u64) -> Self {
-        Self {
-            gathered: HashMap::new(),
-            bytes: 0,
-            key: Vec::new(),
-            entities,
-        }
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= GATHERED_BYTES_MAX
     }
 
-    pub(super) fn commit(&mut self, commit: &Commit) -> Result<(), Error> {
+    /// Gathers what is not covered of a commit.
+    pub(super) fn commit(&mut self, commit: &Commit, coverage: &Coverage) -> Result<(), Error> {
         let stamp = commit.stamp();
         for record in commit.records() {
             let record = record.map_err(|damage| crate::journal::damaged(stamp.position(), damage.to_string()))?;
-            if !matches!(record.record, RecordKind::Event | RecordKind::State) {
+            let is_of_history = matches!(record.record, RecordKind::Event | RecordKind::State);
+            if !is_of_history || !coverage.wants(&record, stamp.position()).0 {
                 continue;
             }
             set_key(&mut self.key, record.kind, record.id);
@@ -144,13 +137,14 @@ impl Index {
         let share = |count: usize| count as f64 / gathered.len().max(1) as f64;
         for part in gathered.chunks(ENTITIES) {
             let heads = find(database, transaction, part.iter().map(|(key, _)| &**key)).await?;
+            let mut fresh = numbers(database, transaction, &heads).await?;
             for ((key, entity), head) in part.iter().zip(heads) {
                 let before = head.map_or(0, |(_, seq)| seq);
                 // What came before the first that is left is gone, and a state says what it was.
                 if entity.first != before + 1 && before > 0 && entity.state.is_none() {
                     return Err(gap(entity.at, key, entity.first, before));
                 }
-                let number = head.map_or_else(|| self.next_number(), |(number, _)| number);
+                let number = head.map_or_else(|| fresh.next().unwrap_or_default(), |(number, _)| number);
                 rows.push((number, head.is_none().then_some(&**key), entity));
             }
             pacer.keep(share(rows.len()) / 2.0).await;
@@ -166,14 +160,9 @@ impl Index {
         Ok(())
     }
 
-    fn next_number(&mut self) -> u64 {
-        self.entities += 1;
-        self.entities
-    }
-
     /// Stores states; of entities without events indexed so far too.
     pub(super) async fn states(
-        &mut self,
+        &self,
         database: &Database,
         transaction: &Transaction<'_>,
         pacer: &Pacer<'_>,
@@ -200,7 +189,7 @@ impl Index {
     }
 
     async fn put(
-        &mut self,
+        &self,
         database: &Database,
         transaction: &Transaction<'_>,
         states: &[&StoredState],
@@ -216,12 +205,13 @@ impl Index {
             .collect();
         let heads = find(database, transaction, keys.iter().map(Vec::as_slice)).await?;
         let mut added = CopyRows::new(4);
+        let mut fresh = numbers(database, transaction, &heads).await?;
         let mut numbers = Vec::with_capacity(states.len());
         for (head, key) in heads.into_iter().zip(&keys) {
             let number = match head {
                 Some((number, _)) => number,
                 None => {
-                    let number = self.next_number();
+                    let number = fresh.next().unwrap_or_default();
                     let (kind, id) = parts(key);
                     added.row().bigint(number).text(kind).value(id).bigint(0);
                     number
@@ -318,6 +308,23 @@ async fn send(
 ) -> Result<(), Error> {
     let sink = transaction.copy_in(statement).await.map_err(database.failed(DOING))?;
     copy::send(sink, rows.finish()).await.map_err(database.failed(DOING))
+}
+
+/// Numbers for those that have none yet. Those of a checkpoint that fails are never given.
+async fn numbers(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    heads: &[Option<Head>],
+) -> Result<impl Iterator<Item = u64> + use<>, Error> {
+    let count = heads.iter().filter(|head| head.is_none()).count() as i64;
+    let mut numbers = Vec::new();
+    if count > 0 {
+        let failed = || database.failed(DOING);
+        let statement = transaction.prepare_cached(NUMBERS).await.map_err(failed())?;
+        let rows = transaction.query(&statement, &[&count]).await.map_err(failed())?;
+        numbers = rows.iter().map(|row| row.get::<_, i64>(0).cast_unsigned()).collect();
+    }
+    Ok(numbers.into_iter())
 }
 
 /// The entities' rows, in the order asked.

@@ -1,6 +1,7 @@
 //! The store: what can be rebuilt from the journal, written at checkpoints.
 
 mod advance;
+pub(crate) mod coverage;
 mod cut;
 mod events;
 mod index;
@@ -9,11 +10,12 @@ mod places;
 mod read;
 
 use crate::database::Database;
+use coverage::Coverage;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use std::{ops::Bound, pin::pin, sync::Arc};
 use throng_journal::{
-    Address, Checkpoint, CommitNo, EntityHead, Error, Later, Loaded, Maybe, Position, Store, StoredEvent, WriterId,
-    begin_of_removal,
+    Address, Checkpoint, CommitNo, Covered, EntityHead, Error, Later, Loaded, Maybe, Position, ShardSet, Store,
+    StoredEvent, WriterId, begin_of_removal,
 };
 use tokio::sync::mpsc;
 use tokio_postgres::{Row, types::ToSql};
@@ -104,15 +106,13 @@ fn position_of(row: &Row, writer: usize, commit: usize) -> Option<Position> {
 }
 
 impl Store for PostgresStore {
-    fn covers(&self) -> Later<'_, Result<Option<Position>, Error>> {
+    fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
+        let shards = shards.clone();
         self.run(|database| async move {
             let doing = "reading the last checkpoint";
             let client = database.client(doing).await?;
-            let row = client
-                .query_one("SELECT writer, commit FROM checkpoint", &[])
-                .await
-                .map_err(database.failed(doing))?;
-            Ok(position_of(&row, 0, 1))
+            let coverage = Coverage::read(&database, &**client, &shards, doing).await?;
+            Ok(coverage.covered())
         })
     }
 

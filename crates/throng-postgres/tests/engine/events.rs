@@ -12,7 +12,8 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Address, Append, Checkpoint, CommitBuilder, CommitNo, Journal, Pace, Position, RecordKind, ShardId, Stamp, Store,
+    Address, Append, Checkpoint, CommitBuilder, CommitNo, Journal, Pace, Position, RecordKind, ShardId, ShardSet,
+    Stamp, Store,
 };
 use throng_postgres::open_postgres;
 
@@ -57,6 +58,7 @@ async fn every_event_stands_in_it_also_what_jsonb_does_not_take() {
         commit: CommitNo(1),
     };
     let checkpoint = Checkpoint {
+        shards: ShardSet::first(256),
         upto,
         ..Checkpoint::default()
     };
@@ -126,6 +128,7 @@ async fn a_checkpoint_takes_its_time_until_somebody_waits_for_it() {
     let (looks, is_urgent) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let (looked, urgent) = (looks.clone(), is_urgent.clone());
     let checkpoint = Checkpoint {
+        shards: ShardSet::first(256),
         upto: Position {
             writer,
             commit: CommitNo(3),
@@ -143,14 +146,16 @@ async fn a_checkpoint_takes_its_time_until_somebody_waits_for_it() {
     }
     assert!(!under_way.is_finished());
     assert_eq!(
-        opened.store.covers().await.unwrap(),
+        opened.store.covers(&ShardSet::first(256)).await.unwrap()[0].upto,
         None,
         "nothing of it is to be seen"
     );
     is_urgent.store(true, Ordering::Relaxed);
     under_way.await.unwrap().unwrap();
     assert_eq!(
-        opened.store.covers().await.unwrap().map(|at| at.commit),
+        opened.store.covers(&ShardSet::first(256)).await.unwrap()[0]
+            .upto
+            .map(|at| at.commit),
         Some(CommitNo(3))
     );
 }

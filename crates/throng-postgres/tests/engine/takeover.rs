@@ -6,7 +6,7 @@ use crate::{
 };
 use throng_journal::{
     Address, Append, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind,
-    ShardId, Stamp, Store, WriterId,
+    ShardId, ShardSet, Stamp, Store, WriterId,
 };
 use throng_postgres::open_postgres;
 
@@ -48,6 +48,7 @@ async fn a_sealed_writer_commits_nothing_makes_no_checkpoint_and_has_no_lease() 
         commit: CommitNo(1),
     };
     let checkpoint = Checkpoint {
+        shards: ShardSet::first(256),
         upto,
         system: vec![(b"row".to_vec(), Some(b"of the first".to_vec()))],
         ..Checkpoint::default()
@@ -57,7 +58,11 @@ async fn a_sealed_writer_commits_nothing_makes_no_checkpoint_and_has_no_lease() 
         matches!(refused, Err(Error::Sealed(writer)) if writer == first),
         "{refused:?}"
     );
-    assert_eq!(other.store.covers().await.unwrap(), None, "nothing of it is there");
+    assert_eq!(
+        other.store.covers(&ShardSet::first(256)).await.unwrap()[0].upto,
+        None,
+        "nothing of it is there"
+    );
     assert_eq!(other.journal.seal(first).await.unwrap(), CommitNo(1));
     // It does not take back what it lost, as long as the other one lives.
     let again = one.journal.open("node").await;
@@ -97,6 +102,7 @@ async fn a_checkpoint_that_was_begun_before_does_not_hold_up_the_next_engine() {
     let taken = other.journal.take(second, &[]).await.unwrap();
     assert_eq!((taken[0].writer, taken[0].last), (first, CommitNo(1)));
     let checkpoint = Checkpoint {
+        shards: ShardSet::first(256),
         upto: Position {
             writer: second,
             commit: CommitNo(0),

@@ -7,8 +7,8 @@ use throng_core::{
     limits,
     model::{Error, Timestamp},
     shard::{
-        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonRejection, JsonReply, KeyLife, Outcome, Output,
-        Parcel, QueryCall, Ran, Registry, Shard,
+        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonRejection, JsonReply, KeyLife,
+        Outcome, Output, Parcel, QueryCall, Ran, Registry, Shard,
     },
 };
 use throng_journal::{Address, CommitNo, Position, WriterId};

@@ -76,7 +76,8 @@ impl Door {
                     Payload::Typed(typed) => {
                         let mut body = Vec::new();
                         let name = kind.encode_command(typed.as_ref(), &mut body);
-                        let name = name.map_err(|why| Error::Malformed(format!("the command cannot be written as JSON: {why}")))?;
+                        let name = name
+                            .map_err(|why| Error::Malformed(format!("the command cannot be written as JSON: {why}")))?;
                         (name.to_owned(), body)
                     }
                 };

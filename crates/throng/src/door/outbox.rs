@@ -290,9 +290,7 @@ impl Outbox {
     pub(crate) fn pending(&self, of: &Address, limit: usize) -> (Vec<Pending>, Vec<Pending>) {
         self.with(|window| {
             let (sent, coming) = (
-                window
-                    .all()
-                    .filter(|outgoing| outgoing.delivery.taking.sender == *of),
+                window.all().filter(|outgoing| outgoing.delivery.taking.sender == *of),
                 window.all().filter(|outgoing| outgoing.delivery.to == *of),
             );
             (

@@ -307,7 +307,11 @@ impl Driver {
             Err(error) => return Reply::Refused(error.into()),
         };
         let answer = door::Answer::Json(throng_core::shard::JsonReply::default());
-        let attempt = self.core.attempt(target, work, answer).key_life(key_life).within(within);
+        let attempt = self
+            .core
+            .attempt(target, work, answer)
+            .key_life(key_life)
+            .within(within);
         let answered = match self.core.run(attempt).await {
             Ok(mut executed) => executed.answer().await,
             Err(refusal) => Err(super::widen::<JsonRejection>(refusal)),

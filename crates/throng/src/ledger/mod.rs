@@ -306,7 +306,11 @@ impl Ledger {
         let mut wait = self.open.wait(number, until);
         if wait.is_durable() {
             // It may rest on memory alone: what was looked at may have been another engine's to change.
-            return if self.holds() { Ok(()) } else { Err(Error::OutcomeUnknown) };
+            return if self.holds() {
+                Ok(())
+            } else {
+                Err(Error::OutcomeUnknown)
+            };
         }
         let mut polled = false;
         std::future::poll_fn(move |context| {

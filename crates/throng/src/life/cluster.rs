@@ -112,11 +112,9 @@ impl Lives {
                 Err(_) if !self.is_short() => return Poll::Ready(self.current()),
                 _ => {}
             }
-            over.as_mut().poll(task).map(|()| {
-                Err(Refused::Unavailable {
-                    reason: CHANGES.into(),
-                })
-            })
+            over.as_mut()
+                .poll(task)
+                .map(|()| Err(Refused::Unavailable { reason: CHANGES.into() }))
         })
         .await
     }

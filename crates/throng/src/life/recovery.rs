@@ -261,7 +261,9 @@ impl Lives {
                     context.signals.wake_watchers();
                     return;
                 }
-                Err(StartError::Journal(error @ (Error::Gone(_) | Error::Refused(_) | Error::Sealed(_)))) if is_member => {
+                Err(StartError::Journal(error @ (Error::Gone(_) | Error::Refused(_) | Error::Sealed(_))))
+                    if is_member =>
+                {
                     return self.end(Down::with(NO_MEMBER, error));
                 }
                 Err(StartError::Journal(Error::Sealed(_))) => {

@@ -181,7 +181,10 @@ impl Mail {
             }
             let read = ledger.read_after(behind.read, READ_BYTES).await;
             let (commits, reached) = read.map_err(|error| error.to_string())?;
-            for outgoing in commits.iter().flat_map(|commit| messages(commit, &ledger.shards, Some(to))) {
+            for outgoing in commits
+                .iter()
+                .flat_map(|commit| messages(commit, &ledger.shards, Some(to)))
+            {
                 let mut attempt = attempt(&self.context, outgoing);
                 let progress = self.door.try_now(&mut attempt);
                 match self.door.carry(attempt, progress).await {

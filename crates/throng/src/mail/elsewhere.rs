@@ -23,7 +23,9 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_s
 impl Mail {
     /// Sends what waits for a shard of another node, until nothing does.
     pub(super) async fn deliver_elsewhere(self: Arc<Self>, to: ShardId) {
-        let Some(peers) = self.context.peers.clone() else { return };
+        let Some(peers) = self.context.peers.clone() else {
+            return;
+        };
         let ledger = &self.door.ledger;
         let mut pause = RETRY.0;
         loop {
@@ -94,10 +96,7 @@ impl Mail {
     }
 
     /// `None`: not now.
-    async fn take_one(
-        self: &Arc<Self>,
-        letter: Letter,
-    ) -> Option<(TakenAs, Option<Result<ByteBuf, RemoteError>>)> {
+    async fn take_one(self: &Arc<Self>, letter: Letter) -> Option<(TakenAs, Option<Result<ByteBuf, RemoteError>>)> {
         let wants_answer = letter.wants_answer;
         let sender = Address::new(letter.sender.0, letter.sender.1);
         let number = (ShardId(letter.from), letter.number);

@@ -1,0 +1,546 @@
+//! Where the nodes of a cluster meet: the tables `cluster`, `nodes` and `owners`.
+//!
+//! Every change is one transaction. What ends never comes back: a node that is dead or has left, a writer that is sealed; and so a look at
+//! one of them, with its row locked against that change, holds for the rest of the transaction.
+
+use crate::{
+    database::Database,
+    journal::{PATIENCE, close, end_sessions},
+    store::coverage::{numbers, set_of},
+};
+use deadpool_postgres::Object;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use throng_journal::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardSet, View};
+use tokio::sync::Notify;
+use tokio_postgres::{AsyncMessage, Row, Transaction, error::SqlState};
+
+/// What lives.
+const LIVING: &str = "state IN ('serving', 'draining')";
+/// Between two attempts to listen for changes.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// So often a change that met another one is tried.
+const TRIES: u32 = 5;
+
+/// The directory on PostgreSQL, beside the journal in the same schema.
+pub struct PostgresDirectory {
+    database: Arc<Database>,
+    changes: Arc<Notify>,
+    listens: AtomicBool,
+}
+
+impl std::fmt::Debug for PostgresDirectory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresDirectory")
+            .field("at", &self.database.options.place())
+            .finish_non_exhaustive()
+    }
+}
+
+type Sql<T> = Result<T, tokio_postgres::Error>;
+
+/// The name of a node that lives; its row is kept from ending.
+pub(crate) async fn living(transaction: &Transaction<'_>, node: NodeId) -> Sql<Option<String>> {
+    let statement = format!("SELECT name FROM nodes WHERE node = $1 AND {LIVING} FOR SHARE");
+    let row = transaction.query_opt(&statement, &[&node.0.cast_signed()]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+/// Keeps the owners of shards from changing, in the order of the shards; says why a node is not the owner of all of them.
+pub(crate) async fn owns(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    node: NodeId,
+    shards: &ShardSet,
+) -> Result<(), Error> {
+    let rows = transaction
+        .query(
+            "SELECT shard, node FROM owners WHERE shard = ANY($1) ORDER BY shard FOR UPDATE",
+            &[&numbers(shards)],
+        )
+        .await
+        .map_err(database.failed("looking for the owners of shards"))?;
+    let is_own = |row: &&Row| row.get::<_, Option<i64>>(1) == Some(node.0.cast_signed());
+    let own: ShardSet = rows.iter().filter(is_own).map(|row| shard(row, 0)).collect();
+    let others = shards.without(&own);
+    match others.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Refused(format!("node {node} does not own the shards {others}"))),
+    }
+}
+
+/// Says so if a stream that has not ended may hold records of these.
+pub(crate) async fn refuse_open(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    shards: &ShardSet,
+) -> Result<(), Error> {
+    let rows = transaction
+        .query("SELECT writer, shards, node FROM writers WHERE sealed_at IS NULL", &[])
+        .await
+        .map_err(database.failed("looking for streams that have not ended"))?;
+    let open = rows
+        .iter()
+        .find(|row| set_of(row, 1).is_none_or(|set| set.overlaps(shards)));
+    match open {
+        None => Ok(()),
+        Some(row) => Err(Error::Refused(format!(
+            "the stream of writer {} (of {:?}) has not ended and may hold records of the shards {shards}",
+            row.get::<_, i64>(0),
+            row.get::<_, &str>(2)
+        ))),
+    }
+}
+
+/// Ends all nodes whose connections are gone, and their streams; the name of one whose connections are not.
+pub(crate) async fn end_all(transaction: &Transaction<'_>) -> Sql<Result<(), String>> {
+    let statement = format!("SELECT node, name, {IS_GONE} FROM nodes n WHERE {LIVING} ORDER BY node FOR UPDATE OF n");
+    let rows = transaction.query(&statement, &[]).await?;
+    if let Some(row) = rows.iter().find(|row| !row.get::<_, bool>(2)) {
+        return Ok(Err(row.get(1)));
+    }
+    for row in &rows {
+        end(transaction, row.get(0), "dead").await?;
+    }
+    // Streams of nodes that left or died before have ended with them.
+    Ok(Ok(()))
+}
+
+/// None of its connections is there.
+const IS_GONE: &str = "NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name = n.session)";
+
+/// A node ends, and all its streams with it.
+async fn end(transaction: &Transaction<'_>, node: i64, state: &str) -> Sql<bool> {
+    let statement = format!("UPDATE nodes SET state = $2 WHERE node = $1 AND {LIVING}");
+    let is_ended = transaction.execute(&statement, &[&node, &state]).await? == 1;
+    let rows = transaction
+        .query(
+            "UPDATE writers SET sealed_at = now() WHERE node_id = $1 AND sealed_at IS NULL RETURNING writer",
+            &[&node],
+        )
+        .await?;
+    let writers: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    close(transaction, &writers).await?;
+    if is_ended {
+        tell(transaction).await?;
+    }
+    Ok(is_ended)
+}
+
+/// Raises the version, and tells those who listen once the transaction is done.
+async fn tell(transaction: &Transaction<'_>) -> Sql<()> {
+    transaction
+        .execute("UPDATE cluster SET version = version + 1", &[])
+        .await?;
+    transaction
+        .execute("SELECT pg_notify('throng_' || current_schema, '')", &[])
+        .await
+        .map(drop)
+}
+
+fn shard(row: &Row, index: usize) -> throng_journal::ShardId {
+    throng_journal::ShardId(u16::try_from(row.get::<_, i32>(index)).unwrap_or_default())
+}
+
+fn word(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Serving => "serving",
+        NodeState::Draining => "draining",
+        NodeState::Left => "left",
+        NodeState::Dead => "dead",
+    }
+}
+
+fn state_of(word: &str) -> NodeState {
+    match word {
+        "serving" => NodeState::Serving,
+        "draining" => NodeState::Draining,
+        "left" => NodeState::Left,
+        _ => NodeState::Dead,
+    }
+}
+
+/// What a change comes to: an answer, or why not, which is no failure of the database.
+type Change<T> = Result<T, Error>;
+
+impl PostgresDirectory {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        Self {
+            database,
+            changes: Arc::default(),
+            listens: AtomicBool::new(false),
+        }
+    }
+
+    /// Runs a change on the store's own threads, again where it has met another one.
+    fn run<T, R>(
+        &self,
+        doing: &'static str,
+        change: impl Fn(Arc<Database>, Object) -> R + Send + 'static,
+    ) -> Later<'static, Result<T, Error>>
+    where
+        T: Send + 'static,
+        R: Future<Output = Result<Change<T>, tokio_postgres::Error>> + Send + 'static,
+    {
+        let database = Arc::clone(&self.database);
+        self.database.threads.run(async move {
+            let mut tries = 0;
+            loop {
+                let client = database.client(doing).await?;
+                tries += 1;
+                match change(Arc::clone(&database), client).await {
+                    Ok(done) => return done,
+                    Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) && tries < TRIES => {}
+                    Err(error) => return Err(database.failed(doing)(error)),
+                }
+            }
+        })
+    }
+}
+
+impl Directory for PostgresDirectory {
+    fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>> {
+        self.run("joining the cluster", move |database, client| {
+            let join = join.clone();
+            async move { joined(&database, client, &join).await }
+        })
+    }
+
+    fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>> {
+        self.run("telling the cluster that this node lives", move |_, mut client| async move {
+            let transaction = client.transaction().await?;
+            let number = node.0.cast_signed();
+            let statement = format!(
+                "UPDATE nodes n SET beat = beat + 1, state = $2 FROM (SELECT state AS before FROM nodes WHERE node = $1) b WHERE node = \
+                 $1 AND {LIVING} RETURNING b.before"
+            );
+            let Some(row) = transaction.query_opt(&statement, &[&number, &word(state)]).await? else {
+                return Ok(Err(Error::Gone(node)));
+            };
+            if row.get::<_, &str>(0) != word(state) {
+                tell(&transaction).await?;
+            }
+            let view = view(&transaction).await?;
+            transaction.commit().await?;
+            Ok(Ok(view))
+        })
+    }
+
+    fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>> {
+        self.run("declaring a node dead", move |_, mut client| async move {
+            match declared(&mut client, by, dead, beat).await {
+                // One of its statements holds a lock, and its session does not go on.
+                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                    let session = client
+                        .query_opt("SELECT session FROM nodes WHERE node = $1", &[&dead.0.cast_signed()])
+                        .await?;
+                    if let Some(session) = session {
+                        end_sessions(&client, session.get(0)).await?;
+                    }
+                    declared(&mut client, by, dead, beat).await
+                }
+                declared => declared,
+            }
+        })
+    }
+
+    fn take<'a>(&'a self, by: NodeId, shards: &'a ShardSet) -> Later<'a, Result<ShardSet, Error>> {
+        let wanted = numbers(shards);
+        self.run("taking shards", move |_, mut client| {
+            let wanted = wanted.clone();
+            async move {
+                let transaction = client.transaction().await?;
+                transaction.batch_execute(PATIENCE).await?;
+                if living(&transaction, by).await?.is_none() {
+                    return Ok(Err(Error::Gone(by)));
+                }
+                transaction
+                    .execute(
+                        "SELECT FROM owners WHERE shard = ANY($1) ORDER BY shard FOR UPDATE",
+                        &[&wanted],
+                    )
+                    .await?;
+                let statement = format!(
+                    "UPDATE owners SET node = $1 WHERE shard = ANY($2) AND NOT EXISTS (SELECT FROM nodes n WHERE n.node = owners.node \
+                     AND n.{LIVING}) RETURNING shard"
+                );
+                let rows = transaction
+                    .query(&statement, &[&by.0.cast_signed(), &wanted])
+                    .await?;
+                if !rows.is_empty() {
+                    tell(&transaction).await?;
+                }
+                transaction.commit().await?;
+                Ok(Ok(rows.iter().map(|row| shard(row, 0)).collect()))
+            }
+        })
+    }
+
+    fn give<'a>(&'a self, from: NodeId, to: NodeId, shards: &'a ShardSet) -> Later<'a, Result<(), Error>> {
+        let shards = shards.clone();
+        self.run("giving shards to another node", move |database, mut client| {
+            let shards = shards.clone();
+            async move {
+                let transaction = client.transaction().await?;
+                transaction.batch_execute(PATIENCE).await?;
+                if living(&transaction, from).await?.is_none() {
+                    return Ok(Err(Error::Gone(from)));
+                }
+                let serves = transaction
+                    .query_opt(
+                        "SELECT FROM nodes WHERE node = $1 AND state = 'serving' FOR SHARE",
+                        &[&to.0.cast_signed()],
+                    )
+                    .await?;
+                if serves.is_none() {
+                    let why = format!("node {to} does not serve, and can be given nothing");
+                    return Ok(Err(Error::Refused(why)));
+                }
+                if let Err(refused) = owns(&database, &transaction, from, &shards).await {
+                    return Ok(Err(refused));
+                }
+                if let Err(refused) = refuse_open(&database, &transaction, &shards).await {
+                    return Ok(Err(refused));
+                }
+                transaction
+                    .execute(
+                        "UPDATE owners SET node = $1 WHERE shard = ANY($2)",
+                        &[&to.0.cast_signed(), &numbers(&shards)],
+                    )
+                    .await?;
+                tell(&transaction).await?;
+                transaction.commit().await?;
+                Ok(Ok(()))
+            }
+        })
+    }
+
+    fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>> {
+        self.run("leaving the cluster", move |_, mut client| async move {
+            let transaction = client.transaction().await?;
+            transaction.batch_execute(PATIENCE).await?;
+            end(&transaction, node.0.cast_signed(), "left").await?;
+            transaction.commit().await?;
+            Ok(Ok(()))
+        })
+    }
+
+    fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>> {
+        let name = name.to_owned();
+        self.run("asking a node to give away its shards", move |_, mut client| {
+            let name = name.clone();
+            async move {
+                let transaction = client.transaction().await?;
+                let statement = format!("UPDATE nodes SET wants_drain = $2 WHERE name = $1 AND {LIVING}");
+                let asked = transaction.execute(&statement, &[&name, &drain]).await?;
+                if asked > 0 {
+                    tell(&transaction).await?;
+                }
+                transaction.commit().await?;
+                Ok(Ok(asked > 0))
+            }
+        })
+    }
+
+    fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        self.run(
+            "looking whether shards are to be given away",
+            move |_, client| async move {
+                let row = client
+                    .query_opt(
+                        "SELECT wants_drain FROM nodes WHERE node = $1",
+                        &[&node.0.cast_signed()],
+                    )
+                    .await?;
+                Ok(Ok(row.is_some_and(|row| row.get(0))))
+            },
+        )
+    }
+
+    fn changed(&self, at_most: Duration) -> Later<'_, ()> {
+        if !self.listens.swap(true, Ordering::AcqRel) {
+            let (database, changes) = (Arc::downgrade(&self.database), Arc::downgrade(&self.changes));
+            self.database.threads.spawn(async move {
+                while let (Some(database), Some(changes)) = (database.upgrade(), changes.upgrade()) {
+                    if let Err(error) = listen(&database, &changes).await {
+                        tracing::debug!("changes of the cluster are seen later: {error}");
+                    }
+                    drop((database, changes));
+                    tokio::time::sleep(LISTEN_AGAIN).await;
+                }
+            });
+        }
+        let changes = Arc::clone(&self.changes);
+        let changed = self.database.threads.run(async move {
+            // Nothing was told: the time is over.
+            let _ = tokio::time::timeout(at_most, changes.notified()).await;
+            Ok(())
+        });
+        Box::pin(async move { drop(changed.await) })
+    }
+}
+
+/// Listens until the connection ends.
+async fn listen(database: &Database, changes: &Notify) -> Result<(), Error> {
+    let doing = "listening for changes of the cluster";
+    let (client, mut connection) = database.listener(doing).await?;
+    let schema = &database.options.schema;
+    let ask = async {
+        client
+            .batch_execute(&format!("LISTEN throng_{schema}"))
+            .await
+            .map_err(database.failed(doing))
+    };
+    let mut messages = std::pin::pin!(std::future::poll_fn(move |context| {
+        loop {
+            match std::task::ready!(connection.poll_message(context)) {
+                Some(Ok(AsyncMessage::Notification(_))) => changes.notify_waiters(),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return std::task::Poll::Ready(Err(error)),
+                None => return std::task::Poll::Ready(Ok(())),
+            }
+        }
+    }));
+    tokio::select! {
+        asked = ask => asked?,
+        ended = &mut messages => return ended.map_err(database.failed(doing)),
+    }
+    messages.await.map_err(database.failed(doing))
+}
+
+async fn joined(database: &Database, mut client: Object, join: &Join) -> Result<Change<NodeId>, tokio_postgres::Error> {
+    let transaction = client.transaction().await?;
+    transaction.batch_execute(PATIENCE).await?;
+    let row = transaction
+        .query_one("SELECT shards FROM cluster FOR UPDATE", &[])
+        .await?;
+    let own = i32::from(join.shards);
+    if let Some(shards) = row.get::<_, Option<i32>>(0).filter(|shards| *shards != own) {
+        return Ok(Err(Error::Refused(format!(
+            "the cluster has {shards} shards, this service has {own}"
+        ))));
+    }
+    // An engine that is alone, and lives: its connections or its lease say so.
+    let alone = transaction
+        .query(
+            "SELECT n.writer, n.node, l.until > clock_timestamp() AND NOT l.over AND EXISTS (SELECT FROM pg_stat_activity a WHERE \
+             a.application_name = n.session) FROM writers n LEFT JOIN leases l USING (writer) WHERE n.node_id IS NULL AND n.sealed_at \
+             IS NULL ORDER BY writer FOR UPDATE OF n",
+            &[],
+        )
+        .await?;
+    if let Some(row) = alone.iter().find(|row| row.get::<_, Option<bool>>(2) == Some(true)) {
+        return Ok(Err(Error::Refused(format!(
+            "the engine {:?} serves this journal alone: stop it before nodes of a cluster do",
+            row.get::<_, &str>(1)
+        ))));
+    }
+    let writers: Vec<i64> = alone.iter().map(|row| row.get(0)).collect();
+    transaction
+        .execute(
+            "UPDATE writers SET sealed_at = now() WHERE writer = ANY($1)",
+            &[&writers],
+        )
+        .await?;
+    close(&transaction, &writers).await?;
+    let statement = format!("SELECT node, {IS_GONE} FROM nodes n WHERE name = $1 AND {LIVING} FOR UPDATE OF n");
+    for row in transaction.query(&statement, &[&join.name]).await? {
+        if !row.get::<_, bool>(1) {
+            return Ok(Err(Error::Refused(format!(
+                "a node of the name {:?} lives: stop it, or give this one another name",
+                join.name
+            ))));
+        }
+        end(&transaction, row.get(0), "dead").await?;
+    }
+    transaction.execute("UPDATE cluster SET shards = $1", &[&own]).await?;
+    transaction
+        .execute(
+            "INSERT INTO owners (shard) SELECT generate_series(0, $1 - 1) ON CONFLICT DO NOTHING",
+            &[&own],
+        )
+        .await?;
+    let row = transaction
+        .query_one(
+            "INSERT INTO nodes (name, peer, http, program, app, session) VALUES ($1, $2, $3, $4, $5, $6) RETURNING node",
+            &[
+                &join.name,
+                &join.peer,
+                &join.http,
+                &join.program,
+                &join.app.cast_signed(),
+                &database.session,
+            ],
+        )
+        .await?;
+    tell(&transaction).await?;
+    transaction.commit().await?;
+    Ok(Ok(NodeId(row.get::<_, i64>(0).cast_unsigned())))
+}
+
+async fn declared(
+    client: &mut Object,
+    by: NodeId,
+    dead: NodeId,
+    beat: u64,
+) -> Result<Change<bool>, tokio_postgres::Error> {
+    let transaction = client.transaction().await?;
+    transaction.batch_execute(PATIENCE).await?;
+    if living(&transaction, by).await?.is_none() {
+        return Ok(Err(Error::Gone(by)));
+    }
+    let number = dead.0.cast_signed();
+    let is_silent = transaction
+        .query_opt(
+            "SELECT FROM nodes WHERE node = $1 AND beat = $2 FOR UPDATE",
+            &[&number, &beat.cast_signed()],
+        )
+        .await?
+        .is_some();
+    if !is_silent || !end(&transaction, number, "dead").await? {
+        return Ok(Ok(false));
+    }
+    transaction.commit().await?;
+    Ok(Ok(true))
+}
+
+async fn view(transaction: &Transaction<'_>) -> Sql<View> {
+    let statement = format!(
+        "SELECT n.node, n.name, n.peer, n.http, n.program, n.app, n.state, n.beat, {IS_GONE} FROM nodes n WHERE n.{LIVING} OR EXISTS \
+         (SELECT FROM owners o WHERE o.node = n.node) ORDER BY n.node"
+    );
+    let nodes = transaction.query(&statement, &[]).await?;
+    let owners = transaction.query("SELECT node FROM owners ORDER BY shard", &[]).await?;
+    let version = transaction.query_one("SELECT version FROM cluster", &[]).await?;
+    let shards = u16::try_from(owners.len()).unwrap_or(u16::MAX);
+    let number = |row: &Row, index: usize| row.get::<_, i64>(index).cast_unsigned();
+    Ok(View {
+        version: number(&version, 0),
+        nodes: nodes
+            .iter()
+            .map(|row| Node {
+                id: NodeId(number(row, 0)),
+                said: Join {
+                    name: row.get(1),
+                    peer: row.get(2),
+                    http: row.get(3),
+                    program: row.get(4),
+                    app: number(row, 5),
+                    shards,
+                },
+                state: state_of(row.get(6)),
+                beat: number(row, 7),
+                is_disconnected: row.get(8),
+            })
+            .collect(),
+        owners: owners
+            .iter()
+            .map(|row| row.get::<_, Option<i64>>(0).map(|node| NodeId(node.cast_unsigned())))
+            .collect(),
+    })
+}

@@ -1,0 +1,176 @@
+//! How far each shard is covered, and how far its events stand in the table for people.
+
+use crate::database::Database;
+use deadpool_postgres::Transaction;
+use throng_journal::{CommitNo, Covered, Error, Position, Record, ShardId, ShardSet};
+use tokio_postgres::{GenericClient, Row};
+
+/// What is covered of a shard: by its own row, else by that of all.
+const COVERS: &str = "SELECT s.shard, CASE WHEN v.shard IS NULL THEN c.writer ELSE v.writer END, CASE WHEN v.shard IS NULL THEN c.commit \
+    ELSE v.commit END, CASE WHEN v.shard IS NULL THEN c.events_writer ELSE v.events_writer END, CASE WHEN v.shard IS NULL THEN \
+    c.events_commit ELSE v.events_commit END FROM checkpoint c CROSS JOIN unnest($1::int[]) s(shard) LEFT JOIN LATERAL (SELECT * FROM \
+    covers WHERE covers.shard = s.shard) v ON true";
+/// So that two checkpoints of one shard cannot be made at a time; those of other shards are.
+const LOCK: &str = "SELECT FROM covers WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";
+const LOCK_ALL: &str = "SELECT FROM checkpoint FOR UPDATE";
+const SET: &str = "INSERT INTO covers (shard, writer, commit, events_writer, events_commit) SELECT s, $2, $3, e.writer, e.commit FROM \
+    unnest($1::int[], $4::bigint[], $5::bigint[]) e(s, writer, commit) ON CONFLICT (shard) DO UPDATE SET writer = excluded.writer, \
+    commit = excluded.commit, events_writer = excluded.events_writer, events_commit = excluded.events_commit";
+const SET_ALL: &str =
+    "UPDATE checkpoint SET writer = $1, commit = $2, events_writer = $3, events_commit = $4, made_at = now()";
+const CLEAR: &str = "DELETE FROM covers";
+
+/// What is covered of the shards of one stream.
+pub(super) struct Coverage {
+    shards: ShardSet,
+    /// By the shard's number.
+    of: Vec<Reach>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Reach {
+    covers: Option<Position>,
+    events: Option<Position>,
+}
+
+/// Whose checkpoint it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Maker {
+    /// An engine that is alone: what it covers is said of all shards in one row.
+    Alone,
+    /// A node of a cluster: beside others, which cover other shards.
+    Node,
+}
+
+impl Coverage {
+    pub(super) async fn read(
+        database: &Database,
+        client: &impl GenericClient,
+        shards: &ShardSet,
+        doing: &str,
+    ) -> Result<Self, Error> {
+        let rows = client
+            .query(COVERS, &[&numbers(shards)])
+            .await
+            .map_err(database.failed(doing))?;
+        let mut of = Vec::new();
+        for row in &rows {
+            let shard = usize::try_from(row.get::<_, i32>(0)).unwrap_or_default();
+            if shard >= of.len() {
+                of.resize(shard + 1, Reach::default());
+            }
+            of[shard] = Reach {
+                covers: super::position_of(row, 1, 2),
+                events: super::position_of(row, 3, 4),
+            };
+        }
+        let shards = shards.clone();
+        Ok(Self { shards, of })
+    }
+
+    /// Keeps others from making a checkpoint of the same shards, and reads what is covered.
+    pub(super) async fn lock(
+        database: &Database,
+        transaction: &Transaction<'_>,
+        (maker, shards): (Maker, &ShardSet),
+        doing: &str,
+    ) -> Result<Self, Error> {
+        let failed = || database.failed(doing);
+        if maker == Maker::Alone {
+            transaction.execute(LOCK_ALL, &[]).await.map_err(failed())?;
+        }
+        transaction.execute(LOCK, &[&numbers(shards)]).await.map_err(failed())?;
+        Self::read(database, &**transaction, shards, doing).await
+    }
+
+    /// The shards by how far they are covered.
+    pub(super) fn covered(&self) -> Vec<Covered> {
+        let mut all: Vec<Covered> = Vec::new();
+        for shard in self.shards.iter() {
+            let upto = self.of(shard).covers;
+            match all.iter_mut().find(|covered| covered.upto == upto) {
+                Some(covered) => _ = covered.shards.insert(shard),
+                None => all.push(Covered {
+                    shards: [shard].into_iter().collect(),
+                    upto,
+                }),
+            }
+        }
+        all
+    }
+
+    fn of(&self, shard: ShardId) -> Reach {
+        self.of.get(usize::from(shard.0)).copied().unwrap_or_default()
+    }
+
+    /// Whether a record is to be indexed, and whether it is to stand in the table for people.
+    pub(super) fn wants(&self, record: &Record<'_>, at: Position) -> (bool, bool) {
+        let reach = self.of(record.shard);
+        let is_after = |upto: Option<Position>| upto.is_none_or(|upto| upto < at);
+        let is_own = self.shards.contains(record.shard);
+        (is_own && is_after(reach.covers), is_own && is_after(reach.events))
+    }
+
+    /// The part of a stream that is to be read, which ends here: what is not covered, or, where the table for people is filled, does not stand
+    /// there yet.
+    pub(super) fn stretch(&self, end: Position, fills: bool) -> Option<(Position, Position)> {
+        let begin = |upto: Option<Position>| match upto {
+            Some(upto) if upto.writer == end.writer => upto.commit,
+            Some(upto) if upto.writer > end.writer => end.commit,
+            _ => CommitNo(0),
+        };
+        let of_shard = |shard| {
+            let reach = self.of(shard);
+            let covers = begin(reach.covers);
+            if fills { covers.min(begin(reach.events)) } else { covers }
+        };
+        let commit = self.shards.iter().map(of_shard).min()?;
+        (commit < end.commit).then_some((Position { commit, ..end }, end))
+    }
+
+    /// Says that all of them are covered up to here, and stand in the table for people if it was filled.
+    pub(super) async fn set(
+        &self,
+        database: &Database,
+        transaction: &Transaction<'_>,
+        (maker, upto, has_filled): (Maker, Position, bool),
+        doing: &str,
+    ) -> Result<(), Error> {
+        let failed = || database.failed(doing);
+        let column = |position: Option<Position>| {
+            let number = |number: u64| number.cast_signed();
+            (
+                position.map(|at| number(at.writer.0)),
+                position.map(|at| number(at.commit.0)),
+            )
+        };
+        let (writer, commit) = column(Some(upto));
+        let events = |shard| if has_filled { Some(upto) } else { self.of(shard).events };
+        if maker == Maker::Alone {
+            let (events_writer, events_commit) = column(self.shards.iter().map(events).min().flatten());
+            transaction
+                .execute(SET_ALL, &[&writer, &commit, &events_writer, &events_commit])
+                .await
+                .map_err(failed())?;
+            transaction.execute(CLEAR, &[]).await.map_err(failed())?;
+            return Ok(());
+        }
+        let (writers, commits): (Vec<Option<i64>>, Vec<Option<i64>>) =
+            self.shards.iter().map(|shard| column(events(shard))).unzip();
+        transaction
+            .execute(SET, &[&numbers(&self.shards), &writer, &commit, &writers, &commits])
+            .await
+            .map(drop)
+            .map_err(failed())
+    }
+}
+
+/// As a parameter, in order: locks are taken in that of the shards.
+pub(crate) fn numbers(shards: &ShardSet) -> Vec<i32> {
+    shards.iter().map(|shard| i32::from(shard.0)).collect()
+}
+
+/// The set in a column of `writers`; all, where there is none.
+pub(crate) fn set_of(row: &Row, index: usize) -> Option<ShardSet> {
+    row.get::<_, Option<&[u8]>>(index).map(ShardSet::from_bytes)
+}
