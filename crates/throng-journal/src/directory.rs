@@ -68,6 +68,8 @@ pub struct Node {
 /// What a beat is answered with: all nodes that are not over, and who owns what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
+    /// The cluster's id: another cluster has another one.
+    pub cluster: String,
     /// Raised by every change of owners or of nodes' states.
     pub version: u64,
     /// Those that serve or drain, and those that left or died and still own something, in the order of their numbers.

@@ -516,10 +516,11 @@ async fn view(transaction: &Transaction<'_>) -> Sql<View> {
     );
     let nodes = transaction.query(&statement, &[]).await?;
     let owners = transaction.query("SELECT node FROM owners ORDER BY shard", &[]).await?;
-    let version = transaction.query_one("SELECT version FROM cluster", &[]).await?;
+    let version = transaction.query_one("SELECT version, id::text FROM cluster", &[]).await?;
     let shards = u16::try_from(owners.len()).unwrap_or(u16::MAX);
     let number = |row: &Row, index: usize| row.get::<_, i64>(index).cast_unsigned();
     Ok(View {
+        cluster: version.get(1),
         version: number(&version, 0),
         nodes: nodes
             .iter()

@@ -73,6 +73,7 @@ impl Members {
         let owns = |id: &NodeId| self.owners.contains(&Some(*id));
         let nodes = self.nodes.iter().filter(|(id, node)| node.lives() || owns(id));
         View {
+            cluster: "memory".into(),
             version: self.version,
             nodes: nodes
                 .map(|(id, node)| Node {

@@ -19,7 +19,7 @@ const ENTITIES: usize = 512;
 /// States written with one statement.
 const STATES_BYTES: usize = 256 << 10;
 
-const NUMBERS: &str = "SELECT nextval('entity_numbers') FROM generate_series(1, $1)";
+const NUMBERS: &str = "SELECT nextval('entity_numbers') FROM generate_series(1, $1::bigint)";
 const FIND: &str = "SELECT u.n, e.entity, e.seq FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY u(kind, id, n) CROSS \
     JOIN LATERAL (SELECT entity, seq FROM entities WHERE kind = u.kind COLLATE \"C\" AND id = u.id LIMIT 1) e";
 const ADD: &str = "COPY entities (entity, kind, id, seq) FROM STDIN (FORMAT binary)";

@@ -1,0 +1,294 @@
+//! What goes over the wire between two nodes.
+//!
+//! ```text
+//! offset  size  header (16 bytes, little-endian)
+//!      0     4  magic "THF1"
+//!      4     4  length of the payload, at most 8 MiB
+//!      8     4  CRC32C of the payload
+//!     12     4  reserved, 0
+//!     16     …  payload: a `Frame` as postcard
+//! ```
+//!
+//! The one that connects says `Hello`, with a number it has drawn. The other one answers `Welcome`, with a number of its own and a proof: HMAC-SHA256
+//! over both numbers and both nodes, with the cluster's secret as its key. The first one checks it and sends its own `Proof`. Only then are
+//! requests read. A frame of requests is a micro-batch: all that waited when the one before was written.
+
+use ring::hmac;
+use serde::{Deserialize, Serialize};
+use throng::driver::peers::{Reply, Request};
+
+/// Of this version are the frames; two nodes whose ranges do not meet do not talk.
+pub const PROTOCOL: u16 = 1;
+/// Most bytes of a frame's payload.
+pub const FRAME_BYTES_MAX: usize = 8 << 20;
+/// Bytes before a frame's payload.
+pub const HEADER_BYTES: usize = 16;
+const MAGIC: [u8; 4] = *b"THF1";
+
+/// A number that is drawn anew for each connection.
+pub type Nonce = [u8; 32];
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Frame {
+    /// The first one, from the node that connects.
+    Hello(Hello),
+    /// The answer to it.
+    Welcome {
+        /// Who answers.
+        hello: Hello,
+        /// That it knows the secret.
+        proof: [u8; 32],
+    },
+    /// That the node that connects knows the secret, too.
+    Proof([u8; 32]),
+    /// Why the other one is not let in; the connection ends.
+    Refused(String),
+    /// What is asked.
+    Asks(Vec<Ask>),
+    /// What is answered.
+    Answers(Vec<(u32, Reply)>),
+}
+
+/// Who somebody is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Version of the frames.
+    pub protocol: u16,
+    /// The cluster's id, as its directory says it.
+    pub cluster: String,
+    /// The node's number in it.
+    pub node: u64,
+    /// How many shards its service has.
+    pub shards: u16,
+    /// Drawn for this connection.
+    pub nonce: Nonce,
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Names the request on its connection.
+    pub id: u32,
+    /// The shard it is for.
+    pub shard: u16,
+    /// For how long the answer is waited.
+    pub within_micros: u32,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// They begin with something else.
+    #[error("what came is no frame of a node; is this another service's port?")]
+    Magic,
+    /// The length in the header.
+    #[error("a frame of {0} bytes came, at most {FRAME_BYTES_MAX} are read")]
+    TooLong(usize),
+    /// The payload is not what was sent.
+    #[error("a frame was altered on the way: its checksum does not match")]
+    Checksum,
+    /// It is what was sent, and cannot be read.
+    #[error("a frame cannot be read: {0}; do the two nodes run programs of versions too far apart?")]
+    Payload(String),
+}
+
+/// Appends a frame's bytes.
+///
+/// # Errors
+/// [`FrameError::TooLong`]: nothing was appended.
+pub fn encode(frame: &Frame, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    let begin = out.len();
+    out.resize(begin + HEADER_BYTES, 0);
+    let written = postcard::to_extend(frame, std::mem::take(out));
+    *out = written.map_err(|why| FrameError::Payload(why.to_string()))?;
+    let (header, payload) = out[begin..].split_at_mut(HEADER_BYTES);
+    if payload.len() > FRAME_BYTES_MAX {
+        let found = payload.len();
+        out.truncate(begin);
+        return Err(FrameError::TooLong(found));
+    }
+    header[..4].copy_from_slice(&MAGIC);
+    header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    header[8..12].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+    Ok(())
+}
+
+/// Reads the first frame there is, and says how many bytes it took; `None`: more bytes are to come.
+///
+/// # Errors
+/// The bytes are no frame.
+pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        let known = bytes.len().min(MAGIC.len());
+        return if bytes[..known] == MAGIC[..known] {
+            Ok(None)
+        } else {
+            Err(FrameError::Magic)
+        };
+    };
+    let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    if header[..4] != MAGIC {
+        return Err(FrameError::Magic);
+    }
+    let length = word(4) as usize;
+    if length > FRAME_BYTES_MAX {
+        return Err(FrameError::TooLong(length));
+    }
+    let Some(payload) = rest.get(..length) else {
+        return Ok(None);
+    };
+    if crc32c::crc32c(payload) != word(8) {
+        return Err(FrameError::Checksum);
+    }
+    match postcard::from_bytes(payload) {
+        Ok(frame) => Ok(Some((frame, HEADER_BYTES + length))),
+        Err(why) => Err(FrameError::Payload(why.to_string())),
+    }
+}
+
+/// The secret that all nodes of a cluster know.
+#[derive(Clone)]
+pub struct Secret(hmac::Key);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// Of these bytes; an empty one proves nothing, and is for nodes of one machine.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// Proves to the other one that this side knows it; each side proves something else, so that neither can give back what it was given.
+    #[must_use]
+    pub fn proof(&self, role: Role, client: &Hello, server: &Hello) -> [u8; 32] {
+        let tag = hmac::sign(&self.0, &proved(role, client, server));
+        let mut proof = [0; 32];
+        proof.copy_from_slice(tag.as_ref());
+        proof
+    }
+
+    /// Whether the other one knows it.
+    #[must_use]
+    pub fn is_proved(&self, proof: &[u8; 32], role: Role, client: &Hello, server: &Hello) -> bool {
+        hmac::verify(&self.0, &proved(role, client, server), proof).is_ok()
+    }
+}
+
+/// A side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The node that has connected.
+    Client,
+    /// The node that was connected to.
+    Server,
+}
+
+fn proved(role: Role, client: &Hello, server: &Hello) -> Vec<u8> {
+    let role: &[u8] = match role {
+        Role::Client => b"client",
+        Role::Server => b"server",
+    };
+    let mut bytes = role.to_vec();
+    for hello in [client, server] {
+        bytes.extend_from_slice(&hello.nonce);
+        bytes.extend_from_slice(&hello.node.to_le_bytes());
+        bytes.extend_from_slice(&hello.shards.to_le_bytes());
+        bytes.extend_from_slice(&hello.protocol.to_le_bytes());
+        bytes.extend_from_slice(&(hello.cluster.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(hello.cluster.as_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use throng::driver::peers::{Ask as EntityAsk, Asked};
+
+    fn ask(id: u32, body: Vec<u8>) -> Ask {
+        Ask {
+            id,
+            shard: 7,
+            within_micros: 5_000_000,
+            request: Request::Ask(EntityAsk {
+                kind: "show".into(),
+                id: "a/b".into(),
+                what: Asked::Command {
+                    name: "Reserve".into(),
+                    body,
+                    key: Some("k".into()),
+                    life: throng::driver::KeyLife::default(),
+                    forwarded: None,
+                },
+                caller: None,
+            }),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn frames_come_as_they_were_sent_whole_and_in_order(bodies in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..200), 1..8)) {
+            let mut bytes = Vec::new();
+            let frames: Vec<Frame> = bodies.into_iter().enumerate().map(|(id, body)| Frame::Asks(vec![ask(id as u32, body)])).collect();
+            for frame in &frames {
+                encode(frame, &mut bytes).unwrap();
+            }
+            let mut rest = &bytes[..];
+            for frame in &frames {
+                for cut in 0..HEADER_BYTES.min(rest.len()) {
+                    prop_assert_eq!(decode(&rest[..cut]).unwrap(), None);
+                }
+                let (found, used) = decode(rest).unwrap().unwrap();
+                prop_assert_eq!(&found, frame);
+                rest = &rest[used..];
+            }
+            prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn whatever_comes_is_a_frame_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300), flip in any::<(usize, u8)>()) {
+            let _ = decode(&bytes);
+            let mut sent = Vec::new();
+            encode(&Frame::Asks(vec![ask(1, bytes)]), &mut sent).unwrap();
+            let at = flip.0 % sent.len();
+            sent[at] ^= flip.1 | 1;
+            // The four bytes that are reserved say nothing.
+            prop_assert!((12..16).contains(&at) || !matches!(decode(&sent), Ok(Some(_))));
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_too_long_is_not_sent_and_not_read() {
+        let mut out = b"before".to_vec();
+        let refused = encode(&Frame::Asks(vec![ask(1, vec![7; FRAME_BYTES_MAX])]), &mut out);
+        assert!(matches!(refused, Err(FrameError::TooLong(_))) && out == b"before");
+        let mut header = MAGIC.to_vec();
+        header.extend_from_slice(&u32::MAX.to_le_bytes());
+        header.resize(HEADER_BYTES, 0);
+        assert_eq!(decode(&header), Err(FrameError::TooLong(u32::MAX as usize)));
+    }
+
+    #[test]
+    fn a_proof_holds_for_one_side_one_secret_and_one_connection() {
+        let hello = |node: u64| Hello {
+            node,
+            nonce: [node as u8; 32],
+            ..Hello::default()
+        };
+        let (client, server, secret) = (hello(1), hello(2), Secret::new(b"known"));
+        let proof = secret.proof(Role::Client, &client, &server);
+        assert!(secret.is_proved(&proof, Role::Client, &client, &server));
+        assert!(!secret.is_proved(&proof, Role::Server, &client, &server));
+        assert!(!secret.is_proved(&proof, Role::Client, &client, &hello(3)));
+        assert!(!Secret::new(b"other").is_proved(&proof, Role::Client, &client, &server));
+    }
+}

@@ -1,0 +1,480 @@
+//! The connections to the other nodes, from the side that asks.
+
+use crate::frame::{self, Ask, Frame, Hello, PROTOCOL, Role, Secret};
+use std::{
+    collections::{BTreeSet, HashMap},
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use throng::driver::peers::{Peers, Reply, Request};
+use throng_journal::{Later, Node, NodeId, NodeState, ShardId, View};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    runtime::Handle,
+    sync::{Notify, oneshot},
+    time::{sleep, timeout},
+};
+
+/// Most requests that wait for another node's answer.
+const ASKS_MAX: usize = 4_096;
+/// Most requests in one frame.
+const ASKS_A_FRAME: usize = 1_024;
+/// Most bytes of requests in one frame, about; one always fits.
+const ASK_BYTES_A_FRAME: usize = 1 << 20;
+/// Between two looks for requests whose time is over.
+const SWEEP: Duration = Duration::from_millis(50);
+/// The first pause before a node is tried again; it doubles up to the last.
+const RETRY: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
+const CONNECT: Duration = Duration::from_secs(1);
+const HANDSHAKE: Duration = Duration::from_secs(3);
+/// A connection that takes nothing for so long is over.
+const STALLED: Duration = Duration::from_secs(3);
+/// So many refused connections in a row are a port that nobody listens at.
+const REFUSED: u32 = 2;
+
+/// Where an engine's requests go: to the node that owns the shard. Cheap to clone.
+#[derive(Clone)]
+pub struct Links {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// By shard: the owner's number, 0 for nobody.
+    owners: Box<[AtomicU64]>,
+    nodes: RwLock<HashMap<NodeId, Arc<Link>>>,
+    me: AtomicU64,
+    cluster: Mutex<String>,
+    secret: Secret,
+    /// A connection began to fail, or to work: whoever looks after the cluster looks again.
+    changed: Notify,
+    counts: Counts,
+}
+
+/// What was asked of other nodes since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) asks: AtomicU64,
+    pub(crate) frames: AtomicU64,
+    pub(crate) not_here: AtomicU64,
+    pub(crate) unknown: AtomicU64,
+}
+
+/// The connection to one node.
+struct Link {
+    node: NodeId,
+    address: String,
+    next_id: AtomicU32,
+    queue: Mutex<Queue>,
+    wake: Notify,
+    refuses: AtomicBool,
+    is_over: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    is_connected: bool,
+    /// To be sent with the next frame.
+    waiting: Vec<Ask>,
+    /// Sent or not, and not answered.
+    asked: HashMap<u32, Asked>,
+}
+
+struct Asked {
+    tell: oneshot::Sender<Reply>,
+    until: Instant,
+    is_sent: bool,
+}
+
+impl Links {
+    /// To the nodes of a cluster whose service has so many shards; to nobody, until [`look`](Self::look) is called.
+    #[must_use]
+    pub fn new(shards: u16, secret: Secret) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                owners: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+                nodes: RwLock::default(),
+                me: AtomicU64::new(0),
+                cluster: Mutex::default(),
+                secret,
+                changed: Notify::new(),
+                counts: Counts::default(),
+            }),
+        }
+    }
+
+    /// Goes by what a node sees now: who is there, and who owns what. Connections are made on the runtime this is called on.
+    pub(crate) fn look(&self, me: NodeId, view: &View) {
+        let shared = &self.shared;
+        shared.me.store(me.0, Ordering::Release);
+        view.cluster.clone_into(&mut shared.cluster.lock().unwrap_or_else(PoisonError::into_inner));
+        let living = |node: &&Node| node.id != me && matches!(node.state, NodeState::Serving | NodeState::Draining);
+        let mut nodes = shared.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|id, link| {
+            let is_there = view.nodes.iter().filter(living).any(|node| node.id == *id);
+            if !is_there {
+                link.is_over.store(true, Ordering::Release);
+                link.wake.notify_one();
+            }
+            is_there
+        });
+        for node in view.nodes.iter().filter(living) {
+            nodes.entry(node.id).or_insert_with(|| {
+                let link = Arc::new(Link {
+                    node: node.id,
+                    address: node.said.peer.clone(),
+                    next_id: AtomicU32::new(0),
+                    queue: Mutex::default(),
+                    wake: Notify::new(),
+                    refuses: AtomicBool::new(false),
+                    is_over: AtomicBool::new(false),
+                });
+                Handle::current().spawn(run(Arc::clone(&self.shared), Arc::clone(&link)));
+                link
+            });
+        }
+        drop(nodes);
+        for (owner, own) in view.owners.iter().zip(&shared.owners) {
+            own.store(owner.map_or(0, |owner| owner.0), Ordering::Release);
+        }
+    }
+
+    /// Nodes whose port nobody listens at.
+    pub(crate) fn refusing(&self) -> BTreeSet<NodeId> {
+        let nodes = self.shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let refusing = nodes.values().filter(|link| link.refuses.load(Ordering::Acquire));
+        refusing.map(|link| link.node).collect()
+    }
+
+    /// Nodes that are connected.
+    pub(crate) fn connected(&self) -> BTreeSet<NodeId> {
+        let nodes = self.shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let connected = nodes.values().filter(|link| link.queue().is_connected);
+        connected.map(|link| link.node).collect()
+    }
+
+    /// Resolves when a connection began to fail, or to work.
+    pub(crate) async fn changed(&self) {
+        self.shared.changed.notified().await;
+    }
+
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.shared.counts
+    }
+}
+
+impl Peers for Links {
+    fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
+        let shared = &self.shared;
+        let not_here = || -> Later<'static, Reply> {
+            shared.counts.not_here.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::ready(Reply::NotHere))
+        };
+        let owner = shared.owners.get(usize::from(shard.0)).map(|owner| owner.load(Ordering::Acquire));
+        let link = owner.filter(|owner| *owner != 0).and_then(|owner| {
+            let nodes = shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
+            nodes.get(&NodeId(owner)).cloned()
+        });
+        let Some(told) = link.and_then(|link| link.ask(shard, request, within)) else {
+            return not_here();
+        };
+        shared.counts.asks.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move { told.await.unwrap_or(Reply::Unknown) })
+    }
+}
+
+impl Link {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: there is no connection, or too much waits; nothing was done.
+    fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Option<oneshot::Receiver<Reply>> {
+        let (tell, told) = oneshot::channel();
+        let mut queue = self.queue();
+        if !queue.is_connected || queue.asked.len() >= ASKS_MAX {
+            return None;
+        }
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let asked = Asked {
+            tell,
+            until: Instant::now() + within,
+            is_sent: false,
+        };
+        queue.asked.insert(id, asked);
+        let is_first = queue.waiting.is_empty();
+        queue.waiting.push(Ask {
+            id,
+            shard: shard.0,
+            within_micros: u32::try_from(within.as_micros()).unwrap_or(u32::MAX),
+            request,
+        });
+        drop(queue);
+        if is_first {
+            self.wake.notify_one();
+        }
+        Some(told)
+    }
+
+    /// What waits, as much as fits into one frame.
+    fn take(&self) -> Vec<Ask> {
+        let mut queue = self.queue();
+        let mut bytes = 0;
+        let fits = |ask: &&Ask| {
+            let is_first = bytes == 0;
+            bytes += weight(&ask.request);
+            is_first || bytes <= ASK_BYTES_A_FRAME
+        };
+        let count = queue.waiting.iter().take(ASKS_A_FRAME).take_while(fits).count();
+        let taken: Vec<Ask> = queue.waiting.drain(..count).collect();
+        for ask in &taken {
+            if let Some(asked) = queue.asked.get_mut(&ask.id) {
+                asked.is_sent = true;
+            }
+        }
+        taken
+    }
+
+    fn answered(&self, answers: Vec<(u32, Reply)>) {
+        let mut queue = self.queue();
+        for (id, reply) in answers {
+            if let Some(asked) = queue.asked.remove(&id) {
+                // Whoever asked may have gone.
+                let _ = asked.tell.send(reply);
+            }
+        }
+    }
+
+    /// The connection is over: what was sent may have been done, what was not sent was not.
+    fn broken(&self, counts: &Counts) {
+        let mut queue = self.queue();
+        queue.is_connected = false;
+        queue.waiting.clear();
+        for (_, asked) in queue.asked.drain() {
+            let reply = if asked.is_sent { Reply::Unknown } else { Reply::NotHere };
+            if asked.is_sent {
+                counts.unknown.fetch_add(1, Ordering::Relaxed);
+            }
+            let _ = asked.tell.send(reply);
+        }
+    }
+
+    /// Ends what was waited for long enough.
+    fn sweep(&self) {
+        let now = Instant::now();
+        let mut queue = self.queue();
+        let over = queue.asked.extract_if(|_, asked| asked.until <= now);
+        let over: Vec<(u32, Asked)> = over.collect();
+        for (id, asked) in over {
+            if !asked.is_sent {
+                queue.waiting.retain(|ask| ask.id != id);
+            }
+            let reply = if asked.is_sent { Reply::Unknown } else { Reply::NotHere };
+            let _ = asked.tell.send(reply);
+        }
+    }
+}
+
+/// About as many bytes as it takes in a frame.
+fn weight(request: &Request) -> usize {
+    match request {
+        Request::Ask(ask) => {
+            let body = match &ask.what {
+                throng::driver::peers::Asked::Command { body, .. } => body.len(),
+                throng::driver::peers::Asked::Query { arguments, .. } => arguments.len(),
+            };
+            128 + ask.id.len() + body
+        }
+        Request::Take(letters) => letters.iter().map(|letter| 128 + letter.body.len()).sum(),
+    }
+}
+
+/// Keeps a connection to a node, until it is a member no more.
+async fn run(shared: Arc<Shared>, link: Arc<Link>) {
+    let (mut pause, mut refused) = (RETRY.0, 0);
+    while !link.is_over.load(Ordering::Acquire) {
+        match connect(&shared, &link).await {
+            Ok(stream) => {
+                (pause, refused) = (RETRY.0, 0);
+                link.refuses.store(false, Ordering::Release);
+                link.queue().is_connected = true;
+                shared.changed.notify_one();
+                if let Err(why) = carry(&shared, &link, stream).await {
+                    tracing::debug!("the connection to node {} ({}) is over: {why}", link.node, link.address);
+                }
+                link.broken(&shared.counts);
+                shared.changed.notify_one();
+            }
+            Err(Failed::Refused) => {
+                refused += 1;
+                if refused >= REFUSED && !link.refuses.swap(true, Ordering::AcqRel) {
+                    tracing::warn!("nobody listens at {} any more, where node {} was", link.address, link.node);
+                    shared.changed.notify_one();
+                }
+            }
+            Err(Failed::Otherwise(why)) => {
+                tracing::warn!("node {} cannot be asked at {}: {why}", link.node, link.address);
+            }
+        }
+        sleep(pause + pause.mul_f64(rand::random::<f64>() / 4.0)).await;
+        pause = (pause * 2).min(RETRY.1);
+    }
+    link.broken(&shared.counts);
+}
+
+enum Failed {
+    Refused,
+    Otherwise(String),
+}
+
+impl From<Broken> for Failed {
+    fn from(broken: Broken) -> Self {
+        Self::Otherwise(broken.0)
+    }
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self::Otherwise(why)
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Otherwise(error.to_string())
+    }
+}
+
+/// Connects, and proves to the other node who this one is; the bytes that came behind its answer are none.
+async fn connect(shared: &Shared, link: &Link) -> Result<TcpStream, Failed> {
+    let connected = match timeout(CONNECT, TcpStream::connect(&link.address)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Failed::Refused),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_) => return Err("it does not answer".to_string().into()),
+    };
+    connected.set_nodelay(true)?;
+    let own = Hello {
+        protocol: PROTOCOL,
+        cluster: shared.cluster.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        node: shared.me.load(Ordering::Acquire),
+        shards: shared.owners.len() as u16,
+        nonce: rand::random(),
+    };
+    let mut stream = connected;
+    let shake = async {
+        send(&mut stream, &Frame::Hello(own.clone())).await?;
+        let mut read = Vec::new();
+        let (hello, proof) = match receive(&mut stream, &mut read).await? {
+            Frame::Welcome { hello, proof } => (hello, proof),
+            Frame::Refused(why) => return Err(Failed::from(format!("it does not let this node in: {why}"))),
+            _ => return Err("it does not answer as a node does".to_string().into()),
+        };
+        if hello.node != link.node.0 {
+            return Err(format!("another node, {}, is there", hello.node).into());
+        }
+        if !shared.secret.is_proved(&proof, Role::Server, &own, &hello) {
+            return Err("it does not know the cluster's secret".to_string().into());
+        }
+        let proof = shared.secret.proof(Role::Client, &own, &hello);
+        send(&mut stream, &Frame::Proof(proof)).await?;
+        Ok(())
+    };
+    match timeout(HANDSHAKE, shake).await {
+        Ok(shaken) => shaken?,
+        Err(_) => return Err("it takes too long to say who it is".to_string().into()),
+    }
+    Ok(stream)
+}
+
+pub(crate) async fn send(stream: &mut TcpStream, frame: &Frame) -> Result<(), Broken> {
+    let mut bytes = Vec::new();
+    frame::encode(frame, &mut bytes).map_err(|why| Broken(why.to_string()))?;
+    stream.write_all(&bytes).await.map_err(|why| Broken(why.to_string()))
+}
+
+/// Reads one frame; what came behind it stays in `read`.
+pub(crate) async fn receive(stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<Frame, Broken> {
+    loop {
+        if let Some((frame, used)) = frame::decode(read).map_err(|why| Broken(why.to_string()))? {
+            read.drain(..used);
+            return Ok(frame);
+        }
+        if stream.read_buf(read).await.map_err(|why| Broken(why.to_string()))? == 0 {
+            return Err(Broken("the connection was closed".into()));
+        }
+    }
+}
+
+/// Why a frame did not come or go.
+#[derive(Debug)]
+pub(crate) struct Broken(pub(crate) String);
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Sends what is asked and tells what is answered, until the connection is over.
+async fn carry(shared: &Shared, link: &Link, stream: TcpStream) -> Result<(), String> {
+    let (mut reader, mut writer) = stream.into_split();
+    let write = async {
+        let mut bytes = Vec::new();
+        loop {
+            if link.is_over.load(Ordering::Acquire) {
+                return Err("it is no member any more".to_owned());
+            }
+            let asks = link.take();
+            if asks.is_empty() {
+                link.wake.notified().await;
+                continue;
+            }
+            bytes.clear();
+            let ids: Vec<u32> = asks.iter().map(|ask| ask.id).collect();
+            if let Err(why) = frame::encode(&Frame::Asks(asks), &mut bytes) {
+                tracing::error!("a request cannot be sent to node {}: {why}", link.node);
+                link.answered(ids.into_iter().map(|id| (id, Reply::NotHere)).collect());
+                continue;
+            }
+            shared.counts.frames.fetch_add(1, Ordering::Relaxed);
+            match timeout(STALLED, writer.write_all(&bytes)).await {
+                Ok(written) => written.map_err(|why| why.to_string())?,
+                Err(_) => return Err("it reads nothing".to_owned()),
+            }
+        }
+    };
+    let read = async {
+        let mut bytes: Vec<u8> = Vec::with_capacity(64 << 10);
+        loop {
+            let mut used = 0;
+            while let Some((frame, length)) = frame::decode(&bytes[used..]).map_err(|why| why.to_string())? {
+                used += length;
+                match frame {
+                    Frame::Answers(answers) => link.answered(answers),
+                    Frame::Refused(why) => return Err(why),
+                    _ => return Err("it sends what nobody asked for".to_owned()),
+                }
+            }
+            bytes.drain(..used);
+            if reader.read_buf(&mut bytes).await.map_err(|why| why.to_string())? == 0 {
+                return Err("it was closed".to_owned());
+            }
+        }
+    };
+    let sweep = async {
+        loop {
+            sleep(SWEEP).await;
+            link.sweep();
+        }
+    };
+    tokio::select! {
+        over = write => over,
+        over = read => over,
+        () = sweep => Ok(()),
+    }
+}

@@ -1,0 +1,188 @@
+//! The connections of other nodes, from the side that is asked.
+
+use crate::{
+    frame::{self, Frame, Hello, PROTOCOL, Role, Secret},
+    link::{receive, send},
+    node::Host,
+};
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use throng::driver::peers::Reply;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+const HANDSHAKE: Duration = Duration::from_secs(3);
+/// A connection that takes no answers for so long is over.
+const STALLED: Duration = Duration::from_secs(3);
+/// Most requests of one connection that are worked on; more are read once some are answered.
+const ASKS_MAX: usize = 8_192;
+/// Answers in one frame, about, in bytes.
+const ANSWER_BYTES: usize = 1 << 20;
+
+/// Who may come, and who this is.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) cluster: String,
+    pub(crate) me: u64,
+    pub(crate) nodes: BTreeSet<u64>,
+}
+
+pub(crate) struct Server {
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) secret: Secret,
+    pub(crate) shards: u16,
+    pub(crate) known: Mutex<Known>,
+}
+
+impl Server {
+    /// Takes connections until its task is ended.
+    pub(crate) async fn listen(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, from)) => {
+                    let server = Arc::clone(&self);
+                    tokio::spawn(async move {
+                        if let Err(why) = server.serve(stream).await {
+                            tracing::debug!("the connection of the node at {from} is over: {why}");
+                        }
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!("no connection of another node can be taken: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    async fn serve(&self, mut stream: TcpStream) -> Result<(), String> {
+        stream.set_nodelay(true).map_err(|why| why.to_string())?;
+        let mut read = Vec::new();
+        match timeout(HANDSHAKE, self.shake(&mut stream, &mut read)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => {
+                tracing::warn!("another node is not let in: {why}");
+                // It is told, if it listens still.
+                let _ = send(&mut stream, &Frame::Refused(why.clone())).await;
+                return Err(why);
+            }
+            Err(_) => return Err("it takes too long to say who it is".into()),
+        }
+        self.answer(stream, read).await
+    }
+
+    /// Has the other one say and prove who it is.
+    async fn shake(&self, stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<(), String> {
+        let Frame::Hello(hello) = receive(stream, read).await.map_err(|why| why.to_string())? else {
+            return Err("it does not begin as a node does".into());
+        };
+        if hello.protocol != PROTOCOL {
+            return Err(format!(
+                "it speaks version {} of the frames, this node {PROTOCOL}: run programs of one version, or of two that follow each other",
+                hello.protocol
+            ));
+        }
+        let own = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            if hello.cluster != known.cluster {
+                return Err(format!("it is a node of another cluster, {:?}", hello.cluster));
+            }
+            if hello.shards != self.shards {
+                return Err(format!("its service has {} shards, this one {}", hello.shards, self.shards));
+            }
+            if hello.node == known.me {
+                return Err("it says it is this node".into());
+            }
+            Hello {
+                protocol: PROTOCOL,
+                cluster: known.cluster.clone(),
+                node: known.me,
+                shards: self.shards,
+                nonce: rand::random(),
+            }
+        };
+        let proof = self.secret.proof(Role::Server, &hello, &own);
+        let welcome = Frame::Welcome {
+            hello: own.clone(),
+            proof,
+        };
+        send(stream, &welcome).await.map_err(|why| why.to_string())?;
+        let Frame::Proof(proof) = receive(stream, read).await.map_err(|why| why.to_string())? else {
+            return Err("it does not prove that it knows the cluster's secret".into());
+        };
+        match self.secret.is_proved(&proof, Role::Client, &hello, &own) {
+            true => Ok(()),
+            false => Err(format!(
+                "node {} does not know the cluster's secret: give all nodes the same --cluster-secret-file",
+                hello.node
+            )),
+        }
+    }
+
+    /// Has the engine answer what is asked. Requests begin in the order they came.
+    async fn answer(&self, stream: TcpStream, mut bytes: Vec<u8>) -> Result<(), String> {
+        let (mut reader, mut writer) = stream.into_split();
+        let mut working = FuturesUnordered::new();
+        let mut out = Vec::new();
+        loop {
+            let mut used = 0;
+            while working.len() < ASKS_MAX
+                && let Some((frame, length)) = frame::decode(&bytes[used..]).map_err(|why| why.to_string())?
+            {
+                used += length;
+                let Frame::Asks(asks) = frame else {
+                    return Err("it sends what is no request".into());
+                };
+                for ask in asks {
+                    let within = Duration::from_micros(u64::from(ask.within_micros));
+                    let reply = self.host.answer(ask.request, within);
+                    working.push(reply.map(move |reply| (ask.id, reply)));
+                }
+            }
+            bytes.drain(..used);
+            let mut answers: Vec<(u32, Reply)> = Vec::new();
+            let mut size = 0;
+            while size < ANSWER_BYTES
+                && let Some(Some((id, reply))) = working.next().now_or_never()
+            {
+                size += weight(&reply);
+                answers.push((id, reply));
+            }
+            if answers.is_empty() {
+                let may_read = working.len() < ASKS_MAX;
+                tokio::select! {
+                    read = reader.read_buf(&mut bytes), if may_read => {
+                        if read.map_err(|why| why.to_string())? == 0 {
+                            return Err("it was closed".into());
+                        }
+                        continue;
+                    }
+                    Some((id, reply)) = working.next() => answers.push((id, reply)),
+                }
+            }
+            out.clear();
+            if let Err(why) = frame::encode(&Frame::Answers(answers), &mut out) {
+                return Err(format!("an answer cannot be sent: {why}"));
+            }
+            match timeout(STALLED, writer.write_all(&out)).await {
+                Ok(written) => written.map_err(|why| why.to_string())?,
+                Err(_) => return Err("it reads no answers".into()),
+            }
+        }
+    }
+}
+
+fn weight(reply: &Reply) -> usize {
+    match reply {
+        Reply::Done(body) => 16 + body.len(),
+        Reply::Taken(taken) => 64 * taken.len(),
+        Reply::Refused(_) | Reply::NotHere | Reply::Unknown => 128,
+    }
+}
