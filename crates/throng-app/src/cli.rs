@@ -1,5 +1,7 @@
 //! The commands of a service's program, for one that has others beside them.
 
+#[cfg(feature = "postgres")]
+pub use crate::cluster::ClusterCommands;
 pub use crate::{
     check::CheckArguments,
     exit::exit_code,
@@ -32,6 +34,9 @@ enum Command {
     Journal(JournalArguments),
     /// Look at the read models, have one rebuilt.
     Projection(ProjectionArguments),
+    /// Look at the nodes that share a journal, have one give away what it owns.
+    #[cfg(feature = "postgres")]
+    Cluster(ClusterCommands),
     /// Make a token for a caller of the service.
     Token(TokenArguments),
     /// Read the whole journal with this program and say what it does not understand, before a roll-out; also beside a running service.
@@ -80,6 +85,8 @@ pub(crate) fn run(app: App, arguments: impl IntoIterator<Item = OsString>) -> Ex
         Command::Serve(arguments) => arguments.run(app),
         Command::Journal(arguments) => arguments.run(|| Ok(app)),
         Command::Projection(arguments) => arguments.run(Some(name)),
+        #[cfg(feature = "postgres")]
+        Command::Cluster(arguments) => arguments.run(name),
         Command::Token(arguments) => arguments.run(),
         Command::Check(arguments) => arguments.run(app),
         #[cfg(feature = "bench")]

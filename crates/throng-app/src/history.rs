@@ -116,12 +116,15 @@ fn on_engine<T>(
         .build()
         .context("cannot start a runtime")?;
     let builder = app.take_builder();
-    let Opened { journal, store, views } = place.open(&Opening {
+    let Opened {
+        journal, store, views, ..
+    } = place.open(&Opening {
         durability: Durability::Fsync,
         sync_delay: Duration::ZERO,
         accept_loss: None,
         archive,
         has_projections: builder.has_projections(),
+        lease: None,
     })?;
     let released: std::sync::Weak<dyn Journal> = Arc::downgrade(&journal);
     let options = Options {

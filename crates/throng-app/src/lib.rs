@@ -65,6 +65,8 @@ mod app;
 mod bench;
 mod check;
 pub mod cli;
+#[cfg(feature = "postgres")]
+mod cluster;
 mod exit;
 mod history;
 mod journal;
@@ -79,6 +81,8 @@ mod token;
 
 pub use access_log::AccessLogArguments;
 pub use app::{App, Defaults, End};
+#[cfg(feature = "postgres")]
+pub use cluster::{ClusterArguments, ClusterSettings};
 pub use limits::LimitArguments;
 /// For `#[global_allocator]` in a program: requests are many small allocations, and the system's allocator was a third of the
 /// engine's instructions.

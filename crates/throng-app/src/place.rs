@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use throng::journal::{self, Journal, MemoryJournal, MemoryStore, MemoryViews, Position, Store, Views};
+use throng::journal::{self, Directory, Journal, MemoryJournal, MemoryStore, MemoryViews, Position, Store, Views};
 #[cfg(feature = "postgres")]
 use throng_postgres::{PostgresOptions, open_postgres};
 
@@ -123,6 +123,8 @@ pub(crate) struct Opened {
     pub(crate) journal: Arc<dyn Journal>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) views: Arc<dyn Views>,
+    /// Where nodes meet that share the journal; there is none where one process has it.
+    pub(crate) directory: Option<Arc<dyn Directory>>,
 }
 
 impl Opened {
@@ -133,6 +135,7 @@ impl Opened {
             store: Arc::new(MemoryStore::new(journal.clone())),
             journal: Arc::new(journal),
             views: Arc::new(MemoryViews::new()),
+            directory: None,
         }
     }
 }
@@ -146,6 +149,8 @@ pub(crate) struct Opening {
     /// Where segments are copied before history is removed from them.
     pub(crate) archive: Option<PathBuf>,
     pub(crate) has_projections: bool,
+    /// How long an engine may answer from memory after it has last shown that it lives, in a cluster.
+    pub(crate) lease: Option<Duration>,
 }
 
 impl Place {
@@ -173,6 +178,7 @@ impl Place {
                     journal: log,
                     store,
                     views,
+                    directory: None,
                 })
             }
             #[cfg(feature = "postgres")]
@@ -191,11 +197,15 @@ impl Place {
                 if durability == Durability::Os {
                     options.durability = journal::Durability::Os;
                 }
+                if let Some(lease) = how.lease {
+                    options.lease = lease;
+                }
                 let opened = open_postgres(options)?;
                 Ok(Opened {
                     journal: opened.journal,
                     store: opened.store,
                     views: opened.views,
+                    directory: Some(opened.directory),
                 })
             }
         }

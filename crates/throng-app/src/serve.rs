@@ -21,6 +21,8 @@ use throng::{
 };
 use throng_http::StopSignal;
 
+#[cfg(feature = "postgres")]
+use crate::cluster::ClusterArguments;
 use crate::{
     AccessLogArguments, App, SecurityArguments,
     limits::{self, LimitArguments},
@@ -96,6 +98,9 @@ pub struct ServeArguments {
     /// Leave the read models as they are: no projection runs.
     #[arg(long)]
     no_projections: bool,
+    #[cfg(feature = "postgres")]
+    #[command(flatten)]
+    cluster: ClusterArguments,
     #[command(flatten)]
     security: SecurityArguments,
     #[command(flatten)]
@@ -176,6 +181,8 @@ impl ServeArguments {
             limits: self.limits.clone(),
             security: self.security.clone().with_admin_listener(self.listen),
             access_log: self.access_log.clone(),
+            #[cfg(feature = "postgres")]
+            cluster: self.cluster.settings()?,
             engine: Options {
                 memory_bytes_max: self.memory as usize * 1_000_000,
                 checkpoint_every: Duration::from_secs(u64::from(self.checkpoint)),

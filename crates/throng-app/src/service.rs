@@ -15,6 +15,8 @@ use throng::{
 };
 use throng_http::{Limits, Running};
 
+#[cfg(feature = "postgres")]
+use crate::cluster::{ClusterSettings, not_shared};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
@@ -55,6 +57,9 @@ pub struct Settings {
     pub security: SecurityArguments,
     /// Which requests are logged.
     pub access_log: AccessLogArguments,
+    /// The cluster it is a node of.
+    #[cfg(feature = "postgres")]
+    pub cluster: Option<ClusterSettings>,
     /// The engine's limits and intervals.
     pub engine: Options,
 }
@@ -74,6 +79,8 @@ pub struct Service {
     /// From opening the journal to an engine that can be asked.
     pub recovery: Duration,
     running: Running,
+    #[cfg(feature = "postgres")]
+    node: Option<throng_cluster::Node>,
     /// Ends what runs beside the gateway.
     beside: Vec<End>,
     journal: Weak<dyn Journal>,
@@ -95,24 +102,50 @@ impl Service {
         let begun = Instant::now();
         let (builder, starting) = (app.take_builder(), app.take_beside());
         let keeps = builder.has_entities();
-        let Opened { journal, store, views } = match keeps {
+        #[cfg(feature = "postgres")]
+        let lease = settings.cluster.as_ref().map(ClusterSettings::lease);
+        #[cfg(not(feature = "postgres"))]
+        let lease = None;
+        let Opened {
+            journal,
+            store,
+            views,
+            directory,
+        } = match keeps {
             true => settings.place.open(&Opening {
                 durability: settings.durability,
                 sync_delay: settings.sync_delay,
                 accept_loss: settings.accept_loss,
                 archive: settings.archive.clone(),
                 has_projections: builder.has_projections(),
+                lease,
             })?,
             false => Opened::in_memory(),
         };
         let released = Arc::downgrade(&journal);
         let builder = builder.options(settings.engine.clone()).views(views);
+        #[cfg(feature = "postgres")]
+        let (builder, joining) = match &settings.cluster {
+            None => (builder, None),
+            Some(cluster) => {
+                let directory = directory.ok_or_else(|| not_shared(&settings.place))?;
+                let links = cluster.links(builder.shard_count());
+                (
+                    builder.peers(Arc::new(links.clone())),
+                    Some((cluster, directory, links)),
+                )
+            }
+        };
+        #[cfg(not(feature = "postgres"))]
+        drop(directory);
         let engine = runtime.block_on(builder.start_shared(journal, store))?;
         if let Some(kind) = settings.engine.keep.keys().find(|kind| engine.kind(kind).is_none()) {
             runtime.block_on(engine.stop());
             bail!("--keep names the kind {kind:?}, which this service does not have");
         }
-        let recovery = begun.elapsed();
+        let mut recovery = begun.elapsed();
+        #[cfg(feature = "postgres")]
+        let program = format!("{} {}", app.name(), app.version_text());
         let mut gateway = app.into_gateway(engine.clone()).bind(settings.listen);
         gateway = gateway.adjust_limits(|limits| {
             // Unless the program has a limit of its own.
@@ -142,11 +175,31 @@ impl Service {
                 return Err(error);
             }
         };
+        #[cfg(feature = "postgres")]
+        let node = match joining {
+            None => None,
+            Some((cluster, directory, links)) => {
+                match cluster.start(directory, &engine, links, (running.url(), program)) {
+                    Ok(node) => Some(node),
+                    Err(error) => {
+                        beside.into_iter().for_each(|end| end());
+                        running.stop_blocking();
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        #[cfg(feature = "postgres")]
+        if node.is_some() {
+            recovery = begun.elapsed();
+        }
         Ok(Self {
             address: running.address(),
             engine,
             recovery,
             running,
+            #[cfg(feature = "postgres")]
+            node,
             beside,
             journal: released,
         })
@@ -170,7 +223,15 @@ impl Service {
     /// Finishes what is in flight, makes a last checkpoint, and ends. The data directory is free then.
     pub fn stop(self) {
         self.beside.into_iter().for_each(|end| end());
+        #[cfg(feature = "postgres")]
+        if let Some(node) = &self.node {
+            node.drain();
+        }
         self.running.stop_blocking();
+        #[cfg(feature = "postgres")]
+        if let Some(node) = self.node {
+            node.leave();
+        }
         drop(self.engine);
         wait_until_released(&self.journal);
     }

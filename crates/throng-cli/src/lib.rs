@@ -56,6 +56,9 @@ enum Command {
     Krl(krl::KrlArguments),
     /// Look at the read models, have one rebuilt.
     Projection(cli::ProjectionArguments),
+    /// Look at the nodes that share a journal, have one give away what it owns.
+    #[cfg(feature = "postgres")]
+    Cluster(cli::ClusterCommands),
     /// Make a token for a caller of a service.
     Token(cli::TokenArguments),
     /// See what a service does now: the console's numbers, in a terminal.
@@ -83,6 +86,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Krl(arguments) => krl::run(&arguments),
         Command::Projection(arguments) => arguments.run(None),
         Command::Trace(arguments) => trace::run(&arguments),
+        #[cfg(feature = "postgres")]
+        Command::Cluster(arguments) => arguments.run("throng"),
         Command::Token(arguments) => arguments.run(),
         Command::Top(arguments) => arguments.run(),
         #[cfg(feature = "bench")]

@@ -111,7 +111,8 @@ impl Links {
     pub(crate) fn look(&self, me: NodeId, view: &View) {
         let shared = &self.shared;
         shared.me.store(me.0, Ordering::Release);
-        view.cluster.clone_into(&mut shared.cluster.lock().unwrap_or_else(PoisonError::into_inner));
+        view.cluster
+            .clone_into(&mut shared.cluster.lock().unwrap_or_else(PoisonError::into_inner));
         let living = |node: &&Node| node.id != me && matches!(node.state, NodeState::Serving | NodeState::Draining);
         let mut nodes = shared.nodes.write().unwrap_or_else(PoisonError::into_inner);
         nodes.retain(|id, link| {
@@ -174,7 +175,10 @@ impl Peers for Links {
             shared.counts.not_here.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::ready(Reply::NotHere))
         };
-        let owner = shared.owners.get(usize::from(shard.0)).map(|owner| owner.load(Ordering::Acquire));
+        let owner = shared
+            .owners
+            .get(usize::from(shard.0))
+            .map(|owner| owner.load(Ordering::Acquire));
         let link = owner.filter(|owner| *owner != 0).and_then(|owner| {
             let nodes = shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
             nodes.get(&NodeId(owner)).cloned()
@@ -312,7 +316,11 @@ async fn run(shared: Arc<Shared>, link: Arc<Link>) {
             Err(Failed::Refused) => {
                 refused += 1;
                 if refused >= REFUSED && !link.refuses.swap(true, Ordering::AcqRel) {
-                    tracing::warn!("nobody listens at {} any more, where node {} was", link.address, link.node);
+                    tracing::warn!(
+                        "nobody listens at {} any more, where node {} was",
+                        link.address,
+                        link.node
+                    );
                     shared.changed.notify_one();
                 }
             }

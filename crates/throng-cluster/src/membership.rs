@@ -107,14 +107,16 @@ impl Membership {
     /// What to do now, in this order; `now` in microseconds of any clock that never goes back.
     pub fn actions(&mut self, view: &View, now: u64, seen: &Seen) -> Vec<Action> {
         let mut actions = self.dead(view, now, seen);
+        if !actions.is_empty() {
+            // What follows from that is seen by the next look.
+            return actions;
+        }
         let free = free(view);
         if free.is_empty() {
             self.free_since = None;
         }
         let own = view.shards_of(Some(self.me));
-        let is_draining = view
-            .node(self.me)
-            .is_some_and(|node| node.state == NodeState::Draining);
+        let is_draining = view.node(self.me).is_some_and(|node| node.state == NodeState::Draining);
         if !free.is_empty() {
             let since = *self.free_since.get_or_insert(now);
             let is_late = now.saturating_sub(since) >= micros(self.timing.patience);
@@ -140,7 +142,10 @@ impl Membership {
 
     fn dead(&mut self, view: &View, now: u64, seen: &Seen) -> Vec<Action> {
         let living = |state| matches!(state, NodeState::Serving | NodeState::Draining);
-        let others = view.nodes.iter().filter(|node| node.id != self.me && living(node.state));
+        let others = view
+            .nodes
+            .iter()
+            .filter(|node| node.id != self.me && living(node.state));
         let mut dead = Vec::new();
         let mut beats = BTreeMap::new();
         for node in others {
@@ -185,7 +190,9 @@ impl Membership {
     fn surplus(&self, view: &View) -> Option<(NodeId, ShardSet)> {
         let plan = Plan::of(view);
         let moved = plan.moves(view);
-        let (to, count) = moved.into_iter().find_map(|(from, to, count)| (from == self.me).then_some((to, count)))?;
+        let (to, count) = moved
+            .into_iter()
+            .find_map(|(from, to, count)| (from == self.me).then_some((to, count)))?;
         let app = |node| view.node(node).map_or(0, |node| node.said.app);
         if app(to) < app(self.me) {
             return None;
@@ -246,7 +253,9 @@ impl Plan {
         for (node, target) in &targets {
             let mut missing = target.saturating_sub(self.counts.get(node).copied().unwrap_or(0));
             while missing > 0 {
-                let Some((giver, surplus)) = givers.first_mut() else { break };
+                let Some((giver, surplus)) = givers.first_mut() else {
+                    break;
+                };
                 let count = missing.min(*surplus);
                 moves.push((*giver, *node, count));
                 missing -= count;

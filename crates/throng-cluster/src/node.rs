@@ -163,7 +163,9 @@ impl Node {
             .block_on(TcpListener::bind(listen))
             .map_err(|error| NodeError::Listen(listen, error))?;
         if options.join.peer.is_empty() {
-            let address = listener.local_addr().map_err(|error| NodeError::Listen(listen, error))?;
+            let address = listener
+                .local_addr()
+                .map_err(|error| NodeError::Listen(listen, error))?;
             options.join.peer = address.to_string();
         }
         let node = runtime.block_on(directory.join(options.join.clone()))?;
@@ -381,7 +383,11 @@ impl Shared {
                     let last = begun.elapsed();
                     let serves = match served {
                         Ok(()) => {
-                            tracing::info!("serves {} shards ({shards}) after {:.3} s", shards.len(), last.as_secs_f64());
+                            tracing::info!(
+                                "serves {} shards ({shards}) after {:.3} s",
+                                shards.len(),
+                                last.as_secs_f64()
+                            );
                             shared.changes.fetch_add(1, Ordering::Relaxed);
                             Some(shards)
                         }

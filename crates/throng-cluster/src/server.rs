@@ -95,7 +95,10 @@ impl Server {
                 return Err(format!("it is a node of another cluster, {:?}", hello.cluster));
             }
             if hello.shards != self.shards {
-                return Err(format!("its service has {} shards, this one {}", hello.shards, self.shards));
+                return Err(format!(
+                    "its service has {} shards, this one {}",
+                    hello.shards, self.shards
+                ));
             }
             if hello.node == known.me {
                 return Err("it says it is this node".into());

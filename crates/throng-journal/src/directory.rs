@@ -108,6 +108,12 @@ pub trait Directory: Send + Sync {
     /// [`Error::Gone`]: it was declared dead, or has left.
     fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>>;
 
+    /// What all see now, for who is no node.
+    ///
+    /// # Errors
+    /// Not reachable.
+    fn view(&self) -> Later<'_, Result<View, Error>>;
+
     /// Declares a node dead that has not beaten since, and seals all its streams: nothing of it can land any more. `false`: it has
     /// beaten, or was no node that lives. Done by a node that itself is not dead.
     ///

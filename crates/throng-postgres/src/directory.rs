@@ -231,6 +231,13 @@ impl Directory for PostgresDirectory {
         })
     }
 
+    fn view(&self) -> Later<'_, Result<View, Error>> {
+        self.run("looking at the cluster", |_, mut client| async move {
+            let transaction = client.transaction().await?;
+            Ok(Ok(view(&transaction).await?))
+        })
+    }
+
     fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>> {
         self.run("declaring a node dead", move |_, mut client| async move {
             match declared(&mut client, by, dead, beat).await {
@@ -516,7 +523,9 @@ async fn view(transaction: &Transaction<'_>) -> Sql<View> {
     );
     let nodes = transaction.query(&statement, &[]).await?;
     let owners = transaction.query("SELECT node FROM owners ORDER BY shard", &[]).await?;
-    let version = transaction.query_one("SELECT version, id::text FROM cluster", &[]).await?;
+    let version = transaction
+        .query_one("SELECT version, id::text FROM cluster", &[])
+        .await?;
     let shards = u16::try_from(owners.len()).unwrap_or(u16::MAX);
     let number = |row: &Row, index: usize| row.get::<_, i64>(index).cast_unsigned();
     Ok(View {

@@ -157,6 +157,12 @@ impl Builder {
         self
     }
 
+    /// The number of shards it will have.
+    #[must_use]
+    pub fn shard_count(&self) -> u16 {
+        self.registry.shards()
+    }
+
     pub(crate) fn into_registry(self) -> Registry {
         self.registry
     }

@@ -149,6 +149,8 @@ fn start(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Service> 
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
+        #[cfg(feature = "postgres")]
+        cluster: None,
         engine: Options {
             memory_bytes_max: 8 << 30,
             checkpoint_every: Duration::from_secs(2),

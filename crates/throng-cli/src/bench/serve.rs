@@ -62,6 +62,8 @@ pub(crate) fn run(arguments: &ServerArguments) -> anyhow::Result<ExitCode> {
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
+        #[cfg(feature = "postgres")]
+        cluster: None,
         engine: Options {
             projections: !arguments.no_projections,
             commit_bytes_max: arguments.commit_bytes_max.unwrap_or(usual.commit_bytes_max),

@@ -286,6 +286,8 @@ fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
         limits: LimitArguments::default(),
         security: SecurityArguments::default(),
         access_log: AccessLogArguments::default(),
+        #[cfg(feature = "postgres")]
+        cluster: None,
         engine: Options::default(),
     }
 }

@@ -1,1 +1,269 @@
+//! Nodes that come, go, fall silent and die, in every order that chance gives them; a directory that does only what its rows allow.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
+use super::*;
+use proptest::prelude::*;
+use throng_journal::{Join, Node};
+
+const SHARDS: u16 = 32;
+const BEAT: u64 = 500_000;
+
+/// The directory's rows, and what each node's engine serves.
+struct World {
+    view: View,
+    nodes: BTreeMap<NodeId, One>,
+    now: u64,
+}
+
+struct One {
+    membership: Membership,
+    seen: Seen,
+    /// Paused: it does nothing, and does not know.
+    is_paused: bool,
+    wants_to_leave: bool,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            view: View {
+                owners: vec![None; usize::from(SHARDS)],
+                ..View::default()
+            },
+            nodes: BTreeMap::new(),
+            now: 0,
+        }
+    }
+
+    fn join(&mut self) {
+        let id = NodeId(self.view.nodes.last().map_or(1, |last| last.id.0 + 1));
+        self.view.nodes.push(Node {
+            id,
+            said: Join::default(),
+            state: NodeState::Serving,
+            beat: 0,
+            is_disconnected: false,
+        });
+        let one = One {
+            membership: Membership::new(id, Timing::default()),
+            seen: Seen::default(),
+            is_paused: false,
+            wants_to_leave: false,
+        };
+        self.nodes.insert(id, one);
+    }
+
+    fn node(&mut self, id: NodeId) -> &mut Node {
+        self.view.nodes.iter_mut().find(|node| node.id == id).unwrap()
+    }
+
+    /// A node beats and does what it finds to do, as far as the rows let it.
+    fn step(&mut self, id: NodeId) {
+        let wants_to_leave = self.nodes[&id].wants_to_leave;
+        let node = self.node(id);
+        if !matches!(node.state, NodeState::Serving | NodeState::Draining) {
+            self.nodes.remove(&id);
+            return;
+        }
+        node.beat += 1;
+        node.state = if wants_to_leave {
+            NodeState::Draining
+        } else {
+            NodeState::Serving
+        };
+        let view = self.view.clone();
+        let one = self.nodes.get_mut(&id).unwrap();
+        let actions = one.membership.actions(&view, self.now, &one.seen);
+        for action in actions {
+            match action {
+                Action::DeclareDead { node, beat } => {
+                    let dead = self.node(node);
+                    if dead.beat == beat {
+                        dead.state = NodeState::Dead;
+                    }
+                }
+                Action::Take(shards) => {
+                    for shard in shards.iter() {
+                        let owner = self.view.owners[usize::from(shard.0)];
+                        let is_free = owner.is_none_or(|owner| {
+                            !matches!(
+                                self.view.node(owner).unwrap().state,
+                                NodeState::Serving | NodeState::Draining
+                            )
+                        });
+                        if is_free {
+                            self.view.owners[usize::from(shard.0)] = Some(id);
+                        }
+                    }
+                }
+                Action::Give { to, shards } => {
+                    assert_eq!(self.view.node(to).unwrap().state, NodeState::Serving);
+                    for shard in shards.iter() {
+                        assert_eq!(self.view.owners[usize::from(shard.0)], Some(id), "only its own");
+                        self.view.owners[usize::from(shard.0)] = Some(to);
+                    }
+                    self.nodes.get_mut(&id).unwrap().seen.serves = None;
+                }
+                Action::Serve(shards) => self.nodes.get_mut(&id).unwrap().seen.serves = Some(shards),
+                Action::Leave => self.node(id).state = NodeState::Left,
+            }
+        }
+    }
+
+    fn round(&mut self) {
+        self.now += BEAT;
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for id in ids {
+            if self.nodes.get(&id).is_some_and(|one| !one.is_paused) {
+                self.step(id);
+            }
+        }
+    }
+
+    fn serving(&self) -> Vec<NodeId> {
+        let serving = self.view.nodes.iter().filter(|node| node.state == NodeState::Serving);
+        serving.map(|node| node.id).collect()
+    }
+
+    fn counts(&self) -> Vec<usize> {
+        let counts = self
+            .serving()
+            .into_iter()
+            .map(|node| self.view.shards_of(Some(node)).len());
+        counts.collect()
+    }
+
+    /// Everything is served, evenly, and nothing moves any more.
+    fn is_settled(&mut self) -> Result<(), TestCaseError> {
+        let counts = self.counts();
+        prop_assert_eq!(counts.iter().sum::<usize>(), usize::from(SHARDS), "{:?}", self.view);
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        prop_assert!(most - least <= 1, "{counts:?}");
+        for (id, one) in &self.nodes {
+            prop_assert_eq!(one.seen.serves.clone(), Some(self.view.shards_of(Some(*id))));
+        }
+        let before = self.view.owners.clone();
+        (0..5).for_each(|_| self.round());
+        prop_assert_eq!(before, self.view.owners.clone());
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Join,
+    Kill(usize),
+    Pause(usize),
+    Continue(usize),
+    Leave(usize),
+    Rounds(u8),
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        2 => Just(Fault::Join),
+        1 => (0..9usize).prop_map(Fault::Kill),
+        1 => (0..9usize).prop_map(Fault::Pause),
+        1 => (0..9usize).prop_map(Fault::Continue),
+        1 => (0..9usize).prop_map(Fault::Leave),
+        4 => (1..12u8).prop_map(Fault::Rounds),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn after_the_last_fault_all_is_served_evenly_and_nothing_moves(faults in proptest::collection::vec(fault(), 0..40)) {
+        let mut world = World::new();
+        world.join();
+        for fault in faults {
+            let ids: Vec<NodeId> = world.nodes.keys().copied().collect();
+            let chosen = |number: usize| ids.get(number % ids.len().max(1)).copied();
+            match fault {
+                Fault::Join => world.join(),
+                Fault::Kill(number) if ids.len() > 1 => _ = world.nodes.remove(&chosen(number).unwrap()),
+                Fault::Pause(number) => {
+                    if let Some(one) = chosen(number).and_then(|id| world.nodes.get_mut(&id)) {
+                        one.is_paused = true;
+                    }
+                }
+                Fault::Continue(number) => {
+                    if let Some(one) = chosen(number).and_then(|id| world.nodes.get_mut(&id)) {
+                        one.is_paused = false;
+                    }
+                }
+                Fault::Leave(number) => {
+                    if let Some(one) = chosen(number).and_then(|id| world.nodes.get_mut(&id)) {
+                        one.wants_to_leave = true;
+                    }
+                }
+                Fault::Rounds(rounds) => (0..rounds).for_each(|_| world.round()),
+                Fault::Kill(_) => {}
+            }
+        }
+        world.nodes.values_mut().for_each(|one| one.is_paused = false);
+        world.join();
+        (0..40).for_each(|_| world.round());
+        world.is_settled()?;
+    }
+}
+
+#[test]
+fn a_third_node_gets_exactly_its_share_and_nothing_else_moves() {
+    let mut world = World::new();
+    world.view.owners = vec![None; 256];
+    world.join();
+    world.join();
+    (0..10).for_each(|_| world.round());
+    assert_eq!(world.counts(), [128, 128]);
+    let before = world.view.owners.clone();
+    world.join();
+    (0..10).for_each(|_| world.round());
+    assert_eq!(world.counts(), [86, 85, 85]);
+    let moved = before
+        .iter()
+        .zip(&world.view.owners)
+        .filter(|(before, now)| before != now);
+    assert_eq!(moved.count(), 85);
+}
+
+#[test]
+fn a_silent_node_is_dead_after_its_lease_and_a_fourth_and_not_while_the_one_that_looks_was_cut_off() {
+    let mut world = World::new();
+    world.join();
+    world.join();
+    (0..4).for_each(|_| world.round());
+    let (one, other) = (NodeId(1), NodeId(2));
+    world.nodes.get_mut(&other).unwrap().is_paused = true;
+    let until_dead = |world: &mut World| {
+        let begun = world.now;
+        while world.view.node(other).unwrap().state == NodeState::Serving {
+            world.round();
+        }
+        world.now - begun
+    };
+    (0..6).for_each(|_| world.round());
+    world.nodes.get_mut(&one).unwrap().membership.was_cut_off();
+    let took = until_dead(&mut world);
+    assert!((3_750_000..=3_750_000 + 2 * BEAT).contains(&took), "{took}");
+}
+
+#[test]
+fn a_port_that_refuses_alone_and_a_session_that_is_gone_alone_prove_nothing() {
+    for (refuses, is_disconnected, is_dead) in [(true, false, false), (false, true, false), (true, true, true)] {
+        let mut world = World::new();
+        world.join();
+        world.join();
+        (0..4).for_each(|_| world.round());
+        world.nodes.get_mut(&NodeId(2)).unwrap().is_paused = true;
+        world.node(NodeId(2)).is_disconnected = is_disconnected;
+        let one = world.nodes.get_mut(&NodeId(1)).unwrap();
+        one.seen.refusing = if refuses {
+            BTreeSet::from([NodeId(2)])
+        } else {
+            BTreeSet::new()
+        };
+        world.round();
+        let state = world.view.node(NodeId(2)).unwrap().state;
+        assert_eq!(state == NodeState::Dead, is_dead, "{refuses} {is_disconnected}");
+    }
+}

@@ -383,7 +383,7 @@ pub fn a_checkpoint_that_fails_leaves_nothing<H: Harness>(harness: &H) {
         },
         states: vec![state("a", 1, 1, b"a state")],
         system: vec![(b"key".to_vec(), Some(b"value".to_vec()))],
-        ..Checkpoint::default()
+        ..bench.upto_here()
     };
     let refused = harness.run(bench.pair.store.advance(beyond));
     assert!(refused.is_err(), "the journal does not reach that far");

@@ -156,6 +156,10 @@ impl Directory for MemoryDirectory {
         now(Ok(members.view()))
     }
 
+    fn view(&self) -> Later<'_, Result<View, Error>> {
+        now(Ok(self.journal.history().members.view()))
+    }
+
     fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>> {
         let mut history = self.journal.history();
         if let Err(gone) = history.members.lives(by) {

@@ -1,0 +1,370 @@
+//! Several nodes on one journal: the options of `serve --cluster`, and the command `cluster`.
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+use throng::{
+    Engine,
+    journal::{Directory, Join, NodeState, ShardSet, View},
+};
+use throng_cluster::{Host, Links, Node, NodeOptions, Timing, frame::Secret};
+
+use crate::{
+    limits,
+    place::{Opening, Place, PlaceArguments},
+    service::Durability,
+};
+
+/// How long a node that starts waits until it serves something, or knows that others do.
+const FIRST: Duration = Duration::from_secs(60);
+
+/// How a service takes part in a cluster.
+#[derive(Clone, Debug, Args)]
+pub struct ClusterArguments {
+    /// Share the journal, which is on PostgreSQL, with other nodes: each owns a part of the shards, and any of them takes any request.
+    #[arg(long, requires = "name")]
+    cluster: bool,
+    /// What this node is called: 1 to 64 of a-z, 0-9 and -; no two that live are called the same.
+    #[arg(long, value_name = "NAME", requires = "cluster", value_parser = name)]
+    name: Option<String>,
+    /// Where this node listens for the others. Beyond this machine they have to share a secret.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        requires = "cluster",
+        default_value = "127.0.0.1:0"
+    )]
+    peer_listen: SocketAddr,
+    /// Where the others reach it, if that is another address.
+    #[arg(long, value_name = "HOST:PORT", requires = "cluster")]
+    peer_advertise: Option<String>,
+    /// A file with the secret that all nodes share: any bytes, at least 16.
+    #[arg(long, value_name = "FILE", requires = "cluster")]
+    cluster_secret_file: Option<PathBuf>,
+    /// How long a node that is silent may still be there; one that is not is noticed after a fourth more. At least 1s.
+    #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = limits::duration)]
+    cluster_lease: Duration,
+    /// The service's release: shards go to nodes of an equal or greater one. Raise it with each release.
+    #[arg(long, value_name = "NUMBER", requires = "cluster", default_value_t = 0)]
+    app_number: u64,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    match (1..=64).contains(&text.len()) && text.bytes().all(is_name) {
+        true => Ok(text.to_owned()),
+        false => Err("a name has 1 to 64 of a-z, 0-9 and -".into()),
+    }
+}
+
+/// What was said of the cluster this service is a node of.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    name: String,
+    listen: SocketAddr,
+    advertise: Option<String>,
+    secret: Secret,
+    timing: Timing,
+    app: u64,
+}
+
+impl ClusterArguments {
+    /// What was said; nothing, for an engine that is alone.
+    ///
+    /// # Errors
+    /// The secret is missing, cannot be read, or is too short.
+    pub(crate) fn settings(&self) -> anyhow::Result<Option<ClusterSettings>> {
+        let (true, Some(name)) = (self.cluster, &self.name) else {
+            return Ok(None);
+        };
+        Ok(Some(ClusterSettings {
+            name: name.clone(),
+            listen: self.peer_listen,
+            advertise: self.peer_advertise.clone(),
+            secret: secret(self.cluster_secret_file.as_deref(), self.peer_listen)?,
+            timing: Timing::of(self.cluster_lease),
+            app: self.app_number,
+        }))
+    }
+}
+
+fn secret(file: Option<&Path>, listen: SocketAddr) -> anyhow::Result<Secret> {
+    const BYTES_MIN: usize = 16;
+    let Some(file) = file else {
+        if !listen.ip().is_loopback() {
+            bail!(
+                "--peer-listen {listen} is open to other machines: give all nodes the same --cluster-secret-file, or listen on 127.0.0.1"
+            );
+        }
+        return Ok(Secret::new(b""));
+    };
+    let bytes =
+        fs::read(file).with_context(|| format!("the cluster's secret cannot be read from {}", file.display()))?;
+    let secret = bytes.trim_ascii();
+    if secret.len() < BYTES_MIN {
+        bail!(
+            "the cluster's secret in {} has {} bytes, at least {BYTES_MIN} are needed",
+            file.display(),
+            secret.len()
+        );
+    }
+    Ok(Secret::new(secret))
+}
+
+impl ClusterSettings {
+    /// How long an engine may answer after it has last shown that it lives.
+    pub(crate) fn lease(&self) -> Duration {
+        self.timing.lease
+    }
+
+    /// The connections to the other nodes, for the engine.
+    pub(crate) fn links(&self, shards: u16) -> Links {
+        Links::new(shards, self.secret.clone())
+    }
+
+    /// Joins, and waits until the engine serves something.
+    pub(crate) fn start(
+        &self,
+        directory: Arc<dyn Directory>,
+        engine: &Engine,
+        links: Links,
+        (http, program): (String, String),
+    ) -> anyhow::Result<Node> {
+        let host: Arc<dyn Host> = Arc::new(engine.driver());
+        let options = NodeOptions {
+            join: Join {
+                name: self.name.clone(),
+                peer: self.advertise.clone().unwrap_or_default(),
+                http,
+                program,
+                app: self.app,
+                shards: engine.registry().shards(),
+            },
+            listen: self.listen,
+            secret: self.secret.clone(),
+            timing: self.timing,
+        };
+        let node = Node::start(directory, host, links, options)?;
+        if !node.wait_until_serving(FIRST) {
+            tracing::warn!("the node serves nothing yet, and goes on trying");
+        }
+        Ok(node)
+    }
+}
+
+/// What to do with a cluster.
+#[derive(Debug, Args)]
+pub struct ClusterCommands {
+    #[command(subcommand)]
+    command: ClusterCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// Show the nodes, what they are at, and how many shards each owns.
+    Status(LookArguments),
+    /// Show which shards each node owns.
+    Shards(LookArguments),
+    /// Have a node give away all its shards; it goes on taking requests, which others answer.
+    Drain(NodeArguments),
+    /// Let a node own shards again.
+    Undrain(NodeArguments),
+}
+
+#[derive(Debug, Args)]
+struct LookArguments {
+    #[command(flatten)]
+    place: PlaceArguments,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct NodeArguments {
+    /// What the node is called.
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    cluster: &'a str,
+    version: u64,
+    shards: usize,
+    unowned: String,
+    nodes: Vec<ShownNode<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownNode<'a> {
+    node: u64,
+    name: &'a str,
+    state: &'static str,
+    owns: usize,
+    shards: String,
+    http: &'a str,
+    peer: &'a str,
+    program: &'a str,
+    connected: bool,
+}
+
+impl ClusterCommands {
+    /// Does it, on the journal of this app unless another place is named.
+    ///
+    /// # Errors
+    /// The journal is not one that nodes share, or cannot be reached; there is no node of that name.
+    pub fn run(&self, app: &str) -> anyhow::Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start a runtime")?;
+        runtime.block_on(self.command.run(app))
+    }
+}
+
+impl ClusterCommand {
+    async fn run(&self, app: &str) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Status(look) => {
+                let view = look.view(app).await?;
+                let shown = Shown::of(&view);
+                if look.json {
+                    println!("{}", serde_json::to_string_pretty(&shown)?);
+                    return Ok(ExitCode::SUCCESS);
+                }
+                println!(
+                    "{:<6}{:<20}{:<10}{:>8}  {:<28}{}",
+                    "node", "name", "state", "shards", "http", "peer"
+                );
+                for node in &shown.nodes {
+                    let state = if node.connected { node.state } else { "gone?" };
+                    println!(
+                        "{:<6}{:<20}{state:<10}{:>8}  {:<28}{}",
+                        node.node, node.name, node.owns, node.http, node.peer
+                    );
+                }
+                if !shown.unowned.is_empty() {
+                    println!("nobody owns the shards {}", shown.unowned);
+                }
+            }
+            Self::Shards(look) => {
+                let view = look.view(app).await?;
+                let shown = Shown::of(&view);
+                if look.json {
+                    let of: BTreeMap<&str, &str> = shown.nodes.iter().map(|node| (node.name, &*node.shards)).collect();
+                    println!("{}", serde_json::to_string_pretty(&of)?);
+                    return Ok(ExitCode::SUCCESS);
+                }
+                for node in &shown.nodes {
+                    println!("{}: {}", node.name, node.shards);
+                }
+                if !shown.unowned.is_empty() {
+                    println!("nobody: {}", shown.unowned);
+                }
+            }
+            Self::Drain(node) => node.ask(app, true).await?,
+            Self::Undrain(node) => node.ask(app, false).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl LookArguments {
+    async fn view(&self, app: &str) -> anyhow::Result<View> {
+        Ok(directory(&self.place, app)?.view().await?)
+    }
+}
+
+impl NodeArguments {
+    async fn ask(&self, app: &str, drain: bool) -> anyhow::Result<()> {
+        if !directory(&self.place, app)?.ask_drain(&self.name, drain).await? {
+            bail!(
+                "there is no node {:?} that lives; `cluster status` shows those that do",
+                self.name
+            );
+        }
+        match drain {
+            true => println!("{} gives away its shards", self.name),
+            false => println!("{} may own shards again", self.name),
+        }
+        Ok(())
+    }
+}
+
+fn directory(place: &PlaceArguments, app: &str) -> anyhow::Result<Arc<dyn Directory>> {
+    let place = place.place(app)?;
+    open_directory(&place)
+}
+
+fn open_directory(place: &Place) -> anyhow::Result<Arc<dyn Directory>> {
+    let how = Opening {
+        durability: Durability::Fsync,
+        sync_delay: Duration::ZERO,
+        accept_loss: None,
+        archive: None,
+        has_projections: false,
+        lease: None,
+    };
+    match place {
+        Place::Postgres(_) => {}
+        other => return Err(not_shared(other)),
+    }
+    place.open(&how)?.directory.ok_or_else(|| not_shared(place))
+}
+
+/// Why there can be no cluster there.
+pub(crate) fn not_shared(place: &Place) -> anyhow::Error {
+    anyhow::anyhow!(
+        "nodes of a cluster share a journal on PostgreSQL; {place} is one process's: write --journal postgres://USER@HOST/DATABASE"
+    )
+}
+
+impl<'a> Shown<'a> {
+    fn of(view: &'a View) -> Self {
+        let owned: ShardSet = view.nodes.iter().fold(ShardSet::default(), |all, node| {
+            all.union(&view.shards_of(Some(node.id)))
+        });
+        let all = ShardSet::first(u16::try_from(view.owners.len()).unwrap_or(u16::MAX));
+        Self {
+            cluster: &view.cluster,
+            version: view.version,
+            shards: view.owners.len(),
+            unowned: all.without(&owned).to_string(),
+            nodes: view
+                .nodes
+                .iter()
+                .map(|node| {
+                    let shards = view.shards_of(Some(node.id));
+                    ShownNode {
+                        node: node.id.0,
+                        name: &node.said.name,
+                        state: match node.state {
+                            NodeState::Serving => "serving",
+                            NodeState::Draining => "draining",
+                            NodeState::Left => "left",
+                            NodeState::Dead => "dead",
+                        },
+                        owns: shards.len(),
+                        shards: shards.to_string(),
+                        http: &node.said.http,
+                        peer: &node.said.peer,
+                        program: &node.said.program,
+                        connected: !node.is_disconnected,
+                    }
+                })
+                .collect(),
+        }
+    }
+}
