@@ -169,14 +169,12 @@ impl Node {
             options.join.peer = address.to_string();
         }
         let node = runtime.block_on(directory.join(options.join.clone()))?;
+        let cluster = runtime.block_on(directory.view())?.cluster;
         let server = Arc::new(Server {
             host: Arc::clone(&host),
             secret: options.secret.clone(),
             shards: options.join.shards,
-            known: Mutex::new(Known {
-                me: node.0,
-                ..Known::default()
-            }),
+            known: Mutex::new(Known { cluster, me: node.0 }),
         });
         runtime.spawn(Arc::clone(&server).listen(listener));
         let shared = Arc::new(Shared {
@@ -321,7 +319,6 @@ impl Shared {
         let mut known = self.server.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.me = node.0;
         view.cluster.clone_into(&mut known.cluster);
-        known.nodes = view.nodes.iter().map(|node| node.id.0).collect();
         drop(known);
         let counts = self.links.counts();
         let (serves, last_change) = {

@@ -7,7 +7,6 @@ use crate::{
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use std::{
-    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -31,7 +30,6 @@ const ANSWER_BYTES: usize = 1 << 20;
 pub(crate) struct Known {
     pub(crate) cluster: String,
     pub(crate) me: u64,
-    pub(crate) nodes: BTreeSet<u64>,
 }
 
 pub(crate) struct Server {

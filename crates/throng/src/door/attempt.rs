@@ -225,6 +225,11 @@ impl<'a> Attempt<'a> {
         self.now
     }
 
+    /// What it waited for is not its own work.
+    pub(crate) fn has_waited(&mut self, now: u64) {
+        self.now = now;
+    }
+
     /// A client asked, not the engine's own work.
     pub(super) fn is_from_outside(&self) -> bool {
         match self.work {

@@ -317,6 +317,7 @@ impl Core {
                 Some(tried) => tried,
                 None => {
                     let life = self.lives.next(attempt.until).await?;
+                    attempt.has_waited(self.context.host.elapsed_micros());
                     let progress = life.try_now(&mut attempt);
                     (life, progress)
                 }
