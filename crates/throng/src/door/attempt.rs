@@ -70,10 +70,15 @@ pub(crate) enum Work<'a> {
     ClearTimer(Box<Due>),
 }
 
+/// Looks, and puts what it found into the answer.
+type LookFn = dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran + Send;
+
+/// What another node answers: its answer as JSON, or its "no".
+pub(crate) type Answered = Result<Vec<u8>, Error<JsonRejection>>;
+
 /// A look at an entity's typed state.
 pub(crate) struct Look {
-    /// Looks, and puts what it found into the answer.
-    pub(crate) look: Box<dyn FnMut(&mut Shard, Timestamp, &Target<'_>, &mut Answer) -> Ran + Send>,
+    pub(crate) look: Box<LookFn>,
     /// What another node is asked instead; there is nothing where nobody else can be asked.
     pub(crate) elsewhere: Option<Asking>,
 }
@@ -133,7 +138,7 @@ pub(crate) enum Answer {
 pub(crate) struct Typed {
     pub(crate) slot: Box<dyn Any + Send>,
     /// Puts what another node has answered into the slot.
-    pub(crate) read: fn(&mut (dyn Any + Send), Result<Vec<u8>, Error<JsonRejection>>),
+    pub(crate) read: fn(&mut (dyn Any + Send), Answered),
 }
 
 /// The answer to a command that was forwarded as a message, and what it rests on.

@@ -1,6 +1,6 @@
 //! What another node does: an attempt on an entity whose shard that one owns.
 
-use super::{Answer, Attempt, Carried, Command, Door, Payload, Work};
+use super::{Answer, Attempt, Carried, Command, Door, Payload, Work, attempt::Answered};
 use crate::{
     driver::peers::{Ask, Asked, Reply, Request},
     ledger::{Refusal, recovering},
@@ -8,7 +8,7 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use throng_core::{
     model::Error,
-    shard::{JsonRejection, JsonReply, Outcome},
+    shard::{JsonReply, Outcome},
 };
 
 /// Between two looks for a shard's owner, when nobody could be asked.
@@ -128,7 +128,7 @@ impl Door {
 
 impl Answer {
     /// What another node has answered.
-    pub(crate) fn put(&mut self, answer: Result<Vec<u8>, Error<JsonRejection>>) {
+    pub(crate) fn put(&mut self, answer: Answered) {
         match self {
             Self::Typed(typed) => (typed.read)(typed.slot.as_mut(), answer),
             Self::Json(reply) => {

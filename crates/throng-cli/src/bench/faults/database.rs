@@ -10,7 +10,7 @@ use servers::{Postgres, Stop};
 use std::sync::atomic::Ordering;
 
 impl Run<'_> {
-    fn server(&mut self) -> anyhow::Result<&mut Postgres> {
+    pub(super) fn server(&mut self) -> anyhow::Result<&mut Postgres> {
         self.postgres.as_deref_mut().context("there is a server")
     }
 
@@ -113,7 +113,7 @@ fn signal(processes: &[u32], signal: Signal) {
 }
 
 /// Ends all sessions but its own.
-fn terminate(url: &str) -> anyhow::Result<()> {
+pub(super) fn terminate(url: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;

@@ -39,6 +39,13 @@ impl Run<'_> {
                 self.database(kind)
             }
             Kind::TakeOver | Kind::TakeOverKilled | Kind::TakeOverPaused => self.take_over(kind),
+            Kind::ClusterKill
+            | Kind::ClusterPause
+            | Kind::ClusterDrain
+            | Kind::ClusterRoll
+            | Kind::ClusterTerminate
+            | Kind::ClusterPgRestart
+            | Kind::ClusterStorm => self.cluster(kind),
         }
     }
 

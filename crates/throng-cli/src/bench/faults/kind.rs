@@ -52,6 +52,20 @@ pub(super) enum Kind {
     TakeOverKilled,
     /// A stand-by takes over from one that is paused, and goes on later.
     TakeOverPaused,
+    /// `kill -9` of one of three nodes, which begins again later.
+    ClusterKill,
+    /// SIGSTOP of one of three nodes for up to five seconds, of a lease of one.
+    ClusterPause,
+    /// One of three nodes gives away its shards, and gets some back.
+    ClusterDrain,
+    /// Three nodes are ended and started, one after the other.
+    ClusterRoll,
+    /// All sessions of three nodes ended.
+    ClusterTerminate,
+    /// The server of three nodes restarted as after a crash.
+    ClusterPgRestart,
+    /// Several of these, at random, one after the other.
+    ClusterStorm,
 }
 
 /// Where a run's journal stands.
@@ -63,8 +77,17 @@ pub(super) enum Ground {
     /// A directory, and the service is preloaded with the shim.
     Shim,
     Postgres,
+    /// The same, shared by three nodes.
+    Cluster,
     /// A server of its own, on a small ext4.
     SmallPostgres,
+}
+
+impl Ground {
+    /// It is a server that all runs share.
+    pub(super) fn is_shared_server(self) -> bool {
+        matches!(self, Self::Postgres | Self::Cluster)
+    }
 }
 
 impl Kind {
@@ -74,6 +97,13 @@ impl Kind {
             Self::ErrorsLog | Self::ErrorsStore | Self::ErrorsMixed | Self::ErrorsKill => Ground::Shim,
             Self::Full | Self::FullKill | Self::Power => Ground::SmallDisk,
             Self::PgFull | Self::PgFullWal => Ground::SmallPostgres,
+            Self::ClusterKill
+            | Self::ClusterPause
+            | Self::ClusterDrain
+            | Self::ClusterRoll
+            | Self::ClusterTerminate
+            | Self::ClusterPgRestart
+            | Self::ClusterStorm => Ground::Cluster,
             _ => Ground::Postgres,
         }
     }
@@ -84,7 +114,7 @@ impl Kind {
             Ground::SmallDisk | Ground::SmallPostgres => disk::unavailable(),
             Ground::Shim => shim::unavailable(),
             // A server that is not there says so by itself when it is started.
-            Ground::Directory | Ground::Postgres => None,
+            Ground::Directory | Ground::Postgres | Ground::Cluster => None,
         }
     }
 

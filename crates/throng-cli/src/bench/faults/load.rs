@@ -179,7 +179,8 @@ impl Client {
             random: fastrand::Rng::with_seed(seed ^ u64::from(name).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             shared,
             connections: Vec::new(),
-            at: 0,
+            // Where there are several, each begins at another one.
+            at: name as usize,
             students: 0,
             name_bytes: 0,
             seated: Vec::new(),

@@ -5,12 +5,13 @@
 //! |---|---|
 //! | `kind` | the kinds of faults, and what each needs |
 //! | `run` | one run from its start to its end |
-//! | `directory`, `database`, `restore` | making the faults |
+//! | `directory`, `database`, `cluster`, `restore` | making the faults |
 //! | `disk`, `shim` | a small file system, I/O errors |
 //! | `load`, `history` | who asks the program |
 //! | `check` | the checker |
 
 mod check;
+mod cluster;
 mod database;
 mod directory;
 mod disk;
@@ -28,7 +29,7 @@ use std::{process::ExitCode, time::Duration};
 
 use self::{
     check::Findings,
-    kind::{Ground, Kind},
+    kind::Kind,
     run::{Outcome, Setting},
 };
 use super::{Common, table::Table};
@@ -90,7 +91,7 @@ pub(super) fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode> {
     for kind in kinds(arguments) {
         let mut line = Line::new(kind);
         line.unavailable = kind.unavailable();
-        if line.unavailable.is_none() && kind.ground() == Ground::Postgres && server.is_none() {
+        if line.unavailable.is_none() && kind.ground().is_shared_server() && server.is_none() {
             server = Some(Postgres::start(PostgresOptions::default())?);
         }
         let mut recoveries = Vec::new();
@@ -105,7 +106,7 @@ pub(super) fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode> {
                 durability: arguments.durability,
                 seed: arguments.seed + u64::from(number),
             };
-            let of_kind = server.as_mut().filter(|_| kind.ground() == Ground::Postgres);
+            let of_kind = server.as_mut().filter(|_| kind.ground().is_shared_server());
             line.add(run::make(kind, &setting, of_kind), &mut recoveries);
         }
         line.summarise(recoveries);

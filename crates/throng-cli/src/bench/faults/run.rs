@@ -2,6 +2,7 @@
 
 use super::{
     check::{self, Findings},
+    cluster::Member,
     disk::SmallDisk,
     history,
     kind::{Ground, Kind},
@@ -15,6 +16,7 @@ use rustix::process::Signal;
 use servers::{Postgres, PostgresOptions};
 use std::{
     fs,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
     thread,
@@ -56,6 +58,8 @@ pub(super) enum Outage {
     Since(u64),
     /// The longest time without an acknowledged change after this moment.
     Within(u64),
+    /// Until in each section a change is acknowledged that was asked for after this moment.
+    Each(u64),
 }
 
 /// What a run came to.
@@ -72,6 +76,8 @@ pub(super) struct Run<'a> {
     pub(super) launch: Launch,
     /// Nothing while it is down.
     pub(super) service: Option<Service>,
+    /// The nodes of a cluster, in its stead.
+    pub(super) members: Vec<Member>,
     pub(super) load: Load,
     pub(super) findings: Findings,
     pub(super) shim: Option<Shim>,
@@ -160,22 +166,38 @@ fn begin<'a>(
         environment: shim.as_ref().map_or_else(|| Ok(Vec::new()), Shim::environment)?,
         log: directory.join("service.log"),
     };
-    let service = launch.start()?;
-    open_sections(&service)?;
+    let mut members = Vec::new();
+    if kind.ground() == Ground::Cluster {
+        members = Member::start_all(&launch, directory)?;
+    }
+    let service = match members.is_empty() {
+        true => Some(launch.start()?),
+        false => None,
+    };
+    let address = match &service {
+        Some(service) => service.address,
+        None => Member::first_address(&members)?,
+    };
+    open_sections(address)?;
     // Longer names where a disk is to be filled.
     let name_bytes = if disk.is_some() && kind != Kind::Power { 200 } else { 0 };
-    Ok(Run {
+    let run = Run {
         random: fastrand::Rng::with_seed(setting.seed),
-        load: Load::start(service.address, setting.clients, setting.seed, name_bytes)?,
+        load: Load::start(address, setting.clients, setting.seed, name_bytes)?,
         launch,
-        service: Some(service),
+        service,
+        members,
         findings: Findings::default(),
         shim,
         postgres,
         backup: None,
         disk,
         directory: directory.to_owned(),
-    })
+    };
+    if !run.members.is_empty() {
+        run.tell_addresses();
+    }
+    Ok(run)
 }
 
 fn arguments(durability: Durability) -> Vec<String> {
@@ -185,8 +207,8 @@ fn arguments(durability: Durability) -> Vec<String> {
     arguments.map(str::to_owned).to_vec()
 }
 
-fn open_sections(service: &Service) -> anyhow::Result<()> {
-    let mut connection = Connection::open(service.address, ANSWER_WAIT)?;
+fn open_sections(address: SocketAddr) -> anyhow::Result<()> {
+    let mut connection = Connection::open(address, ANSWER_WAIT)?;
     let idle = http_client::post(&format!("/api/section/{IDLE}/open"), None, r#"{"capacity":1}"#);
     connection.ask(&idle)?;
     for section in 0..SECTIONS {
@@ -209,13 +231,17 @@ impl Run<'_> {
         })?;
         let outage = self.fault(kind)?;
         self.open_what_is_lost()?;
-        let (Outage::Since(moment) | Outage::Within(moment)) = outage;
+        let (Outage::Since(moment) | Outage::Within(moment) | Outage::Each(moment)) = outage;
         self.until("it serves again", |run| run.load.shared.serves_since(moment))?;
         self.go_on(200..800);
+        if !self.members.is_empty() {
+            self.settle();
+        }
         let reads = self.load.shared.reads.load(Ordering::Relaxed);
         let Self {
             load,
             service,
+            members,
             launch,
             mut findings,
             mut random,
@@ -229,7 +255,10 @@ impl Run<'_> {
         for operation in unanswered {
             findings.other(format!("never answered: {:?}", operation.asked));
         }
-        let service = service.context("the service runs")?;
+        let service = match service {
+            Some(service) => service,
+            None => Member::end_all_but_one(members)?,
+        };
         let mut again = check::check(&operations, &history::fetch(service.address)?);
         // Whatever was only in memory is gone now.
         service.kill();
@@ -256,10 +285,10 @@ impl Run<'_> {
 
     /// Where not even the sections are left, the clients go on with new ones, and the checker tells.
     fn open_what_is_lost(&self) -> anyhow::Result<()> {
-        let service = self.service()?;
+        let Some(service) = &self.service else { return Ok(()) };
         let first = Connection::open(service.address, ANSWER_WAIT)?.ask(&http_client::get("/api/section/S0"));
         match first {
-            Ok(answer) if answer.status == 404 => open_sections(service),
+            Ok(answer) if answer.status == 404 => open_sections(service.address),
             _ => Ok(()),
         }
     }
@@ -320,6 +349,15 @@ fn recovery(outage: Outage, operations: &[Operation]) -> Option<Duration> {
         Outage::Since(moment) => {
             let after = acknowledged.filter(|operation| operation.sent >= moment);
             after.filter_map(|operation| operation.answered).min()? - moment
+        }
+        Outage::Each(moment) => {
+            let mut first = std::collections::BTreeMap::new();
+            for operation in acknowledged.filter(|operation| operation.sent >= moment) {
+                let answered = operation.answered.unwrap_or(u64::MAX);
+                let earliest = first.entry(operation.section).or_insert(answered);
+                *earliest = answered.min(*earliest);
+            }
+            first.into_values().max()? - moment
         }
         Outage::Within(moment) => {
             let mut times: Vec<u64> = acknowledged.filter_map(|operation| operation.answered).collect();

@@ -1,0 +1,153 @@
+//! Faults of a cluster: three nodes on one database, clients at all of them.
+
+use super::{
+    kind::Kind,
+    run::{Outage, Run},
+};
+use crate::bench::service::{Launch, Service, program};
+use anyhow::{Context as _, ensure};
+use rustix::process::Signal;
+use std::{net::SocketAddr, path::Path, process::Stdio, thread, time::Duration};
+
+pub(super) const NODES: usize = 3;
+/// Steps of one storm.
+const STEPS: std::ops::Range<usize> = 3..7;
+
+/// A node, and how it is started.
+pub(super) struct Member {
+    launch: Launch,
+    service: Option<Service>,
+}
+
+impl Member {
+    /// Nodes of a cluster, which share what an engine alone would be started with.
+    pub(super) fn start_all(alone: &Launch, directory: &Path) -> anyhow::Result<Vec<Self>> {
+        let start = |number: usize| {
+            let mut launch = alone.clone();
+            let cluster = ["--cluster", "--name", &format!("n{number}"), "--cluster-lease", "1s"].map(str::to_owned);
+            launch.arguments.extend(cluster);
+            launch.log = directory.join(format!("n{number}.log"));
+            let service = Some(launch.start()?);
+            Ok(Self { launch, service })
+        };
+        (0..NODES).map(start).collect()
+    }
+
+    pub(super) fn first_address(members: &[Self]) -> anyhow::Result<SocketAddr> {
+        let first = members.iter().find_map(|member| member.service.as_ref());
+        Ok(first.context("a node runs")?.address)
+    }
+
+    /// Ends all but one, which then owns everything.
+    pub(super) fn end_all_but_one(members: Vec<Self>) -> anyhow::Result<Service> {
+        let mut running = members.into_iter().filter_map(|member| member.service);
+        let last = running.next().context("a node runs")?;
+        running.try_for_each(Service::end)?;
+        Ok(last)
+    }
+}
+
+impl Run<'_> {
+    pub(super) fn cluster(&mut self, kind: Kind) -> anyhow::Result<Outage> {
+        let begun = self.now();
+        match kind {
+            Kind::ClusterStorm => {
+                for _ in 0..self.random.usize(STEPS) {
+                    let steps = [
+                        Kind::ClusterKill,
+                        Kind::ClusterPause,
+                        Kind::ClusterDrain,
+                        Kind::ClusterRoll,
+                        Kind::ClusterTerminate,
+                    ];
+                    let step = steps[self.random.usize(..steps.len())];
+                    self.cluster_step(step)?;
+                    self.go_on(0..1_500);
+                }
+                // Not one outage: until all is served again after the last.
+                return Ok(Outage::Each(self.now()));
+            }
+            kind => self.cluster_step(kind)?,
+        }
+        Ok(Outage::Each(begun))
+    }
+
+    fn cluster_step(&mut self, kind: Kind) -> anyhow::Result<()> {
+        let victim = self.random.usize(..NODES);
+        match kind {
+            Kind::ClusterKill => {
+                if let Some(service) = self.members[victim].service.take() {
+                    service.kill();
+                }
+                self.tell_addresses();
+                self.go_on(200..2_500);
+                self.begin_again(victim)?;
+            }
+            Kind::ClusterPause => {
+                let signal = |run: &Self, signal| {
+                    if let Some(service) = &run.members[victim].service {
+                        service.signal(signal);
+                    }
+                };
+                signal(self, Signal::STOP);
+                // Reads go to it, too, once it goes on: none may be stale.
+                self.go_on(300..5_000);
+                signal(self, Signal::CONT);
+                self.go_on(500..1_500);
+            }
+            Kind::ClusterDrain => {
+                self.ask_cluster("drain", victim)?;
+                self.go_on(300..2_000);
+                self.ask_cluster("undrain", victim)?;
+                self.go_on(300..1_000);
+            }
+            Kind::ClusterRoll => {
+                for node in 0..NODES {
+                    if let Some(service) = self.members[node].service.take() {
+                        service.end()?;
+                    }
+                    self.tell_addresses();
+                    self.begin_again(node)?;
+                    self.go_on(0..500);
+                }
+            }
+            Kind::ClusterTerminate => {
+                let url = self.server()?.url("postgres");
+                super::database::terminate(&url)?;
+            }
+            _ => {
+                self.database(Kind::PgRestart)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_again(&mut self, node: usize) -> anyhow::Result<()> {
+        self.members[node].service = Some(self.members[node].launch.start()?);
+        self.tell_addresses();
+        Ok(())
+    }
+
+    /// Where the nodes are that run.
+    pub(super) fn tell_addresses(&self) {
+        let running = self.members.iter().filter_map(|member| member.service.as_ref());
+        let addresses: Vec<SocketAddr> = running.map(|service| service.address).collect();
+        self.load.shared.set_addresses(&addresses);
+    }
+
+    /// `throng cluster drain` and its like, as a person types it.
+    fn ask_cluster(&self, what: &str, node: usize) -> anyhow::Result<()> {
+        let name = format!("n{node}");
+        let done = program()?
+            .args(["cluster", what, &name, "--journal", &self.launch.place])
+            .stdout(Stdio::null())
+            .status()?;
+        ensure!(done.success(), "cluster {what} {name} ended with {done}");
+        Ok(())
+    }
+
+    /// Lets what was begun settle: a node that was declared dead joins again, shards move.
+    pub(super) fn settle(&mut self) {
+        thread::sleep(Duration::from_millis(500));
+    }
+}
