@@ -10,24 +10,24 @@ use std::{
 /// How long a client waits for a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 /// A service answers within its request deadline of 5 s, unless it is paused.
-pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(6);
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(6);
 /// What an answer may hold at most: a page of events.
 const BODY_BYTES_MAX: usize = 64 << 20;
 
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
 }
 
-pub(super) fn get(path: &str) -> Vec<u8> {
+pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
 }
 
-pub(super) fn post(path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
+pub(crate) fn post(path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
     let mut request = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
     if let Some(key) = key {
         write!(request, "idempotency-key: {key}\r\n").expect("a string takes any text");
@@ -37,7 +37,7 @@ pub(super) fn post(path: &str, key: Option<&str>, body: &str) -> Vec<u8> {
 }
 
 impl Connection {
-    pub(super) fn open(address: SocketAddr, answer_wait: Duration) -> io::Result<Self> {
+    pub(crate) fn open(address: SocketAddr, answer_wait: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_WAIT)?;
         stream.set_read_timeout(Some(answer_wait))?;
         stream.set_write_timeout(Some(answer_wait))?;
@@ -48,7 +48,7 @@ impl Connection {
     }
 
     /// After an error the connection is of no use any more, and what became of the request is not known.
-    pub(super) fn ask(&mut self, request: &[u8]) -> io::Result<Answer> {
+    pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<Answer> {
         self.stream.get_mut().write_all(request)?;
         let status = self
             .line()?

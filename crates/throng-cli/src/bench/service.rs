@@ -21,19 +21,19 @@ const TOLD_BYTES: usize = 2_000;
 
 /// How to start it.
 #[derive(Clone, Debug)]
-pub(super) struct Launch {
+pub(crate) struct Launch {
     /// The command that serves.
-    pub(super) command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// The journal, as `--journal` takes it.
-    pub(super) place: String,
-    pub(super) arguments: Vec<String>,
-    pub(super) environment: Vec<(String, String)>,
+    pub(crate) place: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
     /// What it says goes here.
-    pub(super) log: PathBuf,
+    pub(crate) log: PathBuf,
 }
 
 /// This program anew.
-pub(super) fn program() -> anyhow::Result<Command> {
+pub(crate) fn program() -> anyhow::Result<Command> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
     command.env_remove("RUST_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
     Ok(command)
@@ -41,7 +41,7 @@ pub(super) fn program() -> anyhow::Result<Command> {
 
 impl Launch {
     /// Starts it and does not wait until it serves.
-    pub(super) fn spawn(&self) -> anyhow::Result<Service> {
+    pub(crate) fn spawn(&self) -> anyhow::Result<Service> {
         let said = OpenOptions::new().create(true).append(true).open(&self.log);
         let said: File = said.with_context(|| format!("cannot write {}", self.log.display()))?;
         let mut command = program()?;
@@ -70,22 +70,22 @@ impl Launch {
     }
 
     /// Starts it and waits until it serves.
-    pub(super) fn start(&self) -> anyhow::Result<Service> {
+    pub(crate) fn start(&self) -> anyhow::Result<Service> {
         let mut service = self.spawn()?;
         service.wait_until_served()?;
         Ok(service)
     }
 }
 
-pub(super) struct Service {
+pub(crate) struct Service {
     child: Child,
     lines: mpsc::Receiver<String>,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     log: PathBuf,
 }
 
 impl Service {
-    pub(super) fn wait_until_served(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn wait_until_served(&mut self) -> anyhow::Result<()> {
         let line = self.lines.recv_timeout(PATIENCE).unwrap_or_default();
         match line.trim().strip_prefix("http://").map(str::parse) {
             Some(Ok(address)) => self.address = address,
@@ -94,23 +94,23 @@ impl Service {
         Ok(())
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Nothing for a process that has gone.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// `kill -9`, and waits until it is gone.
-    pub(super) fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.signal(Signal::KILL);
         let _ = self.child.wait();
     }
 
     /// SIGTERM, and waits for its end.
-    pub(super) fn end(mut self) -> anyhow::Result<()> {
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM);
         let begun = Instant::now();
         let status: ExitStatus = loop {
@@ -142,7 +142,7 @@ impl Drop for Service {
 }
 
 /// The last lines of a service's log.
-pub(super) fn end_of(log: &Path) -> String {
+pub(crate) fn end_of(log: &Path) -> String {
     let bytes = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TOLD_BYTES)..]).into_owned();
     let lines: Vec<&str> = text.lines().collect();

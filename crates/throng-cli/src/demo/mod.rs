@@ -2,6 +2,8 @@
 
 pub(crate) mod answers;
 mod directory;
+#[cfg(feature = "bench")]
+mod nodes;
 mod picos;
 mod report;
 mod rosters;
@@ -47,6 +49,11 @@ pub(crate) struct DemoArguments {
     /// Replay through picos: a pico a section, whose rules are rulesets in KRL, and all requests through their parent.
     #[arg(long, conflicts_with_all = ["unordered", "journal", "html", "json"])]
     picos: bool,
+    /// On so many nodes, processes of their own that share a private PostgreSQL (or the one of --journal): each request goes to a node chosen at
+    /// random, while one is killed and begins again, and another one is drained.
+    #[cfg(feature = "bench")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=8), conflicts_with_all = ["picos", "unordered", "pace", "html", "json"])]
+    nodes: Option<u16>,
     /// Let requests for one section overtake each other; the rosters are then checked against the answers given.
     #[arg(long)]
     unordered: bool,
@@ -136,6 +143,13 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     };
     let (trace, name) = read_trace(arguments)?;
     let expected = Expected::of(&trace);
+    #[cfg(feature = "bench")]
+    if let Some(nodes) = arguments.nodes {
+        fs::create_dir_all(&arguments.data).with_context(|| format!("cannot create {}", arguments.data.display()))?;
+        let log = arguments.data.join("demo-nodes.log");
+        say(&format!("\n{name}\n"));
+        return nodes::run(arguments, nodes, (&trace, &expected), (log, &say));
+    }
     let directory = match arguments.journal {
         None => Some(Directory::fresh(&arguments.data.join("demo"))?),
         Some(_) => None,
