@@ -1,5 +1,6 @@
 //! `throng bench`: the engine against what the machine can do, ratios taken in one run.
 
+mod cluster;
 mod entities;
 mod faults;
 mod fill;
@@ -81,6 +82,8 @@ enum BenchCommand {
     Faults(faults::FaultsArguments),
     /// A long run with history that ends: memory, descriptors, disk, latency beside checkpoints and without.
     Long(long::LongArguments),
+    /// Several nodes beside one: CPU a request, how long a hand-off and a fail-over hold requests up.
+    Cluster(cluster::ClusterArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
     /// Starting with many entities and the idempotency keys of an hour, and the end of that hour.
@@ -107,6 +110,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Surge(arguments) => surge::run(arguments),
         BenchCommand::Faults(arguments) => faults::run(arguments),
         BenchCommand::Long(arguments) => long::run(arguments),
+        BenchCommand::Cluster(arguments) => cluster::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),
         BenchCommand::Start(arguments) => start::run(arguments),
     }

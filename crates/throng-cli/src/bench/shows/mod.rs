@@ -151,7 +151,7 @@ impl Server {
 }
 
 /// User and kernel time of a process, seconds.
-fn cpu_of_process(pid: &str) -> Option<f64> {
+pub(super) fn cpu_of_process(pid: &str) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
@@ -161,7 +161,7 @@ fn cpu_of_process(pid: &str) -> Option<f64> {
 }
 
 /// The same of all processes of this name.
-fn cpu_of(name: &str) -> f64 {
+pub(super) fn cpu_of(name: &str) -> f64 {
     let Ok(all) = std::fs::read_dir("/proc") else {
         return 0.0;
     };
