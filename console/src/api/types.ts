@@ -251,6 +251,36 @@ export interface Projection {
   events: number | null;
 }
 
+export interface ClusterNode {
+  node: number;
+  name: string;
+  state: string;
+  owns: number;
+  shards: string;
+  http: string;
+  peer: string;
+  program: string;
+  connected: boolean;
+}
+
+/** The nodes of a cluster, as the one that is asked sees them. */
+export interface Cluster {
+  cluster: string;
+  /** The one that is asked. */
+  node: number;
+  shards: number;
+  /** As ranges; empty where each has an owner. */
+  unowned: string;
+  nodes: ClusterNode[];
+  /** Nodes it is connected to. */
+  reaches: number[];
+  changes: number;
+  last_change_ms: number;
+  asked: number;
+  not_here: number;
+  unknown: number;
+}
+
 export interface Journal {
   medium: Medium;
   place: string | null;
@@ -285,5 +315,7 @@ export interface Journal {
     commits_in_flight: number | null;
   } | null;
   retention: { kind: string; keep: string }[];
+  /** Nothing where the engine is alone. */
+  cluster: Cluster | null;
   projections: Projection[];
 }

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import * as calls from '../api/calls';
-import type { Journal, Projection } from '../api/types';
+import type { Cluster, ClusterNode, Journal, Projection } from '../api/types';
 import { ago, bytes, instant, known, micros, plural, seconds, whole } from '../lib/format';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
@@ -32,6 +32,7 @@ function Shown({ journal }: { journal: Journal }) {
         <Checkpoint journal={journal} />
         <Sync journal={journal} />
       </div>
+      {journal.cluster && <Nodes cluster={journal.cluster} />}
       <Projections projections={journal.projections} />
       <Retention journal={journal} />
     </div>
@@ -211,6 +212,68 @@ function behind({ lag_seconds, behind_seconds }: Projection): string {
   const most = Math.max(lag_seconds ?? 0, behind_seconds ?? 0);
   if (lag_seconds === null && behind_seconds === null) return '–';
   return most < 1 ? 'no' : seconds(most);
+}
+
+function Nodes({ cluster }: { cluster: Cluster }) {
+  return (
+    <Card title="Nodes">
+      {cluster.unowned !== '' && <Note tone="warn">Nobody owns the shards {cluster.unowned} now.</Note>}
+      <Scroll label="Nodes">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Name</th>
+              <th scope="col">State</th>
+              <th scope="col" class="number">
+                Shards
+              </th>
+              <th scope="col">Which</th>
+              <th scope="col">Clients reach it at</th>
+              <th scope="col">Nodes reach it at</th>
+            </tr>
+          </thead>
+          <tbody>
+            {cluster.nodes.map((node) => (
+              <tr key={node.node}>
+                <td class="wide-cell">
+                  {node.name} {node.node === cluster.node && <span class="quiet">this one</span>}
+                </td>
+                <td>
+                  <NodeState node={node} cluster={cluster} />
+                </td>
+                <td class="number">{whole(node.owns)}</td>
+                <td class="mono break">{node.shards || '–'}</td>
+                <td class="mono break">{node.http}</td>
+                <td class="mono break">{node.peer}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
+      <p class="small quiet">
+        {plural(cluster.changes, 'change')} of what this node serves, the last one in{' '}
+        {milliseconds(cluster.last_change_ms)}; {whole(cluster.asked)} requests passed on to other nodes,{' '}
+        {whole(cluster.unknown)} of unknown outcome.
+      </p>
+    </Card>
+  );
+}
+
+function NodeState({ node, cluster }: { node: ClusterNode; cluster: Cluster }) {
+  if (!node.connected) {
+    return (
+      <Badge tone="bad" icon="trouble">
+        gone?
+      </Badge>
+    );
+  }
+  const isReached = node.node === cluster.node || cluster.reaches.includes(node.node);
+  const isWell = node.state === 'serving' && isReached;
+  return (
+    <Badge tone={isWell ? 'good' : 'warn'} icon={isWell ? 'good' : 'trouble'}>
+      {isReached ? node.state : 'not reached'}
+    </Badge>
+  );
 }
 
 function Projections({ projections }: { projections: Projection[] }) {

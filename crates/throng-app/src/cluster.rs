@@ -16,7 +16,7 @@ use throng::{
     Engine,
     journal::{Directory, Join, NodeState, ShardSet, View},
 };
-use throng_cluster::{Host, Links, Node, NodeOptions, Timing, frame::Secret};
+use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, frame::Secret};
 
 use crate::{
     limits,
@@ -329,6 +329,21 @@ pub(crate) fn not_shared(place: &Place) -> anyhow::Error {
     anyhow::anyhow!(
         "nodes of a cluster share a journal on PostgreSQL; {place} is one process's: write --journal postgres://USER@HOST/DATABASE"
     )
+}
+
+/// What a node says of the cluster to who administrates.
+pub(crate) fn report(status: &Status) -> serde_json::Value {
+    let mut report = serde_json::to_value(Shown::of(&status.view)).unwrap_or_default();
+    report["node"] = status.node.0.into();
+    report["serves"] = status.serves.len().into();
+    report["reaches"] = status.connected.iter().map(|node| node.0).collect();
+    report["changes"] = status.changes.into();
+    report["last_change_ms"] = (status.last_change.as_secs_f64() * 1e3).into();
+    report["asked"] = status.asks.into();
+    report["frames"] = status.frames.into();
+    report["not_here"] = status.not_here.into();
+    report["unknown"] = status.unknown.into();
+    report
 }
 
 impl<'a> Shown<'a> {

@@ -14,9 +14,11 @@ use throng::{
     journal::{Journal, Position},
 };
 use throng_http::{Limits, Running};
+#[cfg(feature = "postgres")]
+use tokio::sync::watch;
 
 #[cfg(feature = "postgres")]
-use crate::cluster::{ClusterSettings, not_shared};
+use crate::cluster::{ClusterSettings, not_shared, report};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
@@ -160,6 +162,17 @@ impl Service {
         if keeps {
             gateway = gateway.journal_place(settings.place.medium(), settings.place.to_string());
         }
+        // It says where it listens before it joins.
+        #[cfg(feature = "postgres")]
+        let statuses = Arc::new(std::sync::OnceLock::new());
+        #[cfg(feature = "postgres")]
+        if joining.is_some() {
+            let statuses = Arc::clone(&statuses);
+            gateway = gateway.cluster(move || {
+                let statuses: Option<&watch::Receiver<throng_cluster::Status>> = statuses.get();
+                statuses.map_or(serde_json::Value::Null, |statuses| report(&statuses.borrow()))
+            });
+        }
         gateway = settings.access_log.set(settings.security.set(gateway));
         let mut beside: Vec<End> = Vec::new();
         let started = starting.into_iter().try_for_each(|start| {
@@ -180,7 +193,11 @@ impl Service {
             None => None,
             Some((cluster, directory, links)) => {
                 match cluster.start(directory, &engine, links, (running.url(), program)) {
-                    Ok(node) => Some(node),
+                    Ok(node) => {
+                        // Only here.
+                        let _ = statuses.set(node.statuses());
+                        Some(node)
+                    }
                     Err(error) => {
                         beside.into_iter().for_each(|end| end());
                         running.stop_blocking();

@@ -203,6 +203,12 @@ impl Node {
         self.shared.status.borrow().clone()
     }
 
+    /// How it is, now and later; also once the node itself is gone.
+    #[must_use]
+    pub fn statuses(&self) -> watch::Receiver<Status> {
+        self.shared.status.subscribe()
+    }
+
     /// Waits until its engine serves something or knows that others do, for so long at most; whether it does.
     #[must_use]
     pub fn wait_until_serving(&self, at_most: Duration) -> bool {

@@ -46,6 +46,7 @@ pub struct Gateway {
     routes: Option<axum::Router>,
     about: About,
     place: Option<(&'static str, String)>,
+    cluster: Option<console::ClusterReport>,
     trust: Trust,
     checks: Checks,
     access_log: Option<AccessLog>,
@@ -66,6 +67,7 @@ impl Gateway {
             routes: None,
             about: About::default(),
             place: None,
+            cluster: None,
             trust: Trust::default(),
             checks: Checks::default(),
             access_log: None,
@@ -271,6 +273,14 @@ impl Gateway {
         self
     }
 
+    /// Says how the nodes of a cluster are that this is one of, for who administrates: what `GET /admin/cluster` answers
+    /// (`docs/console-api.md` says what that has).
+    #[must_use]
+    pub fn cluster(mut self, report: impl Fn() -> serde_json::Value + Send + Sync + 'static) -> Self {
+        self.cluster = Some(Box::new(report));
+        self
+    }
+
     /// Describes the service in its documentation, in Markdown.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
@@ -338,6 +348,7 @@ impl Gateway {
             version: self.about.version.clone(),
             place: self.place,
             loops_max: most,
+            cluster: self.cluster,
         };
         let shared = Arc::new(Shared::new(
             self.engine,

@@ -71,6 +71,7 @@ pub(super) fn journal(shared: &Shared) -> Answered<Value> {
         "checkpoint": checkpoint,
         "sync": { "p50_ms": ms(0.5), "p99_ms": ms(0.99), "max_ms": ms(1.0), "commits_in_flight": statistics.in_flight },
         "retention": retention.collect::<Vec<_>>(),
+        "cluster": super::cluster(shared),
         "projections": engine.projections().iter().map(projection).collect::<Vec<_>>(),
     }))
 }

@@ -67,7 +67,12 @@ pub(crate) struct About {
     pub(crate) place: Option<(&'static str, String)>,
     /// The most loops there may be.
     pub(crate) loops_max: usize,
+    /// Of a node of a cluster: the nodes and what they own, as it sees them.
+    pub(crate) cluster: Option<ClusterReport>,
 }
+
+/// Says how the nodes of a cluster are; `null` as long as that is not known.
+pub(crate) type ClusterReport = Box<dyn Fn() -> Value + Send + Sync>;
 
 impl Console {
     pub(crate) fn new(about: About) -> Self {
@@ -237,6 +242,7 @@ enum Place<'a> {
     Shards,
     Trouble,
     Journal,
+    Cluster,
     /// Kind, id, and what of it; the entity itself without.
     Entity(&'a str, &'a str, &'a str),
 }
@@ -255,6 +261,7 @@ fn place(path: &str) -> Option<Place<'_>> {
         ["shards"] => Place::Shards,
         ["trouble"] => Place::Trouble,
         ["journal"] => Place::Journal,
+        ["cluster"] => Place::Cluster,
         ["entity", kind, id] => Place::Entity(kind, id, ""),
         [
             "entity",
@@ -280,6 +287,11 @@ pub(crate) fn shown(parts: &Parts) -> Cow<'_, HeaderMap> {
         "/admin/live" => Cow::Owned(live::with_token(&parts.headers)),
         _ => Cow::Borrowed(&parts.headers),
     }
+}
+
+/// The nodes of the cluster this is one of.
+fn cluster(shared: &Shared) -> Option<Value> {
+    shared.console.about.cluster.as_ref().map(|report| report())
 }
 
 /// Answers a path of the console's API, for who may.
@@ -310,6 +322,8 @@ pub(crate) async fn answer(
         Place::Shards => map::shards(shared).await?,
         Place::Trouble => trouble::trouble(shared).await?,
         Place::Journal => journal::journal(shared)?,
+        // An engine that is alone has none.
+        Place::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(path).boxed())?,
         Place::Entity(kind, id, what) => {
             let id = path::decode(id).ok_or_else(|| {
                 let detail = "The id is not UTF-8 once its %-escapes are decoded.";
