@@ -80,3 +80,13 @@ fn failures_of_the_database_lose_nothing() {
 fn a_stand_by_that_takes_over_loses_nothing_and_no_read_is_stale() {
     assert_clean("take-over,take-over-paused");
 }
+
+#[test]
+fn nodes_of_a_cluster_that_die_pause_and_give_lose_nothing_and_no_read_is_stale() {
+    assert_clean("cluster-kill,cluster-pause,cluster-drain,cluster-roll");
+}
+
+#[test]
+fn several_faults_of_a_cluster_and_its_database_lose_nothing() {
+    assert_clean("cluster-terminate,cluster-pg-restart,cluster-storm");
+}

@@ -1,0 +1,240 @@
+//! Nodes that talk over real connections; what their engines do is written down.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use throng::driver::peers::{Ask, Asked, Peers as _, Reply, Request};
+use throng_cluster::{Host, Links, Node, NodeOptions, Timing, frame::Secret};
+use throng_journal::{Directory, Error, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet};
+
+const SHARDS: u16 = 16;
+
+/// An engine that only notes what it is told.
+#[derive(Default)]
+struct Noted {
+    serves: Mutex<Option<ShardSet>>,
+    asked: Mutex<Vec<String>>,
+    at_work: AtomicUsize,
+    slow: Duration,
+}
+
+struct Engine(Arc<Noted>, MemoryJournal);
+
+impl Host for Engine {
+    fn serve(&self, node: NodeId, shards: ShardSet) -> Later<'static, Result<(), Error>> {
+        use throng_journal::Journal as _;
+        let (noted, journal) = (self.0.clone(), self.1.clone());
+        Box::pin(async move {
+            journal.open_shards(node, &shards).await?;
+            *noted.serves.lock().unwrap() = Some(shards);
+            Ok(())
+        })
+    }
+
+    fn release(&self) -> Later<'static, Result<(), Error>> {
+        // The stream goes on: nothing can be given.
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn answer(&self, request: Request, _: Duration) -> Later<'static, Reply> {
+        let noted = self.0.clone();
+        let Request::Ask(ask) = request else {
+            return Box::pin(std::future::ready(Reply::NotHere));
+        };
+        noted.asked.lock().unwrap().push(ask.id.clone());
+        Box::pin(async move {
+            noted.at_work.fetch_add(1, SeqCst);
+            if !noted.slow.is_zero() {
+                tokio::time::sleep(noted.slow).await;
+            }
+            noted.at_work.fetch_sub(1, SeqCst);
+            Reply::Done(ask.id.into_bytes())
+        })
+    }
+}
+
+struct Started {
+    node: Option<Node>,
+    links: Links,
+    noted: Arc<Noted>,
+}
+
+fn start(directory: &MemoryDirectory, journal: &MemoryJournal, name: &str, secret: &[u8], slow: Duration) -> Started {
+    let secret = Secret::new(secret);
+    let links = Links::new(SHARDS, secret.clone());
+    let noted = Arc::new(Noted {
+        slow,
+        ..Noted::default()
+    });
+    let options = NodeOptions {
+        join: Join {
+            name: name.into(),
+            shards: SHARDS,
+            ..Join::default()
+        },
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        secret,
+        timing: Timing::of(Duration::from_secs(1)),
+    };
+    let host = Arc::new(Engine(noted.clone(), journal.clone()));
+    let node = Node::start(Arc::new(directory.clone()), host, links.clone(), options).unwrap();
+    Started {
+        node: Some(node),
+        links,
+        noted,
+    }
+}
+
+fn ask(links: &Links, shard: u16, id: &str, within: Duration) -> Later<'static, Reply> {
+    let request = Request::Ask(Ask {
+        kind: "show".into(),
+        id: id.into(),
+        what: Asked::Query {
+            name: "view".into(),
+            arguments: String::new(),
+        },
+        caller: None,
+    });
+    links.ask(ShardId(shard), request, within)
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(future)
+}
+
+/// Waits for a condition, for ten seconds at most.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "never came true: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The first node, which serves everything, and a second one that is connected to it and owns nothing.
+fn pair(slow: Duration) -> (MemoryDirectory, MemoryJournal, Started, Started) {
+    let journal = MemoryJournal::new();
+    let directory = journal.directory();
+    let one = start(&directory, &journal, "one", b"secret", slow);
+    until("the first one serves", || {
+        one.noted
+            .serves
+            .lock()
+            .unwrap()
+            .as_ref()
+            .is_some_and(|all| all.len() == 16)
+    });
+    // The directory gives nothing away as long as the first one's stream has not ended, and this engine never ends one.
+    let other = start(&directory, &journal, "other", b"secret", Duration::ZERO);
+    until("they are connected", || {
+        other
+            .node
+            .as_ref()
+            .is_some_and(|node| !node.status().connected.is_empty())
+    });
+    (directory, journal, one, other)
+}
+
+#[test]
+fn requests_reach_the_owner_in_the_order_they_were_made() {
+    let (_directory, _journal, one, other) = pair(Duration::ZERO);
+    let asked: Vec<_> = (0..2_000)
+        .map(|number| ask(&other.links, 3, &number.to_string(), Duration::from_secs(5)))
+        .collect();
+    for (number, reply) in asked.into_iter().enumerate() {
+        assert_eq!(wait(reply), Reply::Done(number.to_string().into_bytes()));
+    }
+    let expected: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+    assert_eq!(*one.noted.asked.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_request_whose_time_is_over_is_of_unknown_outcome_and_does_not_hold_up_others() {
+    let (_directory, _journal, one, other) = pair(Duration::from_millis(400));
+    let begun = Instant::now();
+    assert_eq!(
+        wait(ask(&other.links, 3, "late", Duration::from_millis(100))),
+        Reply::Unknown
+    );
+    assert!(begun.elapsed() < Duration::from_millis(380), "{:?}", begun.elapsed());
+    assert_eq!(
+        wait(ask(&other.links, 3, "patient", Duration::from_secs(5))),
+        Reply::Done(b"patient".to_vec())
+    );
+    assert!(one.noted.asked.lock().unwrap().contains(&"late".to_owned()));
+}
+
+#[test]
+fn what_was_sent_to_a_node_that_ends_is_of_unknown_outcome_and_later_nobody_is_there() {
+    let (_directory, _journal, mut one, other) = pair(Duration::from_secs(30));
+    let sent = ask(&other.links, 3, "sent", Duration::from_secs(20));
+    until("it is worked on", || one.noted.at_work.load(SeqCst) > 0);
+    drop(one.node.take());
+    assert_eq!(wait(sent), Reply::Unknown);
+    until("nobody is there", || {
+        wait(ask(&other.links, 3, "after", Duration::from_millis(200))) == Reply::NotHere
+    });
+}
+
+#[test]
+fn a_node_without_the_secret_is_asked_nothing_and_asks_nothing() {
+    let (directory, journal, _one, _other) = pair(Duration::ZERO);
+    let stranger = start(&directory, &journal, "stranger", b"another", Duration::ZERO);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(
+        wait(ask(&stranger.links, 3, "x", Duration::from_millis(500))),
+        Reply::NotHere
+    );
+    assert!(stranger.node.as_ref().unwrap().status().connected.is_empty());
+}
+
+#[test]
+fn who_is_no_node_is_told_so_or_cut_off() {
+    let (directory, _journal, _one, _other) = pair(Duration::ZERO);
+    let view = wait(directory.view()).unwrap();
+    for hostile in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"THF1\xff\xff\xff\xff\0\0\0\0\0\0\0\0",
+        &[0; 64],
+    ] {
+        let mut stream = TcpStream::connect(&view.nodes[0].said.peer).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        stream.write_all(hostile).unwrap();
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        assert!(said.starts_with(b"THF1"), "it says why: {said:?}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let journal = MemoryJournal::new();
+    let secret = Secret::new(b"secret");
+    let options = NodeOptions {
+        join: Join {
+            name: "one".into(),
+            shards: SHARDS,
+            ..Join::default()
+        },
+        listen: taken.local_addr().unwrap(),
+        secret: secret.clone(),
+        timing: Timing::default(),
+    };
+    let host = Arc::new(Engine(Arc::default(), journal.clone()));
+    let refused = Node::start(Arc::new(journal.directory()), host, Links::new(SHARDS, secret), options);
+    let said = refused.err().unwrap().to_string();
+    assert!(said.contains("cannot listen for other nodes"), "{said}");
+}
