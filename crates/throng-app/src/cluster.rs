@@ -244,10 +244,7 @@ impl ClusterCommand {
                     println!("{}", serde_json::to_string_pretty(&shown)?);
                     return Ok(ExitCode::SUCCESS);
                 }
-                println!(
-                    "{:<6}{:<20}{:<10}{:>8}  {:<28}{}",
-                    "node", "name", "state", "shards", "http", "peer"
-                );
+                println!("node  name                state       shards  http                        peer");
                 for node in &shown.nodes {
                     let state = if node.connected { node.state } else { "gone?" };
                     println!(
