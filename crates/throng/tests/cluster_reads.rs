@@ -14,8 +14,9 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Builder, Engine,
+    Builder, Engine, Follow,
     journal::{Directory, MemoryViews, NodeState, ShardSet, ViewRange, Views},
+    model::Error,
     projection::{Interrupt, Projection, Rows, Seen, State},
 };
 
@@ -244,5 +245,124 @@ async fn a_projection_is_rebuilt_from_any_node() {
         })
         .await;
         agree(&[&one.engine, &other.engine]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_lists_all_entities_and_knows_their_history() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    let third = reads.node("third").await;
+    for (number, id) in ids().enumerate() {
+        let asked = if number % 2 == 0 { &one } else { &other };
+        ask(&asked.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+        ask(
+            &asked.engine,
+            &id,
+            Command::Deposit {
+                amount: number as i64 + 1,
+            },
+        )
+        .await
+        .unwrap();
+    }
+    let mut all: Vec<String> = ids().collect();
+    all.sort_unstable();
+    for round in 0..3 {
+        for node in [&one, &other, &third] {
+            if node.id == third.id && round == 0 {
+                // It owns nothing and serves nothing yet.
+                continue;
+            }
+            let listed = node.engine.entities(0, None, 1_000).await.unwrap();
+            assert!(listed.iter().all(|head| head.seq == 2 + round), "{listed:?}");
+            let listed: Vec<&str> = listed.iter().map(|head| &*head.id).collect();
+            assert_eq!(listed, all);
+            let page = node.engine.entities(0, Some(&all[9]), 20).await.unwrap();
+            let page: Vec<&str> = page.iter().map(|head| &*head.id).collect();
+            assert_eq!(page, all[10..30]);
+            for id in ids() {
+                let history = node.engine.history(0, &id, 0, 100).await.unwrap();
+                let seqs: Vec<u64> = history.events.iter().map(|event| event.seq).collect();
+                assert_eq!(seqs, (1..=2 + round).collect::<Vec<_>>(), "{id}");
+                let page = node.engine.history(0, &id, 1, 1).await.unwrap();
+                assert_eq!(page.events, history.events[1..2]);
+                assert_eq!(page.more, round > 0);
+            }
+            let unknown = node.engine.history(0, "nobody", 0, 1).await.unwrap_err();
+            assert!(matches!(unknown, Error::Unknown { kind: "account", .. }), "{unknown}");
+        }
+        match round {
+            0 => reads.cluster.give(&one, &third, &shards(20, 90)).await,
+            1 => reads.cluster.give(&other, &third, &shards(200, 256)).await,
+            _ => break,
+        }
+        for id in ids() {
+            ask(&third.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_listed_is_whole_while_shards_move() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = [&one, &other]
+        .map(|node| {
+            let (engine, stop) = (node.engine.clone(), stop.clone());
+            tokio::spawn(async move {
+                let mut rounds = 0;
+                while !stop.load(SeqCst) {
+                    assert_eq!(engine.entities(0, None, 1_000).await.unwrap().len(), ids().count());
+                    for id in ids() {
+                        assert_eq!(engine.history(0, &id, 0, 10).await.unwrap().events.len(), 1, "{id}");
+                    }
+                    rounds += 1;
+                }
+                rounds
+            })
+        })
+        .into();
+    for round in 0..6 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        reads.cluster.give(from, to, &shards(64, 128)).await;
+    }
+    stop.store(true, SeqCst);
+    for reader in readers {
+        assert!(reader.await.unwrap() > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entity_is_followed_from_any_node_and_a_kind_from_none() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    for id in ids().take(8) {
+        ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+    }
+    for node in [&one, &other] {
+        let refused = node.engine.place(false).unwrap_err();
+        assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+        for id in ids().take(8) {
+            let follow = Follow::Entity {
+                kind: 0,
+                id: id.clone(),
+                after: 0,
+                at: None,
+            };
+            let mut follower = node.engine.follow(follow).await.unwrap();
+            let first = follower.next(10).await.unwrap();
+            let seen = first.last().unwrap().event.seq;
+            let next = tokio::spawn(async move { follower.next(10).await.unwrap() });
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            ask(&other.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+            let next = next.await.unwrap();
+            assert_eq!((next.len(), next[0].event.seq), (1, seen + 1));
+        }
     }
 }
