@@ -184,6 +184,8 @@ fn weight(reply: &Reply) -> usize {
     match reply {
         Reply::Done(body) => 16 + body.len(),
         Reply::Taken(taken) => 64 * taken.len(),
+        Reply::History { events, .. } => events.iter().map(|event| 64 + event.payload.len()).sum(),
+        Reply::Listed { heads, .. } => heads.iter().map(|(id, _)| 16 + id.len()).sum(),
         Reply::Refused(_) | Reply::NotHere | Reply::Unknown => 128,
     }
 }

@@ -1,8 +1,8 @@
 //! The truth: per writer one ordered, gapless stream of commits.
 
 use crate::{
-    AppendError, Commit, CommitNo, Error, NodeId, Place, Position, Record, Rest, ShardId, ShardSet, Stamp, WriterId,
-    commit,
+    AppendError, Commit, CommitNo, Error, NodeId, Place, Position, Record, Rest, ShardId, ShardSet, Stamp, Stream,
+    WriterId, commit,
 };
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -177,6 +177,16 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// Not reachable, or `by` is sealed.
     fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>>;
+
+    /// All streams from a writer's on, in the order of their writers' numbers, as they are at one moment: also those of other nodes, and
+    /// those that have not ended. Of the latter [`read`](Self::read) returns what is durable.
+    ///
+    /// # Errors
+    /// Not reachable; [`Error::Refused`] where the journal is one process's, which knows its streams by [`take`](Self::take).
+    fn streams(&self, _from: WriterId) -> Later<'_, Result<Vec<Stream>, Error>> {
+        let why = "this journal is one process's, not a cluster's: it does not list its streams";
+        Box::pin(std::future::ready(Err(Error::Refused(why.into()))))
+    }
 
     /// Appends a commit after its predecessor. The commit carries writer and number ([`crate::Stamp`]).
     fn append(&self, commit: Commit) -> Append;

@@ -35,6 +35,7 @@ mod pace;
 mod place;
 mod shards;
 mod store;
+mod streams;
 pub mod tools;
 mod views;
 
@@ -49,4 +50,5 @@ pub use pace::Pace;
 pub use place::Place;
 pub use shards::ShardSet;
 pub use store::{Checkpoint, Covered, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal};
+pub use streams::{Stream, Stretch, Told};
 pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

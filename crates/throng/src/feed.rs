@@ -104,12 +104,26 @@ impl FromStr for Cursor {
     }
 }
 
+/// What a node of a cluster answers who asks for the events of a kind: it sees the order of its own stream only.
+const OF_ALL_NODES: &str = "the events of a whole kind are not told in a cluster; follow single entities, or read what a projection keeps of them";
+
 impl Engine {
+    /// Says so if it is a node of a cluster.
+    pub(crate) fn check_is_alone(&self) -> Result<(), Error<JsonRejection>> {
+        match &self.core.context.peers {
+            None => Ok(()),
+            Some(_) => Err(Error::Unavailable {
+                reason: OF_ALL_NODES.into(),
+            }),
+        }
+    }
+
     /// The place after all that is durable now, or before all that has ever happened.
     ///
     /// # Errors
-    /// The engine is not ready.
+    /// The engine is not ready, or is a node of a cluster.
     pub fn place(&self, at_start: bool) -> Result<Cursor, Error<JsonRejection>> {
+        self.check_is_alone()?;
         let life = self.core.lives.current()?;
         let ends = Ends::of(&life);
         Ok(Cursor::after(if at_start { ends.start() } else { ends.durable }))
@@ -119,8 +133,9 @@ impl Engine {
     /// about a megabyte of the log. To be told what happens from then on, [follow](Self::follow).
     ///
     /// # Errors
-    /// The log has no such place, or the engine's.
+    /// The log has no such place, or the engine's; a node of a cluster has none.
     pub async fn feed(&self, kind: usize, from: Cursor, limit: usize) -> Result<Feed, FeedError> {
+        self.check_is_alone().map_err(FeedError::Engine)?;
         let life = self.core.lives.current().map_err(FeedError::Engine)?;
         self.core.tail.page(kind, from, limit, &Ends::of(&life)).await
     }

@@ -1,11 +1,22 @@
 //! What has happened to an entity: what the store has indexed, then what stands only in the log.
 
-use crate::{door::now_or_later, driver::widen, engine::Engine, ledger::unreadable};
+use crate::{
+    door::{OwnerOf, now_or_later},
+    driver::{
+        peers::{Happened, Reply, Request},
+        widen,
+    },
+    engine::{Core, Engine},
+    ledger::unreadable,
+    life::Life,
+};
+use std::sync::Arc;
 use throng_core::{
+    limits,
     model::Error,
     shard::{JsonRejection, TailEvent, base_row},
 };
-use throng_journal::{Address, CommitNo, Position, RecordKind, StoredEvent};
+use throng_journal::{Address, CommitNo, Position, RecordKind, StoredEvent, WriterId};
 
 /// Most bytes of payloads one page of history holds, after its first event.
 const HISTORY_BYTES_MAX: usize = 4 << 20;
@@ -25,7 +36,7 @@ pub struct History {
 }
 
 impl Engine {
-    /// An entity's durable events after a sequence number, in order, at most `limit` and 4 MiB of payloads.
+    /// An entity's durable events after a sequence number, in order, at most `limit` and 4 MiB of payloads. In a cluster, its owner is asked.
     ///
     /// # Errors
     /// `Unknown` for an entity without events, or the engine's.
@@ -36,11 +47,89 @@ impl Engine {
         after: u64,
         limit: usize,
     ) -> Result<History, Error<JsonRejection>> {
-        let context = &self.core.context;
-        let hash = self.core.target(kind, id.into())?.hash;
+        let core = &self.core;
+        if let Some(life) = core.owner_of(kind, id)? {
+            return core.history_here(&life, (kind, id), after, limit).await;
+        }
+        let hash = core.target::<JsonRejection>(kind, id.into())?.hash;
+        let shard = limits::shard_of(hash, core.context.registry.shards());
+        let owner = OwnerOf::new(core, shard);
+        loop {
+            if let Some(life) = core.owner_of(kind, id)? {
+                return core.history_here(&life, (kind, id), after, limit).await;
+            }
+            let request = Request::History {
+                kind: core.context.registry.kinds()[kind].name.to_owned(),
+                id: id.to_owned(),
+                after,
+                limit: limit as u64,
+            };
+            if let Reply::History { events, more, removed } = owner.ask(request).await? {
+                let events = events.into_iter().map(stored).collect();
+                return Ok(History { events, more, removed });
+            }
+        }
+    }
+}
+
+fn stored(event: Happened) -> StoredEvent {
+    let (writer, commit) = event.position;
+    StoredEvent {
+        seq: event.seq,
+        position: Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        },
+        at_micros: event.at_micros,
+        name: event.name.into(),
+        version: event.version,
+        payload: event.payload,
+    }
+}
+
+/// As another node is told.
+pub(crate) fn reply(history: History) -> Reply {
+    let happened = |event: StoredEvent| Happened {
+        seq: event.seq,
+        position: (event.position.writer.0, event.position.commit.0),
+        at_micros: event.at_micros,
+        name: event.name.into(),
+        version: event.version,
+        payload: event.payload,
+    };
+    let History { events, more, removed } = history;
+    Reply::History {
+        events: events.into_iter().map(happened).collect(),
+        more,
+        removed,
+    }
+}
+
+impl Core {
+    /// The life that answers for an entity, if this node owns it.
+    pub(crate) fn owner_of(&self, kind: usize, id: &str) -> Result<Option<Arc<Life>>, Error<JsonRejection>> {
+        let hash = self.target::<JsonRejection>(kind, id.into())?.hash;
+        let shard = limits::shard_of(hash, self.context.registry.shards());
+        let life = match self.lives.current() {
+            // The next one answers, here or elsewhere.
+            Err(_) if self.lives.is_short() => return Ok(None),
+            life => life?,
+        };
+        Ok(life.ledger.shards.contains(shard).then_some(life))
+    }
+
+    /// What has happened to an entity of this node.
+    pub(crate) async fn history_here(
+        &self,
+        life: &Life,
+        (kind, id): (usize, &str),
+        after: u64,
+        limit: usize,
+    ) -> Result<History, Error<JsonRejection>> {
+        let context = &self.context;
+        let hash = self.target::<JsonRejection>(kind, id.into())?.hash;
         let name = context.registry.kinds()[kind].name;
         let address = Address::new(name, id);
-        let life = self.core.lives.current()?;
         let unavailable =
             |error: throng_journal::Error| unreadable(format!("the history of {address} cannot be read"), &error);
         // The tail first: what a checkpoint moves meanwhile is then seen twice, never missed.
@@ -97,7 +186,7 @@ impl Engine {
 
     /// Up to which event the log says what an entity is, so that its events need not be kept.
     async fn recorded(&self, address: &Address) -> Result<u64, throng_journal::Error> {
-        let row = now_or_later(self.core.context.store.system(&base_row(address))).await?;
+        let row = now_or_later(self.context.store.system(&base_row(address))).await?;
         let seq = row.and_then(|row| row.first_chunk::<8>().copied());
         Ok(seq.map_or(0, u64::from_be_bytes))
     }
@@ -117,7 +206,7 @@ impl Engine {
             let other = tail.iter().map(|event| event.place.position).find(|at| *at != first);
             let is_near = other.is_some_and(|at| at.writer == first.writer && at.commit.0 - first.commit.0 <= NEAR);
             let bytes_max = if is_near { NEAR_BYTES } else { 0 };
-            let commits = self.core.context.journal.read(before, bytes_max).await?;
+            let commits = self.context.journal.read(before, bytes_max).await?;
             for commit in &commits {
                 let position = commit.position();
                 let count = tail.iter().take_while(|event| event.place.position == position).count();

@@ -1,39 +1,70 @@
 //! The entities of a kind.
 
-use crate::{driver::widen, engine::Engine, ledger::unreadable};
+use crate::{
+    door::OwnerOf,
+    driver::{
+        peers::{Reply, Request},
+        widen,
+    },
+    engine::Engine,
+    ledger::unreadable,
+    life::Life,
+};
 use std::collections::BTreeMap;
 use throng_core::{model::Error, shard::JsonRejection};
-use throng_journal::EntityHead;
+use throng_journal::{EntityHead, ShardSet};
+
+/// Ids with the number of their last event.
+type Found = BTreeMap<Box<str>, u64>;
 
 impl Engine {
-    /// The entities of a kind in the order of their ids, after an id, at most `limit`.
+    /// The entities of a kind in the order of their ids, after an id, at most `limit`; in a cluster, those of all nodes.
     ///
     /// # Errors
-    /// The engine is not ready, or its store cannot be read.
+    /// The engine is not ready, its store cannot be read, or another node cannot be reached.
     pub async fn entities(
         &self,
         kind: usize,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<EntityHead>, Error<JsonRejection>> {
-        let context = &self.core.context;
-        let life = self.core.lives.current()?;
-        let durable = life.ledger.durable();
-        let mut found = BTreeMap::new();
-        for shard in life.door.shards() {
-            let after: Option<Box<str>> = after.map(Into::into);
-            let look = life.door.visit(shard, move |shard| {
-                let mut fresh = BTreeMap::new();
-                shard.fresh(kind, after.as_deref(), limit, &mut fresh, durable);
-                fresh
-            });
-            found.append(&mut look.await.map_err(widen)?);
+        let core = &self.core;
+        let name = core.context.registry.kinds()[kind].name;
+        let mut found = Found::new();
+        // Of every shard, whoever owns it when it is asked.
+        let mut left = ShardSet::first(core.context.registry.shards());
+        loop {
+            let next = left.iter().next();
+            let Some(shard) = next else { break };
+            let owner = OwnerOf::new(core, shard);
+            let (of, mut more) = loop {
+                match core.lives.current() {
+                    Ok(life) if life.ledger.shards.contains(shard) => {
+                        break (life.ledger.shards.clone(), fresh(&life, kind, after, limit).await?);
+                    }
+                    Err(error) if !core.lives.is_short() => return Err(error),
+                    _ => {}
+                }
+                let request = Request::List {
+                    kind: name.to_owned(),
+                    after: after.map(str::to_owned),
+                    limit: limit as u64,
+                };
+                if let Reply::Listed { shards, heads } = owner.ask(request).await? {
+                    let of = ShardSet::from_bytes(&shards);
+                    if of.contains(shard) {
+                        break (of, heads.into_iter().map(|(id, seq)| (id.into(), seq)).collect());
+                    }
+                }
+            };
+            left = left.without(&of);
+            found.append(&mut more);
             while found.len() > limit {
                 found.pop_last();
             }
         }
-        let name = context.registry.kinds()[kind].name;
-        let stored = context.store.entities(name, after, limit).await;
+        // The store last: what a checkpoint moves meanwhile is then seen twice, never missed.
+        let stored = core.context.store.entities(name, after, limit).await;
         let stored = stored.map_err(|error| unreadable(format!("the entities of {name} cannot be listed"), &error))?;
         for head in stored {
             let seq = found.entry(head.id).or_default();
@@ -42,4 +73,28 @@ impl Engine {
         let found = found.into_iter().take(limit);
         Ok(found.map(|(id, seq)| EntityHead { id, seq }).collect())
     }
+}
+
+/// The first entities of a kind that have events on this node which the store may not have.
+pub(crate) async fn fresh(
+    life: &Life,
+    kind: usize,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Found, Error<JsonRejection>> {
+    let durable = life.ledger.durable();
+    let mut found = Found::new();
+    for shard in life.door.shards() {
+        let after: Option<Box<str>> = after.map(Into::into);
+        let look = life.door.visit(shard, move |shard| {
+            let mut fresh = BTreeMap::new();
+            shard.fresh(kind, after.as_deref(), limit, &mut fresh, durable);
+            fresh
+        });
+        found.append(&mut look.await.map_err(widen)?);
+        while found.len() > limit {
+            found.pop_last();
+        }
+    }
+    Ok(found)
 }

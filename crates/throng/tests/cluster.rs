@@ -2,115 +2,21 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod kinds;
+mod nodes;
 
-use kinds::{Account, Balance, Command, View, World, ask, balance, eventually, text};
+use kinds::{Account, Balance, Command, View, ask, balance, eventually, text};
+use nodes::{Cluster, Node, ids, shards};
 use std::{
-    collections::BTreeMap,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
     },
     time::Duration,
 };
 use throng::{
-    Engine,
-    driver::peers::{Peers, Reply, Request},
-    journal::{Directory, Join, Later, MemoryDirectory, NodeId, NodeState, ShardId, ShardSet},
+    journal::{Directory, NodeState},
     model::Error,
 };
-
-const SHARDS: u16 = 256;
-
-/// Engines that ask each other without a network.
-struct Cluster {
-    world: World,
-    directory: Arc<MemoryDirectory>,
-    wires: Arc<Wires>,
-}
-
-#[derive(Default)]
-struct Wires {
-    engines: Mutex<BTreeMap<NodeId, Engine>>,
-    owners: Mutex<Vec<Option<NodeId>>>,
-    /// Answers that are lost on the way: every so many.
-    lost_every: AtomicU64,
-    asked: AtomicU64,
-}
-
-impl Peers for Wires {
-    fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
-        let owner = self.owners.lock().unwrap().get(usize::from(shard.0)).copied().flatten();
-        let engine = owner.and_then(|owner| self.engines.lock().unwrap().get(&owner).cloned());
-        let number = self.asked.fetch_add(1, SeqCst) + 1;
-        let lost_every = self.lost_every.load(SeqCst);
-        Box::pin(async move {
-            let Some(engine) = engine else { return Reply::NotHere };
-            // As it is on a wire.
-            let request = serde_json::from_slice(&serde_json::to_vec(&request).unwrap()).unwrap();
-            let reply = engine.driver().answer_peer(request, within).await;
-            match lost_every {
-                every if every > 0 && number.is_multiple_of(every) => Reply::Unknown,
-                _ => serde_json::from_slice(&serde_json::to_vec(&reply).unwrap()).unwrap(),
-            }
-        })
-    }
-}
-
-struct Node {
-    id: NodeId,
-    engine: Engine,
-}
-
-impl Cluster {
-    fn new() -> Self {
-        let world = World::new();
-        Self {
-            directory: Arc::new(world.journal.directory()),
-            wires: Arc::default(),
-            world,
-        }
-    }
-
-    async fn node(&self, name: &str) -> Node {
-        let join = Join {
-            name: name.into(),
-            shards: SHARDS,
-            ..Join::default()
-        };
-        let id = self.directory.join(join).await.unwrap();
-        let engine = self.world.node(self.wires.clone()).await;
-        self.wires.engines.lock().unwrap().insert(id, engine.clone());
-        Node { id, engine }
-    }
-
-    /// Has it take what nobody owns of these.
-    async fn take(&self, node: &Node, shards: &ShardSet) {
-        let taken = self.directory.take(node.id, shards).await.unwrap();
-        assert_eq!(&taken, shards);
-        self.serve(node).await;
-    }
-
-    async fn serve(&self, node: &Node) {
-        let view = self.directory.beat(node.id, NodeState::Serving).await.unwrap();
-        *self.wires.owners.lock().unwrap() = view.owners.clone();
-        node.engine
-            .driver()
-            .serve(node.id, view.shards_of(Some(node.id)))
-            .await
-            .unwrap();
-    }
-
-    async fn give(&self, from: &Node, to: &Node, shards: &ShardSet) {
-        from.engine.driver().release().await.unwrap();
-        self.directory.give(from.id, to.id, shards).await.unwrap();
-        self.serve(from).await;
-        self.serve(to).await;
-    }
-}
-
-fn shards(from: u16, to: u16) -> ShardSet {
-    (from..to).map(ShardId).collect()
-}
 
 async fn two() -> (Cluster, Node, Node) {
     let cluster = Cluster::new();
@@ -118,11 +24,6 @@ async fn two() -> (Cluster, Node, Node) {
     cluster.take(&one, &shards(0, 128)).await;
     cluster.take(&other, &shards(128, 256)).await;
     (cluster, one, other)
-}
-
-/// Ids enough to live on all nodes.
-fn ids() -> impl Iterator<Item = String> {
-    (0..64).map(|number| format!("a{number}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -166,7 +166,7 @@ impl Troubles {
             let reason = match &progress.state {
                 State::Stopped { reason } => Some(format!("It has stopped: {reason}")),
                 State::Retrying { reason } => Some(format!("It tries again: {reason}")),
-                State::Running => progress.trouble(),
+                State::Running | State::Elsewhere => progress.trouble(),
             };
             if let Some(reason) = reason {
                 self.add(&Item::new("projection", progress.name, reason));

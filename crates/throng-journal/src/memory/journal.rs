@@ -208,6 +208,18 @@ impl Journal for MemoryJournal {
         Box::pin(std::future::ready(Ok(taken)))
     }
 
+    fn streams(&self, from: WriterId) -> Later<'_, Result<Vec<crate::Stream>, Error>> {
+        let history = self.history();
+        let streams = history.streams.range(from..);
+        let streams = streams.map(|(writer, stream)| crate::Stream {
+            writer: *writer,
+            shards: stream.shards.clone(),
+            last: CommitNo(stream.commits.len() as u64),
+            is_sealed: stream.sealed,
+        });
+        Box::pin(std::future::ready(Ok(streams.collect())))
+    }
+
     fn append(&self, mut commit: Commit) -> Append {
         let stamp = commit.stamp();
         commit.seal(&[]);

@@ -23,7 +23,7 @@ use std::{
 };
 use throng_journal::{
     Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place, Position, Prune,
-    PruneHow, Pruned, ShardId, ShardSet, Taken, WriterId,
+    PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
 };
 
 pub(crate) use append::shards;
@@ -128,6 +128,14 @@ impl Journal for PostgresJournal {
             .database
             .threads
             .run(async move { shared.take(by, &shards).await })
+    }
+
+    fn streams(&self, from: WriterId) -> Later<'_, Result<Vec<Stream>, Error>> {
+        let shared = Arc::clone(&self.shared);
+        self.shared
+            .database
+            .threads
+            .run(async move { shared.streams(from).await })
     }
 
     fn append(&self, commit: Commit) -> Append {

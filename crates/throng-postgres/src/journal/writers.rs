@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use throng_journal::{CommitNo, Error, NodeId, Opened, Position, ShardSet, Taken, WriterId};
+use throng_journal::{CommitNo, Error, NodeId, Opened, Position, ShardSet, Stream, Taken, WriterId};
 use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
 /// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
@@ -251,6 +251,31 @@ impl Shared {
             last: CommitNo(row.get::<_, Option<i64>>(1).unwrap_or_default().cast_unsigned()),
         });
         Ok(taken.collect())
+    }
+
+    /// All streams from a writer's on. What one statement sees of them goes together.
+    pub(super) async fn streams(&self, from: WriterId) -> Result<Vec<Stream>, Error> {
+        let doing = "listing the streams";
+        let failed = || self.database.failed(doing);
+        let client = self.database.client(doing).await?;
+        let statement = client
+            .prepare_cached(
+                "SELECT writer, last IS NOT NULL, shards, coalesce(last, (SELECT max(number) FROM commits c WHERE c.writer = \
+                 w.writer), 0) FROM writers w WHERE writer >= $1 ORDER BY writer",
+            )
+            .await
+            .map_err(failed())?;
+        let rows = client
+            .query(&statement, &[&from.0.cast_signed()])
+            .await
+            .map_err(failed())?;
+        let stream = |row: &Row| Stream {
+            writer: WriterId(row.get::<_, i64>(0).cast_unsigned()),
+            shards: set_of(row, 2),
+            last: CommitNo(row.get::<_, i64>(3).cast_unsigned()),
+            is_sealed: row.get(1),
+        };
+        Ok(rows.iter().map(stream).collect())
     }
 
     /// The update waits for the statement in doubt, if there is one; after it, nothing lands.

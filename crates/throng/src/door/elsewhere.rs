@@ -2,17 +2,64 @@
 
 use super::{Answer, Attempt, Carried, Command, Door, Payload, Work, attempt::Answered};
 use crate::{
+    context::Context,
     driver::peers::{Ask, Asked, Reply, Request},
+    engine::Core,
     ledger::{Refusal, recovering},
+    life::HOLD,
 };
 use std::{sync::Arc, time::Duration};
 use throng_core::{
     model::Error,
     shard::{JsonReply, Outcome},
 };
+use throng_journal::{ShardId, ShardSet};
 
 /// Between two looks for a shard's owner, when nobody could be asked.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Asks the owner of a shard for what may be asked again, until there is an answer.
+pub(crate) struct OwnerOf<'a> {
+    context: &'a Context,
+    shard: ShardId,
+    hold: u64,
+    until: u64,
+}
+
+impl<'a> OwnerOf<'a> {
+    pub(crate) fn new(core: &'a Core, shard: ShardId) -> Self {
+        let context = &*core.context;
+        Self {
+            context,
+            shard,
+            hold: context.until(Some(HOLD)),
+            until: context.until(Some(context.options.deadline)),
+        }
+    }
+
+    /// Asks once; what is no answer is to be asked again, of whoever owns the shard then, for as long as this is no error.
+    pub(crate) async fn ask(&self, request: Request) -> Result<Reply, Error<JsonRejection>> {
+        let host = &self.context.host;
+        let left = Duration::from_micros(self.until.saturating_sub(host.elapsed_micros()));
+        let reply = match &self.context.peers {
+            Some(peers) => peers.ask(self.shard, request, left).await,
+            None => Reply::NotHere,
+        };
+        match reply {
+            Reply::Refused(error) => return Err(error.into_error(&self.context.registry)),
+            Reply::History { .. } => {}
+            // One that does not own the shard any more says of others.
+            Reply::Listed { ref shards, .. } if ShardSet::from_bytes(shards).contains(self.shard) => {}
+            _ if host.elapsed_micros() >= self.hold.min(self.until) => {
+                return Err(Error::Unavailable {
+                    reason: "the node that owns a part of it cannot be reached".into(),
+                });
+            }
+            _ => host.sleep(LOOK_AGAIN).await,
+        }
+        Ok(reply)
+    }
+}
 
 impl Door {
     /// Has the owner of its shard do it.
@@ -45,7 +92,7 @@ impl Door {
         let answer = match peers.ask(shard, Request::Ask(ask), left).await {
             Reply::Done(body) => Ok(body),
             Reply::Refused(error) => Err(error.into_error(&self.context.registry)),
-            Reply::NotHere | Reply::Taken(_) => {
+            Reply::NotHere | Reply::Taken(_) | Reply::History { .. } | Reply::Listed { .. } => {
                 host.sleep(LOOK_AGAIN).await;
                 return Ok((attempt, Carried::Again));
             }

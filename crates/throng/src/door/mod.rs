@@ -15,7 +15,7 @@ pub(crate) mod watchdog;
 
 pub use attempt::Attempt;
 pub(crate) use attempt::{Answer, Asking, Command, Look, NOTHING, Payload, Progress, Retry, Target, Told, Typed, Work};
-pub(crate) use elsewhere::command_of;
+pub(crate) use elsewhere::{OwnerOf, command_of};
 pub(crate) use load::now_or_later;
 pub use outbox::Pending;
 pub(crate) use outbox::{Behind, Outbox, Outgoing, Parked, Waiter};

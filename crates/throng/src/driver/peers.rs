@@ -25,6 +25,26 @@ pub enum Request {
     Ask(Ask),
     /// Messages between entities, in the order of their numbers, all from one shard to one shard.
     Take(Vec<Letter>),
+    /// What has happened to an entity.
+    History {
+        /// The entity's kind, by name.
+        kind: String,
+        /// The entity's id.
+        id: String,
+        /// The events after this one, …
+        after: u64,
+        /// … at most so many.
+        limit: u64,
+    },
+    /// Which entities of a kind have events on that node, in any of its shards, that the store may not have.
+    List {
+        /// The kind, by name.
+        kind: String,
+        /// Those after this id, …
+        after: Option<String>,
+        /// … at most so many, in the order of their ids.
+        limit: u64,
+    },
 }
 
 /// A command or query of a client.
@@ -97,6 +117,41 @@ pub enum Reply {
     NotHere,
     /// It was sent, and no answer came: it may have been done.
     Unknown,
+    /// What has happened to an entity.
+    History {
+        /// In order, without a gap.
+        events: Vec<Happened>,
+        /// What [`History::more`](crate::History::more) says.
+        more: bool,
+        /// What [`History::removed`](crate::History::removed) says.
+        removed: u64,
+    },
+    /// Entities with events that the store may not have.
+    Listed {
+        /// The shards this is said of, as a [`ShardSet`]'s bytes.
+        #[serde(with = "serde_bytes")]
+        shards: Vec<u8>,
+        /// Ids, with the number of the last event.
+        heads: Vec<(String, u64)>,
+    },
+}
+
+/// An event on its way between nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Happened {
+    /// Its number among its entity's.
+    pub seq: u64,
+    /// The commit it stands in: writer and number.
+    pub position: (u64, u64),
+    /// When it was recorded, microseconds since 1970-01-01 UTC.
+    pub at_micros: i64,
+    /// The event's name.
+    pub name: String,
+    /// The version of its shape.
+    pub version: u16,
+    /// The event as it was recorded.
+    #[serde(with = "serde_bytes")]
+    pub payload: Vec<u8>,
 }
 
 /// What came of a message.
@@ -260,6 +315,15 @@ pub trait Peers: Send + Sync + 'static {
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply>;
 }
 
+/// Events of one answer, at most, by number and by their bytes.
+const EVENTS_MAX: usize = 10_000;
+const EVENT_BYTES_MAX: usize = 6 << 20;
+
+fn unknown_kind(kind: &str) -> Reply {
+    let why = format!("the node that owns it was not given the kind {kind:?}");
+    Reply::Refused(RemoteError::Unavailable(why))
+}
+
 impl Driver {
     /// Serves exactly these shards from now on, as this node of a cluster: ends the stream before in order, and opens the next one.
     ///
@@ -287,14 +351,55 @@ impl Driver {
                 Some(life) => life.mail.take(letters).await,
                 None => Reply::NotHere,
             },
+            Request::History { kind, id, after, limit } => self.answer_history(&kind, &id, (after, limit)).await,
+            Request::List { kind, after, limit } => self.answer_list(&kind, after.as_deref(), limit).await,
+        }
+    }
+
+    async fn answer_history(&self, kind: &str, id: &str, (after, limit): (u64, u64)) -> Reply {
+        let Some(kind) = self.core.context.registry.find(kind) else {
+            return unknown_kind(kind);
+        };
+        let life = match self.core.owner_of(kind, id) {
+            Ok(Some(life)) => life,
+            Ok(None) => return Reply::NotHere,
+            Err(error) => return Reply::Refused(error.into()),
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(EVENTS_MAX);
+        match self.core.history_here(&life, (kind, id), after, limit).await {
+            Ok(history) => match history.events.iter().map(|event| event.payload.len()).sum::<usize>() {
+                0..=EVENT_BYTES_MAX => crate::history::reply(history),
+                bytes => Reply::Refused(RemoteError::Unavailable(format!(
+                    "event {} of it has {bytes} bytes, and nodes send each other at most {EVENT_BYTES_MAX}: ask the node that owns it",
+                    after + 1
+                ))),
+            },
+            Err(error) => Reply::Refused(error.into()),
+        }
+    }
+
+    async fn answer_list(&self, kind: &str, after: Option<&str>, limit: u64) -> Reply {
+        let Some(kind) = self.core.context.registry.find(kind) else {
+            return unknown_kind(kind);
+        };
+        let life = self.core.lives.current::<JsonRejection>();
+        let Some(life) = life.ok().filter(|life| !life.ledger.is_closing()) else {
+            return Reply::NotHere;
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        match crate::listing::fresh(&life, kind, after, limit).await {
+            Ok(found) => Reply::Listed {
+                shards: life.ledger.shards.bytes().to_vec(),
+                heads: found.into_iter().map(|(id, seq)| (id.into(), seq)).collect(),
+            },
+            Err(error) => Reply::Refused(error.into()),
         }
     }
 
     async fn answer_ask(&self, ask: Ask, within: Duration) -> Reply {
         let registry = &self.core.context.registry;
         let Some(kind) = registry.find(&ask.kind) else {
-            let why = format!("the node that owns it was not given the kind {:?}", ask.kind);
-            return Reply::Refused(RemoteError::Unavailable(why));
+            return unknown_kind(&ask.kind);
         };
         let shard = limits::shard_of(limits::hash(&ask.kind, &ask.id), registry.shards());
         let is_here = |life: &crate::life::Life| life.ledger.shards.contains(shard) && !life.ledger.is_closing();

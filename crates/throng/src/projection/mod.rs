@@ -54,10 +54,16 @@
 //!
 //! # What it sees
 //!
-//! Durable events only, each once, in the order of their commits over all lives of the engine, upcast to the program's present
+//! Durable events only, each once, in the order of their commits over all lives of the engine (in a cluster, of each entity's), upcast to the program's present
 //! shape. An entity's events come in the order of their sequence numbers. It runs behind, on the engine's own threads: a
 //! durable commit wakes it, it takes what has gathered since (up to 1 MiB of commits at a time), and looks again 100 ms later
 //! at the earliest. With nothing new it reads nothing.
+//!
+//! # In a cluster
+//!
+//! Each runs on one node, the owner of the shard that its name belongs to, and there takes the events of all nodes; where the shard goes, it
+//! goes on from the place that is stored with its rows. All nodes read the same rows if they share the views. Events of one entity, and of all
+//! entities of one shard, come in their order; between entities of different nodes no order is promised.
 //!
 //! # When something is wrong
 //!
@@ -73,6 +79,7 @@ mod consumer;
 mod fold;
 mod key;
 mod metrics;
+mod place;
 mod progress;
 mod projector;
 mod read_model;

@@ -7,6 +7,8 @@ use throng_journal::Position;
 pub enum State {
     /// It takes events as they become durable.
     Running,
+    /// Another node of the cluster runs it: that one knows how it is.
+    Elsewhere,
     /// It could not write or deliver, and tries again.
     Retrying {
         /// What went wrong last.
@@ -31,12 +33,13 @@ pub struct Progress {
     pub kind: &'static str,
     /// Whether it goes on.
     pub state: State,
-    /// It has taken everything up to here; `None` until it has read its offset.
+    /// It has taken everything up to here; `None` until it has read its offset. In a cluster: of the first stream that it has not taken
+    /// whole.
     pub reached: Option<Position>,
     /// It began before this commit, up to which history of its kind was removed: what happened then is not all in its rows. Of the
     /// last time it began since the engine started.
     pub missed_upto: Option<Position>,
-    /// Durable commits, of any kind, it has not read yet.
+    /// Durable commits, of any kind, it has not read yet; in a cluster, when it looked last, and 0 where another node runs it.
     pub lag_commits: u64,
     /// Age of the last commit it has read, in seconds; 0 once it has read all.
     pub lag_seconds: f64,

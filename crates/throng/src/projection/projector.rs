@@ -14,7 +14,7 @@ use std::{
     },
     time::Duration,
 };
-use throng_journal::{MemoryViews, Position, Views};
+use throng_journal::{MemoryViews, Position, Told, Views};
 use tokio::sync::watch;
 
 /// All projections and sinks of an engine.
@@ -50,6 +50,10 @@ pub(super) struct Report {
     /// How many requests to begin anew it has followed.
     pub(super) rebuilds: u64,
     pub(super) reached: Option<Position>,
+    /// All that it has taken.
+    pub(super) told: Option<Told>,
+    /// How many commits it had not taken when it looked last.
+    pub(super) untold: u64,
     /// It began before this, up to where history of its kind was removed.
     pub(super) missed_upto: Option<Position>,
     /// When it had last read all there was, by the host's clock.
@@ -147,6 +151,8 @@ impl Projector {
             state: State::Running,
             rebuilds: 0,
             reached: None,
+            told: None,
+            untold: 0,
             missed_upto: None,
             complete_micros: 0,
             at_micros: 0,
@@ -167,10 +173,8 @@ impl Projector {
     pub(super) fn progress(&self, inner: &Core) -> Progress {
         let report = self.report.borrow().clone();
         let lag_commits = match &*inner.lives.status() {
-            Status::Running(life) => {
-                let ends = Ends::of(life);
-                ends.commits_after(report.reached.unwrap_or_else(|| ends.start()))
-            }
+            Status::Running(_) if inner.lives.member().is_some() => report.untold,
+            Status::Running(life) => report.told.unwrap_or_default().untold(&Ends::of(life).streams()),
             Status::Down(_) => 0,
         };
         let age_micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);

@@ -2,11 +2,16 @@
 
 use super::{
     Progress, Projection, State,
+    place::{PLACE_KEY, visible},
     projector::{Projector, Report},
+    source,
 };
 use crate::Engine;
-use std::{marker::PhantomData, sync::Arc};
-use throng_journal::{Error, ViewOffset, ViewRange, ViewRow};
+use std::{future::Future as _, marker::PhantomData, sync::Arc, task::Poll, time::Duration};
+use throng_journal::{Error, Told, ViewOffset, ViewRange, ViewRow, WriterId};
+
+/// So long what another node runs is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A projection's rows, to be read. They are a moment behind what is durable.
 pub struct ReadModel<P: Projection> {
@@ -39,6 +44,9 @@ impl<P: Projection> ReadModel<P> {
     /// # Errors
     /// The rows cannot be read.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        if key.as_ref() == PLACE_KEY {
+            return Ok(None);
+        }
         let views = &self.engine.core.projections.views;
         let mut found = views.get(P::NAME, vec![key.as_ref().to_vec()]).await?;
         Ok(found.pop().flatten())
@@ -49,10 +57,10 @@ impl<P: Projection> ReadModel<P> {
     /// # Errors
     /// The rows cannot be read.
     pub async fn scan(&self, range: ViewRange) -> Result<Vec<ViewRow>, Error> {
-        self.engine.core.projections.views.scan(P::NAME, range).await
+        self.engine.core.projections.views.scan(P::NAME, visible(range)).await
     }
 
-    /// How far the rows have come.
+    /// How far the rows have come; in a cluster, the commit that was taken last, of whichever node.
     ///
     /// # Errors
     /// It cannot be read.
@@ -66,28 +74,52 @@ impl<P: Projection> ReadModel<P> {
         Some(self.projector.as_ref()?.progress(&self.engine.core))
     }
 
-    /// Waits until everything that is durable now is in the rows. `false`: it will not be, because the projection has stopped
-    /// (its [`progress`](Self::progress) says why), the engine stops, or does not run it.
+    /// Waits until everything that is durable now, on all nodes of a cluster, is in the rows. `false`: it will not be, because the projection
+    /// has stopped (its [`progress`](Self::progress) says why), the engine stops, or does not run it; or another node runs it, and it has
+    /// not come so far within ten seconds.
     pub async fn caught_up(&self) -> bool {
         let Some(projector) = &self.projector else { return false };
-        let target = loop {
-            if let Some(durable) = self.engine.driver().durable() {
-                break durable;
+        let (core, driver) = (&self.engine.core, self.engine.driver());
+        let first = projector.report.borrow().told.as_ref().map_or(WriterId(0), Told::first);
+        let (streams, durable) = loop {
+            if let Some(life) = core.lives.running() {
+                // A node among others tells nothing of its own stream that all do not see.
+                let durable = core.lives.member().is_none().then(|| life.ledger.durable());
+                match source::streams(core, &life, first).await {
+                    Ok(streams) => break (streams, durable),
+                    Err(_) => core.context.host.sleep(Duration::from_millis(100)).await,
+                }
             }
-            if self.engine.core.context.is_stopping() {
+            if core.context.is_stopping() {
                 return false;
             }
-            self.engine.driver().changed(None).await;
+            if driver.durable().is_none() {
+                driver.changed(None).await;
+            }
         };
         let rebuilds = projector.rebuilds();
-        let is_there =
-            |report: &Report| report.rebuilds >= rebuilds && report.reached.is_some_and(|reached| reached >= target);
+        let is_there = |report: &Report| {
+            let has_told = |told: &Told| told.untold(&streams) == 0;
+            report.rebuilds >= rebuilds && report.told.as_ref().is_some_and(has_told) && report.reached >= durable
+        };
         let mut report = projector.report.subscribe();
         projector.wake.wake();
+        let mut patience = core.context.host.sleep(PATIENCE);
         let over = report.wait_for(|report| {
             let has_stopped = report.rebuilds >= rebuilds && matches!(report.state, State::Stopped { .. });
             is_there(report) || has_stopped || report.ended
         });
-        over.await.is_ok_and(|report| is_there(&report))
+        let mut over = std::pin::pin!(over);
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(over) = over.as_mut().poll(context) {
+                return Poll::Ready(over.is_ok_and(|report| is_there(&report)));
+            }
+            let is_over = patience.as_mut().poll(context).is_ready();
+            match is_over && projector.report.borrow().state == State::Elsewhere {
+                true => Poll::Ready(false),
+                false => Poll::Pending,
+            }
+        })
+        .await
     }
 }

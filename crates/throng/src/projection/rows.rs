@@ -1,5 +1,6 @@
 //! A read model's rows, as a projection sees them while it applies an event.
 
+use super::place::PLACE_KEY;
 use serde::{Serialize, de::DeserializeOwned};
 use std::collections::{BTreeSet, HashMap};
 
@@ -87,14 +88,14 @@ impl RowCache {
     }
 }
 
-/// A read model's rows while an event is applied: keys of at most 1 KiB, values of at most 16 MiB. What an event changes is
+/// A read model's rows while an event is applied: keys of 1 byte to 1 KiB, values of at most 16 MiB. What an event changes is
 /// seen by the next one, and counts only if the event is applied whole.
 #[derive(Debug)]
 pub struct Rows<'a> {
     cache: &'a RowCache,
     own: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     missing: Vec<Vec<u8>>,
-    too_large: Option<String>,
+    unfit: Option<String>,
 }
 
 impl<'a> Rows<'a> {
@@ -103,7 +104,7 @@ impl<'a> Rows<'a> {
             cache,
             own: Vec::new(),
             missing: Vec::new(),
-            too_large: None,
+            unfit: None,
         }
     }
 
@@ -140,12 +141,15 @@ impl<'a> Rows<'a> {
     /// Sets a row.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
         let (key, value) = (key.as_ref().to_vec(), value.into());
+        if key == PLACE_KEY {
+            self.unfit = Some("a key of 0 bytes, at least 1 is needed".into());
+        }
         for (what, found, limit) in [
             ("a key", key.len(), KEY_BYTES_MAX),
             ("a value", value.len(), VALUE_BYTES_MAX),
         ] {
             if found > limit {
-                self.too_large = Some(format!("{what} of {found} bytes, at most {limit} are kept"));
+                self.unfit = Some(format!("{what} of {found} bytes, at most {limit} are kept"));
             }
         }
         self.own.push((key, Some(value)));
@@ -164,12 +168,14 @@ impl<'a> Rows<'a> {
 
     /// Removes a row.
     pub fn remove(&mut self, key: impl AsRef<[u8]>) {
-        self.own.push((key.as_ref().to_vec(), None));
+        if key.as_ref() != PLACE_KEY {
+            self.own.push((key.as_ref().to_vec(), None));
+        }
     }
 
     /// What came of an event.
     pub(super) fn finish(self, applied: Result<(), Interrupt>) -> Outcome {
-        match (applied, self.too_large) {
+        match (applied, self.unfit) {
             (Err(Interrupt(Why::Poison(reason))), _) | (Ok(()), Some(reason)) => Outcome::Poison(reason),
             // Missing, or a projection that swallowed the interrupt: what it did then rests on nothing.
             _ if !self.missing.is_empty() => Outcome::Missing(self.missing),

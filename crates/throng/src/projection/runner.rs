@@ -4,11 +4,13 @@
 use super::{
     State,
     consumer::Handled,
+    place::{PLACE_KEY, Place},
     projector::{Projector, Running},
     rows::RowCache,
     source,
 };
 use crate::{
+    context::micros,
     engine::Core,
     host::Task,
     life::{Life, Status},
@@ -19,12 +21,17 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use throng_journal::{Applied, Commit, CommitNo, Position, ViewBatch, ViewOffset, Views};
+use throng_core::limits;
+use throng_journal::{Applied, Commit, CommitNo, Position, Stream, Stretch, Told, ViewBatch, ViewOffset, Views};
 
 /// Once it has caught up it reads again after this long at the earliest, so that it takes what has gathered at once.
 const PAUSE: Duration = Duration::from_millis(100);
 /// With nothing new, it checks this often whether somebody else has cleared its rows.
 const IDLE: Duration = Duration::from_secs(10);
+/// In a cluster it looks so often whether it is this node's to run, and whether somebody else has cleared its rows.
+const LOOK: Duration = Duration::from_millis(500);
+/// In a cluster, what was read without an event for it is stored so often: other nodes read from the rows how far it has come.
+const STORE: Duration = Duration::from_secs(1);
 /// The first pause after a failure; it doubles up to the last.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LAST: Duration = Duration::from_secs(30);
@@ -50,7 +57,11 @@ struct Runner {
     /// The offset that is stored, if one is; the outer `None`: it has to be read first.
     stored: Option<Option<ViewOffset>>,
     /// How far it has read.
-    read: ViewOffset,
+    read: Place,
+    /// A row beside those of the projection says how far that is.
+    has_row: bool,
+    /// The streams as they were when it looked last: they are read to their ends before it looks again.
+    streams: Vec<Stream>,
     /// The life in which `read` was found to be of this history.
     checked: Weak<Life>,
     cache: RowCache,
@@ -61,6 +72,9 @@ struct Runner {
     has_stopped: bool,
     /// There was nothing new when it read last.
     is_idle: bool,
+    /// When it stored, and when it looked for what others have stored, by the host's clock.
+    stored_micros: u64,
+    looked_micros: u64,
 }
 
 /// Runs it until the engine stops.
@@ -68,13 +82,17 @@ pub(super) async fn run(running: Running) {
     let mut runner = Runner {
         projector: running.projector.clone(),
         stored: None,
-        read: ViewOffset::default(),
+        read: Place::default(),
+        has_row: false,
+        streams: Vec::new(),
         checked: Weak::new(),
         cache: RowCache::default(),
         skipped_bytes: 0,
         failures: 0,
         has_stopped: false,
         is_idle: false,
+        stored_micros: 0,
+        looked_micros: 0,
     };
     loop {
         let Some(inner) = running.inner.upgrade() else { return };
@@ -122,7 +140,7 @@ async fn wait(running: &Running, mut sleep: Option<Task>, seen: Option<Option<Po
 impl Runner {
     async fn step(&mut self, inner: &Arc<Core>) -> Next {
         if inner.context.is_stopping() {
-            self.store_skipped(&*inner.projections.views).await;
+            self.store_skipped(inner).await;
             return Next::End;
         }
         match self.attempt(inner).await {
@@ -149,50 +167,135 @@ impl Runner {
     async fn attempt(&mut self, inner: &Arc<Core>) -> Result<Next, String> {
         let views = &*inner.projections.views;
         self.follow_requests(views).await?;
-        if self.has_stopped {
-            return Ok(Next::WaitForRequest);
-        }
         let life = match &*inner.lives.status() {
             Status::Running(life) => life.clone(),
             Status::Down(_) => return Ok(Next::WaitForCommit(None)),
         };
+        let is_member = inner.lives.member().is_some();
+        if self.is_elsewhere(inner, &life, views).await? {
+            let is_awaited = self.projector.report.receiver_count() > 0;
+            return Ok(Next::Pause(if is_awaited { PAUSE } else { LOOK }));
+        }
+        if self.has_stopped {
+            return Ok(if is_member {
+                Next::Pause(LOOK)
+            } else {
+                Next::WaitForRequest
+            });
+        }
         if self.stored.is_none() {
             self.load_offset(views, &life).await?;
             self.look_for_missing(inner, &life).await?;
         }
-        if !std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&life)) {
-            let mismatch = source::mismatch(inner, &life, self.read).await;
+        let durable = life.ledger.durable();
+        let is_checked = std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&life));
+        if !is_checked || self.read.told.next(&self.streams).is_empty() {
+            let streams = source::streams(inner, &life, self.read.told.first()).await;
+            self.streams = streams.map_err(|error| error.to_string())?;
+        }
+        if !is_checked {
+            let mismatch = source::mismatch(inner, &self.streams, &self.read).await;
             if let Some(reason) = mismatch.map_err(|error| error.to_string())? {
                 return Ok(self.stop(reason));
             }
             self.checked = Arc::downgrade(&life);
         }
-        let durable = life.ledger.durable();
-        let commits = source::next(inner, &life, self.read.position).await;
-        let commits = commits.map_err(|error| error.to_string())?;
-        if life.ledger.is_over() {
-            // The next life says what of this one counts.
-            return Ok(Next::Continue);
-        }
-        if commits.is_empty() {
-            if std::mem::replace(&mut self.is_idle, true) && self.was_moved(views).await? {
+        let Some(stretch) = self.next_stretch() else {
+            if self.is_to_look(inner) && self.was_moved(views).await? {
                 return Ok(Next::Continue);
             }
-            self.report_reached(durable);
+            if is_member && self.is_to_store(inner) && !self.store(inner).await? {
+                return Ok(Next::Continue);
+            }
+            self.report_reached((!is_member).then_some(durable));
             self.report_complete(inner);
-            return Ok(Next::WaitForCommit(Some(durable)));
+            return Ok(if is_member {
+                Next::Pause(PAUSE)
+            } else {
+                Next::WaitForCommit(Some(durable))
+            });
+        };
+        let commits = source::read(inner, stretch).await;
+        let commits = commits.map_err(|error| error.to_string())?;
+        if life.ledger.is_over() {
+            // The next life says what of this one counts, and whether this node goes on.
+            return Ok(Next::Continue);
         }
         self.is_idle = false;
-        let has_more = commits.last().is_some_and(|last| last.position() < durable);
-        let next = self.take(&commits, views, has_more).await;
-        if !has_more && matches!(next, Ok(Next::Pause(_))) {
+        let next = self.take(&commits, inner).await;
+        if matches!(next, Ok(Next::Pause(_))) {
             self.report_complete(inner);
         }
         next
     }
 
+    /// Whether another node runs it; how far that one has come is in the rows.
+    async fn is_elsewhere(&mut self, inner: &Core, life: &Life, views: &dyn Views) -> Result<bool, String> {
+        let (name, version) = (self.projector.consumer.name(), self.projector.consumer.version());
+        let shard = limits::shard_of(limits::hash("projection", name), inner.context.registry.shards());
+        let was_elsewhere = self.projector.report.borrow().state == State::Elsewhere;
+        if life.ledger.shards.contains(shard) {
+            if was_elsewhere {
+                tracing::info!("projection {name} runs on this node from now on");
+                self.stored = None;
+                self.projector
+                    .report
+                    .send_modify(|report| report.state = State::Running);
+            }
+            return Ok(false);
+        }
+        if !was_elsewhere {
+            self.has_stopped = false;
+            self.stored = None;
+            self.cache.clear();
+            self.read = Place::default();
+        }
+        let found = views.offset(name).await;
+        let found = found.map_err(|error| format!("its offset cannot be read: {error}"))?;
+        if !was_elsewhere || found != Some(self.read.last) {
+            let stored = Place::stored(views, name).await?.map(|(place, _)| place);
+            let own = stored.as_ref().filter(|place| place.last.version == version);
+            let told = own.map(|place| place.told.clone());
+            self.projector.report.send_modify(|report| {
+                report.state = State::Elsewhere;
+                report.reached = told.as_ref().and_then(|told| told.positions().next());
+                report.told = told;
+                report.untold = 0;
+            });
+            self.read = stored.unwrap_or_default();
+        }
+        self.report_complete(inner);
+        Ok(true)
+    }
+
+    /// What is read next: of several streams each in its turn.
+    fn next_stretch(&self) -> Option<Stretch> {
+        let next = self.read.told.next(&self.streams);
+        let last = self.read.last.position.writer;
+        let follows = next.iter().find(|stretch| stretch.after.writer > last);
+        follows.or(next.first()).copied()
+    }
+
+    /// With nothing new: whether it is time to look for what others have stored.
+    fn is_to_look(&mut self, inner: &Core) -> bool {
+        let now = inner.context.host.elapsed_micros();
+        let was_idle = std::mem::replace(&mut self.is_idle, true);
+        let is_due = inner.lives.member().is_none() || now.saturating_sub(self.looked_micros) > micros(LOOK);
+        if is_due {
+            self.looked_micros = now;
+        }
+        was_idle && is_due
+    }
+
+    /// Something was read without an event for it, and not stored for long enough.
+    fn is_to_store(&self, inner: &Core) -> bool {
+        let now = inner.context.host.elapsed_micros();
+        self.skipped_bytes > 0 && now.saturating_sub(self.stored_micros) > micros(STORE)
+    }
+
     /// Has a batch taken and stores how far that went.
-    async fn take(&mut self, commits: &[Commit], views: &dyn Views, has_more: bool) -> Result<Next, String> {
+    async fn take(&mut self, commits: &[Commit], inner: &Core) -> Result<Next, String> {
+        let views = &*inner.projections.views;
         let projector = self.projector.clone();
         let handled = projector.consumer.handle(commits, &mut self.cache, views).await?;
         let Handled {
@@ -201,14 +304,17 @@ impl Runner {
             poison,
         } = handled;
         if let Some(last) = counted.checked_sub(1).and_then(|last| commits.get(last)) {
-            self.read = ViewOffset {
+            self.read.told.tell(last.position(), &self.streams);
+            self.read.last = ViewOffset {
                 position: last.position(),
                 checksum: last.checksum_sealed(),
                 version: projector.consumer.version(),
             };
             let bytes: usize = commits[..counted].iter().map(|commit| commit.bytes().len()).sum();
             self.skipped_bytes += bytes;
-            if (events > 0 || self.skipped_bytes > SKIPPED_BYTES_MAX || poison.is_some()) && !self.store(views).await? {
+            let is_due =
+                self.skipped_bytes > SKIPPED_BYTES_MAX || (inner.lives.member().is_some() && self.is_to_store(inner));
+            if (events > 0 || is_due || poison.is_some()) && !self.store(inner).await? {
                 return Ok(Next::Continue);
             }
             projector.report.send_modify(|report| {
@@ -216,12 +322,13 @@ impl Runner {
                 report.batches += 1;
                 report.at_micros = last.stamp().at_micros;
             });
-            self.report_reached(last.position());
+            self.report_reached(None);
         }
         if let Some(reason) = poison {
             return Ok(self.stop(reason));
         }
         self.cache.shrink(CACHE_BYTES_MAX);
+        let has_more = self.next_stretch().is_some();
         Ok(if has_more { Next::Continue } else { Next::Pause(PAUSE) })
     }
 
@@ -236,6 +343,7 @@ impl Runner {
                 // In one step: who waits for the rebuild would take a stop from before it for one after it.
                 report.rebuilds = requests.rebuilds;
                 report.reached = None;
+                report.told = None;
                 report.state = State::Running;
             });
         } else if resume {
@@ -263,23 +371,33 @@ impl Runner {
     async fn load_offset(&mut self, views: &dyn Views, life: &Life) -> Result<(), String> {
         let projector = self.projector.clone();
         let (name, version) = (projector.consumer.name(), projector.consumer.version());
-        let read = views.offset(name).await;
-        let mut found = read.map_err(|error| format!("its offset cannot be read: {error}"))?;
-        if let Some(other) = found.filter(|found| found.version != version) {
-            let other = other.version;
+        let mut found = Place::stored(views, name).await?;
+        if let Some((other, _)) = found.as_ref().filter(|(found, _)| found.last.version != version) {
+            let other = other.last.version;
             tracing::info!("projection {name} was written by version {other}, this is version {version}");
             self.clear(views).await?;
             found = None;
         }
         self.cache.clear();
         self.skipped_bytes = 0;
-        self.stored = Some(found);
         self.checked = Weak::new();
-        self.read = found.unwrap_or_else(|| ViewOffset {
-            position: Ends::of(life).start(),
-            checksum: 0,
-            version,
-        });
+        self.stored = Some(found.as_ref().map(|(place, _)| place.last));
+        self.has_row = found.as_ref().is_some_and(|(_, has_row)| *has_row);
+        self.read = found.map_or_else(
+            || {
+                let position = Ends::of(life).start();
+                let checksum = 0;
+                Place {
+                    last: ViewOffset {
+                        position,
+                        checksum,
+                        version,
+                    },
+                    told: Told::default(),
+                }
+            },
+            |(place, _)| place,
+        );
         Ok(())
     }
 
@@ -288,33 +406,42 @@ impl Runner {
         let (name, kind) = (self.projector.consumer.name(), self.projector.consumer.kind());
         let removed = crate::retention::removed_upto(inner, life, kind).await;
         let removed = removed.map_err(|error| error.to_string())?;
-        let missed = removed.filter(|upto| *upto > self.read.position);
+        let missed = removed.filter(|upto| !self.read.told.has(*upto));
         if let Some(upto) = missed {
             tracing::warn!(
                 "projection {name} begins after commit {}, and history of {kind} up to commit {upto} was removed: its rows do not \
                  say all that happened",
-                self.read.position
+                self.read.last.position
             );
         }
-        if missed.is_some() || self.read.position.commit == CommitNo(0) {
+        if missed.is_some() || self.read.last.position.commit == CommitNo(0) {
             self.projector.report.send_modify(|report| report.missed_upto = missed);
         }
         Ok(())
     }
 
     /// Stores what has changed and how far it has come; `false`: somebody else has written, it begins from there.
-    async fn store(&mut self, views: &dyn Views) -> Result<bool, String> {
+    async fn store(&mut self, inner: &Core) -> Result<bool, String> {
+        let row = self.read.row();
+        let has_row = row.is_some();
+        let mut changes = self.cache.changes();
+        if has_row || self.has_row {
+            changes.push((PLACE_KEY.to_vec(), row));
+        }
         let batch = ViewBatch {
             expected: self.stored.flatten(),
-            offset: self.read,
-            changes: self.cache.changes(),
+            offset: self.read.last,
+            changes,
         };
+        let views = &*inner.projections.views;
         let name = self.projector.consumer.name();
         let applied = views.apply(name, batch).await;
         match applied.map_err(|error| format!("its rows cannot be written: {error}"))? {
             Applied::Done => {
-                self.stored = Some(Some(self.read));
+                self.stored = Some(Some(self.read.last));
+                self.has_row = has_row;
                 self.skipped_bytes = 0;
+                self.stored_micros = inner.context.host.elapsed_micros();
                 Ok(true)
             }
             Applied::Moved(found) => {
@@ -342,21 +469,27 @@ impl Runner {
     }
 
     /// Before the end: what was read without an event for it need not be read again.
-    async fn store_skipped(&mut self, views: &dyn Views) {
+    async fn store_skipped(&mut self, inner: &Core) {
         if self.has_stopped || self.skipped_bytes == 0 || self.stored.is_none() {
             return;
         }
-        if let Err(reason) = self.store(views).await {
+        if let Err(reason) = self.store(inner).await {
             let name = self.projector.consumer.name();
             tracing::warn!("projection {name} reads a part of the journal again at the next start: {reason}");
         }
     }
 
-    fn report_reached(&mut self, reached: Position) {
+    /// It has taken what it has read; an engine that is alone also what its writer has begun with.
+    fn report_reached(&mut self, durable: Option<Position>) {
         self.failures = 0;
+        let reached = durable.or_else(|| self.read.told.positions().next());
+        let told = Some(&self.read.told);
+        let untold = self.read.told.untold(&self.streams);
         self.projector.report.send_if_modified(|report| {
-            let is_new = report.reached != Some(reached) || report.state != State::Running;
-            report.reached = Some(reached);
+            let is_new = report.reached != reached || report.told.as_ref() != told || report.state != State::Running;
+            report.reached = reached;
+            report.told = told.cloned();
+            report.untold = untold;
             report.state = State::Running;
             is_new
         });

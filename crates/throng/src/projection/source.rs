@@ -1,30 +1,44 @@
-//! Where a projection reads: the durable commits after an offset, over all lives of the engine.
+//! Where a projection reads: the durable commits it was not told yet, over all lives of the engine and all nodes of a cluster.
 
+use super::place::Place;
 use crate::{engine::Core, life::Life, tail::Ends};
-use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, ViewOffset};
+use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, Stream, Stretch, WriterId};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Why an offset is not one of this history; `None` if it is.
-pub(super) async fn mismatch(inner: &Core, life: &Life, offset: ViewOffset) -> Result<Option<String>, Error> {
+/// The streams of the history, at least those from a writer's on: an engine that is alone knows its own, a node of a cluster looks.
+pub(super) async fn streams(inner: &Core, life: &Life, from: WriterId) -> Result<Vec<Stream>, Error> {
+    match inner.lives.member() {
+        None => Ok(Ends::of(life).streams()),
+        Some(_) => inner.context.journal.streams(from).await,
+    }
+}
+
+/// Why a place is not one of this history; `None` if it is.
+pub(super) async fn mismatch(inner: &Core, streams: &[Stream], place: &Place) -> Result<Option<String>, Error> {
     const LOST: &str =
         "the journal was restored from an older copy or has lost its end; rebuild to bring it back in step";
-    let at = offset.position;
-    match Ends::of(life).end_of(at.writer) {
-        None => {
-            return Ok(Some(format!(
-                "it has come to commit {at}, whose writer the journal does not have: {LOST}"
-            )));
+    for at in place.told.positions() {
+        match streams.iter().find(|stream| stream.writer == at.writer) {
+            None => {
+                return Ok(Some(format!(
+                    "it has come to commit {at}, whose writer the journal does not have: {LOST}"
+                )));
+            }
+            Some(stream) if stream.last < at.commit => {
+                let ends = Position {
+                    commit: stream.last,
+                    ..at
+                };
+                return Ok(Some(format!(
+                    "it has come to commit {at}, but the journal's stream ends at {ends}: {LOST}"
+                )));
+            }
+            Some(_) => {}
         }
-        Some(end) if end < at.commit => {
-            let ends = Position { commit: end, ..at };
-            return Ok(Some(format!(
-                "it has come to commit {at}, but the journal's stream ends at {ends}: {LOST}"
-            )));
-        }
-        Some(_) => {}
     }
+    let at = place.last.position;
     let Some(before) = at.commit.0.checked_sub(1) else {
         return Ok(None);
     };
@@ -40,15 +54,12 @@ pub(super) async fn mismatch(inner: &Core, life: &Life, offset: ViewOffset) -> R
     };
     let is_same = read.first().is_some_and(|commit| {
         let holds = commit.first() <= at.commit && at.commit <= commit.stamp().number;
-        holds && (was_pruned(commit) || commit.checksum_sealed() == offset.checksum)
+        holds && (was_pruned(commit) || commit.checksum_sealed() == place.last.checksum)
     });
     Ok((!is_same).then(|| format!("commit {at} of the journal is not the one it has come to: {LOST}")))
 }
 
-/// The next durable commits after a position, all of one writer; none at the end of what is durable.
-pub(super) async fn next(inner: &Core, life: &Life, after: Position) -> Result<Vec<Commit>, Error> {
-    match Ends::of(life).after(after) {
-        Some(stretch) => stretch.read(&*inner.context.journal, READ_BYTES).await,
-        None => Ok(Vec::new()),
-    }
+/// The first commits of a stretch.
+pub(super) async fn read(inner: &Core, stretch: Stretch) -> Result<Vec<Commit>, Error> {
+    stretch.read(&*inner.context.journal, READ_BYTES).await
 }

@@ -1,7 +1,9 @@
 //! The streams of a history and where they end.
 
 use crate::life::Life;
-use throng_journal::{Commit, CommitNo, Error, Journal, Position, WriterId};
+#[cfg(feature = "projections")]
+use throng_journal::Stream;
+use throng_journal::{CommitNo, Position, Stretch, WriterId};
 
 /// The streams of this history in their order: the sealed ones, then the present writer's up to what is durable.
 #[derive(Clone, Copy, Debug)]
@@ -10,15 +12,6 @@ pub(crate) struct Ends<'a> {
     pub(crate) sealed: &'a [Position],
     /// The newest durable commit of the present writer.
     pub(crate) durable: Position,
-}
-
-/// Durable commits of one stream that follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    /// The commit before the first of them.
-    pub(crate) after: Position,
-    /// The last of them.
-    pub(crate) upto: CommitNo,
 }
 
 impl<'a> Ends<'a> {
@@ -43,16 +36,16 @@ impl<'a> Ends<'a> {
         self.all().find(|end| end.writer == writer).map(|end| end.commit)
     }
 
-    /// How many durable commits follow a position.
-    #[cfg(any(feature = "projections", test))]
-    pub(crate) fn commits_after(&self, at: Position) -> u64 {
-        self.all()
-            .filter(|end| end.writer >= at.writer)
-            .map(|end| {
-                let from = if end.writer == at.writer { at.commit.0 } else { 0 };
-                end.commit.0.saturating_sub(from)
-            })
-            .sum()
+    /// The same as streams of the whole history, one after the other.
+    #[cfg(feature = "projections")]
+    pub(crate) fn streams(&self) -> Vec<Stream> {
+        let stream = |end: Position| Stream {
+            writer: end.writer,
+            shards: None,
+            last: end.commit,
+            is_sealed: end.writer != self.durable.writer,
+        };
+        self.all().map(stream).collect()
     }
 
     /// What follows a position: in its own stream, else in the next one that has commits; `None` at the end of what is durable.
@@ -69,24 +62,6 @@ impl<'a> Ends<'a> {
             },
             upto: end.commit,
         })
-    }
-}
-
-impl Stretch {
-    /// Its first commits: at least one, then as many as fit in `bytes_max`.
-    ///
-    /// # Errors
-    /// The journal cannot be read, or does not hold what it said was durable.
-    pub(crate) async fn read(self, journal: &dyn Journal, bytes_max: usize) -> Result<Vec<Commit>, Error> {
-        let mut commits = journal.read(self.after, bytes_max).await?;
-        commits.retain(|commit| commit.stamp().number <= self.upto);
-        if commits.is_empty() {
-            return Err(Error::NoCommit(Position {
-                commit: self.after.commit.next(),
-                ..self.after
-            }));
-        }
-        Ok(commits)
     }
 }
 
@@ -126,7 +101,6 @@ mod tests {
         assert_eq!(ends.after(at(1, 3)), stretch(at(4, 0), 2));
         assert_eq!(ends.after(at(2, 0)), stretch(at(4, 0), 2));
         assert_eq!(ends.after(at(4, 2)), None);
-        assert_eq!(ends.commits_after(at(1, 1)), 4);
         assert_eq!(
             (ends.end_of(WriterId(4)), ends.end_of(WriterId(3))),
             (Some(CommitNo(2)), None)

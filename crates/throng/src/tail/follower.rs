@@ -6,8 +6,11 @@ use crate::{
     feed::{Cursor, FeedError},
     ledger::unreadable,
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 use throng_journal::{Position, StoredEvent};
+
+/// In a cluster an entity's owner is asked this often what has happened.
+const ASK_EVERY: Duration = Duration::from_millis(250);
 
 /// What is followed, and after what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +49,7 @@ impl fmt::Display for Follow {
 }
 
 /// Follows a kind or an entity, event by event and in order. While nothing happens to it, it costs nothing; what happens is
-/// decoded once for all followers, and they are woken at most every 20 ms.
+/// decoded once for all followers, and they are woken at most every 20 ms. In a cluster each asks the entity's owner, four times a second.
 pub struct Follower {
     engine: Engine,
     place: Place,
@@ -75,11 +78,12 @@ impl Engine {
     /// Follows a kind or an entity. What it sees is durable.
     ///
     /// # Errors
-    /// This history has no such place, there is no such entity, or the engine's.
+    /// This history has no such place, there is no such entity, or the engine's; a node of a cluster follows no kind.
     pub async fn follow(&self, follow: Follow) -> Result<Follower, FeedError> {
         let mut removed_upto = None;
         let interest = match &follow {
             Follow::Kind { kind, from } => {
+                self.check_is_alone().map_err(FeedError::Engine)?;
                 let life = self.core.lives.current().map_err(FeedError::Engine)?;
                 let name = self.core.context.registry.kinds()[*kind].name;
                 let removed = crate::retention::removed_upto(&self.core, &life, name).await;
@@ -148,6 +152,11 @@ impl Follower {
         self.find(1).await.map(drop)
     }
 
+    /// Its entity may be another node's, now or later: only the history says what happens to it.
+    fn is_of_cluster(&self) -> bool {
+        self.engine.core.context.peers.is_some()
+    }
+
     /// The next events. What was looked through in vain is behind it, whatever becomes of this.
     async fn find(&mut self, limit: usize) -> Result<Found, FeedError> {
         loop {
@@ -169,6 +178,8 @@ impl Follower {
             if let Some(end) = found.end {
                 let from = self.watch.wait(end).await.map_err(failed)?;
                 self.place.set_cursor(from);
+            } else if self.is_of_cluster() {
+                self.engine.core.context.host.sleep(ASK_EVERY).await;
             }
         }
     }
@@ -208,11 +219,14 @@ impl Follower {
     /// An entity's events from its history, to its end.
     async fn in_history(&self, kind: usize, id: &str, after: u64, limit: usize) -> Result<Found, FeedError> {
         // Before the history is read: what happens meanwhile is seen twice, never missed.
-        let tail = self.engine.place(false).map_err(FeedError::Engine)?;
+        let tail = match self.is_of_cluster() {
+            true => None,
+            false => Some(self.engine.place(false).map_err(FeedError::Engine)?),
+        };
         let history = self.engine.history(kind, id, after, limit).await;
         let history = history.map_err(FeedError::Engine)?;
         let mut place = self.place.clone();
-        place.tail = (!history.more).then_some(tail);
+        place.tail = tail.filter(|_| !history.more);
         place.seen(history.events.last());
         let event = |event: StoredEvent| Arc::new(EntityEvent::new(id.into(), event));
         Ok(Found {

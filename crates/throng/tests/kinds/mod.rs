@@ -273,9 +273,13 @@ impl World {
         self.start(Self::builder()).await
     }
 
-    /// A node of a cluster.
-    pub async fn node(&self, peers: Arc<dyn throng::driver::peers::Peers>) -> Engine {
-        self.start(Self::builder().peers(peers)).await.unwrap()
+    /// A node of a cluster, with more than all have.
+    pub async fn node_with(
+        &self,
+        peers: Arc<dyn throng::driver::peers::Peers>,
+        more: impl FnOnce(throng::Builder) -> throng::Builder,
+    ) -> Engine {
+        self.start(more(Self::builder().peers(peers))).await.unwrap()
     }
 
     fn builder() -> throng::Builder {

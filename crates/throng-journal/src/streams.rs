@@ -1,0 +1,416 @@
+//! The streams of a journal as one history: what may be told next, and how far all is told.
+//!
+//! Streams of nodes that own other shards grow side by side. What is told of them keeps the order of every shard, and so of every entity: a
+//! stream is only told once those before it that may hold records of one of its shards have ended and are told. Between entities of
+//! different nodes no order is promised.
+
+use crate::{Commit, CommitNo, Error, Journal, Position, ShardSet, WriterId};
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+/// One stream of a journal: what it may hold, and how far it reaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Whoever writes it, or has.
+    pub writer: WriterId,
+    /// The shards whose records it may hold; `None`: all.
+    pub shards: Option<ShardSet>,
+    /// The last commit that is durable; 0 before the first.
+    pub last: CommitNo,
+    /// No commit will ever follow `last`.
+    pub is_sealed: bool,
+}
+
+/// Durable commits of one stream that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The commit before the first of them.
+    pub after: Position,
+    /// The last of them.
+    pub upto: CommitNo,
+}
+
+impl Stretch {
+    /// Its first commits: at least one, then as many as fit in `bytes_max`.
+    ///
+    /// # Errors
+    /// The journal cannot be read, or does not hold what it said was durable.
+    pub async fn read(self, journal: &dyn Journal, bytes_max: usize) -> Result<Vec<Commit>, Error> {
+        let mut commits = journal.read(self.after, bytes_max).await?;
+        commits.retain(|commit| commit.stamp().number <= self.upto);
+        if commits.is_empty() {
+            return Err(Error::NoCommit(Position {
+                commit: self.after.commit.next(),
+                ..self.after
+            }));
+        }
+        Ok(commits)
+    }
+}
+
+/// How far a history is told: for each stream named here up to this commit, all of those with a smaller writer than the last one
+/// named, nothing of those with a greater one. A history without a cluster needs one [`Position`] for it.
+///
+/// Written as its positions, `3.1071,7.22`; nothing for a history of which nothing is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    upto: BTreeMap<WriterId, CommitNo>,
+}
+
+impl From<Position> for Told {
+    fn from(position: Position) -> Self {
+        Self {
+            upto: [(position.writer, position.commit)].into(),
+        }
+    }
+}
+
+impl Told {
+    /// The first stream of which something may be left to tell: [`Journal::streams`] need not say more of those before it.
+    #[must_use]
+    pub fn first(&self) -> WriterId {
+        self.upto.first_key_value().map_or(WriterId(0), |(first, _)| *first)
+    }
+
+    /// How far each stream is told that is not told to its end, and the last one that was begun.
+    pub fn positions(&self) -> impl Iterator<Item = Position> {
+        let upto = self.upto.iter();
+        upto.map(|(writer, commit)| Position {
+            writer: *writer,
+            commit: *commit,
+        })
+    }
+
+    /// Whether this commit and all before it in its stream are told.
+    #[must_use]
+    pub fn has(&self, position: Position) -> bool {
+        let Position { writer, commit } = position;
+        let is_before = || self.upto.last_key_value().is_some_and(|(last, _)| writer < *last);
+        match self.upto.get(&writer) {
+            Some(upto) => commit <= *upto,
+            None => commit == CommitNo(0) || is_before(),
+        }
+    }
+
+    /// What may be told next, of each stream in which there is something: in any order.
+    #[must_use]
+    pub fn next(&self, streams: &[Stream]) -> Vec<Stretch> {
+        let (mut next, mut open) = (Vec::new(), Vec::<&Stream>::new());
+        for stream in streams.iter().filter(|stream| !self.is_over(stream)) {
+            let told = self.of(stream);
+            let waits = open.iter().any(|before| share(before, stream));
+            if !waits && told < stream.last {
+                let (writer, commit) = (stream.writer, told);
+                next.push(Stretch {
+                    after: Position { writer, commit },
+                    upto: stream.last,
+                });
+            }
+            open.push(stream);
+        }
+        next
+    }
+
+    /// Everything up to this commit of its stream is told now, of what [`next`](Self::next) has found in these streams.
+    pub fn tell(&mut self, upto: Position, streams: &[Stream]) {
+        let last = self.upto.last_key_value().map(|(last, _)| *last);
+        // Those it goes past are named, since nothing of them is told.
+        let is_passed = |stream: &&Stream| stream.writer < upto.writer && last.is_none_or(|last| stream.writer > last);
+        let passed: Vec<WriterId> = streams
+            .iter()
+            .filter(is_passed)
+            .filter(|stream| !self.is_over(stream))
+            .map(|stream| stream.writer)
+            .collect();
+        self.upto.extend(passed.into_iter().map(|writer| (writer, CommitNo(0))));
+        self.upto.insert(upto.writer, upto.commit);
+        let last = self.upto.last_key_value().map(|(last, _)| *last);
+        let over = streams.iter().filter(|stream| self.is_over(stream));
+        let over: Vec<WriterId> = over.map(|stream| stream.writer).collect();
+        self.upto
+            .retain(|writer, _| Some(*writer) == last || !over.contains(writer));
+    }
+
+    /// How many commits of these streams are not told.
+    #[must_use]
+    pub fn untold(&self, streams: &[Stream]) -> u64 {
+        let untold = |stream: &Stream| stream.last.0.saturating_sub(self.of(stream).0);
+        streams.iter().map(untold).sum()
+    }
+
+    fn of(&self, stream: &Stream) -> CommitNo {
+        let upto = self.upto.get(&stream.writer).copied();
+        upto.unwrap_or_else(|| match self.upto.last_key_value() {
+            Some((last, _)) if stream.writer < *last => stream.last,
+            _ => CommitNo(0),
+        })
+    }
+
+    /// It has ended and is told to its end, or is one that need not be named.
+    fn is_over(&self, stream: &Stream) -> bool {
+        let is_named = self.upto.contains_key(&stream.writer);
+        let is_before = self
+            .upto
+            .last_key_value()
+            .is_some_and(|(last, _)| stream.writer < *last);
+        (!is_named && is_before) || (stream.is_sealed && self.of(stream) >= stream.last)
+    }
+}
+
+/// Both may hold records of one shard.
+fn share(one: &Stream, other: &Stream) -> bool {
+    match (&one.shards, &other.shards) {
+        (Some(one), Some(other)) => one.overlaps(other),
+        _ => true,
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut comma = "";
+        for position in self.positions() {
+            write!(f, "{comma}{position}")?;
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+/// Read as it is shown.
+impl FromStr for Told {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let positions = text.split(',').filter(|part| !part.is_empty());
+        let positions = positions.map(|part| part.parse().map(|at: Position| (at.writer, at.commit)));
+        Ok(Self {
+            upto: positions.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ShardId;
+    use proptest::prelude::*;
+
+    fn stream(writer: u64, shards: Option<&[u16]>, last: u64, is_sealed: bool) -> Stream {
+        Stream {
+            writer: WriterId(writer),
+            shards: shards.map(|shards| shards.iter().copied().map(ShardId).collect()),
+            last: CommitNo(last),
+            is_sealed,
+        }
+    }
+
+    fn at(text: &str) -> Position {
+        text.parse().unwrap()
+    }
+
+    fn told(text: &str) -> Told {
+        text.parse().unwrap()
+    }
+
+    fn next(told: &Told, streams: &[Stream]) -> String {
+        let next = told.next(streams);
+        let next: Vec<String> = next.iter().map(|at| format!("{}-{}", at.after, at.upto)).collect();
+        next.join(" ")
+    }
+
+    #[test]
+    fn a_stream_waits_for_those_before_it_that_share_a_shard() {
+        let streams = [
+            stream(1, None, 3, true),
+            stream(2, Some(&[0, 1]), 5, true),
+            stream(3, Some(&[2, 3]), 2, false),
+            stream(4, Some(&[0]), 0, true),
+            stream(6, Some(&[0, 1]), 7, false),
+        ];
+        let mut told = told("");
+        assert_eq!((next(&told, &streams), told.untold(&streams)), ("1.0-3".into(), 17));
+        told.tell(at("1.3"), &streams);
+        assert_eq!(next(&told, &streams), "2.0-5 3.0-2");
+        told.tell(at("3.2"), &streams);
+        assert_eq!(told.to_string(), "2.0,3.2");
+        assert_eq!(next(&told, &streams), "2.0-5");
+        told.tell(at("2.4"), &streams);
+        assert_eq!(next(&told, &streams), "2.4-5");
+        told.tell(at("2.5"), &streams);
+        assert_eq!(told.to_string(), "3.2");
+        assert_eq!(next(&told, &streams), "6.0-7");
+        told.tell(at("6.1"), &streams);
+        // The third one has not ended, and is told as far as it goes.
+        assert_eq!(told.to_string(), "3.2,6.1");
+        assert_eq!((told.first(), told.untold(&streams)), (WriterId(3), 6));
+        let has = |position| told.has(at(position));
+        assert!(has("1.3") && has("3.2") && !has("3.3") && has("6.1") && !has("6.2") && has("7.0") && !has("7.1"));
+    }
+
+    #[test]
+    fn a_position_of_one_engine_is_a_place_among_all_streams() {
+        let streams = [
+            stream(1, None, 3, true),
+            stream(2, None, 5, true),
+            stream(3, None, 0, false),
+        ];
+        let mut told = Told::from(at("1.2"));
+        assert_eq!(next(&told, &streams), "1.2-3");
+        told.tell(at("1.3"), &streams);
+        told.tell(at("2.5"), &streams);
+        assert_eq!((told.clone(), told.untold(&streams)), (Told::from(at("2.5")), 0));
+    }
+
+    /// What happens to a journal, and to whoever tells it.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A node commits to its stream.
+        Commit(usize),
+        /// A node ends its stream, and gives a shard to another one.
+        Move(u16, usize),
+        /// All streams end, and one that may hold all begins, or the nodes'.
+        Alone(bool),
+        /// Some commits of what may be told are told: which stream, and how many.
+        Tell(usize, u64),
+        /// The streams are looked at anew.
+        Look,
+    }
+
+    const NODES: usize = 3;
+    const SHARDS: u16 = 5;
+
+    struct Model {
+        streams: Vec<Stream>,
+        owners: [usize; SHARDS as usize],
+        alone: bool,
+    }
+
+    impl Model {
+        fn own(&self, node: usize) -> ShardSet {
+            let shards = (0..SHARDS).filter(|shard| self.owners[usize::from(*shard)] == node);
+            shards.map(ShardId).collect()
+        }
+
+        fn open(&mut self, shards: Option<ShardSet>) {
+            let overlaps = |stream: &&mut Stream| match (&stream.shards, &shards) {
+                (Some(one), Some(other)) => one.overlaps(other),
+                _ => true,
+            };
+            for stream in self.streams.iter_mut().filter(overlaps) {
+                stream.is_sealed = true;
+            }
+            let writer = WriterId(self.streams.len() as u64 + 1);
+            let last = CommitNo(0);
+            self.streams.push(Stream {
+                writer,
+                shards,
+                last,
+                is_sealed: false,
+            });
+        }
+
+        fn open_all(&mut self) {
+            if self.alone {
+                return self.open(None);
+            }
+            for node in 0..NODES {
+                let own = self.own(node);
+                if !own.is_empty() {
+                    self.open(Some(own));
+                }
+            }
+        }
+
+        fn step(&mut self, step: &Step) {
+            match step {
+                Step::Commit(nth) => {
+                    let mut open: Vec<&mut Stream> =
+                        self.streams.iter_mut().filter(|stream| !stream.is_sealed).collect();
+                    let count = open.len();
+                    open[nth % count].last.0 += 1;
+                }
+                Step::Move(shard, to) if !self.alone && self.owners[usize::from(*shard)] != *to => {
+                    let from = std::mem::replace(&mut self.owners[usize::from(*shard)], *to);
+                    // The giver's stream ends first, then the receiver's.
+                    for node in [from, *to] {
+                        let own = self.own(node);
+                        if !own.is_empty() {
+                            self.open(Some(own));
+                        }
+                    }
+                }
+                Step::Alone(alone) if *alone != self.alone => {
+                    self.alone = *alone;
+                    self.streams.iter_mut().for_each(|stream| stream.is_sealed = true);
+                    self.open_all();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            6 => (0..NODES).prop_map(Step::Commit),
+            2 => (0..SHARDS, 0..NODES).prop_map(|(shard, to)| Step::Move(shard, to)),
+            1 => any::<bool>().prop_map(Step::Alone),
+            6 => (0..NODES, 1..4u64).prop_map(|(nth, count)| Step::Tell(nth, count)),
+            3 => Just(Step::Look),
+        ];
+        proptest::collection::vec(step, 0..120)
+    }
+
+    proptest! {
+        /// However reads, ends and new streams follow each other: every commit is told once, each stream in its order, no stream before
+        /// one it has to wait for, and in the end all of them.
+        #[test]
+        fn every_commit_is_told_once_and_in_the_order_of_its_shards(steps in steps()) {
+            let mut model = Model { streams: Vec::new(), owners: [0, 0, 1, 1, 2], alone: true };
+            model.open_all();
+            let mut seen: Vec<Position> = Vec::new();
+            let (mut told, mut streams) = (Told::default(), Vec::new());
+            let look = |told: &Told, model: &Model| -> Vec<Stream> {
+                model.streams.iter().filter(|stream| stream.writer >= told.first()).cloned().collect()
+            };
+            for step in &steps {
+                match step {
+                    Step::Look => streams = look(&told, &model),
+                    Step::Tell(nth, count) => {
+                        let next = told.next(&streams);
+                        let Some(stretch) = next.get(nth % next.len().max(1)) else { continue };
+                        let upto = stretch.upto.0.min(stretch.after.commit.0 + count);
+                        let writer = stretch.after.writer;
+                        seen.extend((stretch.after.commit.0 + 1..=upto).map(|commit| Position { writer, commit: CommitNo(commit) }));
+                        told.tell(Position { writer, commit: CommitNo(upto) }, &streams);
+                        // As it is kept and read again.
+                        told = told.to_string().parse().unwrap();
+                    }
+                    step => model.step(step),
+                }
+            }
+            streams = look(&told, &model);
+            while let Some(stretch) = told.next(&streams).pop() {
+                let writer = stretch.after.writer;
+                seen.extend((stretch.after.commit.0 + 1..=stretch.upto.0).map(|commit| Position { writer, commit: CommitNo(commit) }));
+                told.tell(Position { writer, commit: stretch.upto }, &streams);
+            }
+            prop_assert_eq!(told.untold(&model.streams), 0);
+            // More than is open, and the last one, is never named.
+            let open = model.streams.iter().filter(|stream| !stream.is_sealed).count();
+            prop_assert!(told.positions().count() <= open.max(1) + 1, "{}", told);
+            let mut all: Vec<Position> = model.streams.iter()
+                .flat_map(|stream| (1..=stream.last.0).map(|commit| Position { writer: stream.writer, commit: CommitNo(commit) }))
+                .collect();
+            for shard in (0..SHARDS).map(ShardId) {
+                let holds = |position: &&Position| {
+                    let stream = &model.streams[position.writer.0 as usize - 1];
+                    stream.shards.as_ref().is_none_or(|shards| shards.contains(shard))
+                };
+                let of_shard: Vec<&Position> = seen.iter().filter(holds).collect();
+                prop_assert!(of_shard.is_sorted(), "shard {}: {:?}", shard, of_shard);
+            }
+            seen.sort_unstable();
+            all.sort_unstable();
+            prop_assert_eq!(seen, all);
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! What is read over all nodes of a cluster, from any of them.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod kinds;
+mod nodes;
+
+use kinds::{Account, Command, Happened, World, ask, balance, eventually};
+use nodes::{Cluster, Node, ids, shards};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use throng::{
+    Builder, Engine, Follow,
+    journal::{Directory, MemoryViews, NodeState, ShardSet, ViewRange, Views},
+    model::Error,
+    projection::{Interrupt, Projection, Rows, Seen, State},
+};
+
+/// What each account has, and its events, each of which has to follow the one before.
+struct Balances;
+
+impl Projection for Balances {
+    const NAME: &'static str = "balances";
+    type Of = Account;
+
+    fn apply(&self, seen: &Seen<Account>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        let (events, balance): (u64, i64) = rows.json(&seen.id)?.unwrap_or_default();
+        if seen.seq != events + 1 {
+            return Err(Interrupt::poison(format!("{}: {} after {events}", seen.id, seen.seq)));
+        }
+        let change = match &seen.event {
+            Happened::Opened { balance } => *balance,
+            Happened::Deposited { amount } => *amount,
+            Happened::Withdrawn { amount } => -amount,
+            _ => 0,
+        };
+        rows.put_json(&seen.id, &(seen.seq, balance + change))
+    }
+}
+
+struct Reads {
+    cluster: Cluster,
+    views: MemoryViews,
+}
+
+impl Reads {
+    fn new() -> Self {
+        let (cluster, views) = (Cluster::new(), MemoryViews::new());
+        Self { cluster, views }
+    }
+
+    fn more(&self) -> impl FnOnce(Builder) -> Builder + use<> {
+        let views: Arc<dyn Views> = Arc::new(self.views.clone());
+        move |builder| builder.projection(Balances).views(views)
+    }
+
+    async fn node(&self, name: &str) -> Node {
+        self.cluster.node_with(name, self.more()).await
+    }
+
+    async fn single(&self) -> Engine {
+        let World { journal, store } = &self.cluster.world;
+        let builder = self.more()(
+            Engine::builder()
+                .with::<Account>()
+                .query::<Account, kinds::View>()
+                .hears::<Account, Account>(),
+        );
+        let started = builder.start_shared(Arc::new(journal.clone()), Arc::new(store.clone()));
+        started.await.unwrap()
+    }
+
+    async fn two(&self) -> [Node; 2] {
+        let nodes = [self.node("one").await, self.node("other").await];
+        self.cluster.take(&nodes[0], &shards(0, 128)).await;
+        self.cluster.take(&nodes[1], &shards(128, 256)).await;
+        nodes
+    }
+}
+
+/// Every engine reads what the entities say, and one at most runs the projection.
+async fn agree(engines: &[&Engine]) {
+    for engine in engines {
+        let rows = engine.read_model::<Balances>();
+        assert!(rows.caught_up().await, "{:?}", engine.projections());
+        for id in ids() {
+            let row = rows.get(&id).await.unwrap().unwrap();
+            let (_, told): (u64, i64) = serde_json::from_slice(&row).unwrap();
+            assert_eq!(told, balance(engine, &id).await, "{id}");
+        }
+        assert_eq!(rows.scan(ViewRange::default()).await.unwrap().len(), ids().count());
+        assert_eq!(rows.get("").await.unwrap(), None);
+    }
+    let runs = |engine: &&&Engine| engine.projections()[0].state == State::Running;
+    assert_eq!(engines.iter().filter(runs).count(), 1);
+    for engine in engines {
+        assert_eq!(engine.projections()[0].trouble(), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_projection_takes_what_happens_on_all_nodes() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    for (number, id) in ids().enumerate() {
+        let asked = if number % 2 == 0 { &one } else { &other };
+        ask(&asked.engine, &id, Command::Open { balance: 10 }).await.unwrap();
+    }
+    agree(&[&one.engine, &other.engine]).await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Withdraw { amount: 3 }).await.unwrap();
+    }
+    agree(&[&other.engine, &one.engine]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_projection_goes_on_while_shards_and_its_own_runner_move() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = ids()
+        .enumerate()
+        .map(|(number, id)| {
+            let engine = [&one, &other][number % 2].engine.clone();
+            let stop = stop.clone();
+            tokio::spawn(async move {
+                while !stop.load(SeqCst) {
+                    ask(&engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+        })
+        .collect();
+    // All shards but one go to the other node and back: so does whoever runs the projection.
+    for round in 0..6 {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        let own = reads.cluster.directory.view().await.unwrap().shards_of(Some(from.id));
+        let given: ShardSet = own.iter().skip(1).collect();
+        reads.cluster.give(from, to, &given).await;
+    }
+    stop.store(true, SeqCst);
+    for client in clients {
+        client.await.unwrap();
+    }
+    agree(&[&one.engine, &other.engine]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_projection_goes_on_where_a_dead_node_has_run_it() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    let third = reads.node("third").await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 5 }).await.unwrap();
+    }
+    agree(&[&one.engine, &other.engine]).await;
+    let runs = one.engine.projections()[0].state == State::Running;
+    let (dead, left) = if runs { (one, other) } else { (other, one) };
+    for id in ids() {
+        ask(&left.engine, &id, Command::Deposit { amount: 2 }).await.unwrap();
+    }
+    let view = reads.cluster.directory.beat(left.id, NodeState::Serving).await.unwrap();
+    let beat = view.node(dead.id).unwrap().beat;
+    assert!(
+        reads
+            .cluster
+            .directory
+            .declare_dead(left.id, dead.id, beat)
+            .await
+            .unwrap()
+    );
+    reads.cluster.take(&third, &view.shards_of(Some(dead.id))).await;
+    for id in ids() {
+        ask(&left.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+    }
+    agree(&[&left.engine, &third.engine]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_projection_goes_from_one_engine_to_a_cluster_and_back() {
+    let reads = Reads::new();
+    let single = reads.single().await;
+    for id in ids() {
+        ask(&single, &id, Command::Open { balance: 1 }).await.unwrap();
+    }
+    agree(&[&single]).await;
+    // Some are not read before the end.
+    for id in ids() {
+        ask(&single, &id, Command::Deposit { amount: 1 }).await.unwrap();
+    }
+    single.stop().await;
+    drop(single);
+    let [one, other] = reads.two().await;
+    for id in ids() {
+        ask(&other.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+    }
+    agree(&[&one.engine, &other.engine]).await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+    }
+    for node in [&one, &other] {
+        node.engine.stop().await;
+        reads.cluster.directory.leave(node.id).await.unwrap();
+    }
+    drop((one, other));
+    let single = reads.single().await;
+    for id in ids() {
+        ask(&single, &id, Command::Deposit { amount: 1 }).await.unwrap();
+    }
+    agree(&[&single]).await;
+    // What was needed to know of several streams is gone with them.
+    let hidden = reads.views.get("balances", vec![Vec::new()]).await.unwrap();
+    assert_eq!(hidden, [None]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_projection_is_rebuilt_from_any_node() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 5 }).await.unwrap();
+    }
+    agree(&[&one.engine, &other.engine]).await;
+    for node in [&one, &other] {
+        let stray = [(b"stray".to_vec(), Some(b"row".to_vec()))];
+        let before = reads.views.offset("balances").await.unwrap();
+        let batch = throng::journal::ViewBatch {
+            expected: before,
+            offset: before.unwrap(),
+            changes: stray.into(),
+        };
+        reads.views.apply("balances", batch).await.unwrap();
+        assert!(node.engine.rebuild_projection("balances"));
+        eventually(async || {
+            let stray = reads.views.get("balances", vec![b"stray".to_vec()]).await.unwrap();
+            stray == [None] && reads.views.offset("balances").await.unwrap().is_some()
+        })
+        .await;
+        agree(&[&one.engine, &other.engine]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_lists_all_entities_and_knows_their_history() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    let third = reads.node("third").await;
+    for (number, id) in ids().enumerate() {
+        let asked = if number % 2 == 0 { &one } else { &other };
+        ask(&asked.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+        ask(
+            &asked.engine,
+            &id,
+            Command::Deposit {
+                amount: number as i64 + 1,
+            },
+        )
+        .await
+        .unwrap();
+    }
+    let mut all: Vec<String> = ids().collect();
+    all.sort_unstable();
+    for round in 0..3 {
+        for node in [&one, &other, &third] {
+            if node.id == third.id && round == 0 {
+                // It owns nothing and serves nothing yet.
+                continue;
+            }
+            let listed = node.engine.entities(0, None, 1_000).await.unwrap();
+            assert!(listed.iter().all(|head| head.seq == 2 + round), "{listed:?}");
+            let listed: Vec<&str> = listed.iter().map(|head| &*head.id).collect();
+            assert_eq!(listed, all);
+            let page = node.engine.entities(0, Some(&all[9]), 20).await.unwrap();
+            let page: Vec<&str> = page.iter().map(|head| &*head.id).collect();
+            assert_eq!(page, all[10..30]);
+            for id in ids() {
+                let history = node.engine.history(0, &id, 0, 100).await.unwrap();
+                let seqs: Vec<u64> = history.events.iter().map(|event| event.seq).collect();
+                assert_eq!(seqs, (1..=2 + round).collect::<Vec<_>>(), "{id}");
+                let page = node.engine.history(0, &id, 1, 1).await.unwrap();
+                assert_eq!(page.events, history.events[1..2]);
+                assert_eq!(page.more, round > 0);
+            }
+            let unknown = node.engine.history(0, "nobody", 0, 1).await.unwrap_err();
+            assert!(matches!(unknown, Error::Unknown { kind: "account", .. }), "{unknown}");
+        }
+        match round {
+            0 => reads.cluster.give(&one, &third, &shards(20, 90)).await,
+            1 => reads.cluster.give(&other, &third, &shards(200, 256)).await,
+            _ => break,
+        }
+        for id in ids() {
+            ask(&third.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_listed_is_whole_while_shards_move() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = [&one, &other]
+        .map(|node| {
+            let (engine, stop) = (node.engine.clone(), stop.clone());
+            tokio::spawn(async move {
+                let mut rounds = 0;
+                while !stop.load(SeqCst) {
+                    assert_eq!(engine.entities(0, None, 1_000).await.unwrap().len(), ids().count());
+                    for id in ids() {
+                        assert_eq!(engine.history(0, &id, 0, 10).await.unwrap().events.len(), 1, "{id}");
+                    }
+                    rounds += 1;
+                }
+                rounds
+            })
+        })
+        .into();
+    for round in 0..6 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let (from, to) = if round % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        reads.cluster.give(from, to, &shards(64, 128)).await;
+    }
+    stop.store(true, SeqCst);
+    for reader in readers {
+        assert!(reader.await.unwrap() > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entity_is_followed_from_any_node_and_a_kind_from_none() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    for id in ids().take(8) {
+        ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+    }
+    for node in [&one, &other] {
+        let refused = node.engine.place(false).unwrap_err();
+        assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
+        for id in ids().take(8) {
+            let follow = Follow::Entity {
+                kind: 0,
+                id: id.clone(),
+                after: 0,
+                at: None,
+            };
+            let mut follower = node.engine.follow(follow).await.unwrap();
+            let first = follower.next(10).await.unwrap();
+            let seen = first.last().unwrap().event.seq;
+            let next = tokio::spawn(async move { follower.next(10).await.unwrap() });
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            ask(&other.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+            let next = next.await.unwrap();
+            assert_eq!((next.len(), next[0].event.seq), (1, seen + 1));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Engines of one cluster in one process, which ask each other without a network.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "a test takes what it needs"
+)]
+
+use super::kinds::World;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use throng::{
+    Builder, Engine,
+    driver::peers::{Peers, Reply, Request},
+    journal::{Directory, Join, Later, MemoryDirectory, NodeId, NodeState, ShardId, ShardSet},
+};
+
+pub const SHARDS: u16 = 256;
+
+/// Engines that ask each other without a network.
+pub struct Cluster {
+    pub world: World,
+    pub directory: Arc<MemoryDirectory>,
+    pub wires: Arc<Wires>,
+}
+
+#[derive(Default)]
+pub struct Wires {
+    engines: Mutex<BTreeMap<NodeId, Engine>>,
+    owners: Mutex<Vec<Option<NodeId>>>,
+    /// Answers that are lost on the way: every so many.
+    pub lost_every: AtomicU64,
+    pub asked: AtomicU64,
+}
+
+impl Peers for Wires {
+    fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
+        let owner = self.owners.lock().unwrap().get(usize::from(shard.0)).copied().flatten();
+        let engine = owner.and_then(|owner| self.engines.lock().unwrap().get(&owner).cloned());
+        let number = self.asked.fetch_add(1, SeqCst) + 1;
+        let lost_every = self.lost_every.load(SeqCst);
+        Box::pin(async move {
+            let Some(engine) = engine else { return Reply::NotHere };
+            // As it is on a wire.
+            let request = serde_json::from_slice(&serde_json::to_vec(&request).unwrap()).unwrap();
+            let reply = engine.driver().answer_peer(request, within).await;
+            match lost_every {
+                every if every > 0 && number.is_multiple_of(every) => Reply::Unknown,
+                _ => serde_json::from_slice(&serde_json::to_vec(&reply).unwrap()).unwrap(),
+            }
+        })
+    }
+}
+
+pub struct Node {
+    pub id: NodeId,
+    pub engine: Engine,
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        let world = World::new();
+        Self {
+            directory: Arc::new(world.journal.directory()),
+            wires: Arc::default(),
+            world,
+        }
+    }
+
+    pub async fn node(&self, name: &str) -> Node {
+        self.node_with(name, |builder| builder).await
+    }
+
+    /// One that is given more than all have.
+    pub async fn node_with(&self, name: &str, more: impl FnOnce(Builder) -> Builder) -> Node {
+        let join = Join {
+            name: name.into(),
+            shards: SHARDS,
+            ..Join::default()
+        };
+        let id = self.directory.join(join).await.unwrap();
+        let engine = self.world.node_with(self.wires.clone(), more).await;
+        self.wires.engines.lock().unwrap().insert(id, engine.clone());
+        Node { id, engine }
+    }
+
+    /// Has it take what nobody owns of these.
+    pub async fn take(&self, node: &Node, shards: &ShardSet) {
+        let taken = self.directory.take(node.id, shards).await.unwrap();
+        assert_eq!(&taken, shards);
+        self.serve(node).await;
+    }
+
+    pub async fn serve(&self, node: &Node) {
+        let view = self.directory.beat(node.id, NodeState::Serving).await.unwrap();
+        *self.wires.owners.lock().unwrap() = view.owners.clone();
+        node.engine
+            .driver()
+            .serve(node.id, view.shards_of(Some(node.id)))
+            .await
+            .unwrap();
+    }
+
+    pub async fn give(&self, from: &Node, to: &Node, shards: &ShardSet) {
+        from.engine.driver().release().await.unwrap();
+        self.directory.give(from.id, to.id, shards).await.unwrap();
+        self.serve(from).await;
+        self.serve(to).await;
+    }
+}
+
+pub fn shards(from: u16, to: u16) -> ShardSet {
+    (from..to).map(ShardId).collect()
+}
+
+/// Ids enough to live on all nodes.
+pub fn ids() -> impl Iterator<Item = String> {
+    (0..64).map(|number| format!("a{number}"))
+}
