@@ -487,13 +487,13 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
         }
         end(&transaction, row.get(0), "dead").await?;
     }
-    transaction.execute("UPDATE cluster SET shards = $1", &[&own]).await?;
-    transaction
-        .execute(
-            "INSERT INTO owners (shard) SELECT generate_series(0, $1 - 1) ON CONFLICT DO NOTHING",
-            &[&own],
-        )
-        .await?;
+    // Only the first one adds them: their rows are locked before that of the cluster everywhere else.
+    if row.get::<_, Option<i32>>(0).is_none() {
+        transaction.execute("UPDATE cluster SET shards = $1", &[&own]).await?;
+        transaction
+            .execute("INSERT INTO owners (shard) SELECT generate_series(0, $1 - 1)", &[&own])
+            .await?;
+    }
     let row = transaction
         .query_one(
             "INSERT INTO nodes (name, peer, http, program, app, session) VALUES ($1, $2, $3, $4, $5, $6) RETURNING node",

@@ -40,6 +40,7 @@ impl Dice {
 #[derive(Default)]
 struct Seen {
     is_over: AtomicBool,
+    all_leave: AtomicBool,
     /// The greatest writer of a commit of each shard that was acknowledged.
     acknowledged: Mutex<BTreeMap<ShardId, WriterId>>,
     /// The owners of each version.
@@ -92,6 +93,11 @@ async fn member(schema: String, number: u64, seen: Arc<Seen>) {
     let mut node = Node::join(&schema, OPTIONS, &name).await;
     while !seen.is_over.load(Ordering::Relaxed) {
         let directory = Arc::clone(&node.opened.directory);
+        if seen.all_leave.load(Ordering::Relaxed) {
+            told("leave", directory.leave(node.id).await);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            continue;
+        }
         let state = if dice.below(8) == 0 {
             NodeState::Draining
         } else {
@@ -234,6 +240,10 @@ async fn whatever_nodes_do_at_once_no_shard_has_two_open_streams() {
     let (begun, mut several) = (Instant::now(), 0);
     while begun.elapsed() < LASTS && !tasks.iter().any(tokio::task::JoinHandle::is_finished) {
         several += usize::from(look(&psql, &schema).await > 1);
+        // From time to time all of them leave, and come again while an engine alone tries to begin.
+        let leaves = begun.elapsed().as_millis() % 1_000 > 800;
+        seen.all_leave.store(leaves, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     seen.is_over.store(true, Ordering::Relaxed);
     for task in tasks {
