@@ -50,6 +50,22 @@ pub enum NodeState {
     Dead,
 }
 
+impl NodeState {
+    /// What a node says of itself with a [beat](Directory::beat): that it is over is said by [leaving](Directory::leave), with which its
+    /// streams end.
+    ///
+    /// # Errors
+    /// It is no state of one that lives.
+    pub fn said_by_a_beat(self, node: NodeId) -> Result<(), Error> {
+        match self {
+            Self::Serving | Self::Draining => Ok(()),
+            Self::Left | Self::Dead => Err(Error::Refused(format!(
+                "node {node} cannot say with a beat that it is over: it has to leave, with which its streams end"
+            ))),
+        }
+    }
+}
+
 /// A node, as all see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -102,10 +118,10 @@ pub trait Directory: Send + Sync {
     /// The name is a living node's; the service has another number of shards; a node that is none of a cluster lives on this journal.
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>>;
 
-    /// Says that a node lives, and what it is at.
+    /// Says that a node lives, and what it is at: it [serves or drains](NodeState::said_by_a_beat).
     ///
     /// # Errors
-    /// [`Error::Gone`]: it was declared dead, or has left.
+    /// [`Error::Gone`]: it was declared dead, or has left. Another state.
     fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>>;
 
     /// What all see now, for who is no node.

@@ -1,6 +1,6 @@
 //! Which shards: those a stream may hold records of, those a node owns.
 
-use crate::{Record, ShardId};
+use crate::{Error, Record, ShardId, WriterId};
 use std::fmt;
 
 /// A set of shards. As bytes: bit n (from the lowest of the first byte on) is shard n, and zeros at the end are left out, so that equal
@@ -99,6 +99,20 @@ impl ShardSet {
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
         self.iter().filter(|shard| !other.contains(*shard)).collect()
+    }
+
+    /// Says so if a checkpoint of a stream that may hold these says something of others: those are covered by whoever owns them.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] names the stream and the others.
+    pub fn refuse_beyond(&self, writer: WriterId, covered: &Self) -> Result<(), Error> {
+        let others = covered.without(self);
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Refused(format!(
+                "the stream of writer {writer} holds nothing of the shards {others}, and a checkpoint of it cannot cover them"
+            ))),
+        }
     }
 
     /// Does a record belong to one of these? What the journal says of itself belongs to all.

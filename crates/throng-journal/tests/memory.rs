@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use throng_journal::{
-    MemoryJournal, MemoryStore, MemoryViews,
+    MemoryDirectory, MemoryJournal, MemoryStore, MemoryViews,
     conformance::{
+        cluster::{self, Member},
         journal,
         store::{self, Pair},
         views,
@@ -52,6 +53,25 @@ impl store::Harness for Memory {
     }
 }
 
+impl cluster::Harness for Memory {
+    type Journal = MemoryJournal;
+    type Store = MemoryStore;
+    type Directory = MemoryDirectory;
+    type Place = Pair<MemoryJournal, MemoryStore>;
+
+    fn create(&self) -> Self::Place {
+        store::Harness::create(self)
+    }
+
+    fn open(&self, place: &Self::Place) -> Member<MemoryJournal, MemoryStore, MemoryDirectory> {
+        Member {
+            directory: Arc::new(place.journal.directory()),
+            journal: Arc::clone(&place.journal),
+            store: Arc::clone(&place.store),
+        }
+    }
+}
+
 impl views::Harness for Memory {
     type Views = MemoryViews;
 
@@ -77,4 +97,9 @@ fn the_memory_journal_is_a_journal() {
 #[test]
 fn the_memory_store_is_a_store() {
     store::check_all(&Memory);
+}
+
+#[test]
+fn what_nodes_share_in_memory_is_a_cluster() {
+    cluster::check_all(&Memory);
 }

@@ -6,10 +6,11 @@
 use crate::{
     database::Database,
     journal::{PATIENCE, close, end_sessions},
-    store::coverage::{numbers, set_of},
+    store::coverage::{numbers, set_of, shard},
 };
 use deadpool_postgres::Object;
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -17,20 +18,22 @@ use std::{
     time::Duration,
 };
 use throng_journal::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardSet, View};
-use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, Row, Transaction, error::SqlState};
+use tokio::sync::watch;
+use tokio_postgres::{AsyncMessage, Client, Row, Transaction, error::SqlState};
 
 /// What lives.
 const LIVING: &str = "state IN ('serving', 'draining')";
 /// Between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// So often a change that met another one is tried.
-const TRIES: u32 = 5;
+pub(crate) const TRIES: u32 = 5;
+/// Of a schema's name in that of its channel: the server takes names of 63 bytes. Whoever hears of another schema looks in vain.
+const CHANNEL_CHARS: usize = 56;
 
 /// The directory on PostgreSQL, beside the journal in the same schema.
 pub struct PostgresDirectory {
     database: Arc<Database>,
-    changes: Arc<Notify>,
+    changes: Arc<watch::Sender<()>>,
     listens: AtomicBool,
 }
 
@@ -44,6 +47,14 @@ impl std::fmt::Debug for PostgresDirectory {
 
 type Sql<T> = Result<T, tokio_postgres::Error>;
 
+/// What a change comes to: an answer, or why not, which is no failure of the database.
+pub(crate) type Change<T> = Result<T, Error>;
+
+/// It has met another one, each of which waited for the other: nothing of it was done.
+pub(crate) fn has_met_another(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+}
+
 /// The name of a node that lives; its row is kept from ending.
 pub(crate) async fn living(transaction: &Transaction<'_>, node: NodeId) -> Sql<Option<String>> {
     let statement = format!("SELECT name FROM nodes WHERE node = $1 AND {LIVING} FOR SHARE");
@@ -52,54 +63,52 @@ pub(crate) async fn living(transaction: &Transaction<'_>, node: NodeId) -> Sql<O
 }
 
 /// Keeps the owners of shards from changing, in the order of the shards; says why a node is not the owner of all of them.
-pub(crate) async fn owns(
-    database: &Database,
-    transaction: &Transaction<'_>,
-    node: NodeId,
-    shards: &ShardSet,
-) -> Result<(), Error> {
+pub(crate) async fn owns(transaction: &Transaction<'_>, node: NodeId, shards: &ShardSet) -> Sql<Change<()>> {
     let rows = transaction
         .query(
             "SELECT shard, node FROM owners WHERE shard = ANY($1) ORDER BY shard FOR UPDATE",
             &[&numbers(shards)],
         )
-        .await
-        .map_err(database.failed("looking for the owners of shards"))?;
+        .await?;
     let is_own = |row: &&Row| row.get::<_, Option<i64>>(1) == Some(node.0.cast_signed());
     let own: ShardSet = rows.iter().filter(is_own).map(|row| shard(row, 0)).collect();
     let others = shards.without(&own);
-    match others.is_empty() {
+    Ok(match others.is_empty() {
         true => Ok(()),
         false => Err(Error::Refused(format!("node {node} does not own the shards {others}"))),
-    }
+    })
 }
 
 /// Says so if a stream that has not ended may hold records of these.
-pub(crate) async fn refuse_open(
-    database: &Database,
-    transaction: &Transaction<'_>,
-    shards: &ShardSet,
-) -> Result<(), Error> {
+pub(crate) async fn refuse_open(transaction: &Transaction<'_>, shards: &ShardSet) -> Sql<Change<()>> {
     let rows = transaction
         .query("SELECT writer, shards, node FROM writers WHERE sealed_at IS NULL", &[])
-        .await
-        .map_err(database.failed("looking for streams that have not ended"))?;
+        .await?;
     let open = rows
         .iter()
         .find(|row| set_of(row, 1).is_none_or(|set| set.overlaps(shards)));
-    match open {
+    Ok(match open {
         None => Ok(()),
         Some(row) => Err(Error::Refused(format!(
             "the stream of writer {} (of {:?}) has not ended and may hold records of the shards {shards}",
             row.get::<_, i64>(0),
             row.get::<_, &str>(2)
         ))),
-    }
+    })
+}
+
+/// The sessions of the nodes that live.
+pub(crate) async fn sessions(client: &Client) -> Sql<BTreeSet<String>> {
+    let rows = client
+        .query(&format!("SELECT session FROM nodes WHERE {LIVING}"), &[])
+        .await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Ends all nodes whose connections are gone, and their streams; the name of one whose connections are not.
 pub(crate) async fn end_all(transaction: &Transaction<'_>) -> Sql<Result<(), String>> {
-    let statement = format!("SELECT node, name, {IS_GONE} FROM nodes n WHERE {LIVING} ORDER BY node FOR UPDATE OF n");
+    // Not locked before: one that lives may wait for a row that this transaction holds.
+    let statement = format!("SELECT node, name, {IS_GONE} FROM nodes n WHERE {LIVING} ORDER BY node");
     let rows = transaction.query(&statement, &[]).await?;
     if let Some(row) = rows.iter().find(|row| !row.get::<_, bool>(2)) {
         return Ok(Err(row.get(1)));
@@ -138,13 +147,12 @@ async fn tell(transaction: &Transaction<'_>) -> Sql<()> {
         .execute("UPDATE cluster SET version = version + 1", &[])
         .await?;
     transaction
-        .execute("SELECT pg_notify('throng_' || current_schema, '')", &[])
+        .execute(
+            &format!("SELECT pg_notify('throng_' || left(current_schema, {CHANNEL_CHARS}), '')"),
+            &[],
+        )
         .await
         .map(drop)
-}
-
-fn shard(row: &Row, index: usize) -> throng_journal::ShardId {
-    throng_journal::ShardId(u16::try_from(row.get::<_, i32>(index)).unwrap_or_default())
 }
 
 fn word(state: NodeState) -> &'static str {
@@ -165,14 +173,11 @@ fn state_of(word: &str) -> NodeState {
     }
 }
 
-/// What a change comes to: an answer, or why not, which is no failure of the database.
-type Change<T> = Result<T, Error>;
-
 impl PostgresDirectory {
     pub(crate) fn new(database: Arc<Database>) -> Self {
         Self {
             database,
-            changes: Arc::default(),
+            changes: Arc::new(watch::Sender::new(())),
             listens: AtomicBool::new(false),
         }
     }
@@ -195,7 +200,7 @@ impl PostgresDirectory {
                 tries += 1;
                 match change(Arc::clone(&database), client).await {
                     Ok(done) => return done,
-                    Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) && tries < TRIES => {}
+                    Err(error) if has_met_another(&error) && tries < TRIES => {}
                     Err(error) => return Err(database.failed(doing)(error)),
                 }
             }
@@ -205,13 +210,29 @@ impl PostgresDirectory {
 
 impl Directory for PostgresDirectory {
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>> {
-        self.run("joining the cluster", move |database, client| {
+        self.run("joining the cluster", move |database, mut client| {
             let join = join.clone();
-            async move { joined(&database, client, &join).await }
+            async move {
+                match joined(&database, &mut client, &join).await {
+                    // A session of an engine that was alone holds a lock, and does not go on.
+                    Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                        for row in client.query(ALONE, &[]).await? {
+                            if !row.get::<_, bool>(1) {
+                                end_sessions(&client, row.get(2)).await?;
+                            }
+                        }
+                        joined(&database, &mut client, &join).await
+                    }
+                    joined => joined,
+                }
+            }
         })
     }
 
     fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>> {
+        if let Err(refused) = state.said_by_a_beat(node) {
+            return Box::pin(std::future::ready(Err(refused)));
+        }
         self.run("telling the cluster that this node lives", move |_, mut client| async move {
             let transaction = client.transaction().await?;
             let number = node.0.cast_signed();
@@ -243,8 +264,9 @@ impl Directory for PostgresDirectory {
             match declared(&mut client, by, dead, beat).await {
                 // One of its statements holds a lock, and its session does not go on.
                 Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                    let still_silent = format!("SELECT session FROM nodes WHERE node = $1 AND beat = $2 AND {LIVING}");
                     let session = client
-                        .query_opt("SELECT session FROM nodes WHERE node = $1", &[&dead.0.cast_signed()])
+                        .query_opt(&still_silent, &[&dead.0.cast_signed(), &beat.cast_signed()])
                         .await?;
                     if let Some(session) = session {
                         end_sessions(&client, session.get(0)).await?;
@@ -290,7 +312,7 @@ impl Directory for PostgresDirectory {
 
     fn give<'a>(&'a self, from: NodeId, to: NodeId, shards: &'a ShardSet) -> Later<'a, Result<(), Error>> {
         let shards = shards.clone();
-        self.run("giving shards to another node", move |database, mut client| {
+        self.run("giving shards to another node", move |_, mut client| {
             let shards = shards.clone();
             async move {
                 let transaction = client.transaction().await?;
@@ -308,10 +330,10 @@ impl Directory for PostgresDirectory {
                     let why = format!("node {to} does not serve, and can be given nothing");
                     return Ok(Err(Error::Refused(why)));
                 }
-                if let Err(refused) = owns(&database, &transaction, from, &shards).await {
+                if let Err(refused) = owns(&transaction, from, &shards).await? {
                     return Ok(Err(refused));
                 }
-                if let Err(refused) = refuse_open(&database, &transaction, &shards).await {
+                if let Err(refused) = refuse_open(&transaction, &shards).await? {
                     return Ok(Err(refused));
                 }
                 transaction
@@ -382,10 +404,10 @@ impl Directory for PostgresDirectory {
                 }
             });
         }
-        let changes = Arc::clone(&self.changes);
+        let mut changes = self.changes.subscribe();
         let changed = self.database.threads.run(async move {
             // Nothing was told: the time is over.
-            let _ = tokio::time::timeout(at_most, changes.notified()).await;
+            let _ = tokio::time::timeout(at_most, changes.changed()).await;
             Ok(())
         });
         Box::pin(async move { drop(changed.await) })
@@ -393,20 +415,21 @@ impl Directory for PostgresDirectory {
 }
 
 /// Listens until the connection ends.
-async fn listen(database: &Database, changes: &Notify) -> Result<(), Error> {
+async fn listen(database: &Database, changes: &watch::Sender<()>) -> Result<(), Error> {
     let doing = "listening for changes of the cluster";
     let (client, mut connection) = database.listener(doing).await?;
-    let schema = &database.options.schema;
+    let schema: String = database.options.schema.chars().take(CHANNEL_CHARS).collect();
     let ask = async {
-        client
-            .batch_execute(&format!("LISTEN throng_{schema}"))
-            .await
-            .map_err(database.failed(doing))
+        let asked = client.batch_execute(&format!("LISTEN throng_{schema}")).await;
+        asked.map_err(database.failed(doing))?;
+        // What changed before was told to nobody here.
+        changes.send_replace(());
+        Ok(())
     };
     let mut messages = std::pin::pin!(std::future::poll_fn(move |context| {
         loop {
             match std::task::ready!(connection.poll_message(context)) {
-                Some(Ok(AsyncMessage::Notification(_))) => changes.notify_waiters(),
+                Some(Ok(AsyncMessage::Notification(_))) => _ = changes.send_replace(()),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return std::task::Poll::Ready(Err(error)),
                 None => return std::task::Poll::Ready(Ok(())),
@@ -420,9 +443,15 @@ async fn listen(database: &Database, changes: &Notify) -> Result<(), Error> {
     messages.await.map_err(database.failed(doing))
 }
 
-async fn joined(database: &Database, mut client: Object, join: &Join) -> Result<Change<NodeId>, tokio_postgres::Error> {
+/// The streams of engines that are alone, whether these live (their connections and their leases say so), and their sessions.
+const ALONE: &str = "SELECT w.node, coalesce(l.until > clock_timestamp() AND NOT l.over, false) AND EXISTS (SELECT FROM pg_stat_activity \
+    a WHERE a.application_name = w.session), w.session FROM writers w LEFT JOIN leases l USING (writer) WHERE w.node_id IS NULL AND \
+    w.sealed_at IS NULL ORDER BY writer";
+
+async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Change<NodeId>> {
     let transaction = client.transaction().await?;
     transaction.batch_execute(PATIENCE).await?;
+    // No engine begins alone from here on.
     let row = transaction
         .query_one("SELECT shards FROM cluster FOR UPDATE", &[])
         .await?;
@@ -432,30 +461,23 @@ async fn joined(database: &Database, mut client: Object, join: &Join) -> Result<
             "the cluster has {shards} shards, this service has {own}"
         ))));
     }
-    // An engine that is alone, and lives: its connections or its lease say so.
-    let alone = transaction
+    let alone = transaction.query(ALONE, &[]).await?;
+    if let Some(row) = alone.iter().find(|row| row.get(1)) {
+        return Ok(Err(Error::Refused(format!(
+            "the engine {:?} serves this journal alone: stop it before nodes of a cluster do",
+            row.get::<_, &str>(0)
+        ))));
+    }
+    let rows = transaction
         .query(
-            "SELECT n.writer, n.node, l.until > clock_timestamp() AND NOT l.over AND EXISTS (SELECT FROM pg_stat_activity a WHERE \
-             a.application_name = n.session) FROM writers n LEFT JOIN leases l USING (writer) WHERE n.node_id IS NULL AND n.sealed_at \
-             IS NULL ORDER BY writer FOR UPDATE OF n",
+            "UPDATE writers SET sealed_at = now() WHERE node_id IS NULL AND sealed_at IS NULL RETURNING writer",
             &[],
         )
         .await?;
-    if let Some(row) = alone.iter().find(|row| row.get::<_, Option<bool>>(2) == Some(true)) {
-        return Ok(Err(Error::Refused(format!(
-            "the engine {:?} serves this journal alone: stop it before nodes of a cluster do",
-            row.get::<_, &str>(1)
-        ))));
-    }
-    let writers: Vec<i64> = alone.iter().map(|row| row.get(0)).collect();
-    transaction
-        .execute(
-            "UPDATE writers SET sealed_at = now() WHERE writer = ANY($1)",
-            &[&writers],
-        )
-        .await?;
+    let writers: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     close(&transaction, &writers).await?;
-    let statement = format!("SELECT node, {IS_GONE} FROM nodes n WHERE name = $1 AND {LIVING} FOR UPDATE OF n");
+    // Not locked before: one that lives may wait for the row of the cluster.
+    let statement = format!("SELECT node, {IS_GONE} FROM nodes n WHERE name = $1 AND {LIVING}");
     for row in transaction.query(&statement, &[&join.name]).await? {
         if !row.get::<_, bool>(1) {
             return Ok(Err(Error::Refused(format!(
@@ -465,13 +487,13 @@ async fn joined(database: &Database, mut client: Object, join: &Join) -> Result<
         }
         end(&transaction, row.get(0), "dead").await?;
     }
-    transaction.execute("UPDATE cluster SET shards = $1", &[&own]).await?;
-    transaction
-        .execute(
-            "INSERT INTO owners (shard) SELECT generate_series(0, $1 - 1) ON CONFLICT DO NOTHING",
-            &[&own],
-        )
-        .await?;
+    // Only the first one adds them: their rows are locked before that of the cluster everywhere else.
+    if row.get::<_, Option<i32>>(0).is_none() {
+        transaction.execute("UPDATE cluster SET shards = $1", &[&own]).await?;
+        transaction
+            .execute("INSERT INTO owners (shard) SELECT generate_series(0, $1 - 1)", &[&own])
+            .await?;
+    }
     let row = transaction
         .query_one(
             "INSERT INTO nodes (name, peer, http, program, app, session) VALUES ($1, $2, $3, $4, $5, $6) RETURNING node",
@@ -516,41 +538,42 @@ async fn declared(
     Ok(Ok(true))
 }
 
+/// One statement, so that all of it was true at one time.
 async fn view(transaction: &Transaction<'_>) -> Sql<View> {
     let statement = format!(
-        "SELECT n.node, n.name, n.peer, n.http, n.program, n.app, n.state, n.beat, {IS_GONE} FROM nodes n WHERE n.{LIVING} OR EXISTS \
-         (SELECT FROM owners o WHERE o.node = n.node) ORDER BY n.node"
+        "SELECT c.version, c.id::text, CASE WHEN row_number() OVER (ORDER BY n.node) = 1 THEN (SELECT array_agg(o.node ORDER BY o.shard) \
+         FROM owners o) END, n.node, n.name, n.peer, n.http, n.program, n.app, n.state, n.beat, {IS_GONE} FROM cluster c LEFT JOIN nodes n \
+         ON n.{LIVING} OR EXISTS (SELECT FROM owners o WHERE o.node = n.node) ORDER BY n.node"
     );
-    let nodes = transaction.query(&statement, &[]).await?;
-    let owners = transaction.query("SELECT node FROM owners ORDER BY shard", &[]).await?;
-    let version = transaction
-        .query_one("SELECT version, id::text FROM cluster", &[])
-        .await?;
-    let shards = u16::try_from(owners.len()).unwrap_or(u16::MAX);
+    let rows = transaction.query(&statement, &[]).await?;
+    let mut view = View::default();
     let number = |row: &Row, index: usize| row.get::<_, i64>(index).cast_unsigned();
-    Ok(View {
-        cluster: version.get(1),
-        version: number(&version, 0),
-        nodes: nodes
-            .iter()
-            .map(|row| Node {
-                id: NodeId(number(row, 0)),
-                said: Join {
-                    name: row.get(1),
-                    peer: row.get(2),
-                    http: row.get(3),
-                    program: row.get(4),
-                    app: number(row, 5),
-                    shards,
-                },
-                state: state_of(row.get(6)),
-                beat: number(row, 7),
-                is_disconnected: row.get(8),
-            })
-            .collect(),
-        owners: owners
-            .iter()
-            .map(|row| row.get::<_, Option<i64>>(0).map(|node| NodeId(node.cast_unsigned())))
-            .collect(),
-    })
+    for row in &rows {
+        view.version = number(row, 0);
+        view.cluster = row.get(1);
+        if let Some(owners) = row.get::<_, Option<Vec<Option<i64>>>>(2) {
+            view.owners = owners
+                .iter()
+                .map(|owner| owner.map(|node| NodeId(node.cast_unsigned())))
+                .collect();
+        }
+        let Some(id) = row.get::<_, Option<i64>>(3) else {
+            continue;
+        };
+        view.nodes.push(Node {
+            id: NodeId(id.cast_unsigned()),
+            said: Join {
+                name: row.get(4),
+                peer: row.get(5),
+                http: row.get(6),
+                program: row.get(7),
+                app: number(row, 8),
+                shards: u16::try_from(view.owners.len()).unwrap_or(u16::MAX),
+            },
+            state: state_of(row.get(9)),
+            beat: number(row, 10),
+            is_disconnected: row.get(11),
+        });
+    }
+    Ok(view)
 }

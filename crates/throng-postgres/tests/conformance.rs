@@ -6,11 +6,12 @@ mod kit;
 
 use std::sync::Arc;
 use throng_journal::conformance::{
+    cluster::{self, Member},
     journal,
     store::{self, Pair},
     views,
 };
-use throng_postgres::{Opened, PostgresJournal, PostgresStore, PostgresViews, open_postgres};
+use throng_postgres::{Opened, PostgresDirectory, PostgresJournal, PostgresStore, PostgresViews, open_postgres};
 
 /// Every journal in a schema of its own.
 struct OnServer {
@@ -65,8 +66,8 @@ impl store::Harness for OnServer {
         let schema = pair.journal.options().schema.clone();
         drop(pair);
         let forget = format!(
-            "SET search_path TO {schema}; TRUNCATE entities, states, places, system, events; UPDATE checkpoint SET writer = NULL, \
-             commit = NULL, entities = 0, events_writer = NULL, events_commit = NULL"
+            "SET search_path TO {schema}; TRUNCATE entities, states, places, system, events, covers; UPDATE checkpoint SET \
+             writer = NULL, commit = NULL, events_writer = NULL, events_commit = NULL"
         );
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -74,6 +75,26 @@ impl store::Harness for OnServer {
             .unwrap();
         runtime.block_on(async { kit::psql(&kit::SERVER).await.batch_execute(&forget).await.unwrap() });
         self.open(&schema)
+    }
+}
+
+impl cluster::Harness for OnServer {
+    type Journal = PostgresJournal;
+    type Store = PostgresStore;
+    type Directory = PostgresDirectory;
+    type Place = String;
+
+    fn create(&self) -> String {
+        kit::schema()
+    }
+
+    fn open(&self, schema: &String) -> Member<PostgresJournal, PostgresStore, PostgresDirectory> {
+        let opened = open_postgres(kit::options(schema, self.more)).unwrap();
+        Member {
+            journal: opened.journal,
+            store: opened.store,
+            directory: opened.directory,
+        }
     }
 }
 
@@ -123,4 +144,16 @@ fn the_store_is_a_store() {
 #[test]
 fn the_store_is_a_store_without_the_table_events() {
     store::check_all(&OnServer { more: "events=off" });
+}
+
+#[test]
+fn what_nodes_share_is_a_cluster() {
+    cluster::check_all(&OnServer { more: "lease=1s" });
+}
+
+#[test]
+fn what_nodes_share_is_a_cluster_without_the_table_events() {
+    cluster::check_all(&OnServer {
+        more: "lease=1s&events=off",
+    });
 }

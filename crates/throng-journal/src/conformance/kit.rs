@@ -60,11 +60,20 @@ pub(super) fn at_micros(writer: WriterId, number: u64) -> i64 {
 }
 
 pub(super) fn commit(writer: WriterId, number: u64, events: &[Event]) -> Commit {
+    commit_of(writer, number, events.iter().map(|event| (ShardId(1), event)))
+}
+
+/// As [`commit`], of entities of several shards.
+pub(super) fn commit_of<'a>(
+    writer: WriterId,
+    number: u64,
+    events: impl Iterator<Item = (ShardId, &'a Event)>,
+) -> Commit {
     let mut open = CommitBuilder::default();
-    for event in events {
+    for (shard, event) in events {
         open.push(
             RecordKind::Event,
-            ShardId(1),
+            shard,
             &address(&event.id),
             event.seq,
             "Added",

@@ -16,6 +16,7 @@
 //! journal::check_all(&Memory);
 //! ```
 
+pub mod cluster;
 pub mod journal;
 mod kit;
 pub mod store;

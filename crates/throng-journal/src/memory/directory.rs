@@ -141,6 +141,9 @@ impl Directory for MemoryDirectory {
     }
 
     fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>> {
+        if let Err(refused) = state.said_by_a_beat(node) {
+            return now(Err(refused));
+        }
         let members = &mut self.journal.history().members;
         if let Err(gone) = members.lives(node) {
             return now(Err(gone));
@@ -182,8 +185,8 @@ impl Directory for MemoryDirectory {
             return now(Err(gone));
         }
         let is_free = |shard: &ShardId| {
-            let owner = members.owner(*shard);
-            owner.is_none_or(|owner| members.lives(owner).is_err())
+            let owner = members.owners.get(usize::from(shard.0));
+            owner.is_some_and(|owner| owner.is_none_or(|owner| members.lives(owner).is_err()))
         };
         let taken: ShardSet = shards.iter().filter(is_free).collect();
         for shard in taken.iter() {
@@ -208,7 +211,7 @@ impl Directory for MemoryDirectory {
                     "node {to} does not serve, and can be given nothing"
                 )));
             }
-            match history.open_stream(shards) {
+            match history.open_stream(shards, None) {
                 None => Ok(()),
                 Some(writer) => Err(Error::Refused(format!(
                     "the stream of writer {writer} may hold records of the shards {shards}: it has to end first"

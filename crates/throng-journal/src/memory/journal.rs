@@ -74,10 +74,12 @@ impl History {
         }
     }
 
-    /// A stream that is not sealed and may hold records of these.
-    pub(super) fn open_stream(&self, shards: &ShardSet) -> Option<WriterId> {
-        let open = self.streams.iter();
-        let mut open = open.filter(|(_, stream)| !stream.sealed && stream.may_hold(shards));
+    /// A stream that is not sealed and may hold records of these, of whomever but this node.
+    pub(super) fn open_stream(&self, shards: &ShardSet, but: Option<NodeId>) -> Option<WriterId> {
+        let but = but.map(Owner::Node);
+        let is_open =
+            |stream: &Stream| !stream.sealed && stream.may_hold(shards) && Some(&stream.owner) != but.as_ref();
+        let mut open = self.streams.iter().filter(|(_, stream)| is_open(stream));
         open.next().map(|(writer, _)| *writer)
     }
 
@@ -107,11 +109,20 @@ impl MemoryJournal {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a node's stream was sealed: another one owns its shards, or will.
-    pub(super) fn is_taken_from(&self, writer: WriterId) -> bool {
+    /// Says why a checkpoint of these shards cannot be this stream's, if it is a node's: another one owns them, or will.
+    pub(super) fn refuse_checkpoint(&self, writer: WriterId, shards: &ShardSet) -> Result<(), Error> {
         let history = self.history();
-        let stream = history.streams.get(&writer);
-        stream.is_some_and(|stream| stream.sealed && matches!(stream.owner, Owner::Node(_)))
+        let Some((stream, own)) = history
+            .streams
+            .get(&writer)
+            .and_then(|stream| Some((stream, stream.shards.as_ref()?)))
+        else {
+            return Ok(());
+        };
+        if stream.sealed {
+            return Err(Error::Sealed(writer));
+        }
+        own.refuse_beyond(writer, shards)
     }
 
     /// The commits after a position in its writer's stream, for a store beside it.
@@ -178,8 +189,7 @@ impl Journal for MemoryJournal {
         let mut history = self.history();
         let mut open = || {
             history.members.owns(node, shards)?;
-            history.seal_node(node);
-            if let Some(writer) = history.open_stream(shards) {
+            if let Some(writer) = history.open_stream(shards, Some(node)) {
                 return Err(Error::Refused(format!(
                     "the stream of writer {writer} has not ended and may hold records of the shards {shards}"
                 )));

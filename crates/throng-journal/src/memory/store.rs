@@ -182,12 +182,12 @@ impl Store for MemoryStore {
         if let Some(beyond) = ends.find(|end| !self.journal.reaches(**end)) {
             return Box::pin(std::future::ready(Err(Error::NoCommit(*beyond))));
         }
-        // As a stream that is sealed can commit nothing, it can make nothing true here.
-        let writer = checkpoint.upto.writer;
-        if self.journal.is_taken_from(writer) {
-            return Box::pin(std::future::ready(Err(Error::Sealed(writer))));
-        }
+        // Whoever takes over reads these rows after the stream was sealed: then all of this is there, or nothing.
         let mut rows = self.rows();
+        let writer = checkpoint.upto.writer;
+        if let Err(refused) = self.journal.refuse_checkpoint(writer, &checkpoint.shards) {
+            return Box::pin(std::future::ready(Err(refused)));
+        }
         for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
             self.index(&mut rows, &checkpoint.shards, *end);
         }

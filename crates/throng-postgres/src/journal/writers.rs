@@ -1,7 +1,10 @@
 //! Writers: opened, sealed, taken.
 
 use super::{Shared, lease::Before, loss::NEXT_WRITER, process::Process};
-use crate::{directory, store::coverage::set_of};
+use crate::{
+    directory::{self, Change},
+    store::coverage::set_of,
+};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -11,6 +14,8 @@ use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
 /// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
 pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
+/// Whoever gets a number for a writer, and whoever joins, does it one after the other. Not a lock of the table: appends lock rows of it.
+pub(super) const LOCK_CLUSTER: &str = "SELECT FROM cluster FOR UPDATE";
 /// A round trip above which several appends are kept in flight.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(1);
 const DEPTH_FAR: usize = 4;
@@ -24,7 +29,6 @@ impl Shared {
         let mut client = self.database.client(doing).await?;
         self.give_way(&client, node).await?;
         self.refuse_loss(&mut client).await?;
-        self.end_cluster(&mut client).await?;
         let sealed = match self.seal_node(&mut client, node).await {
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 self.end_sessions_of(&client, node).await.map_err(failed())?;
@@ -34,7 +38,14 @@ impl Shared {
         };
         let sealed = sealed.map_err(failed())?;
         // From here on its lease says that somebody is taking over: who was sealed does not take back meanwhile.
-        let writer = self.begin(&mut client, node).await.map_err(failed())?;
+        let mut tries = 1;
+        let begun = loop {
+            match self.begin(&mut client, node).await {
+                Err(error) if directory::has_met_another(&error) && tries < directory::TRIES => tries += 1,
+                begun => break begun,
+            }
+        };
+        let writer = begun.map_err(failed())??;
         self.begin_life(&client, writer, Before::Of(node), sealed).await
     }
 
@@ -44,7 +55,14 @@ impl Shared {
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
         let mut client = self.database.client(doing).await?;
         self.refuse_loss(&mut client).await?;
-        let writer = self.begin_shards(&mut client, node, shards).await?;
+        let mut tries = 1;
+        let begun = loop {
+            match self.begin_shards(&mut client, node, shards).await {
+                Err(error) if directory::has_met_another(&error) && tries < directory::TRIES => tries += 1,
+                begun => break begun,
+            }
+        };
+        let writer = begun.map_err(self.database.failed(doing))??;
         self.begin_life(&client, writer, Before::With(shards), Vec::new()).await
     }
 
@@ -62,8 +80,10 @@ impl Shared {
         // Also those whom others have sealed, and not outlived to the end.
         let mut before = self.outlive(client, whose).await?;
         before.extend(sealed);
-        // What is left of them, such as a checkpoint that was begun, holds locks.
-        for session in before.iter().filter(|session| **session != self.database.session) {
+        // What is left of them, such as a checkpoint that was begun, holds locks. Who has only given shards away goes on.
+        let living = directory::sessions(client).await.map_err(failed())?;
+        let is_over = |session: &&String| **session != self.database.session && !living.contains(*session);
+        for session in before.iter().filter(is_over) {
             end_sessions(client, session).await.map_err(failed())?;
         }
         self.appender.connect().await?;
@@ -88,53 +108,45 @@ impl Shared {
     }
 
     /// Begins a stream that may hold records of a node's shards only; its earlier ones end.
-    async fn begin_shards(&self, client: &mut Client, node: NodeId, shards: &ShardSet) -> Result<WriterId, Error> {
-        let failed = || self.database.failed("opening a writer");
-        let transaction = client.transaction().await.map_err(failed())?;
-        transaction.batch_execute(PATIENCE).await.map_err(failed())?;
-        let name = directory::living(&transaction, node).await.map_err(failed())?;
-        let name = name.ok_or(Error::Gone(node))?;
-        directory::owns(&self.database, &transaction, node, shards).await?;
+    async fn begin_shards(
+        &self,
+        client: &mut Client,
+        node: NodeId,
+        shards: &ShardSet,
+    ) -> Result<Change<WriterId>, tokio_postgres::Error> {
+        let transaction = client.transaction().await?;
+        transaction.batch_execute(PATIENCE).await?;
+        let Some(name) = directory::living(&transaction, node).await? else {
+            return Ok(Err(Error::Gone(node)));
+        };
+        if let Err(refused) = directory::owns(&transaction, node, shards).await? {
+            return Ok(Err(refused));
+        }
         let number = node.0.cast_signed();
         let rows = transaction
             .query(
                 "UPDATE writers SET sealed_at = now() WHERE node_id = $1 AND sealed_at IS NULL RETURNING writer",
                 &[&number],
             )
-            .await
-            .map_err(failed())?;
+            .await?;
         let own: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-        close(&transaction, &own).await.map_err(failed())?;
-        // One node at a time gets a number: greater than that of every stream that has ended by now.
-        transaction
-            .execute("SELECT FROM cluster FOR UPDATE", &[])
-            .await
-            .map_err(failed())?;
-        directory::refuse_open(&self.database, &transaction, shards).await?;
-        let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await.map_err(failed())?.get(0);
+        close(&transaction, &own).await?;
+        self.give_back(&transaction, &own).await?;
+        // One at a time gets a number: greater than that of every stream that has ended by now.
+        transaction.execute(LOCK_CLUSTER, &[]).await?;
+        if let Err(refused) = directory::refuse_open(&transaction, shards).await? {
+            return Ok(Err(refused));
+        }
+        let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await?.get(0);
         transaction
             .execute(
                 "INSERT INTO writers (writer, node, session, node_id, shards) VALUES ($1, $2, $3, $4, $5)",
                 &[&writer, &name, &self.database.session, &number, &shards.bytes()],
             )
-            .await
-            .map_err(failed())?;
-        self.insert_lease(&transaction, writer).await.map_err(failed())?;
-        transaction.commit().await.map_err(failed())?;
-        Ok(WriterId(writer.cast_unsigned()))
-    }
-
-    /// What is left of a cluster whose nodes are gone ends; one that lives has the journal.
-    async fn end_cluster(&self, client: &mut Client) -> Result<(), Error> {
-        let failed = || self.database.failed("looking for nodes of a cluster");
-        let transaction = client.transaction().await.map_err(failed())?;
-        transaction.batch_execute(PATIENCE).await.map_err(failed())?;
-        directory::end_all(&transaction).await.map_err(failed())?.map_err(|name| {
-            Error::Refused(format!(
-                "the node {name:?} of a cluster serves this journal: start this engine with --cluster, or stop the nodes first"
-            ))
-        })?;
-        transaction.commit().await.map_err(failed())
+            .await?;
+        self.insert_lease(&transaction, writer).await?;
+        transaction.commit().await?;
+        Ok(Ok(WriterId(writer.cast_unsigned())))
     }
 
     async fn insert_lease(&self, transaction: &Transaction<'_>, writer: i64) -> Result<(), tokio_postgres::Error> {
@@ -202,12 +214,16 @@ impl Shared {
         Ok(())
     }
 
-    async fn begin(&self, client: &mut Client, node: &str) -> Result<WriterId, tokio_postgres::Error> {
+    /// Refused while a node of a cluster lives: none joins meanwhile. What is left of one whose nodes are gone ends.
+    async fn begin(&self, client: &mut Client, node: &str) -> Result<Change<WriterId>, tokio_postgres::Error> {
         let transaction = client.transaction().await?;
-        // Not against appends: those lock a row only.
-        transaction
-            .batch_execute("LOCK TABLE writers IN SHARE ROW EXCLUSIVE MODE")
-            .await?;
+        transaction.execute(LOCK_CLUSTER, &[]).await?;
+        transaction.batch_execute(PATIENCE).await?;
+        if let Err(name) = directory::end_all(&transaction).await? {
+            return Ok(Err(Error::Refused(format!(
+                "the node {name:?} of a cluster serves this journal: start this engine with --cluster, or stop the nodes first"
+            ))));
+        }
         // Another engine of this node that began meanwhile is sealed by the next look of this one or that one.
         let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await?.get(0);
         transaction
@@ -226,7 +242,7 @@ impl Shared {
         close(&transaction, &between).await?;
         self.insert_lease(&transaction, writer).await?;
         transaction.commit().await?;
-        Ok(WriterId(writer.cast_unsigned()))
+        Ok(Ok(WriterId(writer.cast_unsigned())))
     }
 
     pub(super) async fn take(&self, by: WriterId, shards: &ShardSet) -> Result<Vec<Taken>, Error> {
@@ -309,6 +325,18 @@ impl Shared {
         }))
     }
 
+    /// This engine has let its own leases of these go before: nobody has to wait for them.
+    async fn give_back(&self, transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
+        transaction
+            .execute(
+                "UPDATE leases l SET until = clock_timestamp() FROM writers w WHERE l.writer = ANY($1) AND w.writer = l.writer AND \
+                 w.session = $2 AND l.until > clock_timestamp()",
+                &[&writers, &self.database.session],
+            )
+            .await
+            .map(drop)
+    }
+
     async fn seal_writer(
         &self,
         client: &mut Client,
@@ -324,14 +352,7 @@ impl Shared {
             )
             .await?;
         close(&transaction, &[writer]).await?;
-        // This engine has let its own lease go before: nobody has to wait for it.
-        transaction
-            .execute(
-                "UPDATE leases l SET until = clock_timestamp() FROM writers w WHERE l.writer = $1 AND w.writer = $1 AND w.session = $2 \
-                 AND l.until > clock_timestamp()",
-                &[&writer, &self.database.session],
-            )
-            .await?;
+        self.give_back(&transaction, &[writer]).await?;
         let row = transaction
             .query_opt("SELECT last FROM writers WHERE writer = $1", &[&writer])
             .await?;

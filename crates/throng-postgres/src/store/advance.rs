@@ -1,7 +1,7 @@
 //! Making a checkpoint true: one transaction.
 
 use super::{
-    coverage::{Coverage, Maker},
+    coverage::{Coverage, Maker, set_of},
     cut::cut,
     events::{self, Filling},
     index::Index,
@@ -10,11 +10,15 @@ use super::{
 use crate::{database::Database, journal::read_commits};
 use deadpool_postgres::Transaction;
 use std::collections::HashMap;
-use throng_journal::{Checkpoint, Error, Position};
+use throng_journal::{Checkpoint, Error, Position, ShardSet, WriterId};
+use tokio_postgres::Row;
 
 const DOING: &str = "making a checkpoint";
 /// Of a writer that is sealed nothing more is taken: its engine's states may be behind what the next owner of its shards has stored.
-const OPEN: &str = "SELECT shards IS NULL FROM writers WHERE writer = $1 AND sealed_at IS NULL";
+const OPEN: &str = "SELECT shards FROM writers WHERE writer = $1 AND sealed_at IS NULL";
+/// The streams before one that have ended, from one on.
+const ENDED: &str =
+    "SELECT writer, last, shards FROM writers WHERE writer >= $1 AND writer < $2 AND last IS NOT NULL ORDER BY writer";
 const STILL_OPEN: &str = "SELECT FROM writers WHERE writer = $1 AND sealed_at IS NULL FOR SHARE";
 const SET: &str = "INSERT INTO system (key, value) SELECT * FROM unnest($1::bytea[], $2::bytea[]) ON CONFLICT (key) DO UPDATE \
     SET value = excluded.value";
@@ -35,14 +39,25 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
     let writer = upto.writer.0.cast_signed();
     let row = transaction.query_opt(OPEN, &[&writer]).await.map_err(failed())?;
     let row = row.ok_or(Error::Sealed(upto.writer))?;
-    let maker = if row.get(0) { Maker::Alone } else { Maker::Node };
+    let maker = match set_of(&row, 0) {
+        None => Maker::Alone,
+        Some(own) => {
+            own.refuse_beyond(upto.writer, &checkpoint.shards)?;
+            Maker::Node
+        }
+    };
     let coverage = Coverage::lock(database, &transaction, (maker, &checkpoint.shards), DOING).await?;
     let mut index = Index::default();
     let mut filling = database.options.events.then(Filling::default);
     // About what each costs: the table `events` most by far.
     let read = if filling.is_some() { 0.7 } else { 0.3 };
-    let ends = checkpoint.sealed.iter().chain([&upto]);
+    let mut ends = checkpoint.sealed;
+    if let Some(from) = coverage.missing_events().filter(|_| filling.is_some()) {
+        ends = ended(database, &transaction, (&checkpoint.shards, from, upto)).await?;
+    }
+    ends.push(upto);
     let streams: Vec<(Position, Position)> = ends
+        .iter()
         .filter_map(|end| coverage.stretch(*end, filling.is_some()))
         .collect();
     let commits: u64 = streams.iter().map(|(from, to)| to.commit.0 - from.commit.0).sum();
@@ -80,6 +95,21 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
         return Err(Error::Sealed(upto.writer));
     }
     transaction.commit().await.map_err(failed())
+}
+
+/// All streams that have ended and may hold records of these shards, from a writer's on.
+async fn ended(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    (shards, from, upto): (&ShardSet, WriterId, Position),
+) -> Result<Vec<Position>, Error> {
+    let rows = transaction
+        .query(ENDED, &[&from.0.cast_signed(), &upto.writer.0.cast_signed()])
+        .await
+        .map_err(database.failed(DOING))?;
+    let may_hold = |row: &&Row| set_of(row, 2).is_none_or(|set| set.overlaps(shards));
+    let ended = rows.iter().filter(may_hold);
+    Ok(ended.filter_map(|row| super::position_of(row, 0, 1)).collect())
 }
 
 async fn stream(

@@ -2,7 +2,7 @@
 
 use crate::database::Database;
 use deadpool_postgres::Transaction;
-use throng_journal::{CommitNo, Covered, Error, Position, Record, ShardId, ShardSet};
+use throng_journal::{CommitNo, Covered, Error, Position, Record, ShardId, ShardSet, WriterId};
 use tokio_postgres::{GenericClient, Row};
 
 /// What is covered of a shard: by its own row, else by that of all.
@@ -111,6 +111,13 @@ impl Coverage {
         (is_own && is_after(reach.covers), is_own && is_after(reach.events))
     }
 
+    /// The first writer whose events are missing in the table for people, although they are covered: it was not filled then.
+    pub(super) fn missing_events(&self) -> Option<WriterId> {
+        let reaches = self.shards.iter().map(|shard| self.of(shard));
+        let behind = reaches.filter(|reach| reach.events < reach.covers);
+        behind.map(|reach| reach.events.unwrap_or_default().writer).min()
+    }
+
     /// The part of a stream that is to be read, which ends here: what is not covered, or, where the table for people is filled, does not stand
     /// there yet.
     pub(super) fn stretch(&self, end: Position, fills: bool) -> Option<(Position, Position)> {
@@ -147,13 +154,17 @@ impl Coverage {
         let (writer, commit) = column(Some(upto));
         let events = |shard| if has_filled { Some(upto) } else { self.of(shard).events };
         if maker == Maker::Alone {
-            let (events_writer, events_commit) = column(self.shards.iter().map(events).min().flatten());
+            let least = self.shards.iter().map(events).min().flatten();
+            let (events_writer, events_commit) = column(least);
             transaction
                 .execute(SET_ALL, &[&writer, &commit, &events_writer, &events_commit])
                 .await
                 .map_err(failed())?;
-            transaction.execute(CLEAR, &[]).await.map_err(failed())?;
-            return Ok(());
+            // Nodes before may have filled the table differently far: one row cannot say that.
+            if self.shards.iter().all(|shard| events(shard) == least) {
+                transaction.execute(CLEAR, &[]).await.map_err(failed())?;
+                return Ok(());
+            }
         }
         let (writers, commits): (Vec<Option<i64>>, Vec<Option<i64>>) =
             self.shards.iter().map(|shard| column(events(shard))).unzip();
@@ -173,4 +184,9 @@ pub(crate) fn numbers(shards: &ShardSet) -> Vec<i32> {
 /// The set in a column of `writers`; all, where there is none.
 pub(crate) fn set_of(row: &Row, index: usize) -> Option<ShardSet> {
     row.get::<_, Option<&[u8]>>(index).map(ShardSet::from_bytes)
+}
+
+/// The shard in a column.
+pub(crate) fn shard(row: &Row, index: usize) -> ShardId {
+    ShardId(u16::try_from(row.get::<_, i32>(index)).unwrap_or_default())
 }

@@ -97,7 +97,7 @@ async fn give_rows(
 }
 
 /// The position in two columns, both null before the first.
-fn position_of(row: &Row, writer: usize, commit: usize) -> Option<Position> {
+pub(crate) fn position_of(row: &Row, writer: usize, commit: usize) -> Option<Position> {
     let number = |index| row.get::<_, Option<i64>>(index).map(i64::cast_unsigned);
     Some(Position {
         writer: WriterId(number(writer)?),

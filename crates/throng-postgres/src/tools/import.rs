@@ -62,7 +62,7 @@ impl Import {
         let begin = async move {
             let client = task.connect(DOING, Durability::Fsync).await?;
             client
-                .batch_execute("BEGIN; LOCK TABLE writers IN EXCLUSIVE MODE")
+                .batch_execute("BEGIN; SELECT FROM cluster FOR UPDATE; LOCK TABLE writers IN EXCLUSIVE MODE")
                 .await
                 .map_err(task.failed(DOING))?;
             let row = client

@@ -1,6 +1,9 @@
 //! Looking at what a schema holds.
 
-use super::walk::{PATIENCE, Seen, walk};
+use super::{
+    covers::Covers,
+    walk::{PATIENCE, Seen, walk},
+};
 use crate::{PostgresOptions, database::Database};
 use std::{fmt, sync::Arc};
 use throng_journal::{
@@ -24,7 +27,7 @@ pub struct Inspection {
     pub place: String,
     /// The tables, the largest first.
     pub tables: Vec<TableLine>,
-    /// What the store covers, written `writer.commit`.
+    /// What the store covers, written `writer.commit`; what nodes of a cluster cover, with the shards it is said of.
     pub covers: Option<String>,
     /// What stands in its commits.
     #[serde(flatten)]
@@ -40,7 +43,9 @@ pub fn inspect(options: &PostgresOptions, what: &InspectOptions) -> Result<Inspe
         place: options.place(),
         ..Inspection::default()
     };
-    (found.tables, found.covers) = sizes(options)?;
+    found.tables = sizes(options)?;
+    let covers = Covers::read(options)?;
+    found.covers = covers.newest().map(|_| covers.to_string());
     walk(options, &mut |seen| {
         match seen {
             Seen::Writer { writer, node, last } => found.contents.writer(writer, node, Some(last.is_some())),
@@ -52,7 +57,7 @@ pub fn inspect(options: &PostgresOptions, what: &InspectOptions) -> Result<Inspe
     Ok(found)
 }
 
-fn sizes(options: &PostgresOptions) -> Result<(Vec<TableLine>, Option<String>), Error> {
+fn sizes(options: &PostgresOptions) -> Result<Vec<TableLine>, Error> {
     let database = Database::look(options.clone())?;
     let task = Arc::clone(&database);
     let look = async move {
@@ -66,15 +71,11 @@ fn sizes(options: &PostgresOptions) -> Result<(Vec<TableLine>, Option<String>), 
             )
             .await
             .map_err(task.failed(doing))?;
-        let covers = client
-            .query_one("SELECT writer::text || '.' || commit FROM checkpoint", &[])
-            .await
-            .map_err(task.failed(doing))?;
         let tables = rows.iter().map(|row| TableLine {
             table: row.get(0),
             bytes: row.get::<_, i64>(1).cast_unsigned(),
         });
-        Ok((tables.collect(), covers.get(0)))
+        Ok(tables.collect())
     };
     database.threads.block(look, PATIENCE)
 }

@@ -1,5 +1,6 @@
 //! Tools for a schema: what `throng journal … postgres://…` runs. All but [`Import`] only read, also beside a running engine.
 
+mod covers;
 mod import;
 mod inspect;
 mod verify;

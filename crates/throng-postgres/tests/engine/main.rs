@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod counter;
+mod crowd;
 mod ends;
 mod events;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod loss;
+mod nodes;
 mod outages;
 mod refusals;
 mod takeover;

@@ -1,0 +1,485 @@
+//! Several nodes on one server: what locks, leases and sessions do to them.
+
+use crate::kit;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use throng_journal::{
+    Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, Join, Journal, NodeId,
+    NodeState, Pace, Position, RecordKind, ShardId, ShardSet, Stamp, Store, WriterId,
+};
+use throng_postgres::{Opened, open_postgres, tools};
+
+pub(crate) const SHARDS: u16 = 16;
+
+pub(crate) fn shards(of: &[u16]) -> ShardSet {
+    of.iter().copied().map(ShardId).collect()
+}
+
+/// One process of a cluster, as far as the database sees it.
+pub(crate) struct Node {
+    pub(crate) opened: Opened,
+    pub(crate) id: NodeId,
+    pub(crate) writer: WriterId,
+    pub(crate) number: u64,
+    pub(crate) shards: ShardSet,
+}
+
+pub(crate) async fn open(schema: &str, more: &str) -> Opened {
+    let options = kit::options(schema, more);
+    tokio::task::spawn_blocking(|| open_postgres(options))
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+pub(crate) async fn try_join(opened: &Opened, name: &str) -> Result<NodeId, Error> {
+    let join = Join {
+        name: name.into(),
+        peer: "127.0.0.1:1".into(),
+        http: "http://127.0.0.1:2".into(),
+        program: "test".into(),
+        app: 1,
+        shards: SHARDS,
+    };
+    opened.directory.join(join).await
+}
+
+impl Node {
+    pub(crate) async fn join(schema: &str, more: &str, name: &str) -> Self {
+        let opened = open(schema, more).await;
+        let id = try_join(&opened, name).await.unwrap();
+        Self {
+            opened,
+            id,
+            writer: WriterId(0),
+            number: 0,
+            shards: ShardSet::default(),
+        }
+    }
+
+    pub(crate) async fn serving(schema: &str, more: &str, name: &str, of: &[u16]) -> Self {
+        let mut node = Self::join(schema, more, name).await;
+        node.take(of).await;
+        node.open(of).await.unwrap();
+        node
+    }
+
+    pub(crate) async fn take(&self, of: &[u16]) -> ShardSet {
+        self.opened.directory.take(self.id, &shards(of)).await.unwrap()
+    }
+
+    pub(crate) async fn open(&mut self, of: &[u16]) -> Result<(), Error> {
+        let opened = self.opened.journal.open_shards(self.id, &shards(of)).await?;
+        (self.writer, self.number, self.shards) = (opened.writer, 0, shards(of));
+        Ok(())
+    }
+
+    /// One event of each of these entities, each of the shard of its number.
+    pub(crate) async fn append(&mut self, of: &[(u16, u64)]) -> Result<(), AppendError> {
+        append(&self.opened, self.writer, self.number + 1, of).await?;
+        self.number += 1;
+        Ok(())
+    }
+
+    pub(crate) async fn upto_here(&self) -> Checkpoint {
+        upto_here(&self.opened, self.position(), &self.shards).await
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            writer: self.writer,
+            commit: CommitNo(self.number),
+        }
+    }
+
+    pub(crate) async fn checkpoint(&self) {
+        self.opened.store.advance(self.upto_here().await).await.unwrap();
+    }
+
+    async fn beats(&self) -> u64 {
+        self.opened.directory.view().await.unwrap().node(self.id).unwrap().beat
+    }
+
+    async fn declare_dead(&self, dead: &Self) -> bool {
+        let directory = &self.opened.directory;
+        directory
+            .declare_dead(self.id, dead.id, dead.beats().await)
+            .await
+            .unwrap()
+    }
+}
+
+pub(crate) async fn append(
+    opened: &Opened,
+    writer: WriterId,
+    number: u64,
+    of: &[(u16, u64)],
+) -> Result<(), AppendError> {
+    let mut open = CommitBuilder::default();
+    for (shard, seq) in of {
+        let address = Address::new("counter", format!("c{shard}"));
+        open.push(RecordKind::Event, ShardId(*shard), &address, *seq, "Hit", 1, b"{}");
+    }
+    let commit = open.finish(Stamp {
+        writer,
+        number: CommitNo(number),
+        synced: CommitNo(number - 1),
+        at_micros: 0,
+    });
+    match opened.journal.append(commit) {
+        Append::Done(appended) => appended.result,
+        Append::Later(later) => later.await.result,
+    }
+}
+
+pub(crate) async fn upto_here(opened: &Opened, upto: Position, shards: &ShardSet) -> Checkpoint {
+    let all: Vec<ShardId> = shards.iter().collect();
+    let before = opened.journal.take(upto.writer, &all).await.unwrap();
+    let sealed = before.iter().map(|taken| Position {
+        writer: taken.writer,
+        commit: taken.last,
+    });
+    Checkpoint {
+        upto,
+        shards: shards.clone(),
+        sealed: sealed.collect(),
+        ..Checkpoint::default()
+    }
+}
+
+/// Ends all sessions of an engine, as an operator would.
+async fn end_sessions(schema: &str, name: &str) {
+    let psql = kit::psql(&kit::SERVER).await;
+    let ended = format!(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = (SELECT session FROM {schema}.nodes WHERE \
+         name = $1 ORDER BY node DESC LIMIT 1)"
+    );
+    assert!(!psql.query(&ended, &[&name]).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checkpoints_of_two_nodes_do_not_wait_for_each_other() {
+    let schema = kit::schema();
+    let mut a = Node::serving(&schema, "", "a", &[0, 1]).await;
+    let mut b = Node::serving(&schema, "", "b", &[2, 3]).await;
+    // The second time there are rows of both to be locked.
+    for seq in 1..=2 {
+        a.append(&[(0, seq), (1, seq)]).await.unwrap();
+        b.append(&[(2, seq), (3, seq)]).await.unwrap();
+        let is_urgent = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&is_urgent);
+        let slow = Checkpoint {
+            pace: Pace::within(Duration::from_secs(600), move || asked.load(Ordering::Relaxed)),
+            ..a.upto_here().await
+        };
+        let (store, psql) = (Arc::clone(&a.opened.store), kit::psql(&kit::SERVER).await);
+        let slow = tokio::spawn(async move { store.advance(slow).await });
+        let is_held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = (SELECT session FROM SCHEMA.nodes WHERE name = 'a') \
+                       AND state = 'idle in transaction'";
+        let is_held = is_held.replace("SCHEMA", &schema);
+        while psql.query_one(&is_held, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let beside = tokio::time::timeout(Duration::from_secs(60), b.checkpoint()).await;
+        beside.expect("it waits for the other one");
+        assert!(!slow.is_finished(), "the other one is held open");
+        is_urgent.store(true, Ordering::Relaxed);
+        slow.await.unwrap().unwrap();
+        let covers = a.opened.store.covers(&shards(&[0, 1, 2, 3])).await.unwrap();
+        assert_eq!(
+            covers.iter().map(|covered| covered.upto).collect::<Vec<_>>(),
+            [Some(a.position()), Some(b.position())]
+        );
+    }
+}
+
+/// The lease of a writer as it is noted, but held by a process that has ended.
+async fn kill(schema: &str, writer: WriterId) {
+    // One of the same number that began before: its number is another one's by now.
+    let psql = kit::psql(&kit::SERVER).await;
+    let killed = format!(
+        "UPDATE {schema}.leases SET process = split_part(process, ' ', 1) || ' 1 ' || substring(process FROM '^\\S+ \\S+ (.*)$') WHERE \
+         writer = $1"
+    );
+    assert_eq!(psql.execute(&killed, &[&writer.0.cast_signed()]).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_shards_of_a_killed_process_are_served_within_a_second_those_of_a_silent_one_after_its_lease() {
+    let schema = kit::schema();
+    let mut taker = Node::serving(&schema, "lease=4s", "taker", &[9]).await;
+    let killed = Node::serving(&schema, "lease=4s", "killed", &[0]).await;
+    let silent = Node::serving(&schema, "lease=4s", "silent", &[1]).await;
+    let begun = Instant::now();
+    kill(&schema, killed.writer).await;
+    assert!(taker.declare_dead(&killed).await);
+    assert_eq!(taker.take(&[0]).await, shards(&[0]));
+    taker.open(&[0, 9]).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(silent.opened.journal.holds(silent.writer));
+    assert!(taker.declare_dead(&silent).await);
+    assert_eq!(taker.take(&[1]).await, shards(&[1]));
+    let begun = Instant::now();
+    taker.open(&[0, 1, 9]).await.unwrap();
+    assert!(begun.elapsed() > Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(!silent.opened.journal.holds(silent.writer), "it answers from memory");
+    assert!(taker.opened.journal.holds(taker.writer));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_gives_a_shard_goes_on_at_once_and_so_does_the_one_that_is_given_it() {
+    let schema = kit::schema();
+    // Waiting for such a lease would be noticed.
+    let mut a = Node::serving(&schema, "lease=3600s", "a", &[0, 1]).await;
+    let mut b = Node::serving(&schema, "lease=3600s", "b", &[2]).await;
+    a.append(&[(0, 1), (1, 1)]).await.unwrap();
+    a.open(&[0]).await.unwrap();
+    a.opened.directory.give(a.id, b.id, &shards(&[1])).await.unwrap();
+    let psql = kit::psql(&kit::SERVER).await;
+    let sessions = format!(
+        "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity WHERE application_name = (SELECT session FROM {schema}.nodes WHERE \
+         name = 'a')"
+    );
+    let before: Vec<i32> = psql.query_one(&sessions, &[]).await.unwrap().get(0);
+    let opened = tokio::time::timeout(Duration::from_secs(30), b.open(&[1, 2])).await;
+    opened.expect("it waits for a lease that is over").unwrap();
+    a.append(&[(0, 2)]).await.unwrap();
+    let after: Vec<i32> = psql.query_one(&sessions, &[]).await.unwrap().get(0);
+    assert_eq!(after, before, "the sessions of the one that gave were ended");
+    assert!(a.opened.journal.holds(a.writer) && b.opened.journal.holds(b.writer));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_joins_only_once_an_engine_alone_has_ended() {
+    let schema = kit::schema();
+    let alone = open(&schema, "lease=2s").await;
+    let writer = alone.journal.open("alone").await.unwrap().writer;
+    let other = open(&schema, "lease=2s").await;
+    let refused = try_join(&other, "a").await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    append(&alone, writer, 1, &[(0, 1)]).await.unwrap();
+    drop(alone);
+    try_join(&other, "a").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_joins_although_an_engine_alone_was_stopped_in_the_middle_of_a_checkpoint() {
+    let schema = kit::schema();
+    let first = Node::join(&schema, "lease=1s", "first").await;
+    let psql = kit::psql(&kit::SERVER).await;
+    // A process that was stopped: its lease is over, and one of its sessions holds its writer's row.
+    psql.batch_execute(&format!(
+        "SET search_path TO {schema}; INSERT INTO writers (writer, node, session) VALUES (7, 'alone', 'stopped'); INSERT INTO leases \
+         (writer, until) VALUES (7, clock_timestamp() - interval '1 s')"
+    ))
+    .await
+    .unwrap();
+    let stopped = kit::psql(&kit::SERVER).await;
+    let hold = format!("SET application_name TO 'stopped'; BEGIN; SELECT FROM {schema}.writers FOR SHARE");
+    stopped.batch_execute(&hold).await.unwrap();
+    let node = Node::join(&schema, "lease=1s", "second").await;
+    assert!(node.id > first.id);
+    assert!(stopped.batch_execute("COMMIT").await.is_err(), "its session was ended");
+    let sealed = format!("SELECT last FROM {schema}.writers WHERE writer = 7 AND sealed_at IS NOT NULL");
+    assert_eq!(
+        psql.query_one(&sealed, &[]).await.unwrap().get::<_, Option<i64>>(0),
+        Some(0)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_sessions_are_gone_lives_on_until_somebody_says_otherwise() {
+    let schema = kit::schema();
+    let mut a = Node::serving(&schema, "lease=2s", "a", &[0]).await;
+    let b = Node::join(&schema, "lease=2s", "b").await;
+    let newer = open(&schema, "lease=2s").await;
+    let refused = try_join(&newer, "a").await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    end_sessions(&schema, "a").await;
+    let view = b.opened.directory.view().await.unwrap();
+    assert_eq!(view.node(a.id).map(|node| node.state), Some(NodeState::Serving));
+    assert_eq!(b.take(&[0]).await, ShardSet::default(), "it lives");
+    // It connects again by itself; what it has open is open.
+    let mut beaten = a.opened.directory.beat(a.id, NodeState::Serving).await;
+    while beaten.is_err() {
+        beaten = a.opened.directory.beat(a.id, NodeState::Serving).await;
+    }
+    let mut appended = a.append(&[(0, 1)]).await;
+    while appended.is_err() {
+        appended = a.append(&[(0, 1)]).await;
+    }
+    // Somebody who comes under its name says so.
+    drop(a.opened);
+    let again = Node::join(&schema, "lease=2s", "a").await;
+    assert!(again.id > a.id);
+    assert_eq!(b.take(&[0]).await, shards(&[0]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_may_have_a_name_as_long_as_the_server_takes() {
+    let schema = format!("test_{}", "x".repeat(58));
+    assert_eq!(schema.len(), 63);
+    let a = Node::join(&schema, "", "a").await;
+    let b = Node::join(&schema, "", "b").await;
+    for shard in 0..4 {
+        let begun = Instant::now();
+        let changed = a.opened.directory.changed(Duration::from_secs(60));
+        b.take(&[shard]).await;
+        changed.await;
+        assert!(begun.elapsed() < Duration::from_secs(30), "the change was not told");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commits_that_a_node_has_covered_and_that_are_gone_are_noticed() {
+    let schema = kit::schema();
+    let mut a = Node::serving(&schema, "lease=1s", "a", &[0]).await;
+    let mut b = Node::serving(&schema, "lease=1s", "b", &[1]).await;
+    a.append(&[(0, 1)]).await.unwrap();
+    b.append(&[(1, 1)]).await.unwrap();
+    b.append(&[(1, 2)]).await.unwrap();
+    a.checkpoint().await;
+    b.checkpoint().await;
+    let (covered, lost) = (b.position(), b.writer);
+    for node in [a, b] {
+        node.opened.journal.seal(node.writer).await.unwrap();
+        node.opened.directory.leave(node.id).await.unwrap();
+    }
+    // As a standby that was behind.
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!(
+        "SET search_path TO {schema}; DELETE FROM commits WHERE writer = {lost}; DELETE FROM leases WHERE writer = {lost}; DELETE FROM \
+         writers WHERE writer = {lost}"
+    ))
+    .await
+    .unwrap();
+    let mut c = Node::join(&schema, "lease=1s", "c").await;
+    c.take(&[0, 1]).await;
+    for of in [&[0, 1][..], &[0]] {
+        let refused = c.open(of).await;
+        assert!(
+            matches!(&refused, Err(Error::Lost { loss, .. }) if loss.covered == covered),
+            "{refused:?}"
+        );
+    }
+    let alone = open(&schema, "lease=1s").await;
+    c.opened.directory.leave(c.id).await.unwrap();
+    let refused = alone.journal.open("alone").await.map(drop);
+    assert!(
+        matches!(&refused, Err(Error::Lost { loss, .. }) if loss.covered == covered),
+        "{refused:?}"
+    );
+    // Accepted, all is begun anew, and no number is given again that a table knows.
+    let mut options = kit::options(&schema, "lease=1s");
+    options.accept_loss = Some(covered);
+    let accepting = tokio::task::spawn_blocking(|| open_postgres(options))
+        .await
+        .unwrap()
+        .unwrap();
+    let writer = accepting.journal.open("alone").await.unwrap().writer;
+    assert!(writer > lost);
+    assert_eq!(accepting.store.covers(&shards(&[0, 1])).await.unwrap()[0].upto, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_tools_count_what_each_node_has_covered() {
+    let schema = kit::schema();
+    let mut a = Node::serving(&schema, "lease=1s", "a", &[0, 1]).await;
+    let mut b = Node::serving(&schema, "lease=1s", "b", &[2]).await;
+    a.append(&[(0, 1), (1, 1)]).await.unwrap();
+    b.append(&[(2, 1)]).await.unwrap();
+    a.checkpoint().await;
+    a.append(&[(0, 2)]).await.unwrap();
+    let options = kit::options(&schema, "");
+    let verify = async |options| {
+        tokio::task::spawn_blocking(move || tools::verify(&options))
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    let found = verify(options.clone()).await;
+    assert!(found.is_sound(), "{found}");
+    let asked = options.clone();
+    let inspect = move || tools::inspect(&asked, &tools::InspectOptions::default());
+    let seen = tokio::task::spawn_blocking(inspect).await.unwrap().unwrap();
+    let covers = format!("{}.1 (shards 0-1)", a.writer);
+    assert_eq!(seen.covers.as_deref(), Some(&*covers));
+    b.checkpoint().await;
+    a.checkpoint().await;
+    let found = verify(options.clone()).await;
+    assert!(found.is_sound(), "{found}");
+    // An event that is not indexed is found.
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!("UPDATE {schema}.entities SET seq = 1 WHERE id = 'c0'"))
+        .await
+        .unwrap();
+    assert!(!verify(options).await.is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_table_events_is_filled_by_nodes_where_it_was_switched_off_before() {
+    let schema = kit::schema();
+    let seqs = async |expected: &[(&str, i64)]| {
+        let psql = kit::psql(&kit::SERVER).await;
+        let rows = psql
+            .query(&format!("SELECT id, seq FROM {schema}.events ORDER BY id, seq"), &[])
+            .await
+            .unwrap();
+        let found: Vec<(String, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let found: Vec<(&str, i64)> = found.iter().map(|(id, seq)| (&**id, *seq)).collect();
+        assert_eq!(found, expected);
+    };
+    // Two lives without the table, the second of a cluster.
+    for seq in 1..=2 {
+        let mut a = Node::serving(&schema, "lease=1s&events=off", "a", &[0]).await;
+        let mut b = Node::serving(&schema, "lease=1s&events=off", "b", &[1]).await;
+        a.append(&[(0, seq)]).await.unwrap();
+        b.append(&[(1, seq)]).await.unwrap();
+        for node in [a, b] {
+            node.checkpoint().await;
+            node.opened.journal.seal(node.writer).await.unwrap();
+            node.opened.directory.leave(node.id).await.unwrap();
+        }
+    }
+    seqs(&[]).await;
+    let mut a = Node::serving(&schema, "lease=1s", "a", &[0]).await;
+    a.append(&[(0, 3)]).await.unwrap();
+    // As an engine does that knows what is covered: of the streams before nothing is left to index.
+    let checkpoint = Checkpoint {
+        sealed: Vec::new(),
+        ..a.upto_here().await
+    };
+    a.opened.store.advance(checkpoint).await.unwrap();
+    seqs(&[("c0", 1), ("c0", 2), ("c0", 3)]).await;
+    a.opened.journal.seal(a.writer).await.unwrap();
+    a.opened.directory.leave(a.id).await.unwrap();
+    // One engine alone, without the table and then with it.
+    for (more, is_filled) in [("lease=1s&events=off", false), ("lease=1s", true)] {
+        let alone = open(&schema, more).await;
+        let writer = alone.journal.open("alone").await.unwrap().writer;
+        let seq = if is_filled { 5 } else { 4 };
+        append(&alone, writer, 1, &[(0, seq)]).await.unwrap();
+        let upto = Position {
+            writer,
+            commit: CommitNo(1),
+        };
+        let checkpoint = upto_here(&alone, upto, &ShardSet::first(SHARDS)).await;
+        let sealed = checkpoint.sealed.last().copied().into_iter().collect();
+        alone.store.advance(Checkpoint { sealed, ..checkpoint }).await.unwrap();
+    }
+    seqs(&[
+        ("c0", 1),
+        ("c0", 2),
+        ("c0", 3),
+        ("c0", 4),
+        ("c0", 5),
+        ("c1", 1),
+        ("c1", 2),
+    ])
+    .await;
+}
