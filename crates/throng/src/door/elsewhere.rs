@@ -11,7 +11,7 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use throng_core::{
     model::Error,
-    shard::{JsonReply, Outcome},
+    shard::{JsonRejection, JsonReply, Outcome},
 };
 use throng_journal::{ShardId, ShardSet};
 
