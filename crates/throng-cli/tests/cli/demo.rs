@@ -192,7 +192,11 @@ fn a_day_on_several_nodes_ends_in_the_reference_s_rosters() {
     let directory = tempfile::tempdir().unwrap();
     let output = demo(directory.path(), &["--nodes", "3"]);
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     for word in ["killed", "started", "drained", "undrained", "every one right"] {
         assert!(said.contains(word), "{word}: {said}");
     }
