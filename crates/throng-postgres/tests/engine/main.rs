@@ -8,6 +8,7 @@ mod events;
 mod kit;
 mod loss;
 mod outages;
+mod over_nodes;
 mod refusals;
 mod takeover;
 mod tls;
