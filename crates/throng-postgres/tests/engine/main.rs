@@ -10,6 +10,7 @@ mod kit;
 mod loss;
 mod nodes;
 mod outages;
+mod over_nodes;
 mod refusals;
 mod takeover;
 mod tls;

@@ -1,0 +1,190 @@
+//! Several nodes on one journal: what is read over all of them.
+
+use crate::{
+    counter::{Command, Counter, Happened, Hits},
+    kit,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use throng::{
+    Engine,
+    driver::peers::{Peers, Reply, Request},
+    journal::{Directory, Join, Later, NodeId, NodeState, ShardId, ShardSet, ViewRange},
+    projection::{Interrupt, Projection, Rows, Seen, State},
+};
+use throng_postgres::{Opened, PostgresDirectory, open_postgres};
+
+const SHARDS: u16 = 256;
+const COUNTERS: usize = 40;
+
+/// The hits of each counter; an event that does not follow the one before stops it.
+struct Counted;
+
+impl Projection for Counted {
+    const NAME: &'static str = "counted";
+    type Of = Counter;
+
+    fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        let hits: u64 = rows.json(&seen.id)?.unwrap_or(0);
+        let Happened::Hit { by } = &seen.event;
+        match seen.seq == hits + 1 {
+            true => rows.put_json(&seen.id, &(hits + by)),
+            false => Err(Interrupt::poison(format!("{}: {} after {hits}", seen.id, seen.seq))),
+        }
+    }
+}
+
+/// Engines that ask each other without a network.
+#[derive(Default)]
+struct Wires {
+    engines: Mutex<BTreeMap<NodeId, Engine>>,
+    owners: Mutex<Vec<Option<NodeId>>>,
+}
+
+impl Peers for Wires {
+    fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
+        let owner = self.owners.lock().unwrap().get(usize::from(shard.0)).copied().flatten();
+        let engine = owner.and_then(|owner| self.engines.lock().unwrap().get(&owner).cloned());
+        Box::pin(async move {
+            match engine {
+                Some(engine) => engine.driver().answer_peer(request, within).await,
+                None => Reply::NotHere,
+            }
+        })
+    }
+}
+
+struct Node {
+    id: NodeId,
+    engine: Engine,
+    directory: Arc<PostgresDirectory>,
+}
+
+async fn start(schema: &str, peers: Option<Arc<Wires>>) -> (Engine, Arc<PostgresDirectory>) {
+    let Opened {
+        journal,
+        store,
+        views,
+        directory,
+    } = open_postgres(kit::options(schema, "lease=1s")).unwrap();
+    let builder = Engine::builder()
+        .with::<Counter>()
+        .query::<Counter, Hits>()
+        .projection(Counted)
+        .views(views);
+    let builder = match peers {
+        Some(peers) => builder.peers(peers),
+        None => builder,
+    };
+    (builder.start_shared(journal, store).await.unwrap(), directory)
+}
+
+async fn join(schema: &str, name: &str, wires: &Arc<Wires>) -> Node {
+    let (engine, directory) = start(schema, Some(wires.clone())).await;
+    let join = Join {
+        name: name.into(),
+        shards: SHARDS,
+        ..Join::default()
+    };
+    let id = directory.join(join).await.unwrap();
+    wires.engines.lock().unwrap().insert(id, engine.clone());
+    Node { id, engine, directory }
+}
+
+async fn serve(node: &Node, wires: &Wires) {
+    let view = node.directory.beat(node.id, NodeState::Serving).await.unwrap();
+    *wires.owners.lock().unwrap() = view.owners.clone();
+    let own = view.shards_of(Some(node.id));
+    node.engine.driver().serve(node.id, own).await.unwrap();
+}
+
+fn shards(from: u16, to: u16) -> ShardSet {
+    (from..to).map(ShardId).collect()
+}
+
+async fn hit(engine: &Engine) {
+    for counter in 0..COUNTERS {
+        engine
+            .entity::<Counter>(counter.to_string())
+            .ask(Command::Hit)
+            .await
+            .unwrap();
+    }
+}
+
+/// Every engine reads of every counter that it was hit so often, and one of them runs the projection.
+async fn check(engines: &[&Engine], hits: u64) {
+    for engine in engines {
+        let rows = engine.read_model::<Counted>();
+        assert!(rows.caught_up().await, "{:?}", engine.projections());
+        for counter in 0..COUNTERS {
+            let id = counter.to_string();
+            let row = rows.get(&id).await.unwrap();
+            assert_eq!(row, Some(hits.to_string().into_bytes()), "{id}");
+            let history = engine.history(0, &id, 0, 100).await.unwrap();
+            assert_eq!(history.events.len() as u64, hits, "{id}");
+        }
+        assert_eq!(rows.scan(ViewRange::default()).await.unwrap().len(), COUNTERS);
+        assert_eq!(engine.entities(0, None, 1_000).await.unwrap().len(), COUNTERS);
+    }
+    let running = engines
+        .iter()
+        .filter(|engine| engine.projections()[0].state == State::Running);
+    assert_eq!(running.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_lists_and_histories_are_the_same_on_all_nodes_and_on_a_single_engine_before_and_after() {
+    let schema = kit::schema();
+    let (single, _) = start(&schema, None).await;
+    hit(&single).await;
+    check(&[&single], 1).await;
+    single.stop().await;
+    drop(single);
+
+    let wires = Arc::default();
+    let (one, other) = (join(&schema, "one", &wires).await, join(&schema, "other", &wires).await);
+    for (node, own) in [(&one, shards(0, 100)), (&other, shards(100, SHARDS))] {
+        assert_eq!(node.directory.take(node.id, &own).await.unwrap(), own);
+        serve(node, &wires).await;
+    }
+    hit(&one.engine).await;
+    hit(&other.engine).await;
+    check(&[&one.engine, &other.engine], 3).await;
+
+    // All but one shard go to the other node.
+    one.engine.driver().release().await.unwrap();
+    one.directory.give(one.id, other.id, &shards(1, 100)).await.unwrap();
+    serve(&one, &wires).await;
+    serve(&other, &wires).await;
+    hit(&one.engine).await;
+    check(&[&one.engine, &other.engine], 4).await;
+
+    // That one dies without a word.
+    let view = other.directory.beat(other.id, NodeState::Serving).await.unwrap();
+    let is_dead = one
+        .directory
+        .declare_dead(one.id, other.id, view.node(other.id).unwrap().beat + 1);
+    let beat = one.directory.view().await.unwrap().node(other.id).unwrap().beat;
+    assert!(!is_dead.await.unwrap(), "it has not beaten so often");
+    assert!(one.directory.declare_dead(one.id, other.id, beat).await.unwrap());
+    let left = view.shards_of(Some(other.id));
+    assert_eq!(one.directory.take(one.id, &left).await.unwrap(), left);
+    serve(&one, &wires).await;
+    hit(&one.engine).await;
+    check(&[&one.engine], 5).await;
+
+    hit(&one.engine).await;
+    one.engine.stop().await;
+    other.engine.stop().await;
+    one.directory.leave(one.id).await.unwrap();
+    wires.engines.lock().unwrap().clear();
+    drop((one, other));
+    let (single, _) = start(&schema, None).await;
+    hit(&single).await;
+    check(&[&single], 7).await;
+    single.stop().await;
+}
