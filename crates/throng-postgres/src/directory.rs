@@ -3,14 +3,18 @@
 //! Every change is one transaction. What ends never comes back: a node that is dead or has left, a writer that is sealed; and so a look at
 //! one of them, with its row locked against that change, holds for the rest of the transaction.
 
+mod changes;
+
+pub(crate) use changes::{Change, end_all, living, owns, refuse_open, sessions};
+
 use crate::{
     database::Database,
     journal::{PATIENCE, close, end_sessions},
-    store::coverage::{numbers, set_of, shard},
+    store::coverage::{numbers, shard},
 };
+use changes::{CHANNEL_CHARS, IS_GONE, LIVING, Sql, end, tell};
 use deadpool_postgres::Object;
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,16 +23,12 @@ use std::{
 };
 use throng_journal::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardSet, View};
 use tokio::sync::watch;
-use tokio_postgres::{AsyncMessage, Client, Row, Transaction, error::SqlState};
+use tokio_postgres::{AsyncMessage, Row, Transaction, error::SqlState};
 
-/// What lives.
-const LIVING: &str = "state IN ('serving', 'draining')";
 /// Between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// So often a change that met another one is tried.
 pub(crate) const TRIES: u32 = 5;
-/// Of a schema's name in that of its channel: the server takes names of 63 bytes. Whoever hears of another schema looks in vain.
-const CHANNEL_CHARS: usize = 56;
 
 /// The directory on PostgreSQL, beside the journal in the same schema.
 pub struct PostgresDirectory {
@@ -45,114 +45,9 @@ impl std::fmt::Debug for PostgresDirectory {
     }
 }
 
-type Sql<T> = Result<T, tokio_postgres::Error>;
-
-/// What a change comes to: an answer, or why not, which is no failure of the database.
-pub(crate) type Change<T> = Result<T, Error>;
-
 /// It has met another one, each of which waited for the other: nothing of it was done.
 pub(crate) fn has_met_another(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
-}
-
-/// The name of a node that lives; its row is kept from ending.
-pub(crate) async fn living(transaction: &Transaction<'_>, node: NodeId) -> Sql<Option<String>> {
-    let statement = format!("SELECT name FROM nodes WHERE node = $1 AND {LIVING} FOR SHARE");
-    let row = transaction.query_opt(&statement, &[&node.0.cast_signed()]).await?;
-    Ok(row.map(|row| row.get(0)))
-}
-
-/// Keeps the owners of shards from changing, in the order of the shards; says why a node is not the owner of all of them.
-pub(crate) async fn owns(transaction: &Transaction<'_>, node: NodeId, shards: &ShardSet) -> Sql<Change<()>> {
-    let rows = transaction
-        .query(
-            "SELECT shard, node FROM owners WHERE shard = ANY($1) ORDER BY shard FOR UPDATE",
-            &[&numbers(shards)],
-        )
-        .await?;
-    let is_own = |row: &&Row| row.get::<_, Option<i64>>(1) == Some(node.0.cast_signed());
-    let own: ShardSet = rows.iter().filter(is_own).map(|row| shard(row, 0)).collect();
-    let others = shards.without(&own);
-    Ok(match others.is_empty() {
-        true => Ok(()),
-        false => Err(Error::Refused(format!("node {node} does not own the shards {others}"))),
-    })
-}
-
-/// Says so if a stream that has not ended may hold records of these.
-pub(crate) async fn refuse_open(transaction: &Transaction<'_>, shards: &ShardSet) -> Sql<Change<()>> {
-    let rows = transaction
-        .query("SELECT writer, shards, node FROM writers WHERE sealed_at IS NULL", &[])
-        .await?;
-    let open = rows
-        .iter()
-        .find(|row| set_of(row, 1).is_none_or(|set| set.overlaps(shards)));
-    Ok(match open {
-        None => Ok(()),
-        Some(row) => Err(Error::Refused(format!(
-            "the stream of writer {} (of {:?}) has not ended and may hold records of the shards {shards}",
-            row.get::<_, i64>(0),
-            row.get::<_, &str>(2)
-        ))),
-    })
-}
-
-/// The sessions of the nodes that live.
-pub(crate) async fn sessions(client: &Client) -> Sql<BTreeSet<String>> {
-    let rows = client
-        .query(&format!("SELECT session FROM nodes WHERE {LIVING}"), &[])
-        .await?;
-    Ok(rows.iter().map(|row| row.get(0)).collect())
-}
-
-/// Ends all nodes whose connections are gone, and their streams; the name of one whose connections are not.
-pub(crate) async fn end_all(transaction: &Transaction<'_>) -> Sql<Result<(), String>> {
-    // Not locked before: one that lives may wait for a row that this transaction holds.
-    let statement = format!("SELECT node, name, {IS_GONE} FROM nodes n WHERE {LIVING} ORDER BY node");
-    let rows = transaction.query(&statement, &[]).await?;
-    if let Some(row) = rows.iter().find(|row| !row.get::<_, bool>(2)) {
-        return Ok(Err(row.get(1)));
-    }
-    for row in &rows {
-        end(transaction, row.get(0), "dead").await?;
-    }
-    // Streams of nodes that left or died before have ended with them.
-    Ok(Ok(()))
-}
-
-/// None of its connections is there.
-const IS_GONE: &str = "NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name = n.session)";
-
-/// A node ends, and all its streams with it.
-async fn end(transaction: &Transaction<'_>, node: i64, state: &str) -> Sql<bool> {
-    let statement = format!("UPDATE nodes SET state = $2 WHERE node = $1 AND {LIVING}");
-    let is_ended = transaction.execute(&statement, &[&node, &state]).await? == 1;
-    let rows = transaction
-        .query(
-            "UPDATE writers SET sealed_at = now() WHERE node_id = $1 AND sealed_at IS NULL RETURNING writer",
-            &[&node],
-        )
-        .await?;
-    let writers: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-    close(transaction, &writers).await?;
-    if is_ended {
-        tell(transaction).await?;
-    }
-    Ok(is_ended)
-}
-
-/// Raises the version, and tells those who listen once the transaction is done.
-async fn tell(transaction: &Transaction<'_>) -> Sql<()> {
-    transaction
-        .execute("UPDATE cluster SET version = version + 1", &[])
-        .await?;
-    transaction
-        .execute(
-            &format!("SELECT pg_notify('throng_' || left(current_schema, {CHANNEL_CHARS}), '')"),
-            &[],
-        )
-        .await
-        .map(drop)
 }
 
 fn word(state: NodeState) -> &'static str {
@@ -429,7 +324,7 @@ async fn listen(database: &Database, changes: &watch::Sender<()>) -> Result<(), 
     let mut messages = std::pin::pin!(std::future::poll_fn(move |context| {
         loop {
             match std::task::ready!(connection.poll_message(context)) {
-                Some(Ok(AsyncMessage::Notification(_))) => _ = changes.send_replace(()),
+                Some(Ok(AsyncMessage::Notification(_))) => changes.send_replace(()),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return std::task::Poll::Ready(Err(error)),
                 None => return std::task::Poll::Ready(Ok(())),

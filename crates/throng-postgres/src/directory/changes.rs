@@ -1,0 +1,119 @@
+//! The steps that changes are made of, each within a transaction of whoever takes it.
+
+use crate::{
+    journal::close,
+    store::coverage::{numbers, set_of, shard},
+};
+use std::collections::BTreeSet;
+use throng_journal::{Error, NodeId, ShardSet};
+use tokio_postgres::{Client, Row, Transaction};
+
+/// What lives.
+pub(super) const LIVING: &str = "state IN ('serving', 'draining')";
+/// Of a schema's name in that of its channel: the server takes names of 63 bytes. Whoever hears of another schema looks in vain.
+pub(super) const CHANNEL_CHARS: usize = 56;
+
+pub(super) type Sql<T> = Result<T, tokio_postgres::Error>;
+
+/// What a change comes to: an answer, or why not, which is no failure of the database.
+pub(crate) type Change<T> = Result<T, Error>;
+
+/// The name of a node that lives; its row is kept from ending.
+pub(crate) async fn living(transaction: &Transaction<'_>, node: NodeId) -> Sql<Option<String>> {
+    let statement = format!("SELECT name FROM nodes WHERE node = $1 AND {LIVING} FOR SHARE");
+    let row = transaction.query_opt(&statement, &[&node.0.cast_signed()]).await?;
+    Ok(row.map(|row| row.get(0)))
+}
+
+/// Keeps the owners of shards from changing, in the order of the shards; says why a node is not the owner of all of them.
+pub(crate) async fn owns(transaction: &Transaction<'_>, node: NodeId, shards: &ShardSet) -> Sql<Change<()>> {
+    let rows = transaction
+        .query(
+            "SELECT shard, node FROM owners WHERE shard = ANY($1) ORDER BY shard FOR UPDATE",
+            &[&numbers(shards)],
+        )
+        .await?;
+    let is_own = |row: &&Row| row.get::<_, Option<i64>>(1) == Some(node.0.cast_signed());
+    let own: ShardSet = rows.iter().filter(is_own).map(|row| shard(row, 0)).collect();
+    let others = shards.without(&own);
+    Ok(match others.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Refused(format!("node {node} does not own the shards {others}"))),
+    })
+}
+
+/// Says so if a stream that has not ended may hold records of these.
+pub(crate) async fn refuse_open(transaction: &Transaction<'_>, shards: &ShardSet) -> Sql<Change<()>> {
+    let rows = transaction
+        .query("SELECT writer, shards, node FROM writers WHERE sealed_at IS NULL", &[])
+        .await?;
+    let open = rows
+        .iter()
+        .find(|row| set_of(row, 1).is_none_or(|set| set.overlaps(shards)));
+    Ok(match open {
+        None => Ok(()),
+        Some(row) => Err(Error::Refused(format!(
+            "the stream of writer {} (of {:?}) has not ended and may hold records of the shards {shards}",
+            row.get::<_, i64>(0),
+            row.get::<_, &str>(2)
+        ))),
+    })
+}
+
+/// The sessions of the nodes that live.
+pub(crate) async fn sessions(client: &Client) -> Sql<BTreeSet<String>> {
+    let rows = client
+        .query(&format!("SELECT session FROM nodes WHERE {LIVING}"), &[])
+        .await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Ends all nodes whose connections are gone, and their streams; the name of one whose connections are not.
+pub(crate) async fn end_all(transaction: &Transaction<'_>) -> Sql<Result<(), String>> {
+    // Not locked before: one that lives may wait for a row that this transaction holds.
+    let statement = format!("SELECT node, name, {IS_GONE} FROM nodes n WHERE {LIVING} ORDER BY node");
+    let rows = transaction.query(&statement, &[]).await?;
+    if let Some(row) = rows.iter().find(|row| !row.get::<_, bool>(2)) {
+        return Ok(Err(row.get(1)));
+    }
+    for row in &rows {
+        end(transaction, row.get(0), "dead").await?;
+    }
+    // Streams of nodes that left or died before have ended with them.
+    Ok(Ok(()))
+}
+
+/// None of its connections is there.
+pub(super) const IS_GONE: &str = "NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.application_name = n.session)";
+
+/// A node ends, and all its streams with it.
+pub(super) async fn end(transaction: &Transaction<'_>, node: i64, state: &str) -> Sql<bool> {
+    let statement = format!("UPDATE nodes SET state = $2 WHERE node = $1 AND {LIVING}");
+    let is_ended = transaction.execute(&statement, &[&node, &state]).await? == 1;
+    let rows = transaction
+        .query(
+            "UPDATE writers SET sealed_at = now() WHERE node_id = $1 AND sealed_at IS NULL RETURNING writer",
+            &[&node],
+        )
+        .await?;
+    let writers: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    close(transaction, &writers).await?;
+    if is_ended {
+        tell(transaction).await?;
+    }
+    Ok(is_ended)
+}
+
+/// Raises the version, and tells those who listen once the transaction is done.
+pub(super) async fn tell(transaction: &Transaction<'_>) -> Sql<()> {
+    transaction
+        .execute("UPDATE cluster SET version = version + 1", &[])
+        .await?;
+    transaction
+        .execute(
+            &format!("SELECT pg_notify('throng_' || left(current_schema, {CHANNEL_CHARS}), '')"),
+            &[],
+        )
+        .await
+        .map(drop)
+}
