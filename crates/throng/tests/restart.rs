@@ -144,9 +144,7 @@ async fn rows_that_are_lost_or_damaged_are_read_from_the_journal_again() {
             named.push(b"m\0\0".to_vec());
         }
         let change = Checkpoint {
-            upto: world.store.covers(&ShardSet::first(256)).await.unwrap()[0]
-                .upto
-                .unwrap(),
+            upto: world.store.covers(&ShardSet::first(1)).await.unwrap()[0].upto.unwrap(),
             system: vec![(named.remove(0), damaged.map(|value: &[u8; 7]| value.to_vec()))],
             ..Checkpoint::default()
         };
