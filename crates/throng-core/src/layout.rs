@@ -81,6 +81,12 @@ impl Layout {
         }
     }
 
+    /// Whether a shard is one of those there are.
+    #[must_use]
+    pub fn has(&self, shard: ShardId) -> bool {
+        shard.0 < self.shards
+    }
+
     /// The value of the [`LAYOUT_ROW`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -339,7 +339,7 @@ fn replay(layout: &Layout, covers: &Coverage, shards: &mut [Shard], commit: &Com
     let position = commit.position();
     for record in commit.records().flatten() {
         // A shard that this engine does not have at all is told below.
-        if record.shard.0 < layout.shards && !covers.is_after(record.shard, position) {
+        if layout.has(record.shard) && !covers.is_after(record.shard, position) {
             continue;
         }
         let hash = match record.record {
