@@ -91,7 +91,7 @@ struct Asked {
 }
 
 impl Links {
-    /// To the nodes of a cluster whose service has so many shards; to nobody, until [`look`](Self::look) is called.
+    /// To the nodes of a cluster whose service has so many shards; to nobody, until a [`Node`](crate::Node) with them has joined.
     #[must_use]
     pub fn new(shards: u16, secret: Secret) -> Self {
         Self {

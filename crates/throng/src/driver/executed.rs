@@ -108,8 +108,10 @@ impl Executed {
     /// It was executed, and its answer is a "no".
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        let (Answering::Entity(Entity { answer, .. }) | Answering::Peer(answer, _)) = &self.0 else {
-            return false;
+        let answer = match &self.0 {
+            Answering::Entity(Entity { answer, .. }) | Answering::Peer(answer, _) => answer,
+            #[cfg(feature = "services")]
+            Answering::Actor(_) => return false,
         };
         matches!(answer, Answer::Json(reply) if reply.error.is_some())
     }
