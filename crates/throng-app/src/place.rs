@@ -150,6 +150,10 @@ pub(crate) struct Opening {
     pub(crate) archive: Option<PathBuf>,
     pub(crate) has_projections: bool,
     /// How long an engine may answer from memory after it has last shown that it lives, in a cluster.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "there is no cluster without it")
+    )]
     pub(crate) lease: Option<Duration>,
 }
 

@@ -145,7 +145,7 @@ impl Service {
             runtime.block_on(engine.stop());
             bail!("--keep names the kind {kind:?}, which this service does not have");
         }
-        let mut recovery = begun.elapsed();
+        let recovery = begun.elapsed();
         #[cfg(feature = "postgres")]
         let program = format!("{} {}", app.name(), app.version_text());
         let mut gateway = app.into_gateway(engine.clone()).bind(settings.listen);
@@ -207,9 +207,7 @@ impl Service {
             }
         };
         #[cfg(feature = "postgres")]
-        if node.is_some() {
-            recovery = begun.elapsed();
-        }
+        let recovery = if node.is_some() { begun.elapsed() } else { recovery };
         Ok(Self {
             address: running.address(),
             engine,
