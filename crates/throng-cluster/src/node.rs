@@ -168,7 +168,7 @@ impl Node {
                 .map_err(|error| NodeError::Listen(listen, error))?;
             options.join.peer = address.to_string();
         }
-        let node = runtime.block_on(directory.join(options.join.clone()))?;
+        let node = runtime.block_on(join(&*directory, &options))?;
         let cluster = runtime.block_on(directory.view())?.cluster;
         let server = Arc::new(Server {
             host: Arc::clone(&host),
@@ -246,6 +246,20 @@ impl Node {
             tracing::warn!("node {node} could not say that it leaves, the others notice: {error}");
         }
         runtime.shutdown_background();
+    }
+}
+
+/// Joins. What stands against it may be over in a moment: a node of the same name that was killed is there until its sessions are gone.
+async fn join(directory: &dyn Directory, options: &NodeOptions) -> Result<NodeId, Error> {
+    let begun = Instant::now();
+    loop {
+        match directory.join(options.join.clone()).await {
+            Err(Error::Refused(why)) if begun.elapsed() < options.timing.lease => {
+                tracing::info!("the node cannot join yet: {why}");
+                sleep(options.timing.beat / 2).await;
+            }
+            joined => return joined,
+        }
     }
 }
 

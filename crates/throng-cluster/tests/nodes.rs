@@ -162,15 +162,18 @@ fn requests_reach_the_owner_in_the_order_they_were_made() {
 
 #[test]
 fn a_request_whose_time_is_over_is_of_unknown_outcome_and_does_not_hold_up_others() {
-    let (_directory, _journal, one, other) = pair(Duration::from_millis(400));
+    let (_directory, _journal, one, other) = pair(Duration::from_secs(3));
     let begun = Instant::now();
     assert_eq!(
         wait(ask(&other.links, 3, "late", Duration::from_millis(100))),
         Reply::Unknown
     );
-    assert!(begun.elapsed() < Duration::from_millis(380), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "it is told before the answer is there"
+    );
     assert_eq!(
-        wait(ask(&other.links, 3, "patient", Duration::from_secs(5))),
+        wait(ask(&other.links, 3, "patient", Duration::from_secs(30))),
         Reply::Done(b"patient".to_vec())
     );
     assert!(one.noted.asked.lock().unwrap().contains(&"late".to_owned()));

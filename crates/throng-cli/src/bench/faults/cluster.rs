@@ -5,7 +5,7 @@ use super::{
     run::{Outage, Run},
 };
 use crate::bench::service::{Launch, Service, program};
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use rustix::process::Signal;
 use std::{net::SocketAddr, path::Path, process::Stdio, thread, time::Duration};
 
@@ -135,15 +135,17 @@ impl Run<'_> {
         self.load.shared.set_addresses(&addresses);
     }
 
-    /// `throng cluster drain` and its like, as a person types it.
-    fn ask_cluster(&self, what: &str, node: usize) -> anyhow::Result<()> {
+    /// `throng cluster drain` and its like, as a person types it: again, as long as the node is about to join again.
+    fn ask_cluster(&mut self, what: &str, node: usize) -> anyhow::Result<()> {
         let name = format!("n{node}");
-        let done = program()?
-            .args(["cluster", what, &name, "--journal", &self.launch.place])
-            .stdout(Stdio::null())
-            .status()?;
-        ensure!(done.success(), "cluster {what} {name} ended with {done}");
-        Ok(())
+        let place = self.launch.place.clone();
+        self.until(&format!("cluster {what} {name}"), |_| {
+            let asked = program().and_then(|mut program| {
+                let program = program.args(["cluster", what, &name, "--journal", &place]);
+                Ok(program.stdout(Stdio::null()).stderr(Stdio::null()).status()?)
+            });
+            asked.is_ok_and(|status| status.success())
+        })
     }
 
     /// Lets what was begun settle: a node that was declared dead joins again, shards move.
