@@ -101,16 +101,23 @@ impl Lives {
 
     /// The life that runs, or the next one if there is one shortly.
     pub(crate) async fn next(&self, until: u64) -> Result<Arc<Life>, Refusal> {
+        let running = || match self.look() {
+            Ok(life) if !life.ledger.is_closing() => Some(Ok(life)),
+            Err(_) if !self.is_short() => Some(self.current()),
+            _ => None,
+        };
+        // Each request comes by here: a clock, and a place among those who are woken, are for those who wait.
+        if let Some(running) = running() {
+            return running;
+        }
         let context = &self.context;
         let until = until.min(context.until(Some(HOLD)));
         let left = Duration::from_micros(until.saturating_sub(context.host.elapsed_micros()));
         let mut over = context.host.sleep(left);
         std::future::poll_fn(move |task| {
             context.signals.watch(task.waker());
-            match self.look() {
-                Ok(life) if !life.ledger.is_closing() => return Poll::Ready(Ok(life)),
-                Err(_) if !self.is_short() => return Poll::Ready(self.current()),
-                _ => {}
+            if let Some(running) = running() {
+                return Poll::Ready(running);
             }
             over.as_mut()
                 .poll(task)
