@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub struct Timing {
     /// A node whose beat has not changed for 1.25 times this is dead, if whoever looks has beaten all that time. At least a second.
     pub lease: Duration,
-    /// Between two beats.
+    /// How long after one beat the next one follows, if nothing happens.
     pub beat: Duration,
     /// What is dealt to a node and not taken by it for so long may be taken by any that is below its share.
     pub patience: Duration,
@@ -45,21 +45,21 @@ impl Default for Timing {
 pub enum Action {
     /// Declares another one dead, if its beat is still this one.
     DeclareDead {
-        /// Who is dead.
+        /// The one that was silent, or whose port and sessions are gone.
         node: NodeId,
-        /// Its last beat.
+        /// As it was seen: with another one it lives.
         beat: u64,
     },
     /// Takes shards that are nobody's any more.
     Take(ShardSet),
     /// Gives shards to another node.
     Give {
-        /// Who gets them.
+        /// One that serves and has less than its share.
         to: NodeId,
-        /// Which.
+        /// What this one has above its share.
         shards: ShardSet,
     },
-    /// Serves exactly these.
+    /// Has the engine serve exactly these, whatever it has served before.
     Serve(ShardSet),
     /// It has given away all it owned, as it was asked to.
     Leave,
@@ -166,8 +166,12 @@ impl Membership {
     /// What of the free shards this node takes.
     fn dealt(&self, view: &View, free: &ShardSet, is_late: bool) -> ShardSet {
         let plan = Plan::of(view);
+        let app = |node: &NodeId| view.node(*node).map_or(0, |node| node.said.app);
+        // Which program has written their newest events is not known here: the newest one that serves reads them all.
+        let newest = plan.counts.keys().map(app).max().unwrap_or(0);
         let mut counts = plan.counts.clone();
-        if is_late {
+        counts.retain(|node, _| app(node) == newest);
+        if is_late && counts.contains_key(&self.me) {
             let below = counts.get(&self.me).map_or(0, |has| plan.most().saturating_sub(*has));
             return free.iter().take(below).collect();
         }
@@ -193,10 +197,6 @@ impl Membership {
         let (to, count) = moved
             .into_iter()
             .find_map(|(from, to, count)| (from == self.me).then_some((to, count)))?;
-        let app = |node| view.node(node).map_or(0, |node| node.said.app);
-        if app(to) < app(self.me) {
-            return None;
-        }
         let own = view.shards_of(Some(self.me));
         // The last ones: which they are does not matter.
         let shards: Vec<ShardId> = own.iter().collect();
@@ -239,7 +239,7 @@ impl Plan {
             .collect()
     }
 
-    /// Who gives how many to whom. Those that drain give all.
+    /// Who gives how many to whom: those that drain give all, and nobody gives to an older program, which may not know its events.
     fn moves(&self, view: &View) -> Vec<(NodeId, NodeId, usize)> {
         let targets = self.targets();
         let draining = view.nodes.iter().filter(|node| node.state == NodeState::Draining);
@@ -248,20 +248,22 @@ impl Plan {
             let surplus = count.saturating_sub(targets.get(node).copied().unwrap_or(0));
             (surplus > 0).then_some((*node, surplus))
         });
+        let app = |node: NodeId| view.node(node).map_or(0, |node| node.said.app);
         let mut givers: Vec<(NodeId, usize)> = draining.chain(above).filter(|(_, count)| *count > 0).collect();
         let mut moves = Vec::new();
         for (node, target) in &targets {
             let mut missing = target.saturating_sub(self.counts.get(node).copied().unwrap_or(0));
             while missing > 0 {
-                let Some((giver, surplus)) = givers.first_mut() else {
+                let Some(place) = givers.iter().position(|(giver, _)| app(*giver) <= app(*node)) else {
                     break;
                 };
+                let (giver, surplus) = &mut givers[place];
                 let count = missing.min(*surplus);
                 moves.push((*giver, *node, count));
                 missing -= count;
                 *surplus -= count;
                 if *surplus == 0 {
-                    givers.remove(0);
+                    givers.remove(place);
                 }
             }
         }

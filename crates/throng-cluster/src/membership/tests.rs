@@ -227,6 +227,26 @@ fn a_third_node_gets_exactly_its_share_and_nothing_else_moves() {
 }
 
 #[test]
+fn shards_go_to_equal_or_newer_programs_whether_they_are_given_or_taken() {
+    let mut world = World::new();
+    world.join();
+    world.join();
+    (0..10).for_each(|_| world.round());
+    // A rolling upgrade: the new program comes, and gets its share; an old one dies, and only the new one takes.
+    world.join();
+    world.node(NodeId(3)).said.app = 1;
+    (0..10).for_each(|_| world.round());
+    assert_eq!(world.counts(), [11, 11, 10]);
+    world.nodes.remove(&NodeId(2));
+    (0..20).for_each(|_| world.round());
+    let new = world.view.shards_of(Some(NodeId(3)));
+    assert_eq!((world.view.shards_of(Some(NodeId(1))).len(), new.len()), (11, 21));
+    // What it has written stays with it, though the old one has less.
+    (0..20).for_each(|_| world.round());
+    assert_eq!(world.view.shards_of(Some(NodeId(3))), new);
+}
+
+#[test]
 fn a_silent_node_is_dead_after_its_lease_and_a_fourth_and_not_while_the_one_that_looks_was_cut_off() {
     let mut world = World::new();
     world.join();
