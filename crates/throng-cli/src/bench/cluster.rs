@@ -4,7 +4,7 @@ use super::{
     Common,
     http_client::{self, ANSWER_WAIT, Connection},
     median,
-    service::{Launch, Service, program},
+    service::{Launch, Service},
     shows::{cpu_of, cpu_of_process},
     table::Table,
 };
@@ -17,7 +17,7 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     path::Path,
-    process::{ExitCode, Stdio},
+    process::ExitCode,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -32,7 +32,7 @@ const SECTIONS: u32 = 256;
 const AFTER: Duration = Duration::from_millis(2_500);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How to measure.
+/// How several nodes are measured beside one.
 #[derive(Debug, Args)]
 pub(super) struct ClusterArguments {
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub(super) struct ClusterArguments {
     /// Requests a second and node, each a durable command to an entity chosen at random, at a node chosen at random.
     #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
-    /// Connections a node.
+    /// Connections to each node, each with one request at a time.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     connections: u32,
     /// How long each is loaded.
@@ -88,7 +88,7 @@ struct Figures {
     held: Vec<Held>,
 }
 
-/// Measures and prints.
+/// Measures all arrangements, then what hand-offs and kills hold up.
 pub(super) fn run(arguments: &ClusterArguments) -> anyhow::Result<ExitCode> {
     let scratch = arguments.common.scratch()?;
     let server = Postgres::start(PostgresOptions::default())?;
@@ -215,8 +215,8 @@ fn held(arguments: &ClusterArguments, server: &Postgres, scratch: &Path) -> anyh
             thread::sleep(Duration::from_millis(500));
             let begun = Instant::now();
             match *what {
-                "a node drains" => ask(&nodes[last].0, "drain", last)?,
-                "it gets its share again" => ask(&nodes[last].0, "undrain", last)?,
+                "a node drains" => nodes[last].0.ask_cluster("drain", &format!("n{last}"))?,
+                "it gets its share again" => nodes[last].0.ask_cluster("undrain", &format!("n{last}"))?,
                 "a node is killed" => {
                     let (launch, service) = nodes.pop().context("there is a node")?;
                     service.kill();
@@ -269,17 +269,7 @@ fn longest(waits: &[Wait], since: Instant) -> Vec<f64> {
     longest.collect()
 }
 
-fn ask(launch: &Launch, what: &str, node: usize) -> anyhow::Result<()> {
-    let name = format!("n{node}");
-    let done = program()?
-        .args(["cluster", what, &name, "--journal", &launch.place])
-        .stdout(Stdio::null())
-        .status()?;
-    ensure!(done.success(), "cluster {what} {name} ended with {done}");
-    Ok(())
-}
-
-/// An answer.
+/// A request that was answered, or was not.
 struct Wait {
     section: u32,
     at: Instant,

@@ -69,6 +69,17 @@ impl Launch {
         })
     }
 
+    /// `throng cluster drain NAME` and its like on its journal, as a person types it.
+    pub(crate) fn ask_cluster(&self, what: &str, name: &str) -> anyhow::Result<()> {
+        let done = program()?
+            .args(["cluster", what, name, "--journal", &self.place])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        ensure!(done.success(), "cluster {what} {name} ended with {done}");
+        Ok(())
+    }
+
     /// Starts it and waits until it serves.
     pub(crate) fn start(&self) -> anyhow::Result<Service> {
         let mut service = self.spawn()?;

@@ -1,6 +1,6 @@
 //! `throng demo --nodes N`: the day on several nodes, of which one is killed, begins again, and one is drained.
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use registration::{
     reference::{Expected, Outcome},
     trace::Trace,
@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     path::PathBuf,
-    process::{ExitCode, Stdio},
+    process::ExitCode,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -24,7 +24,7 @@ use super::{DemoArguments, answers, rosters, steps};
 use crate::{
     bench::{
         http_client::{self, ANSWER_WAIT, Connection},
-        service::{Launch, Service, program},
+        service::{Launch, Service},
     },
     client::Client,
     percent,
@@ -239,8 +239,8 @@ impl<'a> Day<'a> {
                 services[second] = Some(launches[second].start()?);
                 self.set_addresses(services);
             }
-            Step::Drain => ask(&launches[last], "drain", last + 1)?,
-            Step::Undrain => ask(&launches[last], "undrain", last + 1)?,
+            Step::Drain => launches[last].ask_cluster("drain", &format!("node-{}", last + 1))?,
+            Step::Undrain => launches[last].ask_cluster("undrain", &format!("node-{}", last + 1))?,
         }
         // What it cost is seen once what waited is answered.
         thread::sleep(Duration::from_millis(700).saturating_sub(begun.elapsed()));
@@ -318,15 +318,4 @@ impl<'a> Day<'a> {
         connections.insert(address, connection);
         Ok(answer)
     }
-}
-
-/// `throng cluster drain` and its like, as a person types it.
-fn ask(launch: &Launch, what: &str, node: usize) -> anyhow::Result<()> {
-    let name = format!("node-{node}");
-    let done = program()?
-        .args(["cluster", what, &name, "--journal", &launch.place])
-        .stdout(Stdio::null())
-        .status()?;
-    ensure!(done.success(), "cluster {what} {name} ended with {done}");
-    Ok(())
 }

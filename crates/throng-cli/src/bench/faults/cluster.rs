@@ -4,10 +4,10 @@ use super::{
     kind::Kind,
     run::{Outage, Run},
 };
-use crate::bench::service::{Launch, Service, program};
+use crate::bench::service::{Launch, Service};
 use anyhow::Context as _;
 use rustix::process::Signal;
-use std::{net::SocketAddr, path::Path, process::Stdio, thread, time::Duration};
+use std::{net::SocketAddr, path::Path, thread, time::Duration};
 
 pub(super) const NODES: usize = 3;
 /// Steps of one storm.
@@ -137,14 +137,9 @@ impl Run<'_> {
 
     /// `throng cluster drain` and its like, as a person types it: again, as long as the node is about to join again.
     fn ask_cluster(&mut self, what: &str, node: usize) -> anyhow::Result<()> {
-        let name = format!("n{node}");
-        let place = self.launch.place.clone();
+        let (launch, name) = (self.launch.clone(), format!("n{node}"));
         self.until(&format!("cluster {what} {name}"), |_| {
-            let asked = program().and_then(|mut program| {
-                let program = program.args(["cluster", what, &name, "--journal", &place]);
-                Ok(program.stdout(Stdio::null()).stderr(Stdio::null()).status()?)
-            });
-            asked.is_ok_and(|status| status.success())
+            launch.ask_cluster(what, &name).is_ok()
         })
     }
 
