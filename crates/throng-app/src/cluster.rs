@@ -86,6 +86,13 @@ impl ClusterArguments {
         let (true, Some(name)) = (self.cluster, &self.name) else {
             return Ok(None);
         };
+        if self.peer_listen.ip().is_unspecified() && self.peer_advertise.is_none() {
+            bail!(
+                "--peer-listen {} is every address of this machine, and none that others can connect to: say with --peer-advertise HOST:PORT \
+                 where they reach it",
+                self.peer_listen
+            );
+        }
         Ok(Some(ClusterSettings {
             name: name.clone(),
             listen: self.peer_listen,
