@@ -21,6 +21,8 @@ use throng::driver::peers::{Reply, Request};
 pub const PROTOCOL: u16 = 1;
 /// Most bytes of a frame's payload.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
+/// Most bytes of a frame from somebody who has not proved yet that it knows the secret.
+pub const HELLO_BYTES_MAX: usize = 4 << 10;
 /// Bytes before a frame's payload.
 pub const HEADER_BYTES: usize = 16;
 const MAGIC: [u8; 4] = *b"THF1";
@@ -28,14 +30,14 @@ const MAGIC: [u8; 4] = *b"THF1";
 /// A number that is drawn anew for each connection.
 pub type Nonce = [u8; 32];
 
-/// One frame.
+/// All that one side has for the other when it writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Frame {
     /// The first one, from the node that connects.
     Hello(Hello),
     /// The answer to it.
     Welcome {
-        /// Who answers.
+        /// Of the node that was connected to.
         hello: Hello,
         /// That it knows the secret.
         proof: [u8; 32],
@@ -44,13 +46,13 @@ pub enum Frame {
     Proof([u8; 32]),
     /// Why the other one is not let in; the connection ends.
     Refused(String),
-    /// What is asked.
+    /// Requests, in the order in which their shards are to begin them.
     Asks(Vec<Ask>),
-    /// What is answered.
+    /// Replies by the ids of their requests, in any order.
     Answers(Vec<(u32, Reply)>),
 }
 
-/// Who somebody is.
+/// What a node says of itself before anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Version of the frames.
@@ -65,7 +67,7 @@ pub struct Hello {
     pub nonce: Nonce,
 }
 
-/// One request.
+/// A request, with what its connection has to know of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     /// Names the request on its connection.
@@ -74,7 +76,7 @@ pub struct Ask {
     pub shard: u16,
     /// For how long the answer is waited.
     pub within_micros: u32,
-    /// What is asked.
+    /// For the engine that owns the shard.
     pub request: Request,
 }
 
@@ -85,8 +87,8 @@ pub enum FrameError {
     #[error("what came is no frame of a node; is this another service's port?")]
     Magic,
     /// The length in the header.
-    #[error("a frame of {0} bytes came, at most {FRAME_BYTES_MAX} are read")]
-    TooLong(usize),
+    #[error("a frame of {0} bytes came, at most {1} are read")]
+    TooLong(usize, usize),
     /// The payload is not what was sent.
     #[error("a frame was altered on the way: its checksum does not match")]
     Checksum,
@@ -108,7 +110,7 @@ pub fn encode(frame: &Frame, out: &mut Vec<u8>) -> Result<(), FrameError> {
     if payload.len() > FRAME_BYTES_MAX {
         let found = payload.len();
         out.truncate(begin);
-        return Err(FrameError::TooLong(found));
+        return Err(FrameError::TooLong(found, FRAME_BYTES_MAX));
     }
     header[..4].copy_from_slice(&MAGIC);
     header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -116,11 +118,12 @@ pub fn encode(frame: &Frame, out: &mut Vec<u8>) -> Result<(), FrameError> {
     Ok(())
 }
 
-/// Reads the first frame there is, and says how many bytes it took; `None`: more bytes are to come.
+/// Reads the first frame there is, and says how many bytes it took; `None`: more bytes are to come. Of one whose payload is longer than `most`
+/// only the header is looked at.
 ///
 /// # Errors
 /// The bytes are no frame.
-pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
+pub fn decode(bytes: &[u8], most: usize) -> Result<Option<(Frame, usize)>, FrameError> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         let known = bytes.len().min(MAGIC.len());
         return if bytes[..known] == MAGIC[..known] {
@@ -134,8 +137,8 @@ pub fn decode(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
         return Err(FrameError::Magic);
     }
     let length = word(4) as usize;
-    if length > FRAME_BYTES_MAX {
-        return Err(FrameError::TooLong(length));
+    if length > most {
+        return Err(FrameError::TooLong(length, most));
     }
     let Some(payload) = rest.get(..length) else {
         return Ok(None);
@@ -245,9 +248,9 @@ mod tests {
             let mut rest = &bytes[..];
             for frame in &frames {
                 for cut in 0..HEADER_BYTES.min(rest.len()) {
-                    prop_assert_eq!(decode(&rest[..cut]).unwrap(), None);
+                    prop_assert_eq!(decode(&rest[..cut], FRAME_BYTES_MAX).unwrap(), None);
                 }
-                let (found, used) = decode(rest).unwrap().unwrap();
+                let (found, used) = decode(rest, FRAME_BYTES_MAX).unwrap().unwrap();
                 prop_assert_eq!(&found, frame);
                 rest = &rest[used..];
             }
@@ -256,13 +259,13 @@ mod tests {
 
         #[test]
         fn whatever_comes_is_a_frame_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300), flip in any::<(usize, u8)>()) {
-            let _ = decode(&bytes);
+            let _ = decode(&bytes, FRAME_BYTES_MAX);
             let mut sent = Vec::new();
             encode(&Frame::Asks(vec![ask(1, bytes)]), &mut sent).unwrap();
             let at = flip.0 % sent.len();
             sent[at] ^= flip.1 | 1;
             // The four bytes that are reserved say nothing.
-            prop_assert!((12..16).contains(&at) || !matches!(decode(&sent), Ok(Some(_))));
+            prop_assert!((12..16).contains(&at) || !matches!(decode(&sent, FRAME_BYTES_MAX), Ok(Some(_))));
         }
     }
 
@@ -270,11 +273,12 @@ mod tests {
     fn a_frame_that_is_too_long_is_not_sent_and_not_read() {
         let mut out = b"before".to_vec();
         let refused = encode(&Frame::Asks(vec![ask(1, vec![7; FRAME_BYTES_MAX])]), &mut out);
-        assert!(matches!(refused, Err(FrameError::TooLong(_))) && out == b"before");
+        assert!(matches!(refused, Err(FrameError::TooLong(..))) && out == b"before");
         let mut header = MAGIC.to_vec();
         header.extend_from_slice(&u32::MAX.to_le_bytes());
         header.resize(HEADER_BYTES, 0);
-        assert_eq!(decode(&header), Err(FrameError::TooLong(u32::MAX as usize)));
+        let most = HELLO_BYTES_MAX;
+        assert_eq!(decode(&header, most), Err(FrameError::TooLong(u32::MAX as usize, most)));
     }
 
     #[test]

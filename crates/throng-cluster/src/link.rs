@@ -1,6 +1,6 @@
 //! The connections to the other nodes, from the side that asks.
 
-use crate::frame::{self, Ask, Frame, Hello, PROTOCOL, Role, Secret};
+use crate::frame::{self, Ask, FRAME_BYTES_MAX, Frame, HELLO_BYTES_MAX, Hello, PROTOCOL, Role, Secret};
 use std::{
     collections::{BTreeSet, HashMap},
     io,
@@ -407,10 +407,10 @@ pub(crate) async fn send(stream: &mut TcpStream, frame: &Frame) -> Result<(), Br
     stream.write_all(&bytes).await.map_err(|why| Broken(why.to_string()))
 }
 
-/// Reads one frame; what came behind it stays in `read`.
+/// Reads one frame of those by which two nodes make sure of each other; what came behind it stays in `read`.
 pub(crate) async fn receive(stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<Frame, Broken> {
     loop {
-        if let Some((frame, used)) = frame::decode(read).map_err(|why| Broken(why.to_string()))? {
+        if let Some((frame, used)) = frame::decode(read, HELLO_BYTES_MAX).map_err(|why| Broken(why.to_string()))? {
             read.drain(..used);
             return Ok(frame);
         }
@@ -462,7 +462,9 @@ async fn carry(shared: &Shared, link: &Link, stream: TcpStream) -> Result<(), St
         let mut bytes: Vec<u8> = Vec::with_capacity(64 << 10);
         loop {
             let mut used = 0;
-            while let Some((frame, length)) = frame::decode(&bytes[used..]).map_err(|why| why.to_string())? {
+            while let Some((frame, length)) =
+                frame::decode(&bytes[used..], FRAME_BYTES_MAX).map_err(|why| why.to_string())?
+            {
                 used += length;
                 match frame {
                     Frame::Answers(answers) => link.answered(answers),

@@ -82,7 +82,7 @@ pub enum NodeError {
     /// The system gives no threads.
     #[error("the node's threads cannot be started: {0}")]
     Threads(std::io::Error),
-    /// The directory.
+    /// What the directory says: who lives, another number of shards, or that the database cannot be reached.
     #[error(transparent)]
     Directory(#[from] Error),
 }
@@ -197,7 +197,7 @@ impl Node {
         })
     }
 
-    /// How it is.
+    /// What it saw last, and what its engine serves.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status.borrow().clone()

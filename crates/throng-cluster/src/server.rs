@@ -1,7 +1,7 @@
 //! The connections of other nodes, from the side that is asked.
 
 use crate::{
-    frame::{self, Frame, Hello, PROTOCOL, Role, Secret},
+    frame::{self, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role, Secret},
     link::{receive, send},
     node::Host,
 };
@@ -14,12 +14,15 @@ use throng::driver::peers::Reply;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 
 const HANDSHAKE: Duration = Duration::from_secs(3);
 /// A connection that takes no answers for so long is over.
 const STALLED: Duration = Duration::from_secs(3);
+/// Most connections that have not proved yet that they are a node's; more are closed.
+const STRANGERS_MAX: usize = 64;
 /// Most requests of one connection that are worked on; more are read once some are answered.
 const ASKS_MAX: usize = 8_192;
 /// Answers in one frame, about, in bytes.
@@ -42,12 +45,19 @@ pub(crate) struct Server {
 impl Server {
     /// Takes connections until its task is ended.
     pub(crate) async fn listen(self: Arc<Self>, listener: TcpListener) {
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
+                    let Ok(place) = Arc::clone(&strangers).try_acquire_owned() else {
+                        tracing::warn!(
+                            "a connection from {from} is closed: too many have not said yet which node they are"
+                        );
+                        continue;
+                    };
                     let server = Arc::clone(&self);
                     tokio::spawn(async move {
-                        if let Err(why) = server.serve(stream).await {
+                        if let Err(why) = server.serve(stream, place).await {
                             tracing::debug!("the connection of the node at {from} is over: {why}");
                         }
                     });
@@ -60,7 +70,7 @@ impl Server {
         }
     }
 
-    async fn serve(&self, mut stream: TcpStream) -> Result<(), String> {
+    async fn serve(&self, mut stream: TcpStream, place: OwnedSemaphorePermit) -> Result<(), String> {
         stream.set_nodelay(true).map_err(|why| why.to_string())?;
         let mut read = Vec::new();
         match timeout(HANDSHAKE, self.shake(&mut stream, &mut read)).await {
@@ -73,6 +83,7 @@ impl Server {
             }
             Err(_) => return Err("it takes too long to say who it is".into()),
         }
+        drop(place);
         self.answer(stream, read).await
     }
 
@@ -135,7 +146,8 @@ impl Server {
         loop {
             let mut used = 0;
             while working.len() < ASKS_MAX
-                && let Some((frame, length)) = frame::decode(&bytes[used..]).map_err(|why| why.to_string())?
+                && let Some((frame, length)) =
+                    frame::decode(&bytes[used..], FRAME_BYTES_MAX).map_err(|why| why.to_string())?
             {
                 used += length;
                 let Frame::Asks(asks) = frame else {

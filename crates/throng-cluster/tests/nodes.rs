@@ -222,6 +222,27 @@ fn who_is_no_node_is_told_so_or_cut_off() {
 }
 
 #[test]
+fn strangers_who_say_nothing_are_bounded_and_a_node_comes_in_again_once_they_are_gone() {
+    let (directory, journal, _one, _other) = pair(Duration::ZERO);
+    let view = wait(directory.view()).unwrap();
+    let silent: Vec<TcpStream> = (0..200)
+        .map(|_| TcpStream::connect(&view.nodes[0].said.peer).unwrap())
+        .collect();
+    let is_closed = |stream: &TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        matches!((&*stream).read(&mut [0; 1]), Ok(0)) || stream.take_error().unwrap().is_some()
+    };
+    until("some are closed at once", || {
+        silent.iter().filter(|stream| is_closed(stream)).count() >= 100
+    });
+    drop(silent);
+    let late = start(&directory, &journal, "late", b"secret", Duration::ZERO);
+    until("a node comes in", || {
+        wait(ask(&late.links, 3, "x", Duration::from_secs(1))) == Reply::Done(b"x".to_vec())
+    });
+}
+
+#[test]
 fn a_port_that_is_taken_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let journal = MemoryJournal::new();

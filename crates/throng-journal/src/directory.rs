@@ -69,7 +69,7 @@ impl NodeState {
 /// A node, as all see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// This life.
+    /// Of this life: the same process started again is another node.
     pub id: NodeId,
     /// What it said when it joined.
     pub said: Join,
@@ -127,7 +127,7 @@ pub trait Directory: Send + Sync {
     /// What all see now, for who is no node.
     ///
     /// # Errors
-    /// Not reachable.
+    /// The database cannot be reached, or refuses; nothing was changed.
     fn view(&self) -> Later<'_, Result<View, Error>>;
 
     /// Declares a node dead that has not beaten since, and seals all its streams: nothing of it can land any more. `false`: it has
@@ -152,20 +152,20 @@ pub trait Directory: Send + Sync {
     /// A node leaves: its streams are sealed, and what it still owns is free to be [taken](Self::take).
     ///
     /// # Errors
-    /// Not reachable.
+    /// The database cannot be reached, or refuses; nothing was changed.
     fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>>;
 
     /// Asks a node, by its name, to give away all it owns, or no longer to: [`wants_drain`](Self::wants_drain). `false`: no node of this
     /// name lives.
     ///
     /// # Errors
-    /// Not reachable.
+    /// The database cannot be reached, or refuses; nothing was changed.
     fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>>;
 
     /// Whether a node is asked to give away all it owns.
     ///
     /// # Errors
-    /// Not reachable.
+    /// The database cannot be reached, or refuses; nothing was changed.
     fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>>;
 
     /// Resolves when something has changed since this was called, as far as that is told, at the latest after this long.

@@ -75,7 +75,7 @@ impl ShardSet {
         self.bits.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    /// There is none.
+    /// Whether it is that of a node that has just joined, or has given all away.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()

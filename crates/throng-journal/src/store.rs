@@ -91,7 +91,7 @@ pub struct Checkpoint {
 /// How far some shards are covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Covered {
-    /// These shards, …
+    /// These are covered alike, …
     pub shards: ShardSet,
     /// … up to here; `None`: there was no checkpoint of them.
     pub upto: Option<Position>,

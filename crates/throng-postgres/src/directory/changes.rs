@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use throng_journal::{Error, NodeId, ShardSet};
 use tokio_postgres::{Client, Row, Transaction};
 
-/// What lives.
+/// A node that may own shards and open streams.
 pub(super) const LIVING: &str = "state IN ('serving', 'draining')";
 /// Of a schema's name in that of its channel: the server takes names of 63 bytes. Whoever hears of another schema looks in vain.
 pub(super) const CHANNEL_CHARS: usize = 56;

@@ -36,7 +36,7 @@ impl Dice {
     }
 }
 
-/// What all see.
+/// What the checker has seen of versions and owners so far.
 #[derive(Default)]
 struct Seen {
     is_over: AtomicBool,

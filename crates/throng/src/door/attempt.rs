@@ -134,7 +134,7 @@ pub(crate) enum Answer {
     Elsewhere(tokio::sync::oneshot::Receiver<Told>),
 }
 
-/// A typed answer.
+/// Where a typed answer goes, whoever gives it.
 pub(crate) struct Typed {
     pub(crate) slot: Box<dyn Any + Send>,
     /// Puts what another node has answered into the slot.

@@ -67,7 +67,7 @@ pub(crate) enum Wait {
 
 /// What an attempt was carried to.
 pub(crate) enum Carried {
-    /// It was executed.
+    /// It was executed here, and its answer rests on this life's commits.
     Done(Outcome),
     /// Another node has executed it, and its answer rests on nothing here.
     Answered(Outcome),

@@ -20,6 +20,7 @@
 
 mod executed;
 pub mod peers;
+mod remote_error;
 
 pub use crate::door::Attempt;
 pub use executed::Executed;

@@ -3,18 +3,15 @@
 //! The engine knows which shards it owns, what may be asked again, and in which order. How a request reaches the node that owns a shard
 //! is [`Peers`]' part: it knows owners, connections and frames, and nothing of entities.
 
+pub use super::remote_error::RemoteError;
+
 use super::Driver;
 use crate::{door, life::Member};
 use serde::{Deserialize, Serialize};
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 use throng_core::{
     limits,
-    model::Error,
-    shard::{JsonRejection, KeyLife, Outcome, Registry},
+    shard::{JsonRejection, KeyLife, Outcome},
 };
 use throng_journal::{Later, NodeId, ShardId, ShardSet};
 
@@ -27,9 +24,9 @@ pub enum Request {
     Take(Vec<Letter>),
     /// What has happened to an entity.
     History {
-        /// The entity's kind, by name.
+        /// Of the entity, by name.
         kind: String,
-        /// The entity's id.
+        /// Of the entity, within its kind.
         id: String,
         /// The events after this one, …
         after: u64,
@@ -50,9 +47,9 @@ pub enum Request {
 /// A command or query of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// The entity's kind, by name.
+    /// Of the entity, by name: nodes may have their kinds in another order.
     pub kind: String,
-    /// The entity's id.
+    /// Of the entity, within its kind.
     pub id: String,
     /// What it is asked.
     pub what: Asked,
@@ -63,7 +60,7 @@ pub struct Ask {
 /// What an entity is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asked {
-    /// To do something.
+    /// To do something, which is done at most once for each time it is sent.
     Command {
         /// The command's serde name.
         name: String,
@@ -79,7 +76,7 @@ pub enum Asked {
     },
     /// For something it knows.
     Query {
-        /// The query's name.
+        /// As the kind's queries are named in routes.
         name: String,
         /// Its fields: a query string, or a JSON object.
         arguments: String,
@@ -121,9 +118,9 @@ pub enum Reply {
     History {
         /// In order, without a gap.
         events: Vec<Happened>,
-        /// What [`History::more`](crate::History::more) says.
+        /// As in [`History::more`](crate::History::more): the page was cut.
         more: bool,
-        /// What [`History::removed`](crate::History::removed) says.
+        /// As in [`History::removed`](crate::History::removed): events up to this one are not kept.
         removed: u64,
     },
     /// Entities with events that the store may not have.
@@ -145,7 +142,7 @@ pub struct Happened {
     pub position: (u64, u64),
     /// When it was recorded, microseconds since 1970-01-01 UTC.
     pub at_micros: i64,
-    /// The event's name.
+    /// The variant it is one of, by its serde name.
     pub name: String,
     /// The version of its shape.
     pub version: u16,
@@ -175,140 +172,7 @@ impl From<Outcome> for TakenAs {
     }
 }
 
-/// The entity's "no", or the engine's, on its way between nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RemoteError {
-    /// [`Error::Rejected`].
-    Rejected {
-        /// [`JsonRejection::code`].
-        code: String,
-        /// [`JsonRejection::status`].
-        status: u16,
-        /// [`JsonRejection::field`].
-        field: Option<String>,
-        /// [`JsonRejection::message`].
-        message: String,
-        /// [`JsonRejection::body`].
-        #[serde(with = "serde_bytes")]
-        body: Vec<u8>,
-    },
-    /// [`Error::Unknown`]: kind and id.
-    Unknown(String, String),
-    /// [`Error::Ended`]: kind and id.
-    Ended(String, String),
-    /// [`Error::Malformed`].
-    Malformed(String),
-    /// [`Error::TooLarge`]: what, its size, and the most that is allowed.
-    TooLarge(String, u64, u64),
-    /// [`Error::KeyReused`].
-    KeyReused(String),
-    /// [`Error::KeyRefused`].
-    KeyRefused(String),
-    /// [`Error::Overloaded`].
-    Overloaded(Duration),
-    /// [`Error::StorageFull`].
-    StorageFull(Duration),
-    /// [`Error::Unavailable`].
-    Unavailable(String),
-    /// [`Error::Expired`].
-    Expired,
-    /// [`Error::OutcomeUnknown`].
-    OutcomeUnknown,
-    /// [`Error::Crashed`].
-    Crashed(String),
-    /// [`Error::Quarantined`]: address, event and reason.
-    Quarantined(String, u64, String),
-}
-
-impl From<Error<JsonRejection>> for RemoteError {
-    fn from(error: Error<JsonRejection>) -> Self {
-        match error {
-            Error::Rejected(rejection) => Self::Rejected {
-                code: rejection.code.to_owned(),
-                status: rejection.status,
-                field: rejection.field.map(str::to_owned),
-                message: rejection.message,
-                body: rejection.body,
-            },
-            Error::Unknown { kind, id } => Self::Unknown(kind.to_owned(), id),
-            Error::Ended { kind, id } => Self::Ended(kind.to_owned(), id),
-            Error::Malformed(why) => Self::Malformed(why),
-            Error::TooLarge { what, found, limit } => Self::TooLarge(what.to_owned(), found as u64, limit as u64),
-            Error::KeyReused(key) => Self::KeyReused(key),
-            Error::KeyRefused(key) => Self::KeyRefused(key),
-            Error::Overloaded { retry_after } => Self::Overloaded(retry_after),
-            Error::StorageFull { retry_after } => Self::StorageFull(retry_after),
-            Error::Unavailable { reason } => Self::Unavailable(reason),
-            Error::Expired => Self::Expired,
-            Error::OutcomeUnknown => Self::OutcomeUnknown,
-            Error::Crashed { reason } => Self::Crashed(reason),
-            Error::Quarantined { address, seq, reason } => Self::Quarantined(address, seq, reason),
-        }
-    }
-}
-
-impl RemoteError {
-    /// The error as this engine's users know it.
-    pub(crate) fn into_error(self, registry: &Registry) -> Error<JsonRejection> {
-        let known = |kind: String| {
-            let index = registry.find(&kind);
-            index.map_or_else(|| word(kind), |index| registry.kinds()[index].name)
-        };
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        match self {
-            Self::Rejected {
-                code,
-                status,
-                field,
-                message,
-                body,
-            } => Error::Rejected(JsonRejection {
-                code: word(code),
-                status,
-                field: field.map(word),
-                message,
-                body,
-            }),
-            Self::Unknown(kind, id) => Error::Unknown { kind: known(kind), id },
-            Self::Ended(kind, id) => Error::Ended { kind: known(kind), id },
-            Self::Malformed(why) => Error::Malformed(why),
-            Self::TooLarge(what, found, limit) => Error::TooLarge {
-                what: word(what),
-                found: size(found),
-                limit: size(limit),
-            },
-            Self::KeyReused(key) => Error::KeyReused(key),
-            Self::KeyRefused(key) => Error::KeyRefused(key),
-            Self::Overloaded(retry_after) => Error::Overloaded { retry_after },
-            Self::StorageFull(retry_after) => Error::StorageFull { retry_after },
-            Self::Unavailable(reason) => Error::Unavailable { reason },
-            Self::Expired => Error::Expired,
-            Self::OutcomeUnknown => Error::OutcomeUnknown,
-            Self::Crashed(reason) => Error::Crashed { reason },
-            Self::Quarantined(address, seq, reason) => Error::Quarantined { address, seq, reason },
-        }
-    }
-}
-
-/// Most words of other nodes' programs that are kept.
-const WORDS_MAX: usize = 4_096;
-
-/// A word of another node's program, kept for ever: the codes and fields of rejections, few and always the same.
-fn word(word: String) -> &'static str {
-    static WORDS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = words.get(&*word) {
-        return known;
-    }
-    if words.len() >= WORDS_MAX {
-        return "unknown";
-    }
-    let kept: &'static str = Box::leak(word.into_boxed_str());
-    words.insert(kept);
-    kept
-}
-
-/// The other nodes.
+/// How an engine reaches the nodes that own what it does not.
 pub trait Peers: Send + Sync + 'static {
     /// Asks the node that owns a shard, as far as is known now. The answer comes within this time, or is [`Reply::Unknown`]; nobody to be asked
     /// is [`Reply::NotHere`], at once. Requests for one shard reach its owner in the order of these calls.

@@ -95,7 +95,7 @@ impl Mail {
         Reply::Taken(taken)
     }
 
-    /// `None`: not now.
+    /// `None`: it cannot be taken now, nor what follows it.
     async fn take_one(self: &Arc<Self>, letter: Letter) -> Option<(TakenAs, Option<Result<ByteBuf, RemoteError>>)> {
         let wants_answer = letter.wants_answer;
         let sender = Address::new(letter.sender.0, letter.sender.1);

@@ -116,7 +116,7 @@ struct Process<'a, H: Harness> {
     id: NodeId,
     writer: WriterId,
     number: u64,
-    /// Of its stream.
+    /// Those whose records its stream may hold.
     shards: ShardSet,
 }
 
