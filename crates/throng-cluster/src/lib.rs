@@ -7,7 +7,8 @@
 //! - [`membership`]: what a node does about what it sees. A state machine without I/O.
 //! - [`frame`]: what goes over the wire, and how two nodes prove to each other that they know the secret.
 //! - [`Links`]: the connections to the other nodes; an engine asks them through it.
-//! - [`Node`]: a node's life: it joins, says that it lives, takes, gives, and leaves.
+//! - [`life`]: what a node does with both, on clocks and tasks that it is handed: the simulator brings its own.
+//! - [`Node`]: a life with threads, a port and connections.
 //!
 //! # A shard moves
 //!
@@ -22,11 +23,13 @@
 //! counts. Whoever takes its shards waits until its lease for reads is over, or its process is known to be gone.
 
 pub mod frame;
+pub mod life;
 mod link;
 pub mod membership;
 mod node;
 mod server;
 
+pub use life::{Host, Status};
 pub use link::Links;
 pub use membership::Timing;
-pub use node::{Host, Node, NodeError, NodeOptions, Status};
+pub use node::{Node, NodeError, NodeOptions};

@@ -2,8 +2,8 @@
 
 use crate::{
     frame::{self, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role, Secret},
+    life::Host,
     link::{receive, send},
-    node::Host,
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use std::{

@@ -45,8 +45,8 @@ pub(crate) async fn yield_now() {
     .await;
 }
 
-/// The real world: two threads of a tokio runtime of the engine's own, so that a slow checkpoint stalls neither a
-/// gateway's loop nor a caller's runtime.
+/// The real world: an engine's is two threads of a tokio runtime of its own, so that a slow checkpoint stalls neither a gateway's loop nor
+/// a caller's runtime.
 pub struct TokioHost {
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
     handle: tokio::runtime::Handle,
@@ -64,12 +64,21 @@ impl TokioHost {
             .thread_name("throng-engine")
             .enable_time()
             .build()?;
-        let handle = runtime.handle().clone();
         Ok(Self {
+            handle: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
-            handle,
             start: Instant::now(),
         })
+    }
+
+    /// A host on somebody else's runtime, which has a clock: its tasks end with that.
+    #[must_use]
+    pub fn on(handle: tokio::runtime::Handle) -> Self {
+        Self {
+            handle,
+            runtime: Mutex::new(None),
+            start: Instant::now(),
+        }
     }
 }
 

@@ -1,0 +1,345 @@
+//! A node's life: it says that it lives, takes and gives shards, and joins again when it was declared dead. It knows no socket, no clock
+//! and no thread but those it is handed, so that a simulator can run it.
+
+use crate::membership::{Action, Membership, Seen, Timing};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use throng::{
+    driver::{
+        Driver,
+        peers::{Reply, Request},
+    },
+    host::Host as Clock,
+};
+use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+use tokio::sync::{Notify, watch};
+
+/// What membership has an engine do.
+pub trait Host: Send + Sync + 'static {
+    /// Serves exactly these shards from now on: ends the stream before in order, opens the next one.
+    fn serve(&self, node: NodeId, shards: ShardSet) -> Later<'static, Result<(), Error>>;
+    /// Ends the stream in order and serves nothing; whoever asks waits.
+    fn release(&self) -> Later<'static, Result<(), Error>>;
+    /// Answers what another node asks.
+    fn answer(&self, request: Request, within: Duration) -> Later<'static, Reply>;
+}
+
+impl Host for Driver {
+    fn serve(&self, node: NodeId, shards: ShardSet) -> Later<'static, Result<(), Error>> {
+        let driver = self.clone();
+        Box::pin(async move { Self::serve(&driver, node, shards).await })
+    }
+
+    fn release(&self) -> Later<'static, Result<(), Error>> {
+        let driver = self.clone();
+        Box::pin(async move { Self::release(&driver).await })
+    }
+
+    fn answer(&self, request: Request, within: Duration) -> Later<'static, Reply> {
+        let driver = self.clone();
+        Box::pin(async move { driver.answer_peer(request, within).await })
+    }
+}
+
+/// The connections to the other nodes, as far as a node's life goes by them.
+pub trait Connections: Send + Sync + 'static {
+    /// Goes by what is seen now: who is there, and who owns what.
+    fn look(&self, me: NodeId, view: &View);
+    /// Nodes whose port nobody listens at.
+    fn refusing(&self) -> BTreeSet<NodeId>;
+    /// Resolves when a connection began to fail, or to work.
+    fn changed(&self) -> Later<'_, ()>;
+    /// Adds what is known of connections.
+    fn describe(&self, status: &mut Status);
+}
+
+/// How a node is.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// Its number; 0 while it is no member.
+    pub node: NodeId,
+    /// What it saw last.
+    pub view: View,
+    /// What its engine serves.
+    pub serves: ShardSet,
+    /// Nodes it is connected to.
+    pub connected: BTreeSet<NodeId>,
+    /// How often it has changed what it serves.
+    pub changes: u64,
+    /// How long the last change took, from the first request that waited to the first that was answered, at most.
+    pub last_change: Duration,
+    /// Requests sent to other nodes.
+    pub asks: u64,
+    /// Frames they went in.
+    pub frames: u64,
+    /// Requests for which no other node could be asked.
+    pub not_here: u64,
+    /// Requests whose outcome is not known.
+    pub unknown: u64,
+}
+
+/// What a node is, without its threads and sockets.
+pub struct Life {
+    parts: Parts,
+    /// It gives away what it has, and leaves.
+    is_leaving: AtomicBool,
+    wake: Notify,
+    status: watch::Sender<Status>,
+    change: Mutex<Change>,
+    changes: AtomicU64,
+}
+
+/// What a life is made of.
+pub struct Parts {
+    /// Where the nodes meet.
+    pub directory: Arc<dyn Directory>,
+    /// The engine that serves what the node owns.
+    pub host: Arc<dyn Host>,
+    /// To the other nodes.
+    pub connections: Arc<dyn Connections>,
+    /// Its time, and where its tasks run.
+    pub clock: Arc<dyn Clock>,
+    /// What it says of itself.
+    pub join: Join,
+    /// How fast it notices.
+    pub timing: Timing,
+}
+
+/// What the engine serves, and whether that is being changed.
+#[derive(Default)]
+struct Change {
+    serves: Option<ShardSet>,
+    is_changing: bool,
+    last: Duration,
+}
+
+impl Life {
+    /// One that has not joined yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            is_leaving: AtomicBool::new(false),
+            wake: Notify::new(),
+            status: watch::Sender::new(Status::default()),
+            change: Mutex::default(),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    /// How it is, now and later.
+    #[must_use]
+    pub fn statuses(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    /// From now on it gives away what it owns.
+    pub fn drain(&self) {
+        self.is_leaving.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Joins. What stands against it may be over in a moment: a node of the same name that was killed is there until its sessions are gone.
+    ///
+    /// # Errors
+    /// As [`Directory::join`], after a lease of trying where it was refused.
+    pub async fn join(&self) -> Result<NodeId, Error> {
+        let Parts { directory, timing, .. } = &self.parts;
+        let begun = self.parts.clock.elapsed_micros();
+        loop {
+            match directory.join(self.parts.join.clone()).await {
+                Err(Error::Refused(why)) if self.since(begun) < timing.lease => {
+                    tracing::info!("the node cannot join yet: {why}");
+                    self.parts.clock.sleep(timing.beat / 2).await;
+                }
+                joined => return joined,
+            }
+        }
+    }
+
+    fn since(&self, begun_micros: u64) -> Duration {
+        Duration::from_micros(self.parts.clock.elapsed_micros().saturating_sub(begun_micros))
+    }
+
+    /// Takes part, as the node that has [joined](Self::join), for as long as this is polled.
+    pub async fn run(self: Arc<Self>, first: NodeId) {
+        let mut node = first;
+        let mut membership = Membership::new(node, self.parts.timing);
+        loop {
+            let state = match self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
+                true => NodeState::Draining,
+                false => NodeState::Serving,
+            };
+            let view = match self.parts.directory.beat(node, state).await {
+                Ok(view) => view,
+                Err(Error::Gone(_)) => {
+                    tracing::error!("node {node} was declared dead by the others, it joins again");
+                    node = self.join_again().await;
+                    membership = Membership::new(node, self.parts.timing);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!("node {node} cannot say that it lives: {error}");
+                    membership.was_cut_off();
+                    self.parts.clock.sleep(self.parts.timing.beat / 2).await;
+                    continue;
+                }
+            };
+            self.look(node, &view);
+            let now = self.parts.clock.elapsed_micros();
+            let actions = membership.actions(&view, now, &self.seen());
+            let mut has_changed = false;
+            for action in actions {
+                has_changed |= self.act(node, &view, action).await;
+            }
+            if has_changed {
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = self.parts.directory.changed(self.parts.timing.beat) => {}
+                () = self.parts.connections.changed() => {}
+                () = self.wake.notified() => {}
+            }
+        }
+    }
+
+    async fn is_drained(&self, node: NodeId) -> bool {
+        self.parts.directory.wants_drain(node).await.unwrap_or(false)
+    }
+
+    async fn join_again(&self) -> NodeId {
+        loop {
+            match self.parts.directory.join(self.parts.join.clone()).await {
+                Ok(node) => {
+                    let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+                    change.serves = None;
+                    return node;
+                }
+                Err(error) => {
+                    tracing::error!("the node cannot join again, it is tried again: {error}");
+                    self.parts.clock.sleep(self.parts.timing.beat).await;
+                }
+            }
+        }
+    }
+
+    fn look(&self, node: NodeId, view: &View) {
+        self.parts.connections.look(node, view);
+        let (serves, last_change) = {
+            let change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+            (change.serves.clone().unwrap_or_default(), change.last)
+        };
+        let mut status = Status {
+            node,
+            view: view.clone(),
+            serves,
+            changes: self.changes.load(Ordering::Relaxed),
+            last_change,
+            ..Status::default()
+        };
+        self.parts.connections.describe(&mut status);
+        self.status.send_replace(status);
+    }
+
+    fn seen(&self) -> Seen {
+        let change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        Seen {
+            refusing: self.parts.connections.refusing(),
+            serves: change.serves.clone(),
+            is_changing: change.is_changing,
+        }
+    }
+
+    /// `true`: what is seen is another thing now.
+    async fn act(self: &Arc<Self>, node: NodeId, view: &View, action: Action) -> bool {
+        match action {
+            Action::DeclareDead { node: dead, beat } => {
+                let name = view.node(dead).map_or_else(String::new, |dead| dead.said.name.clone());
+                match self.parts.directory.declare_dead(node, dead, beat).await {
+                    Ok(true) => tracing::warn!("node {dead} ({name}) is dead: its shards are taken over"),
+                    Ok(false) => {}
+                    Err(error) => tracing::warn!("node {dead} ({name}) cannot be declared dead: {error}"),
+                }
+                true
+            }
+            Action::Take(shards) => match self.parts.directory.take(node, &shards).await {
+                Ok(taken) => {
+                    tracing::info!("takes the shards {taken}");
+                    !taken.is_empty()
+                }
+                Err(error) => {
+                    tracing::warn!("shards cannot be taken: {error}");
+                    false
+                }
+            },
+            Action::Serve(shards) => {
+                self.begin_change();
+                let life = Arc::clone(self);
+                self.parts.clock.spawn(Box::pin(async move {
+                    let begun = life.parts.clock.elapsed_micros();
+                    let served = life.parts.host.serve(node, shards.clone()).await;
+                    let last = life.since(begun);
+                    let serves = match served {
+                        Ok(()) => {
+                            tracing::info!(
+                                "serves {} shards ({shards}) after {:.3} s",
+                                shards.len(),
+                                last.as_secs_f64()
+                            );
+                            life.changes.fetch_add(1, Ordering::Relaxed);
+                            Some(shards)
+                        }
+                        Err(error) => {
+                            tracing::error!("the shards {shards} cannot be served, it is tried again: {error}");
+                            life.parts.clock.sleep(life.parts.timing.beat / 2).await;
+                            None
+                        }
+                    };
+                    life.end_change(serves, last);
+                }));
+                false
+            }
+            Action::Give { to, shards } => {
+                self.begin_change();
+                let life = Arc::clone(self);
+                self.parts.clock.spawn(Box::pin(async move {
+                    let begun = life.parts.clock.elapsed_micros();
+                    let given = async {
+                        life.parts.host.release().await?;
+                        life.parts.directory.give(node, to, &shards).await
+                    };
+                    match given.await {
+                        Ok(()) => tracing::info!("has given {} shards ({shards}) to node {to}", shards.len()),
+                        Err(error) => tracing::warn!("the shards {shards} are not given to node {to}: {error}"),
+                    }
+                    // Whatever came of it: the engine serves nothing now, and is told what it owns by the next look.
+                    life.end_change(None, life.since(begun));
+                }));
+                false
+            }
+            Action::Leave => false,
+        }
+    }
+
+    fn begin_change(&self) {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner).is_changing = true;
+    }
+
+    fn end_change(&self, serves: Option<ShardSet>, last: Duration) {
+        let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        *change = Change {
+            serves,
+            is_changing: false,
+            last,
+        };
+        drop(change);
+        self.wake.notify_one();
+    }
+}
