@@ -372,8 +372,9 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
     let writers: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     close(&transaction, &writers).await?;
     // Not locked before: one that lives may wait for the row of the cluster.
-    let statement = format!("SELECT node, {IS_GONE} FROM nodes n WHERE name = $1 AND {LIVING}");
-    for row in transaction.query(&statement, &[&join.name]).await? {
+    // Nor is one in the way that this process has become without hearing of it: its answer was lost.
+    let statement = format!("SELECT node, {IS_GONE} OR session = $2 FROM nodes n WHERE name = $1 AND {LIVING}");
+    for row in transaction.query(&statement, &[&join.name, &database.session]).await? {
         if !row.get::<_, bool>(1) {
             return Ok(Err(Error::Refused(format!(
                 "a node of the name {:?} lives: stop it, or give this one another name",

@@ -49,6 +49,14 @@ pub enum Lie {
     RemovesTooMuch,
     /// The store does not keep idempotency keys.
     ForgetsKeys,
+    /// A node that takes shards over does not wait until the leases of those that had them are over.
+    TakesOverAtOnce,
+    /// A node measures its lease by its time of day.
+    LeaseByTimeOfDay,
+    /// A node whose sessions at the database are gone is taken to be dead, and its lease to be over.
+    TrustsFreeLock,
+    /// Messages of another node are said to be taken before they are durable.
+    TakesBeforeDurable,
 }
 
 impl Faults {

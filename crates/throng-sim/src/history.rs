@@ -5,12 +5,12 @@ use throng_core::{
     limits,
     shard::{Envelope, taken_reason},
 };
-use throng_journal::{Address, Commit, Position, RecordKind, StoredEvent, WriterId};
+use throng_journal::{Address, Commit, RecordKind, StoredEvent, WriterId};
 
 /// All that is durable, in the order it happened.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// The commits of all writers, in order.
+    /// The commits of all writers, in the order in which they became durable.
     pub commits: Vec<Commit>,
     /// Something was removed: an entity's events may begin later than with the first, and what became of a message may be gone.
     pub is_pruned: bool,
@@ -182,15 +182,16 @@ impl History {
         let mut wrong = Vec::new();
         let mut commits: BTreeMap<WriterId, u64> = BTreeMap::new();
         let mut events: BTreeMap<Address, u64> = BTreeMap::new();
-        let mut last = Position::default();
         for commit in &self.commits {
             let position = commit.position();
-            let expected = commits.entry(position.writer).or_default();
-            *expected += 1;
-            if position.commit.0 != *expected || position <= last {
-                wrong.push(format!("promise 5: commit {position} follows {last}"));
+            let last = commits.entry(position.writer).or_default();
+            if position.commit.0 != *last + 1 {
+                let writer = position.writer;
+                wrong.push(format!(
+                    "promise 5: commit {position} follows commit {last} of writer {writer}"
+                ));
             }
-            last = position;
+            *last = position.commit.0;
             for record in commit.records().flatten() {
                 if record.record == RecordKind::Event {
                     let seq = events.entry(Address::new(record.kind, record.id)).or_default();

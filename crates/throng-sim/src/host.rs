@@ -1,7 +1,13 @@
 //! The engine's host in the simulated world.
 
 use crate::world::{Group, RunsOn, World};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 use throng::{
     host::{Host, Task},
     model::Timestamp,
@@ -13,12 +19,14 @@ pub(crate) struct SimHost {
     pub(crate) group: Group,
     /// Where its tasks run.
     pub(crate) runs_on: RunsOn,
+    /// What its time of day is ahead of the world's.
+    pub(crate) day_micros: Arc<AtomicI64>,
 }
 
 impl Host for SimHost {
     fn now(&self) -> Timestamp {
         Timestamp {
-            micros: self.world.now_micros(),
+            micros: self.world.now_micros() + self.day_micros.load(Ordering::Relaxed),
         }
     }
 

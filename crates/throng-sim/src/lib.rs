@@ -53,6 +53,8 @@
 //! - **Processes** are killed ([`Sim::kill`]), lose their power ([`Sim::power_loss`]), stop gracefully, are upgraded
 //!   ([`Sim::upgrade`]) or taken over from ([`Sim::start`] beside one that runs). Calls run inside a process and die with it
 //!   ([`Sim::call`]); the test itself and what it [`spawn`](Sim::spawn)s are outside and live on.
+//! - **Nodes** ([`Sim::nodes`]): the service as a cluster of processes on one database, with their memberships, leases and requests to each
+//!   other. They are killed, paused, cut off from each other or from the database, drained, and their clocks of the day differ.
 //!
 //! # What is checked
 //!
@@ -74,6 +76,7 @@ mod history;
 mod host;
 mod journal;
 mod medium;
+mod nodes;
 mod seeds;
 mod simulation;
 mod store;
@@ -86,7 +89,9 @@ mod conformance;
 
 pub use faults::{Faults, Lie};
 pub use history::{History, SentMessage};
+pub use nodes::Nodes;
 pub use seeds::for_each_seed;
 pub use simulation::{Failure, Gone, Run, Sim, Simulation};
 pub use threads::busy_for;
+pub use throng_cluster::Timing;
 pub use world::Hang;

@@ -6,6 +6,7 @@ use crate::{
     host::SimHost,
     journal::SimJournal,
     medium::{Medium, Rows},
+    nodes::Nodes,
     store::SimStore,
     world::{Group, OUTSIDE, RunsOn, TaskId, World},
 };
@@ -25,6 +26,7 @@ use throng::{
     Builder, Engine, Options, StartError,
     model::{Entity, Hears, Query},
 };
+use throng_cluster::Timing;
 use throng_journal::{Address, Durability, Position};
 
 type Configure = Arc<dyn Fn(Builder) -> Builder + Send + Sync>;
@@ -305,7 +307,27 @@ impl Sim {
         self.shared.shards.store(shards, Ordering::Relaxed);
     }
 
-    fn builder(&self) -> Builder {
+    /// The service on several nodes, on a database of their own, with the faults of this world: none is started yet.
+    #[must_use]
+    pub fn nodes(&self, timing: Timing) -> Nodes {
+        Nodes::new(self.clone(), timing)
+    }
+
+    pub(crate) fn new_group(&self) -> Group {
+        let mut state = self.state();
+        state.groups += 1;
+        state.groups
+    }
+
+    pub(crate) fn world(&self) -> &Arc<World> {
+        &self.shared.world
+    }
+
+    pub(crate) fn shared_faults(&self) -> Arc<Mutex<Faults>> {
+        self.shared.faults.clone()
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
         let configure = self.shared.configure.lock().unwrap_or_else(PoisonError::into_inner);
         let configured = configure
             .iter()
@@ -325,11 +347,7 @@ impl Sim {
     /// The engine could not start; or, inside, the process died meanwhile.
     pub async fn start(&self) -> Result<Result<(), StartError>, Gone> {
         let world = self.shared.world.clone();
-        let group = {
-            let mut state = self.state();
-            state.groups += 1;
-            state.groups
-        };
+        let group = self.new_group();
         let journal = SimJournal {
             world: world.clone(),
             medium: self.shared.medium.clone(),
@@ -348,6 +366,7 @@ impl Sim {
             world: world.clone(),
             group,
             runs_on: self.runs_on(RunsOn::Engine),
+            day_micros: Arc::default(),
         }));
         let (tell, told) = tokio::sync::oneshot::channel();
         let store = SimStore {

@@ -90,6 +90,8 @@ struct Inner {
     timer_count: u64,
     threads: BTreeMap<usize, ThreadSlot>,
     thread_count: usize,
+    /// Until when a process stands still, and its tasks that were woken meanwhile.
+    paused: BTreeMap<Group, (u64, Vec<usize>)>,
     /// Threads that wait for a lock, and whether somebody has run since they looked.
     blocked: Vec<usize>,
     look_at_locks: bool,
@@ -120,6 +122,8 @@ enum Step {
 enum Alarm {
     Wake(Waker),
     Resume(usize),
+    /// A process that was paused goes on.
+    Continue(Group),
 }
 
 struct Slot {
@@ -203,7 +207,36 @@ impl Inner {
         }
     }
 
+    /// A process that was paused goes on, unless it was paused for longer meanwhile.
+    fn go_on(&mut self, group: Group) {
+        let now = self.elapsed_micros;
+        if self.paused.get(&group).is_some_and(|(until, _)| *until <= now)
+            && let Some((_, woken)) = self.paused.remove(&group)
+        {
+            self.ready.extend(woken.into_iter().map(Step::Poll));
+        }
+    }
+
+    /// Puts a task aside whose process stands still.
+    fn sets_aside(&mut self, step: Step) -> bool {
+        let Step::Poll(slot) = step else { return false };
+        let Some((_, woken)) = self.paused.get_mut(&self.slots[slot].group) else {
+            return false;
+        };
+        woken.push(slot);
+        true
+    }
+
     fn pick(&mut self) -> Option<Step> {
+        loop {
+            let step = self.pick_any()?;
+            if self.paused.is_empty() || !self.sets_aside(step) {
+                return Some(step);
+            }
+        }
+    }
+
+    fn pick_any(&mut self) -> Option<Step> {
         if self.threads.values().any(|thread| thread.at != At::Idle) {
             return self.pick_for_free_thread();
         }
@@ -259,6 +292,9 @@ impl Inner {
         };
         self.free.push(slot);
         self.ready.retain(|ready| *ready != Step::Poll(slot));
+        if let Some((_, woken)) = self.paused.get_mut(&remains.group) {
+            woken.retain(|woken| *woken != slot);
+        }
         remains
     }
 
@@ -281,6 +317,7 @@ impl World {
                 timer_count: 0,
                 threads: BTreeMap::new(),
                 thread_count: 0,
+                paused: BTreeMap::new(),
                 blocked: Vec::new(),
                 look_at_locks: false,
                 elapsed_micros: 0,
@@ -404,6 +441,15 @@ impl World {
         })));
         inner.wake(Some(task));
         task
+    }
+
+    /// Nothing of a process runs for so long; its timers go by meanwhile.
+    pub(crate) fn pause(&self, group: Group, duration: Duration) {
+        let mut inner = self.inner();
+        let until = inner.elapsed_micros.saturating_add(micros(duration));
+        let (last, _) = inner.paused.entry(group).or_default();
+        *last = until.max(*last);
+        inner.set_alarm(until, Alarm::Continue(group));
     }
 
     pub(crate) fn pass(&self, micros: u64) {
@@ -674,6 +720,7 @@ impl World {
                 match inner.timers.pop_first() {
                     Some((_, Alarm::Wake(waker))) => woken.push(waker),
                     Some((_, Alarm::Resume(index))) => inner.ready.push_back(Step::Resume(index)),
+                    Some((_, Alarm::Continue(group))) => inner.go_on(group),
                     None => {}
                 }
             }

@@ -320,6 +320,21 @@ async fn a_node_whose_sessions_are_gone_lives_on_until_somebody_says_otherwise()
     assert_eq!(b.take(&[0]).await, shards(&[0]));
 }
 
+/// The answer to the first try was lost: the process joins again, and nobody else is there to say that what it was then is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_joins_again_that_did_not_hear_that_it_had_joined() {
+    let schema = kit::schema();
+    let opened = open(&schema, "").await;
+    let first = try_join(&opened, "a").await.unwrap();
+    let second = try_join(&opened, "a").await.unwrap();
+    assert!(second > first);
+    let view = opened.directory.view().await.unwrap();
+    let living: Vec<NodeId> = view.nodes.iter().map(|node| node.id).collect();
+    assert_eq!(living, [second]);
+    let other = open(&schema, "").await;
+    assert!(matches!(try_join(&other, "a").await, Err(Error::Refused(_))));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_may_have_a_name_as_long_as_the_server_takes() {
     let schema = format!("test_{}", "x".repeat(58));

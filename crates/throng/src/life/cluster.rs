@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 use throng_core::model::Error as Refused;
-use throng_journal::{Error, NodeId, Pace, ShardSet};
+use throng_journal::{AppendError, Error, NodeId, Pace, ShardSet};
 
 /// What a node of a cluster is to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,17 @@ impl Lives {
         }
     }
 
-    /// Ends a life in order: nothing that was begun is lost or left in doubt, and whoever comes meanwhile waits.
+    /// Ends a life in order: nothing that was begun is lost or left in doubt, and whoever comes meanwhile waits. One whose stream was sealed by
+    /// others ends as if an append had told it so: with nothing under way, nobody else would.
     async fn end_in_order(&self, life: &Arc<Life>) -> Result<(), Error> {
+        let ended = self.close_stream(life).await;
+        if matches!(ended, Err(Error::Sealed(_))) {
+            life.ledger.fail(AppendError::Sealed);
+        }
+        ended
+    }
+
+    async fn close_stream(&self, life: &Arc<Life>) -> Result<(), Error> {
         let (context, ledger) = (&self.context, &life.ledger);
         // While all goes on: so that the next owner has little to read.
         self.make_checkpoint(life, Pace::default()).await?;

@@ -223,10 +223,12 @@ pub(super) async fn task(lives: Weak<Lives>) {
 }
 
 impl Lives {
-    async fn begin_again(&self, life: &Life, failure: &AppendError) {
+    async fn begin_again(&self, life: &Arc<Life>, failure: &AppendError) {
         let (context, ledger) = (&self.context, &life.ledger);
-        let _one_at_a_time = self.changes.lock().await;
-        self.end(Down::with(JOURNAL_FAILED, failure));
+        if self.running().is_some_and(|running| Arc::ptr_eq(&running, life)) {
+            self.end(Down::with(JOURNAL_FAILED, failure));
+        }
+        // Before anybody is waited for who changes the shards: a checkpoint of theirs may wait for what was in flight here.
         let last = loop {
             match context.journal.seal(ledger.writer).await {
                 Ok(last) => break last,
@@ -238,6 +240,11 @@ impl Lives {
         };
         ledger.end(last);
         context.signals.wake_watchers();
+        let _one_at_a_time = self.changes.lock().await;
+        if self.running().is_some() {
+            // Whoever changed the shards has begun the next one.
+            return;
+        }
         let is_member = self.member().is_some();
         if matches!(failure, AppendError::Sealed) {
             if is_member {

@@ -1,0 +1,168 @@
+//! The database of simulated nodes: journal, store and directory in memory, at the end of a line that is slow, fails, and is cut.
+
+use crate::{
+    faults::{Faults, Lie},
+    world::{Group, OUTSIDE, RunsOn, World},
+};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use throng_journal::{Commit, Error, Later, MemoryDirectory, MemoryJournal, MemoryStore, NodeId, WriterId};
+
+/// What all nodes share. It outlives them.
+#[derive(Clone)]
+pub(super) struct Database {
+    pub(super) world: Arc<World>,
+    pub(super) journal: MemoryJournal,
+    pub(super) store: MemoryStore,
+    pub(super) directory: MemoryDirectory,
+    pub(super) faults: Arc<Mutex<Faults>>,
+    pub(super) rows: Arc<Mutex<Rows>>,
+    /// How long a lease for reads is.
+    pub(super) lease: Duration,
+}
+
+/// What it knows besides.
+#[derive(Default)]
+pub(super) struct Rows {
+    /// Whose engine may answer reads from memory, until when.
+    pub(super) leases: BTreeMap<WriterId, LeaseRow>,
+    /// The line of each node that ever joined.
+    pub(super) lines: BTreeMap<NodeId, Line>,
+    /// All commits, in the order in which they became durable.
+    pub(super) landed: Vec<Commit>,
+}
+
+pub(super) struct LeaseRow {
+    pub(super) line: Line,
+    pub(super) until_micros: u64,
+    /// Its engine has said that it answers nothing more.
+    pub(super) is_over: bool,
+}
+
+/// A process's connections to the database, and what it knows of itself. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) database: Database,
+    pub(super) process: Arc<Process>,
+}
+
+pub(super) struct Process {
+    pub(super) group: Group,
+    /// It was killed: its port refuses, and its sessions are gone.
+    pub(super) is_dead: AtomicBool,
+    /// Nothing gets through to the database.
+    pub(super) is_cut: AtomicBool,
+    /// What it says to the directory does not get through.
+    pub(super) is_mute: AtomicBool,
+    /// Its sessions were dropped, and it has not come again.
+    pub(super) is_disconnected: AtomicBool,
+    /// What its time of day is ahead of the world's.
+    pub(super) day_micros: Arc<AtomicI64>,
+    pub(super) lease: Mutex<Lease>,
+    /// Its newest life as a node; 0: none.
+    pub(super) node: AtomicU64,
+}
+
+/// What a process knows of its own lease.
+#[derive(Default)]
+pub(super) struct Lease {
+    pub(super) writer: WriterId,
+    pub(super) until_micros: u64,
+    /// The same by the time of day, for [`Lie::LeaseByTimeOfDay`].
+    pub(super) until_day: i64,
+}
+
+pub(super) fn unreachable(doing: &str) -> Error {
+    Error::Io {
+        doing: doing.to_owned(),
+        source: std::io::Error::other("a simulated fault: the database does not answer"),
+    }
+}
+
+impl Database {
+    pub(super) fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn faults(&self) -> Faults {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What becomes of a call on its way.
+struct Way {
+    there: Option<Duration>,
+    back: Option<Duration>,
+    /// It fails: before it was done, or after.
+    fails: Option<bool>,
+}
+
+impl Line {
+    pub(super) fn lease(&self) -> MutexGuard<'_, Lease> {
+        self.process.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_through(&self) -> bool {
+        !self.process.is_dead.load(Ordering::Relaxed) && !self.process.is_cut.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn now_day(&self) -> i64 {
+        self.database.world.now_micros() + self.process.day_micros.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn lie(&self) -> Option<Lie> {
+        self.database.faults().lie
+    }
+
+    fn way(&self, share: f64) -> Way {
+        let (world, faults) = (&self.database.world, self.database.faults());
+        let fails = world.chance(share).then(|| world.chance(0.5));
+        Way {
+            there: world.dice(|rng| faults.wait(rng)),
+            back: world.dice(|rng| faults.wait(rng)),
+            fails,
+        }
+    }
+
+    /// Has the database do something: what has left this process goes on, whatever becomes of the process. `share` of them fail, before or
+    /// after they were done.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        share: f64,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Later<'static, Result<T, Error>> {
+        let (line, way) = (self.clone(), self.way(share));
+        let world = self.database.world.clone();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let sent = async move {
+            let world = &line.database.world;
+            if let Some(there) = way.there {
+                world.sleep(there).await;
+            }
+            if !line.is_through() || way.fails == Some(false) {
+                drop(tell.send(Err(unreachable(doing))));
+                return;
+            }
+            line.process.is_disconnected.store(false, Ordering::Relaxed);
+            let done = work.await;
+            if let Some(back) = way.back {
+                world.sleep(back).await;
+            }
+            let is_lost = way.fails.is_some() || !line.is_through();
+            if is_lost {
+                world.count("call of the database failed after it was done");
+            }
+            drop(tell.send(if is_lost { Err(unreachable(doing)) } else { done }));
+        };
+        world.spawn(OUTSIDE, RunsOn::World, Box::pin(sent));
+        Box::pin(async move { told.await.unwrap_or_else(|_| Err(unreachable(doing))) })
+    }
+}

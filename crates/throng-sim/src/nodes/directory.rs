@@ -1,0 +1,153 @@
+//! A node's directory: the database's, over its line.
+
+use super::database::{Line, unreachable};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+
+/// Share of changes that nobody is told of.
+const UNTOLD: f64 = 0.3;
+/// Looks for a change in the time it is waited for.
+const LOOKS: u32 = 10;
+
+pub(super) struct FarDirectory(pub(super) Line);
+
+impl FarDirectory {
+    fn call<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Later<'static, Result<T, Error>> {
+        if self.0.process.is_mute.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(Err(unreachable(doing))));
+        }
+        self.0.call(doing, self.0.database.faults().journal_error, work)
+    }
+
+    fn is_disconnected(line: &Line) -> bool {
+        let process = &line.process;
+        process.is_dead.load(Ordering::Relaxed) || process.is_disconnected.load(Ordering::Relaxed)
+    }
+}
+
+impl Directory for FarDirectory {
+    fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>> {
+        let line = self.0.clone();
+        self.call("joining", async move {
+            let database = &line.database;
+            // One whose sessions are gone is no obstacle, nor is one that this process has become without hearing of it.
+            for before in database.directory.view().await?.nodes {
+                let of = database.rows().lines.get(&before.id).cloned();
+                let is_over = |of: &Line| of.process.group == line.process.group || Self::is_disconnected(of);
+                if before.said.name == join.name && of.as_ref().is_some_and(is_over) {
+                    database.directory.leave(before.id).await?;
+                }
+            }
+            let node = database.directory.join(join).await?;
+            line.process.node.store(node.0, Ordering::Relaxed);
+            database.rows().lines.insert(node, line.clone());
+            Ok(node)
+        })
+    }
+
+    fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>> {
+        let database = self.0.database.clone();
+        self.call("saying that a node lives", async move {
+            let mut view = database.directory.beat(node, state).await?;
+            let rows = database.rows();
+            for node in &mut view.nodes {
+                node.is_disconnected = rows.lines.get(&node.id).is_some_and(Self::is_disconnected);
+            }
+            Ok(view)
+        })
+    }
+
+    fn view(&self) -> Later<'_, Result<View, Error>> {
+        let directory = self.0.database.directory.clone();
+        let work = async move { directory.view().await };
+        self.call("looking at the nodes", work)
+    }
+
+    fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>> {
+        let database = self.0.database.clone();
+        self.call("declaring a node dead", async move {
+            let is_dead = database.directory.declare_dead(by, dead, beat).await?;
+            if is_dead {
+                database.world.count("node declared dead");
+                let line = database.rows().lines.get(&dead).cloned();
+                if line.is_some_and(|line| !line.process.is_dead.load(Ordering::Relaxed)) {
+                    database.world.count("node declared dead that lived");
+                }
+                database
+                    .world
+                    .note(format_args!("node {dead} is declared dead by node {by}"));
+            }
+            Ok(is_dead)
+        })
+    }
+
+    fn take<'a>(&'a self, by: NodeId, shards: &'a ShardSet) -> Later<'a, Result<ShardSet, Error>> {
+        let (database, shards) = (self.0.database.clone(), shards.clone());
+        self.call("taking shards", async move {
+            let taken = database.directory.take(by, &shards).await?;
+            database.world.note(format_args!("node {by} takes the shards {taken}"));
+            Ok(taken)
+        })
+    }
+
+    fn give<'a>(&'a self, from: NodeId, to: NodeId, shards: &'a ShardSet) -> Later<'a, Result<(), Error>> {
+        let (database, shards) = (self.0.database.clone(), shards.clone());
+        self.call("giving shards", async move {
+            database.directory.give(from, to, &shards).await?;
+            database.world.count("shards given");
+            database
+                .world
+                .note(format_args!("node {from} gives the shards {shards} to node {to}"));
+            Ok(())
+        })
+    }
+
+    fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>> {
+        let directory = self.0.database.directory.clone();
+        let work = async move { directory.leave(node).await };
+        self.call("leaving", work)
+    }
+
+    fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>> {
+        let (directory, name) = (self.0.database.directory.clone(), name.to_owned());
+        let work = async move { directory.ask_drain(&name, drain).await };
+        self.call("asking a node to drain", work)
+    }
+
+    fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        let directory = self.0.database.directory.clone();
+        let work = async move { directory.wants_drain(node).await };
+        self.call("asking whether to drain", work)
+    }
+
+    fn changed(&self, at_most: Duration) -> Later<'_, ()> {
+        let database = self.0.database.clone();
+        let is_told = !database.world.chance(UNTOLD) && self.0.is_through();
+        Box::pin(async move {
+            if !is_told {
+                return database.world.sleep(at_most).await;
+            }
+            let version = async || database.directory.view().await.map_or(0, |view| view.version);
+            let seen = version().await;
+            for _ in 0..LOOKS {
+                database.world.sleep(at_most / LOOKS).await;
+                if version().await != seen {
+                    return;
+                }
+            }
+        })
+    }
+}
+
+impl From<FarDirectory> for Arc<dyn Directory> {
+    fn from(directory: FarDirectory) -> Self {
+        Arc::new(directory)
+    }
+}

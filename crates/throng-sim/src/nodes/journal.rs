@@ -1,0 +1,279 @@
+//! A node's journal: the database's, over its line.
+
+use super::database::{Lease, LeaseRow, Line};
+use crate::{
+    faults::Lie,
+    world::{OUTSIDE, RunsOn},
+};
+use std::{sync::atomic::Ordering, time::Duration};
+use throng_journal::{
+    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place,
+    Position, Prune, Pruned, ShardId, ShardSet, Stream, Taken, WriterId, commit::Buffer,
+};
+
+/// Renewed so many times in its length.
+const RENEWALS: u32 = 5;
+/// Between two looks at other engines' leases.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Clone)]
+pub(super) struct FarJournal(pub(super) Line);
+
+impl FarJournal {
+    fn share(&self) -> f64 {
+        self.0.database.faults().journal_error
+    }
+
+    /// Waits until no other engine answers reads from what it knows of these shards: its stream was sealed, and its lease is over, or its
+    /// process is known to be gone.
+    async fn outlive_leases(&self, own: WriterId, shards: &ShardSet) -> Result<(), Error> {
+        let database = &self.0.database;
+        let lie = self.0.lie();
+        if lie == Some(Lie::TakesOverAtOnce) {
+            return Ok(());
+        }
+        loop {
+            let streams = database.journal.streams(WriterId(0)).await?;
+            let now = database.world.elapsed_micros();
+            let waits = {
+                let rows = database.rows();
+                let answers = |stream: &&Stream| {
+                    let row = rows.leases.get(&stream.writer);
+                    row.is_some_and(|row: &LeaseRow| {
+                        let process = &row.line.process;
+                        let is_own = process.group == self.0.process.group;
+                        let is_gone = process.is_dead.load(Ordering::Relaxed)
+                            || lie == Some(Lie::TrustsFreeLock) && process.is_disconnected.load(Ordering::Relaxed);
+                        !is_own && !is_gone && !row.is_over && row.until_micros > now
+                    })
+                };
+                let before = streams.iter().filter(|stream| stream.writer < own);
+                let with = before.filter(|stream| stream.shards.as_ref().is_none_or(|of| of.overlaps(shards)));
+                with.filter(answers).count() > 0
+            };
+            if !waits {
+                return Ok(());
+            }
+            database.world.count("waited for a lease");
+            database.world.sleep(LOOK).await;
+        }
+    }
+
+    /// Says to the database that the writer's engine may answer reads for a lease from now. `false`: its stream was sealed.
+    fn renew(&self, writer: WriterId) -> Later<'static, Result<bool, Error>> {
+        let line = self.0.clone();
+        let (asked, day) = (line.database.world.elapsed_micros(), line.now_day());
+        let database = line.database.clone();
+        let row_line = line.clone();
+        let renewed = self.0.call("renewing a lease", 0.0, async move {
+            let streams = database.journal.streams(writer).await?;
+            let is_open = streams
+                .iter()
+                .any(|stream| stream.writer == writer && !stream.is_sealed);
+            if is_open {
+                let until_micros = database.world.elapsed_micros() + micros(database.lease);
+                let row = LeaseRow {
+                    line: row_line,
+                    until_micros,
+                    is_over: false,
+                };
+                database.rows().leases.insert(writer, row);
+            }
+            Ok(is_open)
+        });
+        Box::pin(async move {
+            let is_open = renewed.await?;
+            let mut lease = line.lease();
+            if is_open && lease.writer == writer {
+                lease.until_micros = asked + micros(line.database.lease);
+                lease.until_day = day + micros(line.database.lease).cast_signed();
+            }
+            Ok(is_open)
+        })
+    }
+
+    /// Renews the lease until it is over, or another one's.
+    async fn keep(self, writer: WriterId) {
+        loop {
+            let every = self.0.database.lease / RENEWALS;
+            self.0.database.world.sleep(every).await;
+            if self.0.lease().writer != writer {
+                return;
+            }
+            if let Ok(false) = self.renew(writer).await {
+                return;
+            }
+        }
+    }
+
+    fn end_lease(&self, writer: WriterId) {
+        let mut lease = self.0.lease();
+        if lease.writer == writer {
+            lease.writer = WriterId(0);
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Journal for FarJournal {
+    fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
+        let (journal, node) = (self.0.database.journal.clone(), node.to_owned());
+        let work = async move { journal.open(&node).await };
+        self.0.call("opening the journal", self.share(), work)
+    }
+
+    fn open_shards<'a>(&'a self, node: NodeId, shards: &'a ShardSet) -> Later<'a, Result<Opened, Error>> {
+        let (journal, own) = (self.0.database.journal.clone(), shards.clone());
+        let opened = self.0.call("opening a stream", self.share(), async move {
+            journal.open_shards(node, &own).await
+        });
+        Box::pin(async move {
+            // Its own earlier streams end with it, and with them what may be answered from.
+            let last = self.0.lease().writer;
+            self.end_lease(last);
+            let opened = opened.await?;
+            let writer = opened.writer;
+            self.outlive_leases(writer, shards).await?;
+            *self.0.lease() = Lease {
+                writer,
+                ..Lease::default()
+            };
+            if !self.renew(writer).await? {
+                return Err(Error::Sealed(writer));
+            }
+            let world = &self.0.database.world;
+            let kept = Box::pin(self.clone().keep(writer));
+            world.spawn(self.0.process.group, RunsOn::World, kept);
+            world.note(format_args!(
+                "node {node} opens writer {writer} with the shards {shards}"
+            ));
+            world.count("stream opened");
+            Ok(opened)
+        })
+    }
+
+    fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
+        let (journal, shards) = (self.0.database.journal.clone(), shards.to_vec());
+        let work = async move { journal.take(by, &shards).await };
+        self.0.call("looking at the streams before", self.share(), work)
+    }
+
+    fn streams(&self, from: WriterId) -> Later<'_, Result<Vec<Stream>, Error>> {
+        let journal = self.0.database.journal.clone();
+        let work = async move { journal.streams(from).await };
+        self.0.call("looking at the streams", self.share(), work)
+    }
+
+    fn append(&self, mut commit: Commit) -> Append {
+        let line = self.0.clone();
+        let world = line.database.world.clone();
+        let faults = line.database.faults();
+        let wait = |rng: &mut fastrand::Rng| faults.wait(rng).unwrap_or(Duration::from_micros(50));
+        let (there, back) = (world.dice(wait), world.dice(wait));
+        let fails = world.chance(faults.in_doubt).then(|| world.chance(0.5));
+        let ignores_seals = faults.lie == Some(Lie::IgnoresSeals);
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let sent = async move {
+            let world = &line.database.world;
+            world.sleep(there).await;
+            let in_doubt = |why: &str| Appended {
+                result: Err(AppendError::InDoubt(why.into())),
+                buffer: Buffer::default(),
+            };
+            if !line.is_through() || fails == Some(false) {
+                drop(tell.send(in_doubt("the database does not answer")));
+                return;
+            }
+            commit.seal(&[]);
+            let mut appended = match line.database.journal.append(commit.clone()) {
+                Append::Done(appended) => appended,
+                Append::Later(appended) => appended.await,
+            };
+            if appended.result.is_ok() {
+                line.database.rows().landed.push(commit);
+            }
+            if matches!(appended.result, Err(AppendError::Sealed)) {
+                world.count("append to a sealed stream");
+                if ignores_seals {
+                    appended.result = Ok(());
+                }
+            }
+            world.sleep(back).await;
+            if fails.is_some() || !line.is_through() {
+                world.count("append in doubt");
+                appended = in_doubt("the connection broke");
+            }
+            drop(tell.send(appended));
+        };
+        world.spawn(OUTSIDE, RunsOn::World, Box::pin(sent));
+        Append::Later(Box::pin(async move {
+            told.await.unwrap_or_else(|_| Appended {
+                result: Err(AppendError::InDoubt("the world has ended".into())),
+                buffer: Buffer::default(),
+            })
+        }))
+    }
+
+    fn seal(&self, writer: WriterId) -> Later<'_, Result<CommitNo, Error>> {
+        // Nothing is answered any more before the database is told so.
+        self.end_lease(writer);
+        let database = self.0.database.clone();
+        self.0.call("ending a stream", self.share(), async move {
+            let last = database.journal.seal(writer).await?;
+            if let Some(row) = database.rows().leases.get_mut(&writer) {
+                row.is_over = true;
+            }
+            Ok(last)
+        })
+    }
+
+    fn read(&self, after: Position, bytes_max: usize) -> Later<'_, Result<Vec<Commit>, Error>> {
+        let journal = self.0.database.journal.clone();
+        let work = async move { journal.read(after, bytes_max).await };
+        self.0.call("reading commits", self.share(), work)
+    }
+
+    fn read_at<'a>(&'a self, places: &'a [Place]) -> Maybe<'a, Result<Vec<Vec<u8>>, Error>> {
+        let (journal, places) = (self.0.database.journal.clone(), places.to_vec());
+        Maybe::Later(self.0.call("reading records", self.share(), async move {
+            match journal.read_at(&places) {
+                Maybe::Ready(read) => read,
+                Maybe::Later(read) => read.await,
+            }
+        }))
+    }
+
+    fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
+        let journal = self.0.database.journal.clone();
+        let work = async move { journal.prune(prune).await };
+        self.0.call("removing history", self.share(), work)
+    }
+
+    fn forget(&self, _upto: Position) {}
+
+    fn depth(&self) -> usize {
+        1
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Fsync
+    }
+
+    fn holds(&self, writer: WriterId) -> bool {
+        let lease = self.0.lease();
+        let is_on = match self.0.lie() {
+            Some(Lie::LeaseByTimeOfDay) => self.0.now_day() < lease.until_day,
+            _ => self.0.database.world.elapsed_micros() < lease.until_micros,
+        };
+        lease.writer == writer && is_on
+    }
+}
+
+impl From<FarJournal> for Box<dyn Journal> {
+    fn from(journal: FarJournal) -> Self {
+        Box::new(journal)
+    }
+}

@@ -1,0 +1,360 @@
+//! Several nodes of one service in a simulated world.
+//!
+//! Engines and memberships are the real ones; the database, its lines and the network between the nodes are simulated: a call of the database
+//! is slow, fails before or after it was done, and goes on when the process that sent it is gone.
+
+mod database;
+mod directory;
+mod journal;
+mod net;
+mod store;
+
+use crate::{
+    Sim,
+    faults::Faults,
+    history::History,
+    host::SimHost,
+    simulation::Gone,
+    world::{Group, RunsOn},
+};
+use database::{Database, Line, Process};
+use directory::FarDirectory;
+use journal::FarJournal;
+use net::{Net, Peering};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+use store::FarStore;
+use throng::{Engine, host::Host as _};
+use throng_cluster::{
+    Host, Status, Timing,
+    life::{Life, Parts},
+};
+use throng_journal::{Join, MemoryJournal, MemoryStore, NodeState, ShardSet};
+use tokio::sync::watch;
+
+/// The nodes of a simulated cluster, by their numbers from 0 on. Cheap to clone.
+#[derive(Clone)]
+pub struct Nodes {
+    sim: Sim,
+    timing: Timing,
+    database: Database,
+    net: Net,
+    running: Arc<Mutex<BTreeMap<usize, Running>>>,
+}
+
+struct Running {
+    line: Line,
+    /// `None` while it starts.
+    engine: Option<Engine>,
+    status: Option<watch::Receiver<Status>>,
+}
+
+impl Nodes {
+    pub(crate) fn new(sim: Sim, timing: Timing) -> Self {
+        let journal = MemoryJournal::new();
+        let database = Database {
+            world: sim.world().clone(),
+            store: MemoryStore::new(journal.clone()),
+            directory: journal.directory(),
+            journal,
+            faults: sim.shared_faults(),
+            rows: Arc::default(),
+            lease: timing.lease,
+        };
+        Self {
+            net: Net::new(database.clone()),
+            sim,
+            timing,
+            database,
+            running: Arc::default(),
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeMap<usize, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn group(&self, node: usize) -> Option<Group> {
+        self.running().get(&node).map(|running| running.line.process.group)
+    }
+
+    /// Starts a node: it joins, and takes part until it is killed. One that is started already stays.
+    ///
+    /// # Errors
+    /// The process died before it had joined, or cannot: what stands against it is in the trace.
+    pub async fn start(&self, node: usize) -> Result<(), Gone> {
+        let world = self.sim.world().clone();
+        let group = self.sim.new_group();
+        let process = Process {
+            group,
+            is_dead: false.into(),
+            is_cut: false.into(),
+            is_mute: false.into(),
+            is_disconnected: false.into(),
+            day_micros: Arc::default(),
+            lease: Mutex::default(),
+            node: 0.into(),
+        };
+        let line = Line {
+            database: self.database.clone(),
+            process: Arc::new(process),
+        };
+        let host = Arc::new(SimHost {
+            world: world.clone(),
+            group,
+            runs_on: RunsOn::World,
+            day_micros: line.process.day_micros.clone(),
+        });
+        let running = Running {
+            line: line.clone(),
+            engine: None,
+            status: None,
+        };
+        match self.running().entry(node) {
+            Entry::Vacant(vacant) => vacant.insert(running),
+            Entry::Occupied(_) => return Ok(()),
+        };
+        world.note(format_args!("node {node} starts as process {group}"));
+        let peering = Arc::new(Peering::new(self.net.clone(), line.clone()));
+        let builder = self.sim.builder().host(host.clone()).peers(peering.clone());
+        let (net, nodes) = (self.net.clone(), self.clone());
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let starting = async move {
+            let started = builder.start(FarJournal(line.clone()), FarStore(line.clone())).await;
+            let engine = started.map_err(|why| why.to_string())?;
+            let driver: Arc<dyn Host> = Arc::new(engine.driver());
+            net.listen(group, driver.clone());
+            let life = Arc::new(Life::new(Parts {
+                directory: FarDirectory(line).into(),
+                host: driver,
+                connections: peering,
+                clock: host.clone(),
+                join: Join {
+                    name: format!("n{node}"),
+                    peer: format!("n{node}"),
+                    shards: nodes.sim.shards(),
+                    ..Join::default()
+                },
+                timing: nodes.timing,
+            }));
+            if let Some(running) = nodes.running().get_mut(&node) {
+                running.engine = Some(engine);
+                running.status = Some(life.statuses());
+            }
+            let number = life.join().await.map_err(|why| why.to_string())?;
+            host.spawn(Box::pin(life.run(number)));
+            Ok::<_, String>(())
+        };
+        world.spawn(
+            group,
+            RunsOn::World,
+            Box::pin(async move { drop(tell.send(starting.await)) }),
+        );
+        match told.await {
+            Ok(Ok(())) => {
+                world.note(format_args!("node {node} runs"));
+                Ok(())
+            }
+            Ok(Err(why)) => {
+                world.note(format_args!("node {node} cannot start: {why}"));
+                self.kill(node);
+                Err(Gone)
+            }
+            Err(_) => Err(Gone),
+        }
+    }
+
+    /// The nodes that run, paused or not.
+    #[must_use]
+    pub fn up(&self) -> Vec<usize> {
+        let running = self.running();
+        let up = running.iter().filter(|(_, running)| running.engine.is_some());
+        up.map(|(node, _)| *node).collect()
+    }
+
+    /// Whether a node runs or starts.
+    #[must_use]
+    pub fn is_started(&self, node: usize) -> bool {
+        self.running().contains_key(&node)
+    }
+
+    /// Runs something in a node's process, and waits for what it says.
+    ///
+    /// # Errors
+    /// It does not run, or died first.
+    pub async fn call<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        node: usize,
+        call: impl FnOnce(Engine) -> F,
+    ) -> Result<T, Gone> {
+        let (group, engine) = {
+            let running = self.running();
+            let running = running.get(&node).ok_or(Gone)?;
+            (running.line.process.group, running.engine.clone().ok_or(Gone)?)
+        };
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let called = call(engine);
+        let task = Box::pin(async move { drop(tell.send(called.await)) });
+        self.sim.world().spawn(group, RunsOn::World, task);
+        told.await.map_err(|_| Gone)
+    }
+
+    /// Kills a node's process: its port refuses, its sessions are gone, what it had sent to the database goes on.
+    pub fn kill(&self, node: usize) {
+        let Some(Running { line, engine, status }) = self.running().remove(&node) else {
+            return;
+        };
+        let group = line.process.group;
+        self.sim.note(format_args!("node {node}, process {group}, is killed"));
+        self.sim.count("node killed");
+        line.process.is_dead.store(true, Ordering::Relaxed);
+        self.net.forget(group);
+        self.sim.world().kill(group);
+        drop((engine, status));
+    }
+
+    /// A node's process stands still for so long. What it has sent goes on.
+    pub fn pause(&self, node: usize, duration: Duration) {
+        if let Some(group) = self.group(node) {
+            self.sim.note(format_args!("node {node} is paused for {duration:?}"));
+            self.sim.count("node paused");
+            self.sim.world().pause(group, duration);
+        }
+    }
+
+    /// Nothing gets through between two nodes, until [`mend`](Self::mend).
+    pub fn cut(&self, one: usize, other: usize) {
+        if let (Some(of_one), Some(of_other)) = (self.group(one), self.group(other)) {
+            self.sim
+                .note(format_args!("nodes {one} and {other} are cut off from each other"));
+            self.sim.count("nodes cut off from each other");
+            self.net.cut(of_one, of_other);
+        }
+    }
+
+    /// Nothing gets through between a node and the database, until [`mend`](Self::mend).
+    pub fn cut_from_database(&self, node: usize) {
+        if let Some(running) = self.running().get(&node) {
+            self.sim.note(format_args!("node {node} is cut off from the database"));
+            self.sim.count("node cut off from the database");
+            running.line.process.is_cut.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// What a node says to the others by the database does not get through, until [`mend`](Self::mend); what it writes and reads does.
+    pub fn cut_from_directory(&self, node: usize) {
+        if let Some(running) = self.running().get(&node) {
+            self.sim.note(format_args!("node {node} is cut off from the directory"));
+            self.sim.count("node cut off from the directory");
+            running.line.process.is_mute.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// All gets through again.
+    pub fn mend(&self) {
+        self.sim.note(format_args!("all lines are mended"));
+        self.net.mend();
+        for running in self.running().values() {
+            running.line.process.is_cut.store(false, Ordering::Relaxed);
+            running.line.process.is_mute.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The database starts again: the sessions of all nodes are gone until they come again. What it holds stays.
+    pub fn restart_database(&self) {
+        self.sim.note(format_args!("the database starts again"));
+        self.sim.count("database restarted");
+        for running in self.running().values() {
+            running.line.process.is_disconnected.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A node's time of day goes ahead, or back, by so many microseconds.
+    pub fn set_clock(&self, node: usize, ahead_micros: i64) {
+        if let Some(running) = self.running().get(&node) {
+            self.sim.count("time of day of a node set");
+            running.line.process.day_micros.store(ahead_micros, Ordering::Relaxed);
+        }
+    }
+
+    /// A node is asked to give away all it owns, or no longer to.
+    pub async fn drain(&self, node: usize, drain: bool) {
+        use throng_journal::Directory as _;
+        let asked = self.database.directory.ask_drain(&format!("n{node}"), drain).await;
+        self.sim
+            .note(format_args!("node {node} is asked to drain: {drain}, {asked:?}"));
+    }
+
+    /// Whether each shard is served by a node that runs and serves, and none has more than one above its share.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let running = self.running();
+        let statuses: Vec<Status> = running
+            .values()
+            .filter_map(|running| Some(running.status.as_ref()?.borrow().clone()))
+            .collect();
+        let Some(newest) = statuses.iter().max_by_key(|status| status.view.version) else {
+            return false;
+        };
+        let serving = newest.view.nodes.iter().filter(|node| node.state == NodeState::Serving);
+        let share = newest.view.owners.len().div_ceil(serving.count().max(1));
+        let mut served = ShardSet::default();
+        for status in &statuses {
+            let own = newest.view.shards_of(Some(status.node));
+            if status.serves != own || own.len() > share || served.overlaps(&own) {
+                return false;
+            }
+            for shard in own.iter() {
+                served.insert(shard);
+            }
+        }
+        served.len() == newest.view.owners.len() && !served.is_empty()
+    }
+
+    /// Waits until all shards are [served evenly](Self::is_settled), for so long at most; whether they are.
+    pub async fn settle(&self, at_most: Duration) -> bool {
+        let until = self.sim.elapsed() + at_most;
+        while !self.is_settled() {
+            if self.sim.elapsed() > until {
+                for (node, running) in self.running().iter() {
+                    let status = running.status.as_ref().map(|status| status.borrow().clone());
+                    self.sim.note(format_args!("node {node} is not settled: {status:?}"));
+                }
+                return false;
+            }
+            self.sim.sleep(Duration::from_millis(20)).await;
+        }
+        true
+    }
+
+    /// What is durable now.
+    #[must_use]
+    pub fn history(&self) -> History {
+        History {
+            commits: self.database.rows().landed.clone(),
+            is_pruned: false,
+        }
+    }
+
+    /// Ends the world of these nodes, and checks what they leave.
+    pub fn end(&self) -> History {
+        let all: Vec<usize> = self.running().keys().copied().collect();
+        all.into_iter().for_each(|node| self.kill(node));
+        let history = self.history();
+        for wrong in history.check(self.sim.shards(), false) {
+            self.sim.wrong(wrong);
+        }
+        history
+    }
+
+    /// From now on nothing goes wrong any more.
+    pub fn calm(&self) {
+        let lie = self.sim.lie();
+        self.sim.set_faults(Faults { lie, ..Faults::none() });
+        self.mend();
+    }
+}

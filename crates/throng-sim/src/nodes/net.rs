@@ -1,0 +1,245 @@
+//! What nodes ask each other, over connections that are slow, break, and are cut.
+
+use super::database::{Database, Line};
+use crate::{
+    faults::Lie,
+    world::{Group, OUTSIDE, RunsOn},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    task::Poll,
+    time::Duration,
+};
+use throng::driver::peers::{Peers, Reply, Request, TakenAs};
+use throng_cluster::{Host, Status, life::Connections};
+use throng_journal::{Later, NodeId, NodeState, ShardId, View};
+use tokio::sync::{mpsc, oneshot};
+
+/// Between two looks at whether a connection works.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The network between all processes. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Net {
+    database: Database,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Pairs of processes that nothing gets through between, the lesser one first.
+    cut: BTreeSet<(Group, Group)>,
+    /// Who listens.
+    hosts: BTreeMap<Group, Arc<dyn Host>>,
+    /// What is on its way from one to the other, in order.
+    sent: BTreeMap<(Group, Group), mpsc::UnboundedSender<Asked>>,
+}
+
+struct Asked {
+    request: Request,
+    within: Duration,
+    tell: oneshot::Sender<Reply>,
+}
+
+impl Net {
+    pub(super) fn new(database: Database) -> Self {
+        Self {
+            database,
+            inner: Arc::default(),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn cut(&self, one: Group, other: Group) {
+        self.inner().cut.insert((one.min(other), one.max(other)));
+    }
+
+    pub(super) fn mend(&self) {
+        self.inner().cut.clear();
+    }
+
+    fn is_cut(&self, one: Group, other: Group) -> bool {
+        self.inner().cut.contains(&(one.min(other), one.max(other)))
+    }
+
+    pub(super) fn listen(&self, group: Group, host: Arc<dyn Host>) {
+        self.inner().hosts.insert(group, host);
+    }
+
+    /// A process is gone: its connections are reset.
+    pub(super) fn forget(&self, group: Group) {
+        let mut inner = self.inner();
+        let host = inner.hosts.remove(&group);
+        let (of_it, others): (BTreeMap<_, _>, _) = std::mem::take(&mut inner.sent)
+            .into_iter()
+            .partition(|((from, to), _)| *from == group || *to == group);
+        inner.sent = others;
+        drop(inner);
+        drop((host, of_it));
+    }
+
+    /// The connection from one process to another, made when it is needed.
+    fn connection(&self, from: Group, to: Group) -> Option<mpsc::UnboundedSender<Asked>> {
+        let mut inner = self.inner();
+        let host = inner.hosts.get(&to)?.clone();
+        let mut is_new = None;
+        let sender = inner.sent.entry((from, to)).or_insert_with(|| {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            is_new = Some(receiver);
+            sender
+        });
+        let sender = sender.clone();
+        drop(inner);
+        if let Some(receiver) = is_new {
+            let served = serve(self.database.clone(), to, host, receiver);
+            self.database.world.spawn(to, RunsOn::World, Box::pin(served));
+        }
+        Some(sender)
+    }
+}
+
+/// Answers what comes over one connection: requests begin in the order they came.
+async fn serve(database: Database, group: Group, host: Arc<dyn Host>, mut asked: mpsc::UnboundedReceiver<Asked>) {
+    let world = database.world.clone();
+    while let Some(Asked { request, within, tell }) = asked.recv().await {
+        let faults = database.faults();
+        if let Some(wait) = world.dice(|rng| faults.wait(rng)) {
+            world.sleep(wait).await;
+        }
+        let letters = match &request {
+            Request::Take(letters) => Some(letters.len()),
+            _ => None,
+        };
+        let mut answer = host.answer(request, within);
+        let first = std::future::poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await;
+        let lies = faults.lie == Some(Lie::TakesBeforeDurable);
+        match (first, letters.filter(|_| lies)) {
+            (Poll::Ready(reply), _) => drop(tell.send(reply)),
+            (Poll::Pending, Some(letters)) => {
+                drop(tell.send(Reply::Taken((0..letters).map(|_| (TakenAs::Done, None)).collect())));
+                let rest = async move { drop(answer.await) };
+                world.spawn(group, RunsOn::World, Box::pin(rest));
+            }
+            (Poll::Pending, None) => {
+                let rest = async move { drop(tell.send(answer.await)) };
+                world.spawn(group, RunsOn::World, Box::pin(rest));
+            }
+        }
+    }
+}
+
+/// One process's side of it.
+pub(super) struct Peering {
+    net: Net,
+    line: Line,
+    view: Mutex<View>,
+}
+
+impl Peering {
+    pub(super) fn new(net: Net, line: Line) -> Self {
+        Self {
+            net,
+            line,
+            view: Mutex::default(),
+        }
+    }
+
+    fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line_of(&self, node: NodeId) -> Option<Line> {
+        self.line.database.rows().lines.get(&node).cloned()
+    }
+}
+
+impl Peers for Peering {
+    fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
+        let not_here = || -> Later<'static, Reply> { Box::pin(std::future::ready(Reply::NotHere)) };
+        let (own, world) = (self.line.process.group, self.line.database.world.clone());
+        let owner = self.view().owners.get(usize::from(shard.0)).copied().flatten();
+        let Some(other) = owner.and_then(|owner| self.line_of(owner)) else {
+            return not_here();
+        };
+        let other = other.process.group;
+        if other == own || self.net.is_cut(own, other) {
+            return not_here();
+        }
+        let Some(connection) = self.net.connection(own, other) else {
+            return not_here();
+        };
+        let (tell, told) = oneshot::channel();
+        let asked = Asked { request, within, tell };
+        if connection.send(asked).is_err() {
+            return not_here();
+        }
+        world.count("asked another node");
+        let (net, faults) = (self.net.clone(), self.line.database.faults());
+        let back = world.dice(|rng| faults.wait(rng));
+        // What a cut swallows is not known before its time is over.
+        let (answer, answered) = oneshot::channel();
+        let coming = async move {
+            let Ok(reply) = told.await else {
+                drop(answer.send(Reply::Unknown));
+                return;
+            };
+            if let Some(back) = back {
+                net.database.world.sleep(back).await;
+            }
+            match net.is_cut(own, other) {
+                true => net.database.world.sleep(within).await,
+                false => drop(answer.send(reply)),
+            }
+        };
+        world.spawn(OUTSIDE, RunsOn::World, Box::pin(coming));
+        let mut over = Box::pin(world.sleep(within));
+        let mut answered = Box::pin(answered);
+        Box::pin(std::future::poll_fn(move |context| {
+            if let Poll::Ready(reply) = answered.as_mut().poll(context) {
+                return Poll::Ready(reply.unwrap_or(Reply::Unknown));
+            }
+            over.as_mut().poll(context).map(|()| Reply::Unknown)
+        }))
+    }
+}
+
+impl Connections for Peering {
+    fn look(&self, _me: NodeId, view: &View) {
+        view.clone_into(&mut self.view());
+    }
+
+    fn refusing(&self) -> BTreeSet<NodeId> {
+        let view = self.view().clone();
+        let living = view
+            .nodes
+            .iter()
+            .filter(|node| matches!(node.state, NodeState::Serving | NodeState::Draining));
+        let lies = self.line.lie() == Some(Lie::TrustsFreeLock);
+        let refuses = |node: &NodeId| {
+            let Some(other) = self.line_of(*node) else { return false };
+            let is_gone = other.process.is_dead.load(Ordering::Relaxed);
+            let seems_gone = lies && other.process.is_disconnected.load(Ordering::Relaxed);
+            (is_gone || seems_gone) && !self.net.is_cut(self.line.process.group, other.process.group)
+        };
+        living.map(|node| node.id).filter(refuses).collect()
+    }
+
+    fn changed(&self) -> Later<'_, ()> {
+        Box::pin(async move {
+            let before = self.refusing();
+            loop {
+                self.line.database.world.sleep(LOOK).await;
+                if self.refusing() != before {
+                    return;
+                }
+            }
+        })
+    }
+
+    fn describe(&self, _status: &mut Status) {}
+}

@@ -1,0 +1,75 @@
+//! An entity whose answers say which of its events they rest on.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use throng::model::*;
+
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Counter {
+    events: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Command {
+    /// Counts.
+    Add,
+    /// Counts, and has another one count by a message.
+    Send { to: u64 },
+    /// Another one counts, and answers.
+    Forward { to: u64 },
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) enum Happened {
+    Counted,
+}
+impl Event for Happened {}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("never")]
+pub(crate) struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+impl Entity for Counter {
+    const KIND: &'static str = "counter";
+    type Id = u64;
+    type Command = Command;
+    type Event = Happened;
+    /// How many events there are with this command's.
+    type Reply = u64;
+    type Rejection = Never;
+
+    fn creates(_: &Command) -> bool {
+        true
+    }
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        match command {
+            Command::Add => {}
+            Command::Send { to } => turn.send::<Self>(to, Command::Add),
+            Command::Forward { to } => return Ok(Answer::forward::<Self>(to, Command::Add)),
+        }
+        turn.emit(Happened::Counted);
+        Ok(Answer::after(|counter: &Self| counter.events))
+    }
+
+    fn evolve(&mut self, _: &Happened) {
+        self.events += 1;
+    }
+}
+
+/// How many events there are.
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Events {}
+
+impl Query<Counter> for Events {
+    const NAME: &'static str = "events";
+    type Answer = u64;
+    fn answer(self, counter: &Counter, _: &Moment<'_, Counter>) -> Result<u64, Never> {
+        Ok(counter.events)
+    }
+}

@@ -1,0 +1,357 @@
+//! Several nodes of one service, killed, paused, cut off from each other and from the database, drained, with clocks that differ: each
+//! answer is as one machine's, and each acknowledged command and each message counts once.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod counter;
+mod seen;
+
+use counter::{Command, Counter, Events};
+use seen::{Answer, Seen};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use throng::{Options, model::Error};
+use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed};
+
+const NODES: usize = 3;
+const CLIENTS: u64 = 4;
+const COUNTERS: u64 = 6;
+const LEASE: Duration = Duration::from_secs(2);
+/// After the last fault all is served again within this.
+const SETTLES: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(20);
+
+#[derive(Clone, Copy)]
+struct Scenario {
+    /// What happens to nodes and lines, so often.
+    steps: u64,
+    /// Of a hundred requests, so many change something.
+    changes: u64,
+    lie: Option<Lie>,
+}
+
+/// What a client is to ask for next.
+#[derive(Clone, Copy)]
+enum Ask {
+    Read,
+    Add,
+    Send { to: u64 },
+    Forward { to: u64 },
+}
+
+struct Clients {
+    sim: Sim,
+    nodes: Nodes,
+    seen: Mutex<Seen>,
+    is_over: AtomicBool,
+    changes: u64,
+}
+
+impl Clients {
+    /// A node that runs, as a balancer finds one.
+    async fn any_node(&self) -> usize {
+        loop {
+            let up = self.nodes.up();
+            if !up.is_empty() {
+                return up[self.sim.below(up.len() as u64) as usize];
+            }
+            self.sim.sleep(PAUSE).await;
+        }
+    }
+
+    async fn ask(&self, ask: Ask, counter: u64, key: &str) -> Result<u64, String> {
+        let (node, key) = (self.any_node().await, key.to_owned());
+        let called = self.nodes.call(node, move |engine| async move {
+            let command = match ask {
+                Ask::Read => return engine.entity::<Counter>(counter).read(Events {}).await,
+                Ask::Add => Command::Add,
+                Ask::Send { to } => Command::Send { to },
+                Ask::Forward { to } => Command::Forward { to },
+            };
+            engine.entity::<Counter>(counter).once(&key).ask(command).await
+        });
+        // A client does not wait for ever for a node that stands still.
+        let called = in_time(&self.sim, Duration::from_secs(1), called).await;
+        match called {
+            None => Err("no answer in time".into()),
+            Some(Err(gone)) => Err(gone.to_string()),
+            Some(Ok(Ok(events))) => Ok(events),
+            // As long as nobody has counted, there is nothing to read.
+            Some(Ok(Err(Error::Unknown { .. }))) if matches!(ask, Ask::Read) => Ok(0),
+            Some(Ok(Err(error))) => Err(error.to_string()),
+        }
+    }
+
+    fn note(&self, ask: Ask, answer: Answer) {
+        let mut seen = self.seen.lock().unwrap();
+        if let Ask::Send { to } = ask {
+            *seen.sent.entry(to).or_default() += 1;
+        }
+        seen.answers.push(answer);
+    }
+
+    async fn client(self: Arc<Self>, client: u64) {
+        let mut number = 0;
+        while !self.is_over.load(Ordering::Relaxed) {
+            number += 1;
+            let (counter, other) = (self.sim.below(COUNTERS), self.sim.below(COUNTERS));
+            let ask = match self.sim.below(5) {
+                _ if self.sim.below(100) >= self.changes => Ask::Read,
+                0..=2 => Ask::Add,
+                3 => Ask::Send { to: other },
+                _ => Ask::Forward { to: other },
+            };
+            let key = format!("{client}-{number}");
+            let mut asked = self.sim.elapsed();
+            let events = loop {
+                match self.ask(ask, counter, &key).await {
+                    Ok(events) => break events,
+                    Err(why) => {
+                        self.sim.note(format_args!("client {client}, {number}: {why}"));
+                        self.sim.sleep(PAUSE).await;
+                    }
+                }
+                if matches!(ask, Ask::Read) {
+                    // Another read, not the same one again.
+                    asked = self.sim.elapsed();
+                }
+            };
+            let answer = Answer {
+                counter: match ask {
+                    Ask::Forward { to } => to,
+                    _ => counter,
+                },
+                asked,
+                given: self.sim.elapsed(),
+                events,
+                is_read: matches!(ask, Ask::Read),
+            };
+            self.note(ask, answer);
+            self.sim.sleep(Duration::from_micros(self.sim.below(100_000))).await;
+        }
+    }
+}
+
+/// `None`: it was not ready in time.
+async fn in_time<T>(sim: &Sim, at_most: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut over) = (std::pin::pin!(future), std::pin::pin!(sim.sleep(at_most)));
+    std::future::poll_fn(|context| {
+        use std::task::Poll;
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        over.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
+
+/// One thing that happens to nodes, lines or clocks.
+async fn step(sim: &Sim, nodes: &Nodes) {
+    let up = nodes.up();
+    let one = || up.get(sim.below(up.len() as u64) as usize).copied();
+    let down: Vec<usize> = (0..NODES).filter(|node| !nodes.is_started(*node)).collect();
+    match (sim.below(12), one(), one()) {
+        (0, Some(node), _) => nodes.kill(node),
+        (1..=3, ..) if !down.is_empty() => {
+            let node = down[sim.below(down.len() as u64) as usize];
+            let starts = nodes.clone();
+            drop(sim.spawn(async move { starts.start(node).await }));
+        }
+        (4, Some(node), _) => nodes.pause(node, Duration::from_millis(sim.below(5_000))),
+        (5, Some(one), Some(other)) if one != other => nodes.cut(one, other),
+        (6, Some(node), _) if sim.chance(0.5) => nodes.cut_from_directory(node),
+        (6, Some(node), _) => nodes.cut_from_database(node),
+        (7, ..) => nodes.mend(),
+        (8, ..) => nodes.restart_database(),
+        (9, Some(node), _) => nodes.drain(node, sim.chance(0.5)).await,
+        (10, Some(node), _) => {
+            let ahead = i64::try_from(sim.below(20_000_000)).unwrap() - 10_000_000;
+            nodes.set_clock(node, ahead);
+        }
+        _ => {}
+    }
+}
+
+async fn start_all(sim: &Sim, nodes: &Nodes) {
+    for node in 0..NODES {
+        while !nodes.is_started(node) && nodes.start(node).await.is_err() {
+            sim.sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Failure>> {
+    let mut faults = Faults::random(seed);
+    faults.lie = scenario.lie;
+    // A call that takes as long as a lease is a line that is cut: there is another fault for that.
+    faults.stall_micros = 50_000..300_000;
+    let world = Simulation::new(seed)
+        .with::<Counter>()
+        .query::<Counter, Events>()
+        .options(Options {
+            checkpoint_every: Duration::from_secs(1),
+            ..Options::default()
+        })
+        .faults(faults)
+        .keep_trace(keep_trace);
+    let run = async |sim: Sim| {
+        let nodes = sim.nodes(Timing::of(LEASE));
+        start_all(&sim, &nodes).await;
+        let clients = Arc::new(Clients {
+            sim: sim.clone(),
+            nodes: nodes.clone(),
+            seen: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            changes: scenario.changes,
+        });
+        let running: Vec<_> = (0..CLIENTS)
+            .map(|client| sim.spawn(clients.clone().client(client)))
+            .collect();
+        for _ in 0..scenario.steps {
+            sim.sleep(Duration::from_millis(20 + sim.below(1_500))).await;
+            step(&sim, &nodes).await;
+        }
+        nodes.calm();
+        start_all(&sim, &nodes).await;
+        for node in 0..NODES {
+            nodes.drain(node, false).await;
+            nodes.set_clock(node, 0);
+        }
+        if !nodes.settle(SETTLES).await {
+            sim.wrong(format!("not all is served evenly {SETTLES:?} after the last fault"));
+        }
+        clients.is_over.store(true, Ordering::Relaxed);
+        for client in running {
+            client.await.unwrap();
+        }
+        counts_once(&sim, &clients).await;
+        nodes.end();
+    };
+    world.try_run(run).map(|((), run)| run)
+}
+
+/// Once all messages have arrived, each counter has the events it was asked for, and no more.
+async fn counts_once(sim: &Sim, clients: &Clients) {
+    let seen = std::mem::take(&mut *clients.seen.lock().unwrap());
+    let until = sim.elapsed() + Duration::from_secs(20);
+    let mut wrong = seen.wrong();
+    for counter in 0..COUNTERS {
+        let expected = seen.events(counter);
+        let found = loop {
+            match clients.ask(Ask::Read, counter, "").await {
+                Ok(events) if events == expected => break events,
+                Ok(events) if sim.elapsed() > until => break events,
+                _ if sim.elapsed() > until + Duration::from_secs(10) => {
+                    wrong.push(format!("counter {counter} cannot be read"));
+                    break expected;
+                }
+                _ => sim.sleep(PAUSE).await,
+            }
+        };
+        if found != expected {
+            wrong.push(format!(
+                "counter {counter} has {found} events, {expected} were asked for"
+            ));
+        }
+    }
+    sim.note(format_args!("{} answers were seen", seen.answers.len()));
+    wrong.into_iter().for_each(|wrong| sim.wrong(wrong));
+}
+
+#[test]
+fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let test = "whatever_happens_to_nodes_each_answer_is_as_one_machines";
+    for_each_seed("throng-sim --test nodes", test, 30, |number, keep_trace| {
+        let scenario = Scenario {
+            steps: 25,
+            changes: [63, 63, 5][usize::try_from(number % 3).unwrap()],
+            lie: None,
+        };
+        let run = seed(number, scenario, keep_trace).map_err(|failure| failure.to_string())?;
+        if keep_trace {
+            run.trace.iter().for_each(|line| println!("{line}"));
+        }
+        for (what, count) in run.counts {
+            *counts.entry(what).or_default() += count;
+        }
+        Ok(())
+    });
+    if std::env::var("THRONG_SIM_SEED").is_err() {
+        for what in [
+            "node declared dead",
+            "node declared dead that lived",
+            "shards given",
+            "waited for a lease",
+            "asked another node",
+            "append to a sealed stream",
+            "append in doubt",
+        ] {
+            assert!(
+                counts.get(what).is_some_and(|count| *count > 0),
+                "never: {what}; {counts:?}"
+            );
+        }
+    }
+    println!("{counts:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let scenario = Scenario {
+        steps: 10,
+        changes: 63,
+        lie: None,
+    };
+    let hash = || seed(3, scenario, false).map(|run| run.trace_hash).unwrap();
+    assert_eq!(hash(), hash());
+}
+
+/// The first of so many seeds in which a broken promise shows as something that is wrong.
+fn is_noticed(lie: Lie, changes: u64, words: &[&str]) {
+    let scenario = Scenario {
+        steps: 40,
+        changes,
+        lie: Some(lie),
+    };
+    let noticed = (0..300).find_map(|number| {
+        let failure = seed(number, scenario, false).err()?;
+        let is_it = |wrong: &String| words.iter().any(|word| wrong.contains(word));
+        let wrong = failure.wrong.into_iter().find(is_it)?;
+        Some((number, wrong))
+    });
+    match noticed {
+        Some((seed, wrong)) => println!("{lie:?} is noticed with seed {seed}: {wrong}"),
+        None => panic!("nobody noticed {lie:?} as one of {words:?}"),
+    }
+}
+
+#[test]
+fn a_seal_that_is_ignored_is_noticed() {
+    is_noticed(Lie::IgnoresSeals, 63, &["promised twice", "stale", "were asked for"]);
+}
+
+#[test]
+fn a_take_over_before_the_lease_is_over_is_noticed() {
+    is_noticed(Lie::TakesOverAtOnce, 5, &["stale"]);
+}
+
+#[test]
+fn a_lease_by_the_time_of_day_is_noticed() {
+    is_noticed(Lie::LeaseByTimeOfDay, 5, &["stale"]);
+}
+
+#[test]
+fn a_take_over_because_sessions_are_gone_is_noticed() {
+    is_noticed(Lie::TrustsFreeLock, 5, &["stale"]);
+}
+
+#[test]
+fn a_message_that_is_taken_before_it_is_durable_is_noticed() {
+    is_noticed(Lie::TakesBeforeDurable, 63, &["were asked for"]);
+}
