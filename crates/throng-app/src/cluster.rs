@@ -1,6 +1,6 @@
 //! Several nodes on one journal: the options of `serve --cluster`, and the command `cluster`.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::{
@@ -16,7 +16,7 @@ use throng::{
     Engine,
     journal::{Directory, Join, NodeState, ShardSet, View},
 };
-use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, frame::Secret};
+use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, Trust, frame::Secret};
 
 use crate::{
     limits,
@@ -36,7 +36,7 @@ pub struct ClusterArguments {
     /// What this node is called: 1 to 64 of a-z, 0-9 and -; no two that live are called the same.
     #[arg(long, value_name = "NAME", requires = "cluster", value_parser = name)]
     name: Option<String>,
-    /// Where this node listens for the others. Beyond this machine they have to share a secret.
+    /// Where this node listens for the others. Beyond this machine they have to share a secret, or have certificates.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -50,6 +50,15 @@ pub struct ClusterArguments {
     /// A file with the secret that all nodes share: any bytes, at least 16.
     #[arg(long, value_name = "FILE", requires = "cluster")]
     cluster_secret_file: Option<PathBuf>,
+    /// A PEM file with this node's certificate for the host by which the others reach it: what nodes say to each other is then under TLS.
+    #[arg(long, value_name = "FILE", requires_all = ["cluster", "peer_tls_key", "peer_tls_ca"])]
+    peer_tls_cert: Option<PathBuf>,
+    /// A PEM file with the certificate's private key.
+    #[arg(long, value_name = "FILE", requires = "peer_tls_cert")]
+    peer_tls_key: Option<PathBuf>,
+    /// A PEM file with the roots that have signed the certificates of all nodes.
+    #[arg(long, value_name = "FILE", requires = "peer_tls_cert")]
+    peer_tls_ca: Option<PathBuf>,
     /// How long a node that is silent may still be there; one that is not is noticed after a fourth more. At least 1s.
     #[arg(long, value_name = "TIME", requires = "cluster", default_value = "3s", value_parser = limits::duration)]
     cluster_lease: Duration,
@@ -72,7 +81,7 @@ pub struct ClusterSettings {
     name: String,
     listen: SocketAddr,
     advertise: Option<String>,
-    secret: Secret,
+    trust: Trust,
     timing: Timing,
     app: u64,
 }
@@ -97,19 +106,33 @@ impl ClusterArguments {
             name: name.clone(),
             listen: self.peer_listen,
             advertise: self.peer_advertise.clone(),
-            secret: secret(self.cluster_secret_file.as_deref(), self.peer_listen)?,
+            trust: self.trust()?,
             timing: Timing::of(self.cluster_lease),
             app: self.app_number,
         }))
     }
+
+    fn trust(&self) -> anyhow::Result<Trust> {
+        let has_tls = self.peer_tls_cert.is_some();
+        let trust = Trust::by_secret(secret(self.cluster_secret_file.as_deref(), self.peer_listen, has_tls)?);
+        let (Some(certificate), Some(key), Some(roots)) = (&self.peer_tls_cert, &self.peer_tls_key, &self.peer_tls_ca)
+        else {
+            return Ok(trust);
+        };
+        let read = |path: &Path| fs::read(path).with_context(|| format!("{} cannot be read", path.display()));
+        trust
+            .with_tls(&read(certificate)?, &read(key)?, &read(roots)?)
+            .map_err(|why| anyhow!("--peer-tls-cert, --peer-tls-key and --peer-tls-ca do not do: {why}"))
+    }
 }
 
-fn secret(file: Option<&Path>, listen: SocketAddr) -> anyhow::Result<Secret> {
+fn secret(file: Option<&Path>, listen: SocketAddr, has_tls: bool) -> anyhow::Result<Secret> {
     const BYTES_MIN: usize = 16;
     let Some(file) = file else {
-        if !listen.ip().is_loopback() {
+        if !listen.ip().is_loopback() && !has_tls {
             bail!(
-                "--peer-listen {listen} is open to other machines: give all nodes the same --cluster-secret-file, or listen on 127.0.0.1"
+                "--peer-listen {listen} is open to other machines: give all nodes the same --cluster-secret-file, or certificates with --peer-tls-cert, or listen on \
+                 127.0.0.1"
             );
         }
         return Ok(Secret::new(b""));
@@ -135,7 +158,7 @@ impl ClusterSettings {
 
     /// The connections to the other nodes, for the engine.
     pub(crate) fn links(&self, shards: u16) -> Links {
-        Links::new(shards, self.secret.clone())
+        Links::new(shards, self.trust.clone())
     }
 
     /// Joins, and waits until the engine serves something.
@@ -157,7 +180,7 @@ impl ClusterSettings {
                 shards: engine.registry().shards(),
             },
             listen: self.listen,
-            secret: self.secret.clone(),
+            trust: self.trust.clone(),
             timing: self.timing,
         };
         let node = Node::start(directory, host, links, options)?;

@@ -28,8 +28,10 @@ mod link;
 pub mod membership;
 mod node;
 mod server;
+mod wire;
 
 pub use life::{Host, Status};
 pub use link::Links;
 pub use membership::Timing;
 pub use node::{Node, NodeError, NodeOptions};
+pub use wire::Trust;

@@ -1,6 +1,9 @@
 //! The connections to the other nodes, from the side that asks.
 
-use crate::frame::{self, Ask, FRAME_BYTES_MAX, Frame, HELLO_BYTES_MAX, Hello, PROTOCOL, Role, Secret};
+use crate::{
+    frame::{self, Ask, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
+    wire::{Broken, Trust, Wire},
+};
 use std::{
     collections::{BTreeSet, HashMap},
     io,
@@ -49,7 +52,7 @@ struct Shared {
     nodes: RwLock<HashMap<NodeId, Arc<Link>>>,
     me: AtomicU64,
     cluster: Mutex<String>,
-    secret: Secret,
+    trust: Trust,
     /// A connection began to fail, or to work: whoever looks after the cluster looks again.
     changed: Notify,
     counts: Counts,
@@ -93,14 +96,14 @@ struct Asked {
 impl Links {
     /// To the nodes of a cluster whose service has so many shards; to nobody, until a [`Node`](crate::Node) with them has joined.
     #[must_use]
-    pub fn new(shards: u16, secret: Secret) -> Self {
+    pub fn new(shards: u16, trust: Trust) -> Self {
         Self {
             shared: Arc::new(Shared {
                 owners: (0..shards).map(|_| AtomicU64::new(0)).collect(),
                 nodes: RwLock::default(),
                 me: AtomicU64::new(0),
                 cluster: Mutex::default(),
-                secret,
+                trust,
                 changed: Notify::new(),
                 counts: Counts::default(),
             }),
@@ -304,12 +307,12 @@ async fn run(shared: Arc<Shared>, link: Arc<Link>) {
     let (mut pause, mut refused) = (RETRY.0, 0);
     while !link.is_over.load(Ordering::Acquire) {
         match connect(&shared, &link).await {
-            Ok(stream) => {
+            Ok(wire) => {
                 (pause, refused) = (RETRY.0, 0);
                 link.refuses.store(false, Ordering::Release);
                 link.queue().is_connected = true;
                 shared.changed.notify_one();
-                if let Err(why) = carry(&shared, &link, stream).await {
+                if let Err(why) = carry(&shared, &link, wire).await {
                     tracing::debug!("the connection to node {} ({}) is over: {why}", link.node, link.address);
                 }
                 link.broken(&shared.counts);
@@ -359,8 +362,8 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Connects, and proves to the other node who this one is; the bytes that came behind its answer are none.
-async fn connect(shared: &Shared, link: &Link) -> Result<TcpStream, Failed> {
+/// Connects, and proves to the other node who this one is; nothing comes behind its answer.
+async fn connect(shared: &Shared, link: &Link) -> Result<Wire, Failed> {
     let connected = match timeout(CONNECT, TcpStream::connect(&link.address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(Failed::Refused),
@@ -375,11 +378,10 @@ async fn connect(shared: &Shared, link: &Link) -> Result<TcpStream, Failed> {
         shards: shared.owners.len() as u16,
         nonce: rand::random(),
     };
-    let mut stream = connected;
     let shake = async {
-        send(&mut stream, &Frame::Hello(own.clone())).await?;
-        let mut read = Vec::new();
-        let (hello, proof) = match receive(&mut stream, &mut read).await? {
+        let mut wire = Wire::connected(connected, &link.address, &shared.trust).await?;
+        wire.send(&Frame::Hello(own.clone())).await?;
+        let (hello, proof) = match wire.receive().await? {
             Frame::Welcome { hello, proof } => (hello, proof),
             Frame::Refused(why) => return Err(Failed::from(format!("it does not let this node in: {why}"))),
             _ => return Err("it does not answer as a node does".to_string().into()),
@@ -387,52 +389,24 @@ async fn connect(shared: &Shared, link: &Link) -> Result<TcpStream, Failed> {
         if hello.node != link.node.0 {
             return Err(format!("another node, {}, is there", hello.node).into());
         }
-        if !shared.secret.is_proved(&proof, Role::Server, &own, &hello) {
+        if !shared.trust.secret.is_proved(&proof, Role::Server, &own, &hello) {
             return Err("it does not know the cluster's secret".to_string().into());
         }
-        let proof = shared.secret.proof(Role::Client, &own, &hello);
-        send(&mut stream, &Frame::Proof(proof)).await?;
-        Ok(())
+        let proof = shared.trust.secret.proof(Role::Client, &own, &hello);
+        wire.send(&Frame::Proof(proof)).await?;
+        Ok(wire)
     };
     match timeout(HANDSHAKE, shake).await {
-        Ok(shaken) => shaken?,
-        Err(_) => return Err("it takes too long to say who it is".to_string().into()),
-    }
-    Ok(stream)
-}
-
-pub(crate) async fn send(stream: &mut TcpStream, frame: &Frame) -> Result<(), Broken> {
-    let mut bytes = Vec::new();
-    frame::encode(frame, &mut bytes).map_err(|why| Broken(why.to_string()))?;
-    stream.write_all(&bytes).await.map_err(|why| Broken(why.to_string()))
-}
-
-/// Reads one frame of those by which two nodes make sure of each other; what came behind it stays in `read`.
-pub(crate) async fn receive(stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<Frame, Broken> {
-    loop {
-        if let Some((frame, used)) = frame::decode(read, HELLO_BYTES_MAX).map_err(|why| Broken(why.to_string()))? {
-            read.drain(..used);
-            return Ok(frame);
-        }
-        if stream.read_buf(read).await.map_err(|why| Broken(why.to_string()))? == 0 {
-            return Err(Broken("the connection was closed".into()));
-        }
-    }
-}
-
-/// Why a frame did not come or go.
-#[derive(Debug)]
-pub(crate) struct Broken(pub(crate) String);
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        Ok(shaken) => shaken,
+        Err(_) => Err("it takes too long to say who it is".to_string().into()),
     }
 }
 
 /// Sends what is asked and tells what is answered, until the connection is over.
-async fn carry(shared: &Shared, link: &Link, stream: TcpStream) -> Result<(), String> {
-    let (mut reader, mut writer) = stream.into_split();
+async fn carry(shared: &Shared, link: &Link, wire: Wire) -> Result<(), String> {
+    let Wire {
+        mut reader, mut writer, ..
+    } = wire;
     let write = async {
         let mut bytes = Vec::new();
         loop {
@@ -452,7 +426,11 @@ async fn carry(shared: &Shared, link: &Link, stream: TcpStream) -> Result<(), St
                 continue;
             }
             shared.counts.frames.fetch_add(1, Ordering::Relaxed);
-            match timeout(STALLED, writer.write_all(&bytes)).await {
+            let write = async {
+                writer.write_all(&bytes).await?;
+                writer.flush().await
+            };
+            match timeout(STALLED, write).await {
                 Ok(written) => written.map_err(|why| why.to_string())?,
                 Err(_) => return Err("it reads nothing".to_owned()),
             }

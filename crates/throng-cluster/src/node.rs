@@ -2,10 +2,10 @@
 
 use crate::{
     Links,
-    frame::Secret,
     life::{Connections, Host, Life, Parts, Status},
     membership::Timing,
     server::{Known, Server},
+    wire::Trust,
 };
 use std::{
     collections::BTreeSet,
@@ -29,8 +29,8 @@ pub struct NodeOptions {
     pub join: Join,
     /// Where it listens for other nodes.
     pub listen: SocketAddr,
-    /// What all nodes know.
-    pub secret: Secret,
+    /// How it knows the others, and they it: the same as its [`Links`].
+    pub trust: Trust,
     /// How fast it notices.
     pub timing: Timing,
 }
@@ -118,7 +118,7 @@ impl Node {
         }
         let server = Arc::new(Server {
             host: Arc::clone(&host),
-            secret: options.secret,
+            trust: options.trust,
             shards: options.join.shards,
             known: Mutex::new(Known::default()),
         });

@@ -1,9 +1,9 @@
 //! The connections of other nodes, from the side that is asked.
 
 use crate::{
-    frame::{self, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role, Secret},
+    frame::{self, FRAME_BYTES_MAX, Frame, Hello, PROTOCOL, Role},
     life::Host,
-    link::{receive, send},
+    wire::{Trust, Wire},
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use std::{
@@ -37,7 +37,7 @@ pub(crate) struct Known {
 
 pub(crate) struct Server {
     pub(crate) host: Arc<dyn Host>,
-    pub(crate) secret: Secret,
+    pub(crate) trust: Trust,
     pub(crate) shards: u16,
     pub(crate) known: Mutex<Known>,
 }
@@ -70,26 +70,36 @@ impl Server {
         }
     }
 
-    async fn serve(&self, mut stream: TcpStream, place: OwnedSemaphorePermit) -> Result<(), String> {
+    async fn serve(&self, stream: TcpStream, place: OwnedSemaphorePermit) -> Result<(), String> {
         stream.set_nodelay(true).map_err(|why| why.to_string())?;
-        let mut read = Vec::new();
-        match timeout(HANDSHAKE, self.shake(&mut stream, &mut read)).await {
-            Ok(Ok(())) => {}
+        let shake = async {
+            let mut wire = Wire::accepted(stream, &self.trust)
+                .await
+                .map_err(|why| why.to_string())?;
+            match self.shake(&mut wire).await {
+                Ok(()) => Ok(wire),
+                Err(why) => {
+                    // It is told, if it listens still.
+                    let _ = wire.send(&Frame::Refused(why.clone())).await;
+                    Err(why)
+                }
+            }
+        };
+        let wire = match timeout(HANDSHAKE, shake).await {
+            Ok(Ok(wire)) => wire,
             Ok(Err(why)) => {
                 tracing::warn!("another node is not let in: {why}");
-                // It is told, if it listens still.
-                let _ = send(&mut stream, &Frame::Refused(why.clone())).await;
                 return Err(why);
             }
             Err(_) => return Err("it takes too long to say who it is".into()),
-        }
+        };
         drop(place);
-        self.answer(stream, read).await
+        self.answer(wire).await
     }
 
     /// Has the other one say and prove who it is.
-    async fn shake(&self, stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<(), String> {
-        let Frame::Hello(hello) = receive(stream, read).await.map_err(|why| why.to_string())? else {
+    async fn shake(&self, wire: &mut Wire) -> Result<(), String> {
+        let Frame::Hello(hello) = wire.receive().await.map_err(|why| why.to_string())? else {
             return Err("it does not begin as a node does".into());
         };
         if hello.protocol != PROTOCOL {
@@ -120,16 +130,16 @@ impl Server {
                 nonce: rand::random(),
             }
         };
-        let proof = self.secret.proof(Role::Server, &hello, &own);
+        let proof = self.trust.secret.proof(Role::Server, &hello, &own);
         let welcome = Frame::Welcome {
             hello: own.clone(),
             proof,
         };
-        send(stream, &welcome).await.map_err(|why| why.to_string())?;
-        let Frame::Proof(proof) = receive(stream, read).await.map_err(|why| why.to_string())? else {
+        wire.send(&welcome).await.map_err(|why| why.to_string())?;
+        let Frame::Proof(proof) = wire.receive().await.map_err(|why| why.to_string())? else {
             return Err("it does not prove that it knows the cluster's secret".into());
         };
-        match self.secret.is_proved(&proof, Role::Client, &hello, &own) {
+        match self.trust.secret.is_proved(&proof, Role::Client, &hello, &own) {
             true => Ok(()),
             false => Err(format!(
                 "node {} does not know the cluster's secret: give all nodes the same --cluster-secret-file",
@@ -139,8 +149,12 @@ impl Server {
     }
 
     /// Has the engine answer what is asked. Requests begin in the order they came.
-    async fn answer(&self, stream: TcpStream, mut bytes: Vec<u8>) -> Result<(), String> {
-        let (mut reader, mut writer) = stream.into_split();
+    async fn answer(&self, wire: Wire) -> Result<(), String> {
+        let Wire {
+            mut reader,
+            mut writer,
+            read: mut bytes,
+        } = wire;
         let mut working = FuturesUnordered::new();
         let mut out = Vec::new();
         loop {
@@ -184,7 +198,11 @@ impl Server {
             if let Err(why) = frame::encode(&Frame::Answers(answers), &mut out) {
                 return Err(format!("an answer cannot be sent: {why}"));
             }
-            match timeout(STALLED, writer.write_all(&out)).await {
+            let write = async {
+                writer.write_all(&out).await?;
+                writer.flush().await
+            };
+            match timeout(STALLED, write).await {
                 Ok(written) => written.map_err(|why| why.to_string())?,
                 Err(_) => return Err("it reads no answers".into()),
             }

@@ -1,6 +1,7 @@
 //! Nodes that talk over real connections; what their engines do is written down.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
 use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -12,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use throng::driver::peers::{Ask, Asked, Peers as _, Reply, Request};
-use throng_cluster::{Host, Links, Node, NodeOptions, Timing, frame::Secret};
+use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secret};
 use throng_journal::{Directory, Error, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet};
 
 const SHARDS: u16 = 16;
@@ -67,9 +68,12 @@ struct Started {
     noted: Arc<Noted>,
 }
 
-fn start(directory: &MemoryDirectory, journal: &MemoryJournal, name: &str, secret: &[u8], slow: Duration) -> Started {
-    let secret = Secret::new(secret);
-    let links = Links::new(SHARDS, secret.clone());
+fn by_secret(secret: &[u8]) -> Trust {
+    Trust::by_secret(Secret::new(secret))
+}
+
+fn start(directory: &MemoryDirectory, journal: &MemoryJournal, name: &str, trust: Trust, slow: Duration) -> Started {
+    let links = Links::new(SHARDS, trust.clone());
     let noted = Arc::new(Noted {
         slow,
         ..Noted::default()
@@ -81,7 +85,7 @@ fn start(directory: &MemoryDirectory, journal: &MemoryJournal, name: &str, secre
             ..Join::default()
         },
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        secret,
+        trust,
         timing: Timing::of(Duration::from_secs(1)),
     };
     let host = Arc::new(Engine(noted.clone(), journal.clone()));
@@ -125,9 +129,16 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// The first node, which serves everything, and a second one that is connected to it and owns nothing.
 fn pair(slow: Duration) -> (MemoryDirectory, MemoryJournal, Started, Started) {
+    pair_that_trusts([by_secret(b"secret"), by_secret(b"secret")], slow)
+}
+
+fn pair_that_trusts(
+    [of_one, of_other]: [Trust; 2],
+    slow: Duration,
+) -> (MemoryDirectory, MemoryJournal, Started, Started) {
     let journal = MemoryJournal::new();
     let directory = journal.directory();
-    let one = start(&directory, &journal, "one", b"secret", slow);
+    let one = start(&directory, &journal, "one", of_one, slow);
     until("the first one serves", || {
         one.noted
             .serves
@@ -137,7 +148,7 @@ fn pair(slow: Duration) -> (MemoryDirectory, MemoryJournal, Started, Started) {
             .is_some_and(|all| all.len() == 16)
     });
     // The directory gives nothing away as long as the first one's stream has not ended, and this engine never ends one.
-    let other = start(&directory, &journal, "other", b"secret", Duration::ZERO);
+    let other = start(&directory, &journal, "other", of_other, Duration::ZERO);
     until("they are connected", || {
         other
             .node
@@ -194,13 +205,87 @@ fn what_was_sent_to_a_node_that_ends_is_of_unknown_outcome_and_later_nobody_is_t
 #[test]
 fn a_node_without_the_secret_is_asked_nothing_and_asks_nothing() {
     let (directory, journal, _one, _other) = pair(Duration::ZERO);
-    let stranger = start(&directory, &journal, "stranger", b"another", Duration::ZERO);
+    let stranger = start(&directory, &journal, "stranger", by_secret(b"another"), Duration::ZERO);
     thread::sleep(Duration::from_millis(300));
     assert_eq!(
         wait(ask(&stranger.links, 3, "x", Duration::from_millis(500))),
         Reply::NotHere
     );
     assert!(stranger.node.as_ref().unwrap().status().connected.is_empty());
+}
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// That of a node at this host, which knows others by certificates of the same authority.
+    fn trust(&self, host: &str) -> Trust {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([host.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap().pem();
+        let (key, roots) = (key.serialize_pem(), self.0.pem());
+        let trust = by_secret(b"secret");
+        trust
+            .with_tls(certificate.as_bytes(), key.as_bytes(), roots.as_bytes())
+            .unwrap()
+    }
+}
+
+#[test]
+fn under_tls_nodes_need_a_certificate_of_the_same_authority() {
+    let authority = Authority::new();
+    let trusts = [authority.trust("127.0.0.1"), authority.trust("127.0.0.1")];
+    let (directory, journal, _one, other) = pair_that_trusts(trusts, Duration::ZERO);
+    let within = Duration::from_secs(5);
+    let long = "x".repeat(1 << 20);
+    assert_eq!(
+        wait(ask(&other.links, 3, &long, within)),
+        Reply::Done(long.clone().into_bytes())
+    );
+    let strangers = [
+        ("plain", by_secret(b"secret")),
+        ("of-others", Authority::new().trust("127.0.0.1")),
+    ];
+    for (name, trust) in strangers {
+        let stranger = start(&directory, &journal, name, trust, Duration::ZERO);
+        thread::sleep(Duration::from_millis(300));
+        let asked = wait(ask(&stranger.links, 3, "x", Duration::from_millis(500)));
+        assert_eq!(asked, Reply::NotHere, "{name}");
+    }
+    // Whom nobody can make sure of is not asked.
+    let elsewhere = start(
+        &directory,
+        &journal,
+        "elsewhere",
+        authority.trust("elsewhere.example"),
+        Duration::ZERO,
+    );
+    until("it asks", || {
+        wait(ask(&elsewhere.links, 3, "x", within)) == Reply::Done(b"x".to_vec())
+    });
+    thread::sleep(Duration::from_millis(300));
+    let id = elsewhere.node.as_ref().unwrap().status().node;
+    assert!(!other.node.as_ref().unwrap().status().connected.contains(&id));
+}
+
+#[test]
+fn certificates_and_keys_that_are_none_are_told() {
+    let authority = Authority::new();
+    let root = authority.0.pem();
+    let said = |certificate: &str, key: &str, roots: &str| {
+        let trust = by_secret(b"secret").with_tls(certificate.as_bytes(), key.as_bytes(), roots.as_bytes());
+        trust.err().unwrap()
+    };
+    assert!(said("", "", &root).contains("there is no certificate in it"));
+    assert!(said(&root, "no key", &root).contains("the private key"));
+    let others = KeyPair::generate().unwrap().serialize_pem();
+    assert!(said(&root, &others, &root).contains("certificate and key"));
 }
 
 #[test]
@@ -236,7 +321,7 @@ fn strangers_who_say_nothing_are_bounded_and_a_node_comes_in_again_once_they_are
         silent.iter().filter(|stream| is_closed(stream)).count() >= 100
     });
     drop(silent);
-    let late = start(&directory, &journal, "late", b"secret", Duration::ZERO);
+    let late = start(&directory, &journal, "late", by_secret(b"secret"), Duration::ZERO);
     until("a node comes in", || {
         wait(ask(&late.links, 3, "x", Duration::from_secs(1))) == Reply::Done(b"x".to_vec())
     });
@@ -246,7 +331,7 @@ fn strangers_who_say_nothing_are_bounded_and_a_node_comes_in_again_once_they_are
 fn a_port_that_is_taken_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let journal = MemoryJournal::new();
-    let secret = Secret::new(b"secret");
+    let trust = by_secret(b"secret");
     let options = NodeOptions {
         join: Join {
             name: "one".into(),
@@ -254,11 +339,11 @@ fn a_port_that_is_taken_is_told() {
             ..Join::default()
         },
         listen: taken.local_addr().unwrap(),
-        secret: secret.clone(),
+        trust: trust.clone(),
         timing: Timing::default(),
     };
     let host = Arc::new(Engine(Arc::default(), journal.clone()));
-    let refused = Node::start(Arc::new(journal.directory()), host, Links::new(SHARDS, secret), options);
+    let refused = Node::start(Arc::new(journal.directory()), host, Links::new(SHARDS, trust), options);
     let said = refused.err().unwrap().to_string();
     assert!(said.contains("cannot listen for other nodes"), "{said}");
 }

@@ -1,0 +1,165 @@
+//! One connection between two nodes: plain, or under TLS with certificates on both sides.
+
+use crate::frame::{self, Frame, HELLO_BYTES_MAX, Secret};
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    server::WebPkiClientVerifier,
+};
+use std::{fmt, sync::Arc};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// How two nodes make sure of each other: by the secret all of them know, and by certificates where others can listen to what they say.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    pub(crate) secret: Secret,
+    tls: Option<Tls>,
+}
+
+#[derive(Clone, Debug)]
+struct Tls {
+    asks: Arc<ClientConfig>,
+    is_asked: Arc<ServerConfig>,
+}
+
+impl Trust {
+    /// By the secret alone: nothing that is said after both have proved it is encrypted.
+    #[must_use]
+    pub fn by_secret(secret: Secret) -> Self {
+        Self { secret, tls: None }
+    }
+
+    /// All of it under TLS, too: this node's certificate with those between it and the root, its key, and the root or roots that have signed
+    /// the certificates of all nodes, each as PEM. A certificate is for the host by which others reach its node, as server and as client.
+    ///
+    /// # Errors
+    /// One of them is none, or they do not belong together.
+    pub fn with_tls(self, certificate: &[u8], key: &[u8], roots: &[u8]) -> Result<Self, String> {
+        let chain = certificates(certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the private key: {why}"))?;
+        let mut store = RootCertStore::empty();
+        for root in certificates(roots)? {
+            store.add(root).map_err(|why| format!("the CA: {why}"))?;
+        }
+        let (store, provider) = (Arc::new(store), Arc::new(ring::default_provider()));
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&store), Arc::clone(&provider));
+        let verifier = verifier.build().map_err(|why| format!("the CA: {why}"))?;
+        let unfit = |why: rustls::Error| format!("certificate and key: {why}");
+        let is_asked = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(unfit)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key.clone_key())
+            .map_err(unfit)?;
+        let asks = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(unfit)?
+            .with_root_certificates(store)
+            .with_client_auth_cert(chain, key)
+            .map_err(unfit)?;
+        let tls = Tls {
+            asks: Arc::new(asks),
+            is_asked: Arc::new(is_asked),
+        };
+        Ok(Self { tls: Some(tls), ..self })
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("there is no certificate in it".into()),
+        Ok(found) => Ok(found),
+        Err(why) => Err(format!("a certificate: {why}")),
+    }
+}
+
+/// A connection, as the two ways it has.
+pub(crate) struct Wire {
+    pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Bytes that came behind the last frame that was [received](Self::receive).
+    pub(crate) read: Vec<u8>,
+}
+
+impl Wire {
+    /// The side that has connected to `address`, `host:port`.
+    pub(crate) async fn connected(stream: TcpStream, address: &str, trust: &Trust) -> Result<Self, Broken> {
+        let Some(tls) = &trust.tls else {
+            return Ok(Self::plain(stream));
+        };
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(host).map_err(|why| Broken(format!("the host of {address}: {why}")))?;
+        let connected = TlsConnector::from(Arc::clone(&tls.asks)).connect(name, stream).await;
+        let connected =
+            connected.map_err(|why| Broken(format!("TLS with it fails: {why}; all nodes need --peer-tls-cert")))?;
+        Ok(Self::halves(split(connected)))
+    }
+
+    /// The side that was connected to.
+    pub(crate) async fn accepted(stream: TcpStream, trust: &Trust) -> Result<Self, Broken> {
+        let Some(tls) = &trust.tls else {
+            return Ok(Self::plain(stream));
+        };
+        let accepted = TlsAcceptor::from(Arc::clone(&tls.is_asked)).accept(stream).await;
+        let accepted = accepted.map_err(|why| Broken(format!("TLS fails: {why}; all nodes need --peer-tls-cert")))?;
+        Ok(Self::halves(split(accepted)))
+    }
+
+    fn plain(stream: TcpStream) -> Self {
+        Self::halves(stream.into_split())
+    }
+
+    fn halves<R, W>((reader, writer): (R, W)) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            read: Vec::new(),
+        }
+    }
+
+    pub(crate) async fn send(&mut self, frame: &Frame) -> Result<(), Broken> {
+        let mut bytes = Vec::new();
+        frame::encode(frame, &mut bytes).map_err(|why| Broken(why.to_string()))?;
+        self.writer
+            .write_all(&bytes)
+            .await
+            .map_err(|why| Broken(why.to_string()))?;
+        self.writer.flush().await.map_err(|why| Broken(why.to_string()))
+    }
+
+    /// Reads one frame of those by which two nodes make sure of each other.
+    pub(crate) async fn receive(&mut self) -> Result<Frame, Broken> {
+        loop {
+            let decoded = frame::decode(&self.read, HELLO_BYTES_MAX).map_err(|why| Broken(why.to_string()))?;
+            if let Some((frame, used)) = decoded {
+                self.read.drain(..used);
+                return Ok(frame);
+            }
+            let read = self.reader.read_buf(&mut self.read).await;
+            if read.map_err(|why| Broken(why.to_string()))? == 0 {
+                return Err(Broken("the connection was closed".into()));
+            }
+        }
+    }
+}
+
+/// Why a frame did not come or go.
+#[derive(Debug)]
+pub(crate) struct Broken(pub(crate) String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
