@@ -55,6 +55,8 @@ pub enum Lie {
     LeaseByTimeOfDay,
     /// A node whose sessions at the database are gone is taken to be dead, and its lease to be over.
     TrustsFreeLock,
+    /// A list of streams says that all of them have ended: whoever merges them goes on to the next one too early.
+    EndsStreamsEarly,
     /// Messages of another node are said to be taken before they are durable.
     TakesBeforeDurable,
 }

@@ -163,7 +163,12 @@ impl Journal for FarJournal {
 
     fn streams(&self, from: WriterId) -> Later<'_, Result<Vec<Stream>, Error>> {
         let journal = self.0.database.journal.clone();
-        let work = async move { journal.streams(from).await };
+        let lies = self.0.lie() == Some(Lie::EndsStreamsEarly);
+        let work = async move {
+            let mut streams = journal.streams(from).await?;
+            streams.iter_mut().for_each(|stream| stream.is_sealed |= lies);
+            Ok(streams)
+        };
         self.0.call("looking at the streams", self.share(), work)
     }
 

@@ -2,9 +2,11 @@
 //! answer is as one machine's, and each acknowledged command and each message counts once.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod counted;
 mod counter;
 mod seen;
 
+use counted::{Counted, SharedViews};
 use counter::{Command, Counter, Events};
 use seen::{Answer, Seen};
 use std::{
@@ -15,7 +17,11 @@ use std::{
     },
     time::Duration,
 };
-use throng::{Options, model::Error};
+use throng::{
+    Options,
+    journal::{ViewRange, Views as _},
+    model::Error,
+};
 use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed};
 
 const NODES: usize = 3;
@@ -190,9 +196,12 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
     faults.lie = scenario.lie;
     // A call that takes as long as a lease is a line that is cut: there is another fault for that.
     faults.stall_micros = 50_000..300_000;
+    let views = SharedViews::default();
+    let of_nodes = views.clone();
     let world = Simulation::new(seed)
         .with::<Counter>()
         .query::<Counter, Events>()
+        .setup(move |builder| builder.projection(Counted).views(Arc::new(of_nodes.clone())))
         .options(Options {
             checkpoint_every: Duration::from_secs(1),
             ..Options::default()
@@ -229,14 +238,14 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         for client in running {
             client.await.unwrap();
         }
-        counts_once(&sim, &clients).await;
+        counts_once(&sim, &clients, &views).await;
         nodes.end();
     };
     world.try_run(run).map(|((), run)| run)
 }
 
 /// Once all messages have arrived, each counter has the events it was asked for, and no more.
-async fn counts_once(sim: &Sim, clients: &Clients) {
+async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews) {
     let seen = std::mem::take(&mut *clients.seen.lock().unwrap());
     let until = sim.elapsed() + Duration::from_secs(20);
     let mut wrong = seen.wrong();
@@ -259,8 +268,30 @@ async fn counts_once(sim: &Sim, clients: &Clients) {
             ));
         }
     }
+    let expected = (0..COUNTERS).map(|counter| (counter.to_string(), seen.events(counter)));
+    let expected: BTreeMap<String, u64> = expected.filter(|(_, events)| *events > 0).collect();
+    let mut rows = rows_of(views).await;
+    while rows != expected && sim.elapsed() < until + Duration::from_secs(10) {
+        sim.sleep(PAUSE).await;
+        rows = rows_of(views).await;
+    }
+    if rows != expected {
+        wrong.push(format!("the read model has {rows:?}, the counters {expected:?}"));
+        for node in clients.nodes.up() {
+            let projections = clients.nodes.call(node, |engine| async move { engine.projections() });
+            sim.note(format_args!("projections of node {node}: {:?}", projections.await));
+        }
+    }
     sim.note(format_args!("{} answers were seen", seen.answers.len()));
     wrong.into_iter().for_each(|wrong| sim.wrong(wrong));
+}
+
+async fn rows_of(views: &SharedViews) -> BTreeMap<String, u64> {
+    let rows = views.0.scan("counted", ViewRange::default()).await.unwrap();
+    let row = |(key, value): (Vec<u8>, Vec<u8>)| {
+        Some((String::from_utf8(key).unwrap(), serde_json::from_slice(&value).ok()?))
+    };
+    rows.into_iter().filter_map(row).collect()
 }
 
 #[test]
@@ -319,7 +350,7 @@ fn is_noticed(lie: Lie, changes: u64, words: &[&str]) {
         changes,
         lie: Some(lie),
     };
-    let noticed = (0..300).find_map(|number| {
+    let noticed = (0..1_000).find_map(|number| {
         let failure = seed(number, scenario, false).err()?;
         let is_it = |wrong: &String| words.iter().any(|word| wrong.contains(word));
         let wrong = failure.wrong.into_iter().find(is_it)?;
@@ -354,4 +385,9 @@ fn a_take_over_because_sessions_are_gone_is_noticed() {
 #[test]
 fn a_message_that_is_taken_before_it_is_durable_is_noticed() {
     is_noticed(Lie::TakesBeforeDurable, 63, &["were asked for"]);
+}
+
+#[test]
+fn a_stream_that_is_told_as_ended_too_early_is_noticed() {
+    is_noticed(Lie::EndsStreamsEarly, 63, &["the read model has"]);
 }

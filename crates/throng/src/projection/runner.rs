@@ -325,7 +325,11 @@ impl Runner {
             self.report_reached(None);
         }
         if let Some(reason) = poison {
-            return Ok(self.stop(reason));
+            // Rows that another runner has moved on do not fit the events that this one reads.
+            return Ok(match self.was_moved(views).await? {
+                true => Next::Continue,
+                false => self.stop(reason),
+            });
         }
         self.cache.shrink(CACHE_BYTES_MAX);
         let has_more = self.next_stretch().is_some();
