@@ -36,13 +36,14 @@ pub struct EmbeddedStore {
 }
 
 pub(crate) struct Inner {
-    log: Arc<Log>,
     path: PathBuf,
     /// Taken by whoever advances or opens it again; `None` after it failed and could not be opened again yet.
     database: Mutex<Option<Database>>,
     /// What readers see: the last completed advance.
     snapshot: RwLock<Arc<Snapshot>>,
     reopening: Reopening,
+    /// The last to go: a database that is closed writes, and the log's lock keeps others away until then.
+    log: Arc<Log>,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
