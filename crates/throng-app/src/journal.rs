@@ -65,7 +65,8 @@ enum JournalCommand {
     /// End an entity and overwrite all that is recorded and stored of it, in a journal that no service uses. Of a running service:
     /// POST /admin/erase.
     Erase(EraseArguments),
-    /// Give back room the store and the log do not need; no history is dropped.
+    /// Give back room the store and the log do not need, of a directory that no service uses; no history is dropped. A running service
+    /// gives back the store's by itself, and on POST /admin/compact.
     Compact(Directory),
 }
 
@@ -224,7 +225,13 @@ fn run(arguments: &JournalArguments, app: impl FnOnce() -> anyhow::Result<App>) 
         ),
         JournalCommand::Prune(arguments) => print(&arguments.run(app()?)?, json),
         JournalCommand::Erase(arguments) => print(&arguments.run(app()?)?, json),
-        JournalCommand::Compact(directory) => print(&tools::compact(&options, &directory.path()?)?, json),
+        JournalCommand::Compact(directory) => match tools::compact(&options, &directory.path()?) {
+            Err(Error::InUse { what }) => bail!(
+                "{what} is in use by another process: a running service compacts its store by itself, and at once when asked with \
+                 POST /admin/compact; stop it to give back unused segments too"
+            ),
+            compacted => print(&compacted?, json),
+        },
     }
 }
 

@@ -49,6 +49,8 @@ pub use memory::{MemoryDirectory, MemoryJournal, MemoryStore, MemoryViews};
 pub use pace::Pace;
 pub use place::Place;
 pub use shards::ShardSet;
-pub use store::{Checkpoint, Covered, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal};
+pub use store::{
+    Checkpoint, Compacted, Covered, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal,
+};
 pub use streams::{Stream, Stretch, Told};
 pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

@@ -1,7 +1,7 @@
 //! What can be rebuilt from the journal: states, the index of an entity's events, system rows. Written behind.
 
 use crate::{Address, Error, Later, Maybe, Pace, Position, Record, ShardId, ShardSet};
-use std::ops::Bound;
+use std::{fmt, ops::Bound};
 
 /// An entity's state as the engine encoded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +108,22 @@ pub struct Cut {
     pub is_gone: bool,
 }
 
+/// What a store's file took of the disk before and after it was compacted, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Compacted {
+    /// Before.
+    pub store_bytes_before: u64,
+    /// After.
+    pub store_bytes_after: u64,
+}
+
+impl fmt::Display for Compacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (before, after) = (self.store_bytes_before, self.store_bytes_after);
+        write!(f, "the store went from {before} to {after} bytes")
+    }
+}
+
 /// What can be rebuilt from the journal. Every method sees the last completed [`advance`](Store::advance), whole, and what was
 /// [removed](Store::remove_prefix) since.
 pub trait Store: Send + Sync {
@@ -177,6 +193,15 @@ pub trait Store: Send + Sync {
         after: &'a [u8],
         rows_max: usize,
     ) -> Later<'a, Result<Option<Vec<u8>>, Error>>;
+
+    /// Gives room back that no row needs any more, while everything else goes on. `None`: there is nothing to do by hand, which is the
+    /// default.
+    ///
+    /// # Errors
+    /// There is no room to do it, one is under way already, or the store failed meanwhile: it is as it was then.
+    fn compact(&self) -> Later<'_, Result<Option<Compacted>, Error>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 /// Where the rows begin that [`Store::remove_prefix`] looks at.

@@ -32,6 +32,7 @@
 //! reserve        holds nothing: room for the end, given up when the disk is full
 //! unfinished     an import, a first backup or a restore is filling the directory: it is no journal yet
 //! store.redb     the store (can be removed while nothing runs: it is rebuilt)
+//! store.redb.new a compaction writes the store anew; removed at the next start if it was cut off
 //! views.redb     read models (can be removed while nothing runs: projections rebuild them)
 //! ```
 //!

@@ -24,6 +24,9 @@ pub struct Options {
     pub accept_loss: Option<Position>,
     /// Memory for the store's pages, in bytes. Default 64 MiB.
     pub store_cache_bytes: usize,
+    /// The store's file is compacted by itself, beside everything else, once it takes so many bytes of the disk and four times what its
+    /// rows have; `u64::MAX`: never by itself. Default 64 MiB.
+    pub store_compact_bytes: u64,
 }
 
 impl Default for Options {
@@ -36,6 +39,7 @@ impl Default for Options {
             files: Arc::new(Disk),
             accept_loss: None,
             store_cache_bytes: 64 << 20,
+            store_compact_bytes: 64 << 20,
         }
     }
 }

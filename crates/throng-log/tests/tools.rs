@@ -517,7 +517,7 @@ fn compacting_gives_back_room_and_keeps_everything() {
     fs::write(dir.path().join("00000099.log"), vec![0; 1 << 20]).unwrap();
     let compacted = tools::compact(&options(), dir.path()).unwrap();
     assert!(
-        compacted.store_bytes_after < compacted.store_bytes_before,
+        compacted.store.store_bytes_after < compacted.store.store_bytes_before,
         "{compacted}"
     );
     assert!(compacted.segments_removed_bytes >= 1 << 20, "{compacted}");

@@ -1,6 +1,6 @@
 //! `throng journal`, on what a service left behind.
 
-use super::kit::{Served, assert_refused, run, throng};
+use super::kit::{Client, Served, assert_refused, run, throng};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -127,12 +127,20 @@ fn what_is_no_data_directory_is_refused() {
     let served = Served::start(&directory.path().join("used"), &[]);
     let used = directory.path().join("used").display().to_string();
     let elsewhere = directory.path().join("elsewhere").display().to_string();
-    for moved in [
-        &["journal", "compact", &used][..],
-        &["journal", "import", "--from", &used, "--to", &elsewhere],
-    ] {
-        assert_refused(&run(moved), &["in use by another process"]);
-    }
+    assert_refused(
+        &run(&["journal", "import", "--from", &used, "--to", &elsewhere]),
+        &["in use by another process"],
+    );
+    assert_refused(
+        &run(&["journal", "compact", &used]),
+        &["in use by another process", "POST /admin/compact"],
+    );
+    let mut administrator = Client::connect(served.admin).unwrap();
+    let compacted = administrator.post("/admin/compact", None, "").unwrap().json();
+    assert!(
+        compacted["needed"] == true && compacted["store_bytes_after"].is_u64(),
+        "{compacted}"
+    );
     drop(served);
     let wrong = run(&["journal", "inspect", &empty, "--commit", "last"]);
     assert_eq!(wrong.status.code(), Some(2));

@@ -334,6 +334,12 @@ pub(super) fn own() -> Map<String, Value> {
         "application/json",
     );
     erase = json!({ "post": erase["get"].take() });
+    let mut compact = page(
+        "compact",
+        "Gives back the room of the store's file that no row needs any more",
+        "application/json",
+    );
+    compact = json!({ "post": compact["get"].take() });
     let mut ready = page("ready", "Are commands taken?", "application/json");
     ready["get"]["responses"]["503"] =
         json!({ "description": "Not now; `reason` says why", "content": { "application/json": {} } });
@@ -371,6 +377,7 @@ pub(super) fn own() -> Map<String, Value> {
         ("/admin/release", release),
         ("/admin/prune", prune),
         ("/admin/erase", erase),
+        ("/admin/compact", compact),
         ("/openapi.json", page("openapi", "This document", "application/json")),
     ];
     pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect()

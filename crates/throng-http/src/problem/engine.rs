@@ -69,6 +69,12 @@ impl Problem {
         problem
     }
 
+    /// 503: the store's file is as large as it was.
+    #[must_use]
+    pub(crate) fn not_compacted(why: &throng::journal::Error) -> Self {
+        Self::of(&catalog::UNAVAILABLE, sentence(&why.to_string()))
+    }
+
     fn of_rejection(rejection: JsonRejection) -> Self {
         // An entity's "no" is the asker's to handle; anything but 4xx would say something else.
         let status = if (400..500).contains(&rejection.status) {

@@ -17,7 +17,10 @@ use crate::{
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
-use throng::{DeadMessage, Erased, PruneReport, Retried, journal::Address, journal::ShardId};
+use throng::{
+    DeadMessage, Erased, PruneReport, Retried,
+    journal::{Address, Compacted, ShardId},
+};
 
 /// Answers a path below `/admin/`.
 pub(super) async fn answer(
@@ -29,7 +32,7 @@ pub(super) async fn answer(
     let path = parts.uri.path();
     let allow = match path {
         "/admin/dead" | "/admin/stuck" => Method::GET,
-        "/admin/dead/retry" | "/admin/release" | "/admin/prune" | "/admin/erase" => Method::POST,
+        "/admin/dead/retry" | "/admin/release" | "/admin/prune" | "/admin/erase" | "/admin/compact" => Method::POST,
         _ => console::method(path).ok_or_else(|| Problem::unknown_route(path).boxed())?,
     };
     if parts.method != allow {
@@ -50,6 +53,7 @@ pub(super) async fn answer(
         "/admin/release" => serde_json::to_vec(&release(server, parts).await?),
         "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
         "/admin/erase" => serde_json::to_vec(&erase(server, parts).await?),
+        "/admin/compact" => serde_json::to_vec(&compact(server).await?),
         _ => serde_json::to_vec(&retry(server, parts).await?),
     };
     Ok(answer::json(body.unwrap_or_default()))
@@ -294,6 +298,25 @@ async fn erase(server: &Server, parts: &Parts) -> Answered<Erased> {
     let ReleaseQuery { kind, id } = query::read(parts.uri.query())?;
     let erased = server.shared().engine.erase(&kind, &id).await;
     erased.map_err(engine_problem)
+}
+
+#[derive(Serialize)]
+struct CompactedStore {
+    /// Not where the store keeps itself as small as it may be.
+    needed: bool,
+    #[serde(flatten)]
+    compacted: Option<Compacted>,
+}
+
+/// Gives back the room of the store's file that no row needs any more.
+async fn compact(server: &Server) -> Answered<CompactedStore> {
+    let compacted = server.shared().engine.compact().await;
+    // Who asks is let in to everything: the sentence says what to do.
+    let compacted = compacted.map_err(|error| Problem::not_compacted(&error).boxed())?;
+    Ok(CompactedStore {
+        needed: compacted.is_some(),
+        compacted,
+    })
 }
 
 /// Of the answer to who has no token.

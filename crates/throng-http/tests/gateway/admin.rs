@@ -150,4 +150,7 @@ fn history_is_removed_and_an_entity_is_erased_by_hand() {
         .post("/admin/erase?kind=section&id=S9", "")
         .problem(404, "unknown-entity");
     client.get("/admin/prune").problem(405, "method-not-allowed");
+    let compacted = client.post("/admin/compact", "").json();
+    assert_eq!(compacted, json!({ "needed": false }), "what is in memory has no file");
+    client.get("/admin/compact").problem(405, "method-not-allowed");
 }

@@ -5,11 +5,12 @@ use super::{
     Inner,
     chunk::{Packer, Told},
     cut::cut,
-    database::{self, CHUNKS, Database, HEADS, META, STATES, SYSTEM, backend_error, failed, head_key},
+    database::{self, Database, backend_error, failed, head_key},
     read::{encode_state, seq_of_state},
+    rows::{BYTES, Changes, Tables},
 };
 use crate::log::Located;
-use redb::{ReadableTable as _, Table};
+use redb::ReadableTable as _;
 use std::collections::HashMap;
 use throng_journal::{Checkpoint, CommitNo, Durability, Error, Position, Record, RecordKind, StoredState};
 
@@ -47,20 +48,13 @@ impl Gathered {
     }
 }
 
-pub(super) struct Tables<'a> {
-    pub(super) heads: Table<'a, &'static [u8], (u64, u64)>,
-    pub(super) chunks: Table<'a, (u64, u64), &'static [u8]>,
-    pub(super) states: Table<'a, u64, &'static [u8]>,
-    system: Table<'a, &'static [u8], &'static [u8]>,
-    meta: Table<'a, &'static str, u64>,
-}
-
 impl Inner {
     pub(super) fn advance(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
         if self.log.options().durability != Durability::Fsync {
             self.log.sync()?;
         }
         let mut slot = self.database();
+        self.settle_name()?;
         let database = match slot.take() {
             Some(database) => database,
             None => Database::open(&self.log, &self.path)?,
@@ -102,15 +96,11 @@ impl Inner {
         let Some(fingerprint) = self.log.fingerprint(checkpoint.upto)? else {
             return Err(Error::NoCommit(checkpoint.upto));
         };
+        let changes = Changes::noted_by(self.compaction());
         let transaction = database.begin()?;
         {
-            let mut tables = Tables {
-                heads: transaction.open_table(HEADS).map_err(failed(DOING))?,
-                chunks: transaction.open_table(CHUNKS).map_err(failed(DOING))?,
-                states: transaction.open_table(STATES).map_err(failed(DOING))?,
-                system: transaction.open_table(SYSTEM).map_err(failed(DOING))?,
-                meta: transaction.open_table(META).map_err(failed(DOING))?,
-            };
+            let mut tables = Tables::open(&transaction, &changes)?;
+            let bytes = tables.bytes()?;
             let mut index = Index::new(&tables)?;
             let mut before = from;
             for end in checkpoint.sealed.iter().chain([&checkpoint.upto]) {
@@ -127,10 +117,9 @@ impl Inner {
             }
             for (key, value) in &checkpoint.system {
                 match value {
-                    Some(value) => tables.system.insert(&**key, &**value).map(drop),
-                    None => tables.system.remove(&**key).map(drop),
+                    Some(value) => tables.system.insert(&**key, &**value)?,
+                    None => tables.system.remove(&**key)?,
                 }
-                .map_err(failed(DOING))?;
             }
             let numbers = [
                 ("entities", index.entities),
@@ -138,6 +127,7 @@ impl Inner {
                 ("writer", checkpoint.upto.writer.0),
                 ("commit", checkpoint.upto.commit.0),
                 ("fingerprint", u64::from(fingerprint)),
+                (BYTES, changes.applied_to(bytes)),
             ];
             for (key, number) in numbers {
                 tables.meta.insert(key, number).map_err(failed(DOING))?;
@@ -270,10 +260,7 @@ impl Index {
                 self.entities += 1;
                 self.entities
             });
-            tables
-                .heads
-                .insert(&*key, (number, entity.seq))
-                .map_err(failed(DOING))?;
+            tables.heads.insert(&*key, (number, entity.seq))?;
             if !entity.packer.is_empty() {
                 entity.rows.push((entity.seq, entity.packer.finish()));
             }
@@ -285,14 +272,11 @@ impl Index {
                 let row = tables.states.get(number).map_err(failed(DOING))?;
                 let is_newer = row.is_none_or(|row| seq_of_state(row.value()) < state.seq);
                 if is_newer {
-                    tables
-                        .states
-                        .insert(number, &*encode_state(&state))
-                        .map_err(failed(DOING))?;
+                    tables.states.insert(number, &*encode_state(&state))?;
                 }
             }
             for (last, row) in rows {
-                tables.chunks.insert((number, last), &*row).map_err(failed(DOING))?;
+                tables.chunks.insert((number, last), &*row)?;
             }
         }
         Ok(())
@@ -312,15 +296,11 @@ impl Index {
             Some((number, _)) => number,
             None => {
                 self.entities += 1;
-                tables
-                    .heads
-                    .insert(&*self.key, (self.entities, 0))
-                    .map_err(failed(DOING))?;
+                tables.heads.insert(&*self.key, (self.entities, 0))?;
                 self.entities
             }
         };
         let row = encode_state(state);
-        tables.states.insert(number, &*row).map_err(failed(DOING))?;
-        Ok(())
+        tables.states.insert(number, &*row)
     }
 }

@@ -3,14 +3,15 @@
 use super::{
     EmbeddedStore,
     chunk::Unpacker,
-    database::{CHUNKS, Database, HEADS, META, STATES, SYSTEM, Snapshot, backend_error, failed, guarded},
+    database::{Database, Snapshot, backend_error, failed, guarded},
     loss, lost,
     read::check_state,
+    rows::{BYTES, Changes, Rows, Tables},
 };
 use crate::Log;
-use redb::{ReadOnlyTable, Table};
+use redb::ReadOnlyTable;
 use std::path::Path;
-use throng_journal::{Error, Position};
+use throng_journal::{Compacted, Error, Position};
 
 fn open(log: &Log, path: &Path) -> Result<Database, Error> {
     Database::open(log, path)
@@ -20,7 +21,7 @@ fn open(log: &Log, path: &Path) -> Result<Database, Error> {
 pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
     let doing = "checking the store";
     let mut database = open(log, path)?;
-    let sound = guarded(doing, || database.0.check_integrity().map_err(failed(doing)))?;
+    let sound = guarded(doing, || database.redb.check_integrity().map_err(failed(doing)))?;
     if !sound {
         return Err(backend_error(doing, "some of its pages could not be read"));
     }
@@ -54,23 +55,26 @@ pub(crate) fn check(log: &Log, path: &Path) -> Result<Position, Error> {
     Ok(snapshot.covers.map(|covers| covers.position).unwrap_or_default())
 }
 
-/// Rewrites the file without its free pages; its bytes before and after.
-pub(crate) fn compact(log: &Log, path: &Path) -> Result<(u64, u64), Error> {
+/// Rewrites the file of a store that nobody uses without its free pages, in place.
+pub(crate) fn compact(log: &Log, path: &Path) -> Result<Compacted, Error> {
     let doing = "compacting the store";
     let bytes = || {
         let file = log.options().files.open(path, false);
         file.and_then(|file| file.length())
             .map_err(Error::io(format!("reading {}", path.display())))
     };
-    let before = bytes()?;
+    let store_bytes_before = bytes()?;
     let mut database = open(log, path)?;
     guarded(doing, || {
         // Each pass gives back what the one before has freed.
-        while database.0.compact().map_err(failed(doing))? {}
+        while database.redb.compact().map_err(failed(doing))? {}
         Ok(())
     })?;
     drop(database);
-    Ok((before, bytes()?))
+    Ok(Compacted {
+        store_bytes_before,
+        store_bytes_after: bytes()?,
+    })
 }
 
 impl EmbeddedStore {
@@ -80,53 +84,57 @@ impl EmbeddedStore {
         let snapshot = self.inner.snapshot();
         let target = Database::open_with(self.inner.log.options(), None, path)?;
         guarded(doing, || {
+            let changes = Changes::default();
             let transaction = target.begin()?;
-            copy_table(
-                &snapshot.heads,
-                &mut transaction.open_table(HEADS).map_err(failed(doing))?,
-            )?;
-            copy_table(
-                &snapshot.chunks,
-                &mut transaction.open_table(CHUNKS).map_err(failed(doing))?,
-            )?;
-            copy_table(
-                &snapshot.states,
-                &mut transaction.open_table(STATES).map_err(failed(doing))?,
-            )?;
-            copy_table(
-                &snapshot.system,
-                &mut transaction.open_table(SYSTEM).map_err(failed(doing))?,
-            )?;
             {
-                let mut meta = transaction.open_table(META).map_err(failed(doing))?;
-                for (key, number) in meta_rows(&snapshot) {
-                    meta.insert(key, number).map_err(failed(doing))?;
-                }
+                let mut tables = Tables::open(&transaction, &changes)?;
+                copy_rows(&snapshot, &mut tables, &mut |_| Ok(()))?;
+                write_numbers(&snapshot, &mut tables, changes.applied_to(0))?;
             }
             transaction.commit().map_err(failed(doing))
         })
     }
 }
 
-fn meta_rows(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
-    let mut rows = vec![("entities", snapshot.entities), ("advances", snapshot.advances)];
-    if let Some(covers) = snapshot.covers {
-        rows.push(("writer", covers.position.writer.0));
-        rows.push(("commit", covers.position.commit.0));
-        rows.push(("fingerprint", u64::from(covers.fingerprint)));
+/// Copies all rows; `copied` is told of the bytes of each.
+pub(super) fn copy_rows(
+    from: &Snapshot,
+    to: &mut Tables<'_>,
+    copied: &mut dyn FnMut(usize) -> Result<(), Error>,
+) -> Result<(), Error> {
+    copy_table(&from.heads, &mut to.heads, copied)?;
+    copy_table(&from.chunks, &mut to.chunks, copied)?;
+    copy_table(&from.states, &mut to.states, copied)?;
+    copy_table(&from.system, &mut to.system, copied)
+}
+
+/// Writes what is known of a copy's rows.
+pub(super) fn write_numbers(of: &Snapshot, to: &mut Tables<'_>, bytes: u64) -> Result<(), Error> {
+    let mut numbers = vec![("entities", of.entities), ("advances", of.advances), (BYTES, bytes)];
+    if let Some(covers) = of.covers {
+        numbers.push(("writer", covers.position.writer.0));
+        numbers.push(("commit", covers.position.commit.0));
+        numbers.push(("fingerprint", u64::from(covers.fingerprint)));
     }
-    rows
+    for (key, number) in numbers {
+        to.meta.insert(key, number).map_err(failed("copying the store"))?;
+    }
+    Ok(())
 }
 
 fn copy_table<K: redb::Key + 'static, V: redb::Value + 'static>(
     from: &ReadOnlyTable<K, V>,
-    to: &mut Table<'_, K, V>,
+    to: &mut Rows<'_, K, V>,
+    copied: &mut dyn FnMut(usize) -> Result<(), Error>,
 ) -> Result<(), Error> {
     use redb::ReadableTable as _;
     let doing = "copying the store";
     for row in from.iter().map_err(failed(doing))? {
         let (key, value) = row.map_err(failed(doing))?;
-        to.insert(key.value(), value.value()).map_err(failed(doing))?;
+        let (key, value) = (key.value(), value.value());
+        let bytes = K::as_bytes(&key).as_ref().len() + V::as_bytes(&value).as_ref().len();
+        to.insert(key, value)?;
+        copied(bytes)?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Taking the beginnings of histories out of the index, and all that is stored of whoever is gone.
 
 use super::{
-    advance::Tables,
     chunk::{Packer, Unpacker},
     database::{backend_error, failed, head_key},
+    rows::Tables,
 };
 use redb::ReadableTable as _;
 use throng_journal::{Cut, Error};
@@ -30,15 +30,12 @@ pub(super) fn cut(tables: &mut Tables<'_>, cut: &Cut) -> Result<(), Error> {
         _ => None,
     };
     if let Some((key, Some(rest))) = straddling {
-        tables.chunks.insert(key, &*rest).map_err(failed(DOING))?;
+        tables.chunks.insert(key, &*rest)?;
     }
-    tables
-        .chunks
-        .retain_in((number, 0)..=(number, cut.upto), |_, _| false)
-        .map_err(failed(DOING))?;
+    tables.chunks.remove_in((number, 0)..=(number, cut.upto))?;
     if cut.is_gone && last <= cut.upto {
-        tables.heads.remove(&*key).map_err(failed(DOING))?;
-        tables.states.remove(number).map_err(failed(DOING))?;
+        tables.heads.remove(&*key)?;
+        tables.states.remove(number)?;
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(super) const CHUNKS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinitio
 pub(super) const STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("states");
 /// The engine's own rows.
 pub(super) const SYSTEM: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("system");
-/// One number each: `version`, `entities`, `advances`, and what the store covers: `writer`, `commit`, `fingerprint`.
+/// One number each: `version`, `entities`, `advances`, `bytes` (of all other tables' keys and values), and what the store covers: `writer`, `commit`, `fingerprint`.
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 
 /// What the store covers, and how that commit is told from any other with its number.
@@ -112,8 +112,12 @@ pub(crate) fn open(
         .map_err(failed(doing))
 }
 
-/// The open database.
-pub(super) struct Database(pub redb::Database);
+/// The open database. What was read of it cannot be read on once this is dropped.
+pub(super) struct Database {
+    pub redb: redb::Database,
+    /// Held by every snapshot, too.
+    readers: Arc<()>,
+}
 
 impl Database {
     /// The store beside a log.
@@ -128,7 +132,10 @@ impl Database {
             .open(path, true)
             .map_err(Error::io(format!("opening {}", path.display())))?;
         guarded(doing, move || {
-            let database = Self(open(file, reserve, options.store_cache_bytes, doing)?);
+            let database = Self {
+                redb: open(file, reserve, options.store_cache_bytes, doing)?,
+                readers: Arc::default(),
+            };
             database.prepare()?;
             Ok(database)
         })
@@ -138,7 +145,7 @@ impl Database {
     fn prepare(&self) -> Result<(), Error> {
         let doing = "creating the store's tables";
         let found = {
-            let transaction = self.0.begin_read().map_err(failed(doing))?;
+            let transaction = self.redb.begin_read().map_err(failed(doing))?;
             match transaction.open_table(META) {
                 Ok(meta) => meta
                     .get("version")
@@ -172,7 +179,7 @@ impl Database {
 
     /// A write transaction whose commit is durable and leaves nothing to repair after a crash.
     pub(super) fn begin(&self) -> Result<redb::WriteTransaction, Error> {
-        let mut transaction = self.0.begin_write().map_err(failed("beginning a checkpoint"))?;
+        let mut transaction = self.redb.begin_write().map_err(failed("beginning a checkpoint"))?;
         transaction.set_quick_repair(true);
         Ok(transaction)
     }
@@ -181,17 +188,22 @@ impl Database {
     /// no sync.
     pub(super) fn begin_volatile(&self) -> Result<redb::WriteTransaction, Error> {
         let doing = "removing system rows";
-        let mut transaction = self.0.begin_write().map_err(failed(doing))?;
+        let mut transaction = self.redb.begin_write().map_err(failed(doing))?;
         transaction
             .set_durability(redb::Durability::None)
             .map_err(failed(doing))?;
         Ok(transaction)
     }
 
+    /// Whether there are snapshots of it.
+    pub(super) fn is_read(&self) -> bool {
+        Arc::strong_count(&self.readers) > 1
+    }
+
     pub(super) fn snapshot(&self) -> Result<Snapshot, Error> {
         let doing = "reading the store";
         guarded(doing, || {
-            let transaction = self.0.begin_read().map_err(failed(doing))?;
+            let transaction = self.redb.begin_read().map_err(failed(doing))?;
             let meta = transaction.open_table(META).map_err(failed(doing))?;
             let number = |key: &str| {
                 let value = meta.get(key).map_err(failed(doing))?;
@@ -211,10 +223,12 @@ impl Database {
                 covers,
                 entities: number("entities")?.unwrap_or(0),
                 advances: number("advances")?.unwrap_or(0),
+                bytes: number(super::rows::BYTES)?,
                 heads: transaction.open_table(HEADS).map_err(failed(doing))?,
                 chunks: transaction.open_table(CHUNKS).map_err(failed(doing))?,
                 states: transaction.open_table(STATES).map_err(failed(doing))?,
                 system: transaction.open_table(SYSTEM).map_err(failed(doing))?,
+                _reader: Arc::clone(&self.readers),
             })
         })
     }
@@ -227,10 +241,13 @@ pub(super) struct Snapshot {
     pub entities: u64,
     /// Advances completed so far.
     pub advances: u64,
+    /// Of all rows, keys and values; not yet counted in a store of an older program.
+    pub bytes: Option<u64>,
     pub heads: ReadOnlyTable<&'static [u8], (u64, u64)>,
     pub chunks: ReadOnlyTable<(u64, u64), &'static [u8]>,
     pub states: ReadOnlyTable<u64, &'static [u8]>,
     pub system: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    _reader: Arc<()>,
 }
 
 /// The key of an entity in [`HEADS`].

@@ -7,24 +7,28 @@ mod advance;
 mod backend;
 mod care;
 mod chunk;
+mod compact;
 mod cut;
 pub(crate) mod database;
 mod read;
 mod remove;
 mod reopen;
+mod rows;
 
 pub(crate) use care::{check, compact};
 pub(crate) use database::STORE_NAME;
 
 use crate::{Log, Options, worker::Worker};
+use compact::Compactions;
 use database::{Covers, Database, Snapshot, backend_error};
 use reopen::Reopening;
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
 };
 use throng_journal::{
-    Address, Checkpoint, Covered, EntityHead, Error, Later, Loaded, Loss, Maybe, ShardSet, Store, StoredEvent,
+    Address, Checkpoint, Compacted, Covered, EntityHead, Error, Later, Loaded, Loss, Maybe, ShardSet, Store,
+    StoredEvent,
 };
 
 /// The embedded store beside an embedded [`Log`].
@@ -33,16 +37,20 @@ use throng_journal::{
 pub struct EmbeddedStore {
     inner: Arc<Inner>,
     worker: Worker,
+    /// Compacts; started by whoever needs it first.
+    compactor: OnceLock<Worker>,
 }
 
 pub(crate) struct Inner {
-    log: Arc<Log>,
     path: PathBuf,
     /// Taken by whoever advances or opens it again; `None` after it failed and could not be opened again yet.
     database: Mutex<Option<Database>>,
     /// What readers see: the last completed advance.
     snapshot: RwLock<Arc<Snapshot>>,
     reopening: Reopening,
+    compactions: Compactions,
+    /// The last to go: a database that is closed writes, and the log's lock keeps others away until then.
+    log: Arc<Log>,
 }
 
 impl std::fmt::Debug for EmbeddedStore {
@@ -72,6 +80,7 @@ impl EmbeddedStore {
     /// [accepted](Options::accept_loss): it is then recorded in the log before the store is begun anew. The file system's.
     pub fn open(log: Arc<Log>) -> Result<Self, Error> {
         let path = log.dir().join(STORE_NAME);
+        compact::tidy(&log, &path);
         let (database, snapshot) = open_or_begin_anew(&log, &path)?;
         let inner = Arc::new(Inner {
             log,
@@ -79,9 +88,15 @@ impl EmbeddedStore {
             database: Mutex::new(Some(database)),
             snapshot: RwLock::new(Arc::new(snapshot)),
             reopening: Reopening::default(),
+            compactions: Compactions::default(),
         });
         let worker = Worker::start("throng-store").map_err(Error::io("starting a thread"))?;
-        Ok(Self { inner, worker })
+        let compactor = OnceLock::new();
+        Ok(Self {
+            inner,
+            worker,
+            compactor,
+        })
     }
 
     /// Drops everything the store holds: it covers nothing, and the next checkpoint rebuilds it from the journal.
@@ -90,6 +105,7 @@ impl EmbeddedStore {
     /// The file system's.
     pub fn reset(&self) -> Result<(), Error> {
         let mut database = self.inner.database();
+        self.inner.break_off_compaction();
         drop(database.take());
         let (begun, snapshot) = begin_anew(&self.inner.log, &self.inner.path)?;
         *database = Some(begun);
@@ -109,12 +125,49 @@ impl EmbeddedStore {
             .map_err(Error::io(format!("reading {}", self.inner.path.display())))
     }
 
-    /// Makes a checkpoint true on this thread; what [`Store::advance`] does on the store's own.
+    /// Makes a checkpoint true on this thread; what [`Store::advance`] does on the store's own, without a look at whether the file is
+    /// to be compacted.
     ///
     /// # Errors
     /// As [`Store::advance`].
     pub fn advance_here(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
         self.inner.advance(checkpoint)
+    }
+
+    /// Compacts the file on this thread; what [`Store::compact`] does on one of the store's own.
+    ///
+    /// # Errors
+    /// As [`Store::compact`].
+    pub fn compact_here(&self) -> Result<Compacted, Error> {
+        self.inner.compact()
+    }
+
+    fn compactor(&self) -> Result<&Worker, Error> {
+        if let Some(worker) = self.compactor.get() {
+            return Ok(worker);
+        }
+        let worker = Worker::start("throng-compact").map_err(Error::io("starting a thread"))?;
+        Ok(self.compactor.get_or_init(|| worker))
+    }
+
+    /// Compacts the file behind everything else.
+    fn compact_behind(&self) {
+        let inner = Arc::clone(&self.inner);
+        let compact = move || {
+            if let Err(error) = inner.compact() {
+                tracing::warn!(%error, "the store was not compacted; it is tried again later");
+            }
+        };
+        match self.compactor() {
+            Ok(compactor) => drop(compactor.run(compact)),
+            Err(error) => tracing::warn!(%error, "the store is not compacted"),
+        }
+    }
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.inner.close_compactions();
     }
 }
 
@@ -194,11 +247,16 @@ impl Store for EmbeddedStore {
 
     fn advance(&self, checkpoint: Checkpoint) -> Later<'_, Result<(), Error>> {
         let inner = Arc::clone(&self.inner);
-        let advanced = self.worker.run(move || inner.advance(&checkpoint));
+        let advanced = self.worker.run(move || {
+            inner.advance(&checkpoint)?;
+            Ok(inner.is_compaction_due())
+        });
         Box::pin(async move {
-            advanced
-                .await
-                .unwrap_or_else(|why| Err(backend_error("making a checkpoint", why)))
+            let advanced = advanced.await;
+            if advanced.unwrap_or_else(|why| Err(backend_error("making a checkpoint", why)))? {
+                self.compact_behind();
+            }
+            Ok(())
         })
     }
 
@@ -244,6 +302,16 @@ impl Store for EmbeddedStore {
             removed
                 .await
                 .unwrap_or_else(|why| Err(backend_error("removing system rows", why)))
+        })
+    }
+
+    fn compact(&self) -> Later<'_, Result<Option<Compacted>, Error>> {
+        let inner = Arc::clone(&self.inner);
+        let compacting = self.compactor().map(|compactor| compactor.run(move || inner.compact()));
+        Box::pin(async move {
+            let compacted = compacting?.await;
+            let compacted = compacted.unwrap_or_else(|why| Err(backend_error("compacting the store", why)));
+            compacted.map(Some)
         })
     }
 }

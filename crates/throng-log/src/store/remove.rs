@@ -2,8 +2,10 @@
 
 use super::{
     Inner,
-    database::{self, Database, SYSTEM, failed},
+    database::{self, Database, META, SYSTEM, failed},
+    rows::{BYTES, Changes, Of, Rows},
 };
+use redb::ReadableTable as _;
 use std::ops::Bound;
 use throng_journal::{Error, begin_of_removal};
 
@@ -17,7 +19,8 @@ impl Inner {
             None => Database::open(&self.log, &self.path)?,
         };
         // A database that failed is dropped: it answers nothing more until it is opened again, by whoever comes next.
-        let removed = database::guarded(DOING, || remove_in(&database, prefix, after, rows_max))
+        let changes = Changes::noted_by(self.compaction());
+        let removed = database::guarded(DOING, || remove_in(&database, &changes, (prefix, after), rows_max))
             .inspect_err(|_| self.reopening.set_due(true))?;
         if removed.is_some() {
             self.show(database.snapshot()?);
@@ -27,16 +30,24 @@ impl Inner {
     }
 }
 
-fn remove_in(database: &Database, prefix: &[u8], after: &[u8], rows_max: usize) -> Result<Option<Vec<u8>>, Error> {
+fn remove_in(
+    database: &Database,
+    changes: &Changes,
+    (prefix, after): (&[u8], &[u8]),
+    rows_max: usize,
+) -> Result<Option<Vec<u8>>, Error> {
     let transaction = database.begin_volatile()?;
     let last = {
-        let mut system = transaction.open_table(SYSTEM).map_err(failed(DOING))?;
-        let last = last_of(&system, prefix, after, rows_max)?;
+        let mut system = Rows::open(&transaction, SYSTEM, Of::System, changes)?;
+        let last = last_of(&*system, prefix, after, rows_max)?;
         if let Some(last) = &last {
             let range = (begin_of_removal(prefix, after), Bound::Included(&**last));
-            system
-                .retain_in::<&[u8], _>(range, |_, _| false)
-                .map_err(failed(DOING))?;
+            system.remove_in::<&[u8]>(range)?;
+            let mut meta = transaction.open_table(META).map_err(failed(DOING))?;
+            let noted = meta.get(BYTES).map_err(failed(DOING))?.map(|bytes| bytes.value());
+            if let Some(bytes) = noted {
+                meta.insert(BYTES, changes.applied_to(bytes)).map_err(failed(DOING))?;
+            }
         }
         last
     };

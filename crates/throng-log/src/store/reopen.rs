@@ -29,7 +29,7 @@ impl Reopening {
         self.is_due.store(is_due, Ordering::Release);
     }
 
-    fn is_due(&self) -> bool {
+    pub(super) fn is_due(&self) -> bool {
         self.is_due.load(Ordering::Acquire)
     }
 

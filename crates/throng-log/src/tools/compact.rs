@@ -12,10 +12,9 @@ use throng_journal::Error;
 /// What was given back.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Compacted {
-    /// The store's file before, in bytes.
-    pub store_bytes_before: u64,
-    /// And after.
-    pub store_bytes_after: u64,
+    /// The store's file, by its length.
+    #[serde(flatten)]
+    pub store: throng_journal::Compacted,
     /// Segments made ready ahead that were removed.
     pub segments_removed: u64,
     /// Bytes of the segments that were removed.
@@ -26,8 +25,8 @@ impl fmt::Display for Compacted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the store went from {} to {} bytes; {} unused segments of {} bytes were removed; history is as it was",
-            self.store_bytes_before, self.store_bytes_after, self.segments_removed, self.segments_removed_bytes
+            "{}; {} unused segments of {} bytes were removed; history is as it was",
+            self.store, self.segments_removed, self.segments_removed_bytes
         )
     }
 }
@@ -54,8 +53,7 @@ pub fn compact(options: &Options, dir: &Path) -> Result<Compacted, Error> {
     }
     let names = options.files.list(dir).unwrap_or_default();
     if names.iter().any(|name| name == store::STORE_NAME) {
-        let (before, after) = store::compact(&log, &dir.join(store::STORE_NAME))?;
-        (compacted.store_bytes_before, compacted.store_bytes_after) = (before, after);
+        compacted.store = store::compact(&log, &dir.join(store::STORE_NAME))?;
     }
     options
         .files

@@ -42,8 +42,6 @@ pub struct EmbeddedViews {
 }
 
 struct Inner {
-    /// The directory stays locked as long as the views are used.
-    log: Arc<Log>,
     path: PathBuf,
     /// Written by whoever opens it again after it failed; `None` only if that failed too.
     database: RwLock<Option<redb::Database>>,
@@ -53,6 +51,8 @@ struct Inner {
     tried: Mutex<Option<Instant>>,
     /// What was applied and is not synced.
     unsynced: Mutex<Unsynced>,
+    /// The directory stays locked as long as the views are used. The last to go: a database that is closed writes.
+    log: Arc<Log>,
 }
 
 struct Unsynced {

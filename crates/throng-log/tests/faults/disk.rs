@@ -89,6 +89,8 @@ struct State {
     contents: HashMap<u64, Content>,
     next_file: u64,
     locked: BTreeSet<PathBuf>,
+    /// Writes and the like while nobody had locked anything.
+    changes_unlocked: u64,
     faults: Vec<Fault>,
     /// So many calls of any kind from now on, something befalls the process.
     hit: Option<(u64, Hit)>,
@@ -139,6 +141,14 @@ impl Disk {
         self.state().hit.is_none()
     }
 
+    /// Does something that nothing befalls.
+    pub fn spared<T>(&self, work: impl FnOnce() -> T) -> T {
+        let hit = self.state().hit.take();
+        let done = work();
+        self.state().hit = hit;
+        done
+    }
+
     pub fn hit_no_more(&self) {
         self.state().hit = None;
     }
@@ -154,6 +164,11 @@ impl Disk {
     /// Calls of this kind so far.
     pub fn calls(&self, call: Call) -> u64 {
         self.state().calls.get(&call).copied().unwrap_or(0)
+    }
+
+    /// Changes to files that were made while nobody had locked anything.
+    pub fn changes_unlocked(&self) -> u64 {
+        self.state().changes_unlocked
     }
 
     /// Bytes all files together may have; `None`: no limit.
@@ -312,6 +327,8 @@ impl State {
             return Err(io::Error::other("this process is dead"));
         }
         *self.calls.entry(call).or_default() += 1;
+        let is_change = matches!(call, Call::Write | Call::Sync | Call::SetLength | Call::Allocate);
+        self.changes_unlocked += u64::from(is_change && self.locked.is_empty());
         match &mut self.hit {
             Some((0, hit)) => {
                 let is_death = *hit == Hit::Death;

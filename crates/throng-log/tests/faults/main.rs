@@ -1,6 +1,7 @@
 //! What becomes of the log when the disk, the power or the process fails.
 #![allow(clippy::unwrap_used, unreachable_pub, reason = "a test may")]
 
+mod compact;
 mod crashes;
 mod damage;
 mod disk;

@@ -5,8 +5,8 @@ use crate::{
     kit::{DIR, append, body, checkpoint, open_writer, options},
 };
 use std::{io::ErrorKind, sync::Arc};
-use throng_journal::{Address, Cut, Maybe, ShardSet, Store, WriterId, conformance::block_on};
-use throng_log::{EmbeddedStore, Log, open_embedded};
+use throng_journal::{Address, Cut, Maybe, ShardSet, Store, ViewBatch, Views, WriterId, conformance::block_on};
+use throng_log::{EmbeddedStore, EmbeddedViews, Log, open_embedded};
 
 const STATE_BYTES: usize = 3000;
 
@@ -247,4 +247,28 @@ fn the_stores_file_is_bounded_by_what_it_holds_however_often_that_changes() {
         sizes.push(disk.bytes(&path).len());
     }
     assert!(sizes[59] <= 2 * sizes[9], "after each checkpoint, in bytes: {sizes:?}");
+}
+
+#[test]
+fn a_store_and_read_models_that_are_closed_write_only_while_the_directory_is_locked() {
+    for number in 1..=2 {
+        let disk = Disk::new();
+        let (log, store) = open_embedded(DIR, options(&disk)).unwrap();
+        let views = EmbeddedViews::open(Arc::clone(&log)).unwrap();
+        let writer = open_writer(&log).unwrap();
+        append(&log, writer, 1, 200).unwrap();
+        block_on(store.advance(checkpoint(writer, 1, STATE_BYTES))).unwrap();
+        let batch = ViewBatch {
+            changes: vec![(b"row".to_vec(), Some(vec![number]))],
+            ..ViewBatch::default()
+        };
+        block_on(views.apply("view", batch)).unwrap();
+        drop(log);
+        // The last of them lets go of the directory.
+        match number {
+            1 => drop((views, store)),
+            _ => drop((store, views)),
+        }
+        assert_eq!(disk.changes_unlocked(), 0, "the other way round: {number}");
+    }
 }

@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 use throng_core::model::Keep;
-use throng_journal::{Cut, Error};
+use throng_journal::{Compacted, Cut, Error};
 
 /// Between two looks at whether a pass is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -139,6 +139,15 @@ impl Engine {
         }
         let pass = if is_dry { pass::Pass::Dry } else { pass::Pass::Whole };
         pass::run(&self.core, pass).await
+    }
+
+    /// Gives back the room of the store's file that no row needs any more, while everything goes on; a store does so by itself, too, once
+    /// there is much. `None`: this store needs it never.
+    ///
+    /// # Errors
+    /// There is no room for a second file, one is under way already, or the store failed: it is as it was.
+    pub async fn compact(&self) -> Result<Option<Compacted>, Error> {
+        self.core.context.store.compact().await
     }
 }
 

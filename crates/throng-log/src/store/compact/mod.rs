@@ -1,0 +1,470 @@
+//! Compacting the store's file while it is used.
+//!
+//! The rows, as the last completed advance left them, are written into a new file beside, while checkpoints go on and note which keys they
+//! touch. These are copied again, until few are left; the last of them with the store held, and then the new file, durable by then, gets
+//! the name of the old one. Who still reads the old one goes on with it. A crash at any moment leaves one of the two, whole.
+
+mod again;
+mod noted;
+
+pub(super) use noted::Compaction;
+
+use super::{
+    Inner,
+    care::{copy_rows, write_numbers},
+    database::{self, Database, Snapshot, backend_error, failed},
+    rows::{Changes, Tables},
+};
+use crate::{
+    Log, Options,
+    files::{File, Files},
+};
+use again::{check_complete, copy_again};
+use noted::NOTED_BYTES_MAX;
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use throng_journal::{Compacted, Error};
+
+const DOING: &str = "compacting the store";
+/// Added to the store's name until the new file is the store.
+const NEW_SUFFIX: &str = ".new";
+/// So many keys may be left for the end, which checkpoints wait for.
+const LAST_KEYS: usize = 10_000;
+/// So often what was touched meanwhile is copied before the end.
+const ROUNDS_MAX: usize = 8;
+/// Copied at once and synced; then as long a pause as that took, so that commits have at least half of the disk.
+const SLICE_BYTES: usize = 1 << 20;
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Memory for the new file's pages while it is written.
+const CACHE_BYTES: usize = 8 << 20;
+/// A file takes about so many times the bytes of its rows: pages are half full at least, and rows as long as several of them fill
+/// powers of two.
+const ROOM: u64 = 2;
+/// Compacted by itself once it takes so many times its rows.
+const WORTH: u64 = 2 * ROOM;
+/// Advances between two looks at whether that is so, and after a compaction that failed.
+const LOOK_EVERY: u64 = 8;
+const RETRY_AFTER: u64 = 64;
+/// How long the old file is kept for its readers; a read that takes longer fails.
+const LET_GO: Duration = Duration::from_mins(10);
+
+/// What a store knows of its compactions.
+#[derive(Default)]
+pub(super) struct Compactions {
+    under_way: Mutex<Option<Arc<Compaction>>>,
+    before: Mutex<Before>,
+    /// The new file has the name, and the directory may not say so after a power loss.
+    is_name_unsynced: AtomicBool,
+    /// None is begun any more.
+    is_closing: AtomicBool,
+}
+
+/// What the last compaction came to.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    /// Nobody looks whether it is time again before this advance.
+    look_at: u64,
+    /// The file and its rows after it; zeros before the first.
+    file_bytes: u64,
+    row_bytes: u64,
+}
+
+impl Before {
+    /// Whether much would be given back of a file with so many bytes of rows.
+    fn is_due(&self, file_bytes: u64, row_bytes: u64) -> bool {
+        let is_large = file_bytes / WORTH >= row_bytes;
+        // What it did not give back then it would not now.
+        let is_changed = file_bytes / 2 >= self.file_bytes || row_bytes <= self.row_bytes / 2;
+        is_large && is_changed
+    }
+}
+
+fn given_up(why: &str) -> Error {
+    backend_error(DOING, format!("{why}; it was given up, and the store is as it was"))
+}
+
+pub(super) fn new_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(NEW_SUFFIX);
+    name.into()
+}
+
+/// Removes what a compaction was writing when it was cut off.
+pub(super) fn remove_leftover(files: &dyn Files, path: &Path) -> Result<(), Error> {
+    let new = new_path(path);
+    match files.remove(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Error::io(format!("removing {}", new.display()))(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Ends a compaction, however it went.
+struct UnderWay<'a> {
+    inner: &'a Inner,
+    is_done: bool,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.is_done
+            && let Err(error) = remove_leftover(&*self.inner.log.options().files, &self.inner.path)
+        {
+            tracing::warn!(%error, "what a compaction has written is left behind until the next start");
+        }
+        *self.inner.under_way() = None;
+    }
+}
+
+/// Keeps a copy from taking what commits need: the disk's time, and its room.
+struct Slices<'a> {
+    inner: &'a Inner,
+    compaction: &'a Compaction,
+    /// The new file, opened once more.
+    file: Arc<dyn File>,
+    bytes: usize,
+    begun: Instant,
+}
+
+impl Slices<'_> {
+    fn copied(&mut self, bytes: usize) -> Result<(), Error> {
+        self.bytes += bytes;
+        if self.bytes < SLICE_BYTES {
+            return Ok(());
+        }
+        self.compaction.check()?;
+        self.inner.check_room(0)?;
+        self.file.sync_data().map_err(Error::io(DOING))?;
+        thread::sleep(self.begun.elapsed().min(PAUSE_MAX));
+        self.bytes = 0;
+        self.begun = Instant::now();
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn under_way(&self) -> MutexGuard<'_, Option<Arc<Compaction>>> {
+        let under_way = &self.compactions.under_way;
+        under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn before(&self) -> MutexGuard<'_, Before> {
+        self.compactions.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who has to be told what changes.
+    pub(super) fn compaction(&self) -> Option<Arc<Compaction>> {
+        self.under_way().clone()
+    }
+
+    /// What is copied is not the store any more.
+    pub(super) fn break_off_compaction(&self) {
+        if let Some(compaction) = &*self.under_way() {
+            compaction.give_up();
+        }
+    }
+
+    /// None is begun any more, and the one under way ends soon.
+    pub(super) fn close_compactions(&self) {
+        self.compactions.is_closing.store(true, Ordering::Release);
+        self.break_off_compaction();
+    }
+
+    /// Before anything rests on a file that a compaction has made, its name is durable.
+    pub(super) fn settle_name(&self) -> Result<(), Error> {
+        if self.compactions.is_name_unsynced.load(Ordering::Acquire) {
+            let dir = self.log.dir();
+            let syncing = format!("syncing the directory {}", dir.display());
+            self.log.options().files.sync_dir(dir).map_err(Error::io(syncing))?;
+            self.compactions.is_name_unsynced.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Whether the file should be compacted by itself now.
+    pub(super) fn is_compaction_due(&self) -> bool {
+        let snapshot = self.snapshot();
+        let before = {
+            let mut before = self.before();
+            if snapshot.advances < before.look_at {
+                return false;
+            }
+            before.look_at = snapshot.advances + LOOK_EVERY;
+            *before
+        };
+        let Some(row_bytes) = snapshot.bytes else {
+            return false;
+        };
+        let file_bytes = self.file_bytes().unwrap_or_default();
+        file_bytes >= self.log.options().store_compact_bytes && before.is_due(file_bytes, row_bytes)
+    }
+
+    /// What the file takes of the disk.
+    fn file_bytes(&self) -> Result<u64, Error> {
+        let file = self.log.options().files.open(&self.path, false);
+        file.and_then(|file| file.allocated())
+            .map_err(Error::io(format!("reading {}", self.path.display())))
+    }
+
+    /// That so many bytes can be written, and there is room for commits all the same.
+    fn check_room(&self, bytes: u64) -> Result<(), Error> {
+        let Options {
+            files,
+            segment_bytes,
+            reserve_bytes,
+            ..
+        } = self.log.options();
+        // Two segments: the one written, and the next one, made ready.
+        let needed = bytes
+            .saturating_add(segment_bytes.saturating_mul(2))
+            .saturating_add(*reserve_bytes);
+        // Where the file system does not say, a write will.
+        let free = files.free_bytes(self.log.dir()).unwrap_or(u64::MAX);
+        if free >= needed {
+            return Ok(());
+        }
+        let why = format!(
+            "it writes a second file beside the first: {needed} bytes must be free, with what commits need, and {free} are. Make room, or \
+             stop the service and run `throng journal compact`, which needs none"
+        );
+        Err(backend_error(DOING, why))
+    }
+
+    /// Compacts the file, at a pace that leaves the disk to others.
+    pub(super) fn compact(&self) -> Result<Compacted, Error> {
+        self.compact_noting(NOTED_BYTES_MAX)
+    }
+
+    fn compact_noting(&self, noted_bytes_max: usize) -> Result<Compacted, Error> {
+        let store_bytes_before = self.file_bytes()?;
+        let (compaction, snapshot, under_way) = self.begin_compaction(noted_bytes_max)?;
+        let swapped = database::guarded(DOING, || {
+            let estimate = snapshot
+                .bytes
+                .map_or(store_bytes_before, |bytes| bytes.saturating_mul(ROOM));
+            self.check_room(estimate.min(store_bytes_before))?;
+            remove_leftover(&*self.log.options().files, &self.path)?;
+            self.copy_and_swap(&compaction, &snapshot, under_way)
+        });
+        drop(snapshot);
+        let now = self.snapshot();
+        match swapped {
+            Ok(old) => self.close(old),
+            Err(error) => {
+                self.before().look_at = now.advances + RETRY_AFTER;
+                return Err(error);
+            }
+        }
+        let compacted = Compacted {
+            store_bytes_before,
+            store_bytes_after: self.file_bytes()?,
+        };
+        *self.before() = Before {
+            look_at: now.advances + LOOK_EVERY,
+            file_bytes: compacted.store_bytes_after,
+            row_bytes: now.bytes.unwrap_or_default(),
+        };
+        tracing::info!(file = %self.path.display(), "{compacted}");
+        Ok(compacted)
+    }
+
+    /// From here on, what changes is noted.
+    fn begin_compaction(&self, noted_bytes_max: usize) -> Result<(Arc<Compaction>, Snapshot, UnderWay<'_>), Error> {
+        let slot = self.database();
+        let mut under_way = self.under_way();
+        if under_way.is_some() {
+            return Err(backend_error(DOING, "that is under way already"));
+        }
+        if self.compactions.is_closing.load(Ordering::Acquire) {
+            return Err(given_up("the store is being closed"));
+        }
+        let snapshot = self.newest_of(slot.as_ref())?;
+        let compaction = Arc::new(Compaction::new(noted_bytes_max));
+        *under_way = Some(Arc::clone(&compaction));
+        let guard = UnderWay {
+            inner: self,
+            is_done: false,
+        };
+        Ok((compaction, snapshot, guard))
+    }
+
+    /// The rows as they are now; whoever asks holds the database.
+    fn newest_of(&self, database: Option<&Database>) -> Result<Snapshot, Error> {
+        match database {
+            Some(database) if !self.reopening.is_due() => database.snapshot(),
+            _ => Err(given_up("the store failed, and is not open again yet")),
+        }
+    }
+
+    /// Writes the new file, and takes it in the place of the old one, which is returned to be closed.
+    fn copy_and_swap(
+        &self,
+        compaction: &Compaction,
+        snapshot: &Snapshot,
+        mut under_way: UnderWay<'_>,
+    ) -> Result<Option<Database>, Error> {
+        let path = new_path(&self.path);
+        let options = Options {
+            store_cache_bytes: CACHE_BYTES,
+            ..self.log.options().clone()
+        };
+        let target = Database::open_with(&options, None, &path)?;
+        let mut slices = Slices {
+            inner: self,
+            compaction,
+            file: options.files.open(&path, false).map_err(Error::io(DOING))?,
+            bytes: 0,
+            begun: Instant::now(),
+        };
+        let changes = Changes::default();
+        let transaction = target.begin()?;
+        let mut tables = Tables::open(&transaction, &changes)?;
+        copy_rows(snapshot, &mut tables, &mut |bytes| slices.copied(bytes))?;
+        let mut rounds = 0;
+        let (mut slot, newest) = loop {
+            let slot = self.database();
+            // Nobody is about to change what is noted now.
+            let keys = compaction.take()?;
+            let newest = self.newest_of(slot.as_ref())?;
+            if keys.len() <= LAST_KEYS || rounds == ROUNDS_MAX {
+                copy_again(&newest, &mut tables, &keys, &mut |_| Ok(()))?;
+                break (slot, newest);
+            }
+            drop(slot);
+            copy_again(&newest, &mut tables, &keys, &mut |bytes| slices.copied(bytes))?;
+            rounds += 1;
+        };
+        check_complete(&newest, &tables)?;
+        write_numbers(&newest, &mut tables, changes.applied_to(0))?;
+        drop(tables);
+        transaction.commit().map_err(failed(DOING))?;
+        drop(target);
+        let database = Database::open(&self.log, &path)?;
+        let shown = database.snapshot()?;
+        let old = self.rename(&mut slot, database, &path)?;
+        under_way.is_done = true;
+        self.show(shown);
+        if let Err(error) = self.settle_name() {
+            tracing::warn!(%error, "the next checkpoint waits until the compacted store's name is durable");
+        }
+        drop(slot);
+        drop(newest);
+        Ok(old)
+    }
+
+    /// Closes a file that has lost its name, once nobody reads it.
+    fn close(&self, old: Option<Database>) {
+        let Some(old) = old else { return };
+        let waiting = Instant::now();
+        while old.is_read() && waiting.elapsed() < LET_GO && !self.compactions.is_closing.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Gives the new file the name of the old one, and takes it in its place.
+    fn rename(&self, slot: &mut Option<Database>, database: Database, path: &Path) -> Result<Option<Database>, Error> {
+        let renaming = || Error::io(format!("renaming {} to {}", path.display(), self.path.display()));
+        let renamed = self.log.options().files.rename(path, &self.path);
+        self.compactions.is_name_unsynced.store(true, Ordering::Release);
+        match renamed {
+            Ok(()) => Ok(slot.replace(database)),
+            Err(error) => {
+                // Whichever of the two has the name now is opened by whoever needs it next.
+                *slot = None;
+                self.reopening.set_due(true);
+                Err(renaming()(error))
+            }
+        }
+    }
+}
+
+/// Removes the leftover of a compaction that was cut off; what cannot be removed is tried at the next start again.
+pub(super) fn tidy(log: &Log, path: &Path) {
+    if let Err(error) = remove_leftover(&*log.options().files, path) {
+        tracing::warn!(%error, "what a compaction has written is left behind until the next start");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+    use super::noted::NOTED_KEY_BYTES;
+    use super::*;
+    use crate::open_embedded;
+    use throng_journal::{
+        Checkpoint, CommitBuilder, CommitNo, Journal as _, Position, Stamp, Store as _, conformance::block_on,
+    };
+
+    #[test]
+    fn a_file_is_compacted_when_that_gives_much_back_and_not_again_for_nothing() {
+        let before = Before::default();
+        assert!(before.is_due(400, 100) && before.is_due(1, 0));
+        assert!(!before.is_due(399, 100));
+        // It has left a file as large as that.
+        let before = Before {
+            look_at: 0,
+            file_bytes: 500,
+            row_bytes: 100,
+        };
+        assert!(!before.is_due(500, 100) && !before.is_due(999, 100));
+        assert!(before.is_due(1_000, 100), "it has grown");
+        assert!(before.is_due(500, 50), "there is less in it");
+    }
+
+    #[test]
+    fn a_compaction_that_meets_more_changes_than_it_may_note_leaves_the_store_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, store) = open_embedded(dir.path(), Options::default()).unwrap();
+        let writer = block_on(log.open("node")).unwrap().writer;
+        let stamp = Stamp {
+            writer,
+            number: CommitNo(1),
+            synced: CommitNo(0),
+            at_micros: 0,
+        };
+        assert!(
+            matches!(log.append(CommitBuilder::default().finish(stamp)), throng_journal::Append::Done(done) if done.result.is_ok())
+        );
+        let advance = |rows: u8| {
+            let checkpoint = Checkpoint {
+                upto: Position {
+                    writer,
+                    commit: CommitNo(1),
+                },
+                system: (0..rows).map(|number| (vec![number], Some(vec![rows]))).collect(),
+                ..Checkpoint::default()
+            };
+            store.advance_here(&checkpoint).unwrap();
+        };
+        advance(10);
+        let inner = &store.inner;
+        for (rows, is_done) in [(5, true), (6, false), (5, true)] {
+            let begun = inner.begin_compaction(5 * (NOTED_KEY_BYTES + 1)).unwrap();
+            let other = inner.begin_compaction(1).err().unwrap().to_string();
+            assert!(other.contains("under way already"), "{other}");
+            advance(rows);
+            let (compaction, snapshot, under_way) = begun;
+            let done = inner.copy_and_swap(&compaction, &snapshot, under_way);
+            assert_eq!(done.is_ok(), is_done, "{rows}: {:?}", done.err());
+            assert!(!new_path(&inner.path).exists());
+            let mut found = Vec::new();
+            let mut visit = |key: &[u8], value: &[u8]| found.push((key[0], value[0]));
+            block_on(store.system_scan(b"", &mut visit)).unwrap();
+            assert_eq!(found.len(), 10);
+            assert!(
+                found.iter().all(|(key, value)| *key >= rows || *value == rows),
+                "{found:?}"
+            );
+        }
+    }
+}
