@@ -219,6 +219,8 @@ export interface Action {
   method: 'POST';
   path: string;
   confirm: string | null;
+  /** Whoever does it says why: `&reason=` is added to the path. */
+  needs_reason: boolean;
 }
 
 export interface Trouble {

@@ -211,14 +211,17 @@ function Confirm({
 }) {
   const [isBusy, setBusy] = useState(false);
   const [wrong, setWrong] = useState<string>();
+  const [reason, setReason] = useState('');
   const by = overview.value?.console.by;
   const run = async () => {
     setBusy(true);
     setWrong(undefined);
     try {
-      const { outcome, reason, retried } = await calls.act(action.path);
-      const came = outcome ?? retried?.[0]?.outcome ?? 'done';
-      const why = reason ?? retried?.[0]?.reason;
+      const { retried } = await calls.act(
+        action.needs_reason ? `${action.path}&reason=${encodeURIComponent(reason.trim())}` : action.path,
+      );
+      const came = retried?.[0]?.outcome ?? 'done';
+      const why = retried?.[0]?.reason;
       say(came === 'done' ? `${action.label}: done.` : `${action.label}: ${came}. ${why ?? ''}`);
       done();
     } catch (error) {
@@ -241,6 +244,12 @@ function Confirm({
           <span class="break">{trouble.what}</span>
         </p>
         <p>{action.confirm ?? DOES[action.name] ?? 'It is done at once.'}</p>
+        {action.needs_reason && (
+          <label class="stack-small">
+            <span>Why? It is recorded with who did it.</span>
+            <input class="input" required value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
+          </label>
+        )}
         <p class="small quiet">The log will say that it was done{by ? `, by ${by}` : ''}.</p>
         {wrong && <Note tone="bad">{wrong}</Note>}
       </div>
@@ -251,7 +260,7 @@ function Confirm({
         <button
           type="button"
           class={`button primary ${action.confirm ? 'danger' : ''}`}
-          disabled={isBusy}
+          disabled={isBusy || (action.needs_reason && reason.trim() === '')}
           onClick={() => void run()}
         >
           {action.label}

@@ -194,7 +194,7 @@ impl<'a> By<'a> {
         }
     }
 
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match &self.caller {
             Some(caller) => caller.name(),
             None if self.has_token => "token",

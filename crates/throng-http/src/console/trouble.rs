@@ -6,7 +6,7 @@ use crate::{
     routes::{Answered, engine_problem},
     shared::Shared,
 };
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 use throng::{projection::State, services::health::Status};
@@ -20,6 +20,8 @@ struct Action {
     label: &'static str,
     path: String,
     confirm: Option<&'static str>,
+    /// Whoever does it says why: `reason` is added to the path.
+    needs_reason: bool,
 }
 
 impl Action {
@@ -29,8 +31,9 @@ impl Action {
             label,
             path,
             confirm,
+            needs_reason,
         } = self;
-        json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm })
+        json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm, "needs_reason": needs_reason })
     }
 }
 
@@ -69,9 +72,12 @@ impl Item<'_> {
     }
 }
 
+fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, NON_ALPHANUMERIC)
+}
+
 /// Kind and id as a query string.
 fn query((kind, id): (&str, &str)) -> String {
-    let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
     format!("kind={}&id={}", encoded(kind), encoded(id))
 }
 
@@ -103,13 +109,23 @@ impl Troubles {
                 label: "Try again",
                 path: path("retry"),
                 confirm: None,
+                needs_reason: false,
+            };
+            let drop = Action {
+                name: "drop",
+                label: "Drop",
+                path: path("drop"),
+                confirm: Some(
+                    "It is never taken: nobody can try it again. If its sender asked for the outcome, it hears that it was dropped.",
+                ),
+                needs_reason: true,
             };
             let what = format!("{} from {}", message.name, message.sender);
             self.add(&Item {
                 of: Some(of),
                 since: micros(message.at.micros),
                 number: Some(number.clone()),
-                actions: vec![retry],
+                actions: vec![retry, drop],
                 ..Item::new("dead", what, &message.reason)
             });
         }
@@ -126,6 +142,7 @@ impl Troubles {
                 label: "Load again",
                 path: format!("/admin/release?{}", query(of)),
                 confirm: None,
+                needs_reason: false,
             };
             let what = match entity.seq {
                 0 => "what is stored of it".to_owned(),
@@ -151,9 +168,19 @@ impl Troubles {
             let of = (&*timer.due.address.kind, &*timer.due.address.id);
             let reason =
                 "It could not be fired, as its entity is quarantined or cannot be loaded; it is tried again by itself.";
+            let cancel = Action {
+                name: "cancel",
+                label: "Cancel",
+                path: format!("/admin/timer/cancel?{}&name={}", query(of), encoded(&timer.due.name)),
+                confirm: Some(
+                    "It never fires, also once its entity can be loaded again, until the entity sets it anew.",
+                ),
+                needs_reason: true,
+            };
             self.add(&Item {
                 of: Some(of),
                 since: micros(timer.due.at.micros),
+                actions: vec![cancel],
                 count: u64::from(timer.tries),
                 ..Item::new("timer", &timer.due.name, reason)
             });

@@ -316,6 +316,18 @@ pub(super) fn own() -> Map<String, Value> {
     );
     let get = retry["get"].take();
     retry = json!({ "post": get });
+    let mut drop_dead = page(
+        "drop-dead",
+        "Drops a dead message to an entity (kind, id, number), for a reason: it is never taken",
+        "application/json",
+    );
+    drop_dead = json!({ "post": drop_dead["get"].take() });
+    let mut cancel = page(
+        "cancel-timer",
+        "Cancels a timer (kind, id, name) that could not be fired, for a reason",
+        "application/json",
+    );
+    cancel = json!({ "post": cancel["get"].take() });
     let mut release = page(
         "release",
         "Has a quarantined entity (kind, id) loaded again by its next command",
@@ -360,6 +372,8 @@ pub(super) fn own() -> Map<String, Value> {
             ),
         ),
         ("/admin/dead/retry", retry),
+        ("/admin/dead/drop", drop_dead),
+        ("/admin/timer/cancel", cancel),
         (
             "/admin/stuck",
             page(

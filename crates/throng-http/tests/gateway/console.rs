@@ -445,8 +445,14 @@ fn trouble_names_what_is_wrong_with_an_action_that_mends_it() {
     );
     assert!(item["since"].is_string() && !item["reason"].as_str().unwrap().is_empty());
     client.post(&format!("/api/section/{}/open", encoded(to)), r#"{"capacity":9}"#);
-    let action = &item["actions"][0];
+    let [action, drop] = &item["actions"].as_array().unwrap()[..] else {
+        panic!("{item}")
+    };
     assert_eq!((&action["name"], &action["method"]), (&json!("retry"), &json!("POST")));
+    assert_eq!(
+        (&drop["name"], &drop["needs_reason"], drop["confirm"].is_string()),
+        (&json!("drop"), &json!(true), true)
+    );
     let tried = client.post(action["path"].as_str().unwrap(), "").json();
     assert_eq!(tried["retried"][0]["outcome"], "done");
     assert_eq!(client.get("/admin/trouble").json()["total"], 0);
