@@ -1,5 +1,6 @@
 //! The console: a page, and the API it is made of, all on the listener for administration. `docs/console-api.md` says what each answer has.
 
+mod action;
 mod entity;
 mod journal;
 mod limiting;

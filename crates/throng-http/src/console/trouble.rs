@@ -1,41 +1,20 @@
 //! What is not as it should be, each with its reason and what mends it.
 
-use super::entity::micros;
+use super::{
+    action::{Action, encoded},
+    entity::micros,
+};
 use crate::{
     problem::Problem,
     routes::{Answered, engine_problem},
     shared::Shared,
 };
-use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 use throng::{projection::State, services::health::Status};
 
 /// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
-
-/// Something a person can do.
-struct Action {
-    name: &'static str,
-    label: &'static str,
-    path: String,
-    confirm: Option<&'static str>,
-    /// Whoever does it says why: `reason` is added to the path.
-    needs_reason: bool,
-}
-
-impl Action {
-    fn shown(&self) -> Value {
-        let Self {
-            name,
-            label,
-            path,
-            confirm,
-            needs_reason,
-        } = self;
-        json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm, "needs_reason": needs_reason })
-    }
-}
 
 struct Item<'a> {
     r#type: &'static str,
@@ -70,10 +49,6 @@ impl Item<'_> {
             "reason": self.reason, "since": self.since, "count": self.count, "number": self.number, "actions": actions,
         })
     }
-}
-
-fn encoded(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, NON_ALPHANUMERIC)
 }
 
 /// Kind and id as a query string.
@@ -196,7 +171,10 @@ impl Troubles {
                 State::Running | State::Elsewhere => progress.trouble(),
             };
             if let Some(reason) = reason {
-                self.add(&Item::new("projection", progress.name, reason));
+                self.add(&Item {
+                    actions: Action::of_projection(&progress),
+                    ..Item::new("projection", progress.name, reason)
+                });
             }
         }
         let health = shared.engine.health();

@@ -328,6 +328,18 @@ pub(super) fn own() -> Map<String, Value> {
         "application/json",
     );
     cancel = json!({ "post": cancel["get"].take() });
+    let mut rebuild = page(
+        "rebuild-projection",
+        "Has a projection or sink (name) begin anew, from the first event that is kept",
+        "application/json",
+    );
+    rebuild = json!({ "post": rebuild["get"].take() });
+    let mut resume = page(
+        "resume-projection",
+        "Has a projection or sink (name) try again the event it has stopped at",
+        "application/json",
+    );
+    resume = json!({ "post": resume["get"].take() });
     let mut release = page(
         "release",
         "Has a quarantined entity (kind, id) loaded again by its next command",
@@ -374,6 +386,8 @@ pub(super) fn own() -> Map<String, Value> {
         ("/admin/dead/retry", retry),
         ("/admin/dead/drop", drop_dead),
         ("/admin/timer/cancel", cancel),
+        ("/admin/projection/rebuild", rebuild),
+        ("/admin/projection/resume", resume),
         (
             "/admin/stuck",
             page(

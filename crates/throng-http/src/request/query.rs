@@ -86,6 +86,13 @@ pub(crate) struct CancelQuery {
     pub(crate) reason: String,
 }
 
+/// Which projection or sink.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProjectionQuery {
+    pub(crate) name: String,
+}
+
 /// How history is removed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,7 +11,7 @@ use crate::{
     request::{
         body::RequestBody,
         headers,
-        query::{self, CancelQuery, DeadQuery, DropQuery, PruneQuery, ReleaseQuery, RetryQuery},
+        query::{self, CancelQuery, DeadQuery, DropQuery, ProjectionQuery, PruneQuery, ReleaseQuery, RetryQuery},
     },
     server::Server,
 };
@@ -29,7 +29,9 @@ pub(super) async fn answer(
     let path = parts.uri.path();
     let allow = match path {
         "/admin/dead" | "/admin/stuck" => Method::GET,
-        "/admin/dead/retry"
+        "/admin/projection/rebuild"
+        | "/admin/projection/resume"
+        | "/admin/dead/retry"
         | "/admin/dead/drop"
         | "/admin/timer/cancel"
         | "/admin/release"
@@ -54,6 +56,7 @@ pub(super) async fn answer(
         "/admin/dead" => serde_json::to_vec(&dead(server, parts).await?),
         "/admin/dead/drop" => serde_json::to_vec(&drop_dead(server, parts, &by).await?),
         "/admin/timer/cancel" => serde_json::to_vec(&cancel(server, parts, &by).await?),
+        "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
         "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),
         "/admin/release" => serde_json::to_vec(&release(server, parts).await?),
         "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
@@ -282,6 +285,29 @@ async fn cancel(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Cancell
     let cancelled = engine.cancel_late_timer(&kind, &id, &name, by).await;
     cancelled.map_err(engine_problem)?;
     Ok(Cancelled { cancelled: name })
+}
+
+#[derive(Serialize)]
+struct Asked {
+    asked: String,
+}
+
+/// Has a projection begin anew, or go on where it has stopped. It does so behind.
+fn projection(server: &Server, parts: &Parts) -> Answered<Asked> {
+    let ProjectionQuery { name } = query::read(parts.uri.query())?;
+    let engine = &server.shared().engine;
+    let is_there = match parts.uri.path() {
+        "/admin/projection/rebuild" => engine.rebuild_projection(&name),
+        _ => engine.resume_projection(&name),
+    };
+    match is_there {
+        true => Ok(Asked { asked: name }),
+        false => {
+            let all: Vec<&str> = engine.projections().iter().map(|one| one.name).collect();
+            let detail = format!("There is no projection {name:?}; there are: {}.", all.join(", "));
+            Err(Problem::malformed(detail).at_field("name").boxed())
+        }
+    }
 }
 
 #[derive(Serialize)]
