@@ -67,7 +67,5 @@ export function whatIf(kind: string, id: string, at: number | undefined, body: {
 
 /** An action of `/admin/trouble`: its path is sent as it is. */
 export function act(path: string) {
-  return ask<{ outcome?: string; reason?: string | null; retried?: { outcome: string; reason?: string }[] }>(path, {
-    method: 'POST',
-  });
+  return ask<{ retried?: { outcome: string; reason?: string }[] }>(path, { method: 'POST' });
 }

@@ -219,6 +219,8 @@ export interface Action {
   method: 'POST';
   path: string;
   confirm: string | null;
+  /** Whoever does it says why: `&reason=` is added to the path. */
+  needs_reason: boolean;
 }
 
 export interface Trouble {
@@ -242,8 +244,12 @@ export interface Troubles {
 export interface Projection {
   name: string;
   kind: string | null;
-  state: 'running' | 'retrying' | 'stopped';
+  is_sink: boolean;
+  state: 'running' | 'elsewhere' | 'retrying' | 'stopped';
   reason: string | null;
+  /** Its rows are not complete. */
+  is_rebuilding: boolean;
+  actions: Action[];
   reached: string | null;
   lag_commits: number | null;
   lag_seconds: number | null;

@@ -1,28 +1,34 @@
 import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 import * as calls from '../api/calls';
 import type { Cluster, ClusterNode, Journal, Projection } from '../api/types';
 import { ago, bytes, instant, known, micros, plural, seconds, whole } from '../lib/format';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
+import { type Asked, Confirm } from '../parts/confirm';
 import { useLoad } from '../parts/load';
 
 const RELOAD_MS = 5_000;
 const DAY_MS = 86_400_000;
 
 export function JournalScreen() {
-  const { value: journal, failure } = useLoad(() => calls.journal(), [], RELOAD_MS);
+  const { value: journal, failure, reload } = useLoad(() => calls.journal(), [], RELOAD_MS);
   return (
     <>
       <div class="head">
         <h1>Journal</h1>
         <span class="quiet">Where all that has happened is kept</span>
       </div>
-      {journal ? <Shown journal={journal} /> : <Absent failure={failure} what="what is known of the journal" />}
+      {journal ? (
+        <Shown journal={journal} reload={reload} />
+      ) : (
+        <Absent failure={failure} what="what is known of the journal" />
+      )}
     </>
   );
 }
 
-function Shown({ journal }: { journal: Journal }) {
+function Shown({ journal, reload }: { journal: Journal; reload: () => void }) {
   return (
     <div class="stack">
       <DurabilityNote journal={journal} />
@@ -33,7 +39,7 @@ function Shown({ journal }: { journal: Journal }) {
         <Sync journal={journal} />
       </div>
       {journal.cluster && <Nodes cluster={journal.cluster} />}
-      <Projections projections={journal.projections} />
+      <Projections projections={journal.projections} reload={reload} />
       <Retention journal={journal} />
     </div>
   );
@@ -206,7 +212,12 @@ function Sync({ journal: { sync } }: { journal: Journal }) {
   );
 }
 
-const STATES = { running: ['good', 'good'], retrying: ['warn', 'trouble'], stopped: ['bad', 'stopped'] } as const;
+const STATES: Record<string, readonly ['good' | 'warn' | 'bad', string]> = {
+  running: ['good', 'good'],
+  retrying: ['warn', 'trouble'],
+  stopped: ['bad', 'stopped'],
+  elsewhere: ['good', 'good'],
+};
 
 function behind({ lag_seconds, behind_seconds }: Projection): string {
   const most = Math.max(lag_seconds ?? 0, behind_seconds ?? 0);
@@ -276,7 +287,23 @@ function NodeState({ node, cluster }: { node: ClusterNode; cluster: Cluster }) {
   );
 }
 
-function Projections({ projections }: { projections: Projection[] }) {
+function ProjectionState({ one }: { one: Projection }) {
+  const [tone, icon] =
+    one.is_rebuilding && one.state === 'running'
+      ? (['warn', 'clock'] as const)
+      : (STATES[one.state] ?? ['warn', 'trouble']);
+  return (
+    <>
+      <Badge tone={tone} icon={icon}>
+        {one.is_rebuilding && one.state === 'running' ? 'rebuilding' : one.state}
+      </Badge>
+      {one.is_rebuilding && <p class="small quiet">Its rows are not complete.</p>}
+    </>
+  );
+}
+
+function Projections({ projections, reload }: { projections: Projection[]; reload: () => void }) {
+  const [asked, setAsked] = useState<Asked>();
   return (
     <Card title="Projections">
       {projections.length === 0 ? (
@@ -300,6 +327,7 @@ function Projections({ projections }: { projections: Projection[] }) {
                   Events
                 </th>
                 <th scope="col">Reached</th>
+                <th scope="col">Mend</th>
               </tr>
             </thead>
             <tbody>
@@ -310,18 +338,41 @@ function Projections({ projections }: { projections: Projection[] }) {
                     {one.reason && <p class="small break">{one.reason}</p>}
                   </td>
                   <td>
-                    <Badge tone={STATES[one.state]?.[0] ?? 'warn'} icon={STATES[one.state]?.[1] ?? 'trouble'}>
-                      {one.state}
-                    </Badge>
+                    <ProjectionState one={one} />
                   </td>
                   <td class="number">{behind(one)}</td>
                   <td class="number">{one.events === null ? '–' : whole(one.events)}</td>
                   <td class="mono">{one.reached ?? '–'}</td>
+                  <td>
+                    <span class="row">
+                      {one.actions.map((action) => (
+                        <button
+                          key={action.name}
+                          type="button"
+                          class={`button ${action.confirm ? 'danger' : ''}`}
+                          aria-label={`${action.label}: ${one.name}`}
+                          onClick={() => setAsked({ action, of: { kind: null, id: null, what: one.name } })}
+                        >
+                          {action.label}
+                        </button>
+                      ))}
+                    </span>
+                  </td>
                 </tr>
               ))}
             </tbody>
           </table>
         </Scroll>
+      )}
+      {asked && (
+        <Confirm
+          {...asked}
+          close={() => setAsked(undefined)}
+          done={() => {
+            setAsked(undefined);
+            reload();
+          }}
+        />
       )}
     </Card>
   );

@@ -4,11 +4,10 @@ import type { Action, Trouble } from '../api/types';
 import { ago, instant, plural, whole } from '../lib/format';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Note } from '../parts/basic';
-import { Dialog } from '../parts/dialog';
+import { type Asked, Confirm } from '../parts/confirm';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
-import { overview, troubles } from '../state/service';
-import { say } from '../state/toast';
+import { troubles } from '../state/service';
 
 const RELOAD_MS = 3_000;
 
@@ -70,7 +69,7 @@ const ORDER = Object.keys(TYPES);
 
 export function TroubleScreen() {
   const { value, failure, reload } = useLoad(() => calls.troubles(), [], RELOAD_MS);
-  const [asked, setAsked] = useState<{ action: Action; trouble: Trouble }>();
+  const [asked, setAsked] = useState<Asked>();
   if (value) troubles.value = value.total;
   const present = value
     ? [...new Set(value.items.map((item) => item.type))].sort((one, other) => place(one) - place(other))
@@ -91,7 +90,7 @@ export function TroubleScreen() {
             key={type}
             type={type}
             items={value?.items.filter((item) => item.type === type) ?? []}
-            ask={(action, trouble) => setAsked({ action, trouble })}
+            ask={(action, item) => setAsked({ action, of: item })}
           />
         ))}
         {value?.more && <Note tone="accent">There is more than is shown. Mend these first.</Note>}
@@ -131,7 +130,7 @@ function Quiet() {
 interface GroupProps {
   type: string;
   items: Trouble[];
-  ask: (action: Action, trouble: Trouble) => void;
+  ask: (action: Action, item: Trouble) => void;
 }
 
 function Group({ type, items, ask }: GroupProps) {
@@ -186,77 +185,5 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
         ))}
       </div>
     </li>
-  );
-}
-
-/** What an action does, where the server has nothing to add. */
-const DOES: Record<string, string> = {
-  retry: 'It is executed again now, after what came meanwhile. If it fails again it stays here, with the new reason.',
-  release: 'Its next command loads it again from its events. If they still cannot be applied it comes back here.',
-  rebuild:
-    'Its rows are removed and built again from the first event that is kept. Readers see it incomplete meanwhile.',
-  skip: 'It goes on behind what it cannot take. What is skipped is never taken.',
-};
-
-function Confirm({
-  action,
-  trouble,
-  close,
-  done,
-}: {
-  action: Action;
-  trouble: Trouble;
-  close: () => void;
-  done: () => void;
-}) {
-  const [isBusy, setBusy] = useState(false);
-  const [wrong, setWrong] = useState<string>();
-  const by = overview.value?.console.by;
-  const run = async () => {
-    setBusy(true);
-    setWrong(undefined);
-    try {
-      const { outcome, reason, retried } = await calls.act(action.path);
-      const came = outcome ?? retried?.[0]?.outcome ?? 'done';
-      const why = reason ?? retried?.[0]?.reason;
-      say(came === 'done' ? `${action.label}: done.` : `${action.label}: ${came}. ${why ?? ''}`);
-      done();
-    } catch (error) {
-      setWrong(error instanceof Error ? error.message : String(error));
-      setBusy(false);
-    }
-  };
-  return (
-    <Dialog title={`${action.label}?`} close={close}>
-      <div class="stack">
-        <p>
-          {trouble.kind !== null && trouble.id !== null && (
-            <>
-              <b class="break">
-                {trouble.kind}/{trouble.id}
-              </b>
-              :{' '}
-            </>
-          )}
-          <span class="break">{trouble.what}</span>
-        </p>
-        <p>{action.confirm ?? DOES[action.name] ?? 'It is done at once.'}</p>
-        <p class="small quiet">The log will say that it was done{by ? `, by ${by}` : ''}.</p>
-        {wrong && <Note tone="bad">{wrong}</Note>}
-      </div>
-      <div class="dialog-foot">
-        <button type="button" class="button" onClick={close}>
-          Cancel
-        </button>
-        <button
-          type="button"
-          class={`button primary ${action.confirm ? 'danger' : ''}`}
-          disabled={isBusy}
-          onClick={() => void run()}
-        >
-          {action.label}
-        </button>
-      </div>
-    </Dialog>
   );
 }

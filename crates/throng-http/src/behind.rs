@@ -8,8 +8,8 @@ use throng::projection::{Progress, Projection, ReadModel};
 /// For so many seconds the rows have not had everything that was durable.
 const HEADER: HeaderName = HeaderName::from_static("read-model-behind");
 
-/// A part of a response: the header `Read-Model-Behind`, in seconds, where the projection has stopped or has been behind for
-/// longer than is normal. Without it the rows are a moment old.
+/// A part of a response: the header `Read-Model-Behind`, in seconds, where the projection has stopped, is
+/// rebuilt and not complete, or has been behind for longer than is normal. Without it the rows are a moment old.
 ///
 /// ```
 /// # use throng::{Engine, projection::Projection};
@@ -53,11 +53,13 @@ mod tests {
     use axum::response::IntoResponse as _;
     use throng::projection::State;
 
-    fn shown(behind_seconds: f64, state: State) -> Option<String> {
+    fn shown(behind_seconds: f64, state: State, is_rebuilding: bool) -> Option<String> {
         let progress = Progress {
             name: "rows",
             kind: "show",
+            is_sink: false,
             state,
+            is_rebuilding,
             reached: None,
             missed_upto: None,
             lag_commits: 7,
@@ -72,9 +74,10 @@ mod tests {
 
     #[test]
     fn rows_that_are_behind_say_for_how_long_and_others_say_nothing() {
-        assert_eq!(shown(0.3, State::Running), None);
-        assert_eq!(shown(71.2, State::Running).as_deref(), Some("72"));
+        assert_eq!(shown(0.3, State::Running, false), None);
+        assert_eq!(shown(71.2, State::Running, false).as_deref(), Some("72"));
+        assert_eq!(shown(0.3, State::Running, true).as_deref(), Some("1"), "not complete");
         let reason = String::new();
-        assert_eq!(shown(2.0, State::Stopped { reason }).as_deref(), Some("2"));
+        assert_eq!(shown(2.0, State::Stopped { reason }, false).as_deref(), Some("2"));
     }
 }

@@ -29,7 +29,7 @@ pub struct SentMessage {
     pub name: String,
     /// The note of the request it belongs to.
     pub note: Option<String>,
-    /// What came of it in the end: done, refused, dead; `None` while it is on its way.
+    /// What came of it in the end: done, refused, dead, dropped; `None` while it is on its way.
     pub outcome: Option<String>,
     /// How often it was tried again after it was dead.
     pub retries: u32,
@@ -224,7 +224,7 @@ impl History {
                     "promise 6: message {} {:?} from {} to {} was never taken",
                     message.number, message.name, message.from, message.to
                 )),
-                (Some(outcome), _) if !["done", "refused", "dead"].contains(&outcome.as_str()) => {
+                (Some(outcome), _) if !["done", "refused", "dead", "dropped"].contains(&outcome.as_str()) => {
                     wrong.push(format!(
                         "promise 6: the outcome {outcome:?} of a message to {}",
                         message.to

@@ -10,7 +10,7 @@ use crate::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome};
+use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome, is_by_hand};
 use throng_journal::{Address, Commit, CommitNo, Error, Position, Record, RecordKind, ShardId, StoredEvent};
 
 /// How far behind a message's taking its sending is looked for, in commits and bytes.
@@ -186,7 +186,12 @@ fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<T
     let others = records[at + 1..].iter().take_while(|record| is_event(record)).count();
     cause.is_certain = others == 0;
     let rest = records[at + 1 + others..].iter().take_while(|record| !is_event(record));
-    let rest: Vec<&Record<'_>> = rest.collect();
+    let mut rest: Vec<&Record<'_>> = rest.collect();
+    if let Some(end) = rest.iter().position(|record| is_by_hand(record)) {
+        // What a person decided, and what was told of that, is of no command.
+        rest.truncate(end);
+        rest.pop_if(|last| last.record == RecordKind::Sent && last.name == OUTCOME_NAME);
+    }
     let mut taken = None;
     for (place, record) in rest.iter().copied().enumerate() {
         match record.record {

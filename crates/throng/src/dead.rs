@@ -1,7 +1,7 @@
-//! Dead messages: nobody could take them. A person looks at them here, and has them tried again.
+//! Dead messages: nobody could take them. A person looks at them here, and has them tried again or drops them.
 
 use crate::{
-    door::{Answer as Reply, Retry, Work, turn},
+    door::{Answer as Reply, Retry, Target, Work, turn},
     driver::widen,
     engine::Engine,
     handle::unknown_kind,
@@ -9,8 +9,9 @@ use crate::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use throng_core::{
+    limits,
     model::Error,
-    shard::{DeadMessage, JsonRejection, JsonReply, Outcome, dead_row, dead_rows},
+    shard::{ByHand, DeadMessage, JsonRejection, JsonReply, Outcome, dead_row, dead_rows},
 };
 use throng_journal::{Address, ShardId};
 
@@ -110,15 +111,9 @@ impl Engine {
     pub async fn retry_dead(&self, kind: &str, id: &str, number: (ShardId, u64)) -> Answer<Retried> {
         let (core, to) = (&self.core, Address::new(kind, id));
         let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
-        let retry = Retry {
-            name: format!("{}-{} to {to}", number.0, number.1),
-            row: dead_row(&to, number),
-            stored: None,
-            delivery: None,
-        };
         let target = core.target(index, id.to_owned().into())?;
         let reply = Reply::Json(JsonReply::default());
-        let attempt = core.attempt(target, Work::Retry(Box::new(retry)), reply);
+        let attempt = core.attempt(target, Work::Retry(Box::new(Retry::of(&to, number))), reply);
         let executed = core.run(attempt).await.map_err(widen)?;
         let (outcome, answer) = (executed.outcome(), executed.settled().await.map_err(widen)?);
         let Reply::Json(JsonReply { error, .. }) = answer else {
@@ -130,6 +125,42 @@ impl Engine {
             Outcome::Refused => Retried::Refused(reason),
             Outcome::Failed => Retried::Dead(reason),
         })
+    }
+
+    /// Drops a dead message, by its receiver and the number it has there: it is never taken. Recorded with who decided it and why;
+    /// whoever asked for its outcome hears `Dropped`. Its receiver's kind need not be known.
+    ///
+    /// # Errors
+    /// `Unknown` if it is not dead (any more), or the engine's.
+    pub async fn drop_dead(&self, kind: &str, id: &str, number: (ShardId, u64), by: ByHand<'_>) -> Answer<()> {
+        let to = Address::new(kind, id);
+        let target = Target {
+            kind: self.core.context.registry.find(kind).unwrap_or_default(),
+            hash: limits::hash(kind, id),
+            id: id.to_owned().into(),
+        };
+        let work = Work::Drop(Box::new(Retry::of(&to, number)), owned(by));
+        self.decided(target, work).await
+    }
+
+    /// Cancels a timer of an entity that could not be fired ([`late_timers`](Self::late_timers)). Recorded with who decided it and
+    /// why. It stands again once the entity sets it again.
+    ///
+    /// # Errors
+    /// `Unknown` if there is none of this name, or it waits for nothing but its time, or the engine's.
+    pub async fn cancel_late_timer(&self, kind: &str, id: &str, name: &str, by: ByHand<'_>) -> Answer<()> {
+        let core = &self.core;
+        let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
+        let target = core.target(index, id.to_owned().into())?;
+        self.decided(target, Work::CancelTimer(name.into(), owned(by))).await
+    }
+
+    /// Has done what a person decided, durably.
+    async fn decided(&self, target: Target<'static>, work: Work<'static>) -> Answer<()> {
+        let attempt = self.core.attempt(target, work, Reply::Nobody);
+        let executed = self.core.run(attempt).await.map_err(widen)?;
+        executed.settled().await.map_err(widen)?;
+        Ok(())
     }
 
     /// Has the dead messages to an entity tried again, each once, in the order they stand in [`dead_messages`]; at most 1,000
@@ -156,6 +187,24 @@ impl Engine {
             }
         }
         Ok((came, page.next))
+    }
+}
+
+impl Retry {
+    fn of(to: &Address, number: (ShardId, u64)) -> Self {
+        Self {
+            name: format!("{}-{} to {to}", number.0, number.1),
+            row: dead_row(to, number),
+            stored: None,
+            delivery: None,
+        }
+    }
+}
+
+fn owned(by: ByHand<'_>) -> ByHand<'static> {
+    ByHand {
+        by: by.by.into_owned().into(),
+        reason: by.reason.into_owned().into(),
     }
 }
 

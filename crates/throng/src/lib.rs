@@ -110,8 +110,8 @@ pub use tail::{EntityEvent, Follow, Follower};
 pub use throng_core::{
     layout, limits, model,
     shard::{
-        ChildrenPage, DeadMessage, Decision, Due, Effect, Glance, HotEntity, Inspect, Inspected, JsonRejection, Kind,
-        Load, Quarantined, QueryKind, Registry, Supposed, TimerView, Whereabouts,
+        ByHand, ChildrenPage, DeadMessage, Decision, Due, Effect, Glance, HotEntity, Inspect, Inspected, JsonRejection,
+        Kind, Load, Quarantined, QueryKind, Registry, Supposed, TimerView, Whereabouts,
     },
     subject::{Done, Subject},
 };

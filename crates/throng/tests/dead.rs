@@ -4,7 +4,11 @@
 mod kinds;
 
 use kinds::*;
-use throng::{DeadMessage, Engine, Options, Retried, model::Error};
+use throng::{
+    ByHand, DeadMessage, Engine, Options, Retried,
+    journal::{Commit, CommitNo, Journal, Position, RecordKind, WriterId},
+    model::Error,
+};
 
 async fn pay(engine: &Engine, to: &str) {
     let (to, amount) = (to.to_owned(), 1);
@@ -136,4 +140,87 @@ async fn a_page_begins_only_where_another_ended() {
         let told = engine.dead_messages(None, Some(after), 1).await.unwrap_err();
         assert!(matches!(told, Error::Malformed(_)), "{told}");
     }
+}
+
+/// The commits of the world's first writer.
+async fn commits(world: &World) -> Vec<Commit> {
+    let beginning = Position {
+        writer: WriterId(1),
+        commit: CommitNo(0),
+    };
+    world.journal.read(beginning, 1 << 20).await.unwrap()
+}
+
+fn ann() -> ByHand<'static> {
+    ByHand {
+        by: "ann".into(),
+        reason: "b will never open".into(),
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_message_is_never_taken_and_the_journal_says_who_dropped_it_and_why() {
+    let world = World::new();
+    let engine = world.engine().await;
+    open(&engine, "a", 10).await;
+    pay(&engine, "b").await;
+    pay(&engine, "b").await;
+    eventually(async || all(&engine).await.len() == 2).await;
+    let found = all(&engine).await;
+    // One from the store, the other from memory.
+    engine.drop_dead("account", "b", found[0].number, ann()).await.unwrap();
+    assert_eq!(all(&engine).await, found[1..]);
+    engine.checkpoint().await.unwrap();
+    engine.drop_dead("account", "b", found[1].number, ann()).await.unwrap();
+    assert_eq!(all(&engine).await, []);
+    for dead in &found {
+        let told = engine.drop_dead("account", "b", dead.number, ann()).await.unwrap_err();
+        assert!(matches!(told, Error::Unknown { .. }), "{told}");
+        let told = engine.retry_dead("account", "b", dead.number).await.unwrap_err();
+        assert!(matches!(told, Error::Unknown { .. }), "{told}");
+    }
+    open(&engine, "b", 0).await;
+    for restart in [false, true] {
+        let again = world.engine().await;
+        assert_eq!((all(&again).await, balance(&again, "b").await), (vec![], 0));
+        if restart {
+            again.checkpoint().await.unwrap();
+        }
+    }
+    let mut dropped = Vec::new();
+    for commit in commits(&world).await {
+        for record in commit.records().flatten().filter(|record| record.name == "dropped") {
+            assert_eq!((record.record, record.id), (RecordKind::Taken, "b"));
+            dropped.push(serde_json::from_slice::<ByHand<'_>>(record.body).unwrap() == ann());
+        }
+    }
+    assert_eq!(dropped, [true, true]);
+}
+
+#[tokio::test]
+async fn whoever_asked_hears_that_the_request_was_dropped() {
+    let world = World::new();
+    let engine = world.engine().await;
+    open(&engine, "a", 10).await;
+    open(&engine, "b", i64::MAX).await;
+    let collect = Command::Collect {
+        from: "b".into(),
+        amount: -1,
+    };
+    ask(&engine, "a", collect).await.unwrap();
+    eventually(async || all(&engine).await.len() == 1).await;
+    let number = all(&engine).await[0].number;
+    engine.drop_dead("account", "b", number, ann()).await.unwrap();
+    eventually(async || text(&engine, "a").await == "b/b: the request was dropped: b will never open").await;
+    assert_eq!((all(&engine).await, balance(&engine, "b").await), (vec![], i64::MAX));
+    // What a person did is no command: only the death itself, in applying the event, is not decided again.
+    let program = Engine::builder().with::<Account>().hears::<Account, Account>();
+    let mut checker = program.checker().what_if();
+    for commit in &commits(&world).await {
+        checker.commit(commit).await;
+    }
+    let report = checker.finish();
+    let what_if = report.what_if.unwrap();
+    let was: Vec<&str> = what_if.changed.iter().map(|changed| &*changed.was).collect();
+    assert_eq!((what_if.decided, was), (2, vec!["dead"]));
 }

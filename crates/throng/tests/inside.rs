@@ -123,6 +123,10 @@ async fn engine_with_one_unreadable(fault: Fault) -> (Engine, Arc<AtomicBool>) {
         open(&engine, id, 1_000).await;
     }
     engine.stop().await;
+    unreadable(&world, fault).await
+}
+
+async fn unreadable(world: &World, fault: Fault) -> (Engine, Arc<AtomicBool>) {
     let is_unreadable = Arc::new(AtomicBool::new(true));
     let store = Unreadable {
         store: world.store.clone(),
@@ -204,6 +208,44 @@ async fn a_damaged_entity_is_quarantined_its_messages_are_dead_and_a_person_can_
     let (tried, _) = engine.retry_all_dead("account", "bad", None).await.unwrap();
     assert_eq!(tried.len(), 40);
     assert_eq!(balance(&engine, "bad").await, 1_040);
+}
+
+#[tokio::test]
+async fn a_timer_that_cannot_be_fired_is_cancelled_by_a_person_for_good() {
+    let world = World::new();
+    let engine = world.engine().await;
+    for id in ["bad", "good"] {
+        open(&engine, id, 1_000).await;
+        let every_ms = Some(1);
+        let remind = Command::Remind {
+            in_ms: 1,
+            every_ms,
+            count: 0,
+        };
+        ask(&engine, id, remind).await.unwrap();
+    }
+    engine.stop().await;
+    let (engine, _) = unreadable(&world, Fault::Damaged).await;
+    let late = async || engine.late_timers(9).await.unwrap();
+    eventually(async || late().await.len() == 1).await;
+    assert_eq!(
+        (&*late().await[0].due.address.id, &*late().await[0].due.name),
+        ("bad", "tick")
+    );
+    let by = || throng::ByHand {
+        by: "ann".into(),
+        reason: "it is gone".into(),
+    };
+    for (id, name) in [("good", "tick"), ("bad", "tock")] {
+        let told = engine.cancel_late_timer("account", id, name, by()).await.unwrap_err();
+        assert!(matches!(told, Error::Unknown { .. }), "{told}");
+    }
+    engine.cancel_late_timer("account", "bad", "tick", by()).await.unwrap();
+    assert_eq!(late().await, []);
+    engine.stop().await;
+    let again = world.engine().await;
+    let timers = async |id: &str| again.timers_of(0, id, 9).await.unwrap().len();
+    assert_eq!((timers("bad").await, timers("good").await), (0, 1));
 }
 
 #[tokio::test]

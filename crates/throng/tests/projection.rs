@@ -195,6 +195,60 @@ async fn a_rebuild_while_it_runs_comes_to_the_same() {
 }
 
 #[tokio::test]
+async fn rows_that_are_rebuilt_are_told_to_be_incomplete_until_they_are_complete_also_over_a_restart() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let engine = start_balances(&world, &views).await;
+    open(&engine, "ann", 1).await;
+    deposit(&engine, "ann", 2).await;
+    deposit(&engine, "ann", 13).await;
+    caught_up(&engine).await;
+    eventually(async || !engine.projections()[0].is_rebuilding).await;
+    assert_eq!(engine.health().troubles, [""; 0]);
+    engine.stop().await;
+    // It comes half-way, and stops there.
+    let poison = Arc::new(AtomicU64::new(13));
+    let half_way = async || {
+        let balances = Balances {
+            poison: poison.clone(),
+            panics: false,
+        };
+        start(&world, Arc::new(views.clone()), |builder| builder.projection(balances)).await
+    };
+    let is_stopped = |engine: &Engine| matches!(engine.projections()[0].state, State::Stopped { .. });
+    let engine = half_way().await;
+    assert!(engine.rebuild_projection("balances"));
+    assert!(!engine.read_model::<Balances>().caught_up().await);
+    assert!(engine.projections()[0].is_rebuilding && is_stopped(&engine));
+    assert_eq!(rows(&engine).await, expected(&[("#", 2), ("ann", 3)]));
+    engine.stop().await;
+    let engine = half_way().await;
+    eventually(async || is_stopped(&engine)).await;
+    let progress = engine.projections().remove(0);
+    assert!(progress.is_rebuilding && progress.events == 0, "{progress:?}");
+    let told = throng::projection::Progress {
+        state: State::Running,
+        ..progress
+    };
+    assert_eq!(
+        told.trouble().as_deref(),
+        Some("the projection balances is rebuilt and not complete, 1 commits are left")
+    );
+    poison.store(0, SeqCst);
+    assert!(engine.resume_projection("balances"));
+    eventually(async || !is_stopped(&engine)).await;
+    assert_eq!(caught_up(&engine).await, expected(&[("#", 3), ("ann", 16)]));
+    eventually(async || !engine.projections()[0].is_rebuilding).await;
+    engine.stop().await;
+    // Complete rows are complete for the next start, too.
+    poison.store(5, SeqCst);
+    let engine = half_way().await;
+    deposit(&engine, "ann", 5).await;
+    eventually(async || is_stopped(&engine)).await;
+    assert!(!engine.projections()[0].is_rebuilding);
+    engine.stop().await;
+}
+
+#[tokio::test]
 async fn rows_cleared_by_somebody_else_are_rebuilt() {
     let (world, views) = (World::new(), MemoryViews::new());
     let engine = start_balances(&world, &views).await;

@@ -147,4 +147,7 @@ pub enum RequestError<R> {
     /// The entity cannot be brought back, for this reason.
     #[error("the entity is quarantined: {0}")]
     Quarantined(String),
+    /// Nobody could take the request, and a person has decided that nobody ever will, for this reason.
+    #[error("the request was dropped: {0}")]
+    Dropped(String),
 }

@@ -1,7 +1,8 @@
-//! Dead messages: nobody could take them. Each waits, with all that was in it, for a person to retry it.
+//! Dead messages: nobody could take them. Each waits, with all that was in it, for a person to retry or drop
+//! it.
 //!
 //! One that dies is recorded whole as it is taken. So it needs nothing of the log it was sent in, and becomes a row of the
-//! store at the next checkpoint; until then, and until its retry is stored, what is true of it stands resident. Of several
+//! store at the next checkpoint; until then, and until its end is stored, what is true of it stands resident. Of several
 //! records of one message the last one counts.
 
 use super::{Asks, Common, Delivery, KeyLife, Parcel, Shard, Taking, messages::OUTCOME_NAME};
@@ -67,7 +68,7 @@ pub(super) struct DeadMessages {
 
 #[derive(Debug)]
 struct Fresh {
-    /// `None`: it was retried, and is not dead any more.
+    /// `None`: it was retried or dropped, and is not dead any more.
     value: Option<Vec<u8>>,
     /// A checkpoint has it.
     given: bool,
@@ -139,12 +140,17 @@ pub(super) fn dead_letter(common: &mut Common, to: &Address, taking: &Taking, re
 
 /// A dead message was taken after all: the body of its record, and its row is to go.
 pub(super) fn retried(common: &mut Common, to: &Address, taking: &Taking, reason: &str) -> Vec<u8> {
-    common.dead.set(row(to, taking.from, taking.number), None);
+    over(common, to, taking);
     let retried = Retried {
         retried: true,
         reason: reason.into(),
     };
     serde_json::to_vec(&retried).unwrap_or_default()
+}
+
+/// A message is not dead any more: its row is to go.
+pub(super) fn over(common: &mut Common, to: &Address, taking: &Taking) {
+    common.dead.set(row(to, taking.from, taking.number), None);
 }
 
 /// The record of a message that was taken, read back.
@@ -158,7 +164,7 @@ pub(super) fn replay(common: &mut Common, record: &throng_journal::Record<'_>) {
     };
     if record.name == "dead" {
         common.dead.set(row(), Some(record.body.to_vec()));
-    } else if serde_json::from_slice::<Retried<'_>>(record.body).is_ok() {
+    } else if super::is_by_hand(record) || serde_json::from_slice::<Retried<'_>>(record.body).is_ok() {
         common.dead.set(row(), None);
     }
 }

@@ -76,7 +76,8 @@ pub struct RequestOutcome {
     pub outcome: Box<RawValue>,
 }
 
-/// What came of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, `"Ended"`, or `{"Quarantined":"why"}`.
+/// What came of a request, as it is recorded: `{"Ok":reply}`, `{"Err":rejection}`, `"Unknown"`, `"Ended"`,
+/// `{"Quarantined":"why"}`, or `{"Dropped":"why"}`.
 #[derive(Serialize, Deserialize)]
 pub(super) enum RecordedOutcome<T, R> {
     Ok(T),
@@ -84,6 +85,7 @@ pub(super) enum RecordedOutcome<T, R> {
     Unknown,
     Ended,
     Quarantined(String),
+    Dropped(String),
 }
 
 impl<T, R> From<RecordedOutcome<T, R>> for Result<T, RequestError<R>> {
@@ -94,6 +96,7 @@ impl<T, R> From<RecordedOutcome<T, R>> for Result<T, RequestError<R>> {
             RecordedOutcome::Unknown => Err(RequestError::Unknown),
             RecordedOutcome::Ended => Err(RequestError::Ended),
             RecordedOutcome::Quarantined(why) => Err(RequestError::Quarantined(why)),
+            RecordedOutcome::Dropped(why) => Err(RequestError::Dropped(why)),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! guard `decide`, encode and check sizes, `evolve`, reply → stage the records. Nothing is staged when any of it fails.
 
 mod accept;
+mod by_hand;
 mod call;
 mod check;
 mod checkpoint;
@@ -38,6 +39,7 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
+pub use by_hand::{ByHand, is_by_hand};
 pub use call::{Call, Cause, Forward, ForwardAgain, Forwarder, Input, Output, QueryCall, Ran, Stage, Staged};
 pub use check::{KindCheck, Supposed};
 pub use checkpoint::{Rows, SystemRow, ended_row, family_row};

@@ -133,6 +133,11 @@ pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
         (_, "") => Vec::new(),
         (_, reason) => serde_json::to_vec(reason).unwrap_or_default(),
     };
+    write_taken_as(common, to, taking, outcome, &body);
+}
+
+/// That a message was taken, with what else its record says.
+pub(super) fn write_taken_as(common: &mut Common, to: &Address, taking: &Taking, outcome: &str, body: &[u8]) {
     common.messages.taken(taking.from, taking.number);
     let shape = (outcome, taking.from.0);
     common.records.push_parts(
@@ -141,7 +146,7 @@ pub(super) fn write_taken(common: &mut Common, to: &Address, taking: &Taking, ou
         (&to.kind, &to.id),
         taking.number,
         shape,
-        &body,
+        body,
     );
 }
 

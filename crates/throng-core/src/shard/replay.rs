@@ -139,14 +139,6 @@ impl Shard {
         self.common.timers.defer(due, now);
     }
 
-    /// Removes a timer nobody can execute (its kind is unknown), durably.
-    pub fn clear_timer(&mut self, due: &Due, stage: &mut dyn super::Stage) -> u64 {
-        self.common.timers.clear(&due.address, &due.name);
-        let (shard, records) = (self.common.id, &mut self.common.records);
-        records.push(RecordKind::TimerCleared, shard, &due.address, 0, &due.name, 0, &[]);
-        self.common.stage(stage).commit
-    }
-
     /// Passivates entities until this many bytes are gone or nobody is left. Returns the bytes freed.
     pub fn passivate(&mut self, bytes: usize) -> usize {
         let before = self.common.resident_bytes;

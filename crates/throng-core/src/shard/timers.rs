@@ -149,6 +149,11 @@ impl Timers {
             .collect()
     }
 
+    /// Whether there is one of this name that could not be fired.
+    pub(super) fn is_late(&self, of: &Address, name: &str) -> bool {
+        self.deferred.contains_key(&(of.clone(), name.to_owned()))
+    }
+
     fn view(&self, named: &Named) -> Option<TimerView> {
         let set = self.set.get(named)?;
         let (next_at, tries) = self.deferred.get(named).copied().unwrap_or((set.at, 0));

@@ -1,6 +1,6 @@
 //! The journal and what is built from it: place, room, checkpoints, retention, projections.
 
-use super::{entity::micros, overview::durability};
+use super::{action::Action, entity::micros, overview::durability};
 use crate::{routes::Answered, shared::Shared};
 use rustix::fs::statvfs;
 use serde_json::{Value, json};
@@ -83,8 +83,10 @@ fn projection(progress: &throng::projection::Progress) -> Value {
         State::Retrying { reason } => ("retrying", Some(reason)),
         State::Stopped { reason } => ("stopped", Some(reason)),
     };
+    let actions: Vec<Value> = Action::of_projection(progress).iter().map(Action::shown).collect();
     json!({
-        "name": progress.name, "kind": progress.kind, "state": state, "reason": reason,
+        "name": progress.name, "kind": progress.kind, "is_sink": progress.is_sink, "state": state, "reason": reason,
+        "is_rebuilding": progress.is_rebuilding, "actions": actions,
         "reached": progress.reached.map(|position| position.to_string()), "lag_commits": progress.lag_commits,
         "lag_seconds": progress.lag_seconds, "behind_seconds": progress.behind_seconds, "events": progress.events,
     })

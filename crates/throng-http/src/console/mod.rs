@@ -1,5 +1,6 @@
 //! The console: a page, and the API it is made of, all on the listener for administration. `docs/console-api.md` says what each answer has.
 
+mod action;
 mod entity;
 mod journal;
 mod limiting;
@@ -194,7 +195,7 @@ impl<'a> By<'a> {
         }
     }
 
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match &self.caller {
             Some(caller) => caller.name(),
             None if self.has_token => "token",

@@ -1,38 +1,20 @@
 //! What is not as it should be, each with its reason and what mends it.
 
-use super::entity::micros;
+use super::{
+    action::{Action, encoded},
+    entity::micros,
+};
 use crate::{
     problem::Problem,
     routes::{Answered, engine_problem},
     shared::Shared,
 };
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 use throng::{projection::State, services::health::Status};
 
 /// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
-
-/// Something a person can do.
-struct Action {
-    name: &'static str,
-    label: &'static str,
-    path: String,
-    confirm: Option<&'static str>,
-}
-
-impl Action {
-    fn shown(&self) -> Value {
-        let Self {
-            name,
-            label,
-            path,
-            confirm,
-        } = self;
-        json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm })
-    }
-}
 
 struct Item<'a> {
     r#type: &'static str,
@@ -71,7 +53,6 @@ impl Item<'_> {
 
 /// Kind and id as a query string.
 fn query((kind, id): (&str, &str)) -> String {
-    let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC);
     format!("kind={}&id={}", encoded(kind), encoded(id))
 }
 
@@ -103,13 +84,23 @@ impl Troubles {
                 label: "Try again",
                 path: path("retry"),
                 confirm: None,
+                needs_reason: false,
+            };
+            let drop = Action {
+                name: "drop",
+                label: "Drop",
+                path: path("drop"),
+                confirm: Some(
+                    "It is never taken: nobody can try it again. If its sender asked for the outcome, it hears that it was dropped.",
+                ),
+                needs_reason: true,
             };
             let what = format!("{} from {}", message.name, message.sender);
             self.add(&Item {
                 of: Some(of),
                 since: micros(message.at.micros),
                 number: Some(number.clone()),
-                actions: vec![retry],
+                actions: vec![retry, drop],
                 ..Item::new("dead", what, &message.reason)
             });
         }
@@ -126,6 +117,7 @@ impl Troubles {
                 label: "Load again",
                 path: format!("/admin/release?{}", query(of)),
                 confirm: None,
+                needs_reason: false,
             };
             let what = match entity.seq {
                 0 => "what is stored of it".to_owned(),
@@ -151,9 +143,19 @@ impl Troubles {
             let of = (&*timer.due.address.kind, &*timer.due.address.id);
             let reason =
                 "It could not be fired, as its entity is quarantined or cannot be loaded; it is tried again by itself.";
+            let cancel = Action {
+                name: "cancel",
+                label: "Cancel",
+                path: format!("/admin/timer/cancel?{}&name={}", query(of), encoded(&timer.due.name)),
+                confirm: Some(
+                    "It never fires, also once its entity can be loaded again, until the entity sets it anew.",
+                ),
+                needs_reason: true,
+            };
             self.add(&Item {
                 of: Some(of),
                 since: micros(timer.due.at.micros),
+                actions: vec![cancel],
                 count: u64::from(timer.tries),
                 ..Item::new("timer", &timer.due.name, reason)
             });
@@ -169,7 +171,10 @@ impl Troubles {
                 State::Running | State::Elsewhere => progress.trouble(),
             };
             if let Some(reason) = reason {
-                self.add(&Item::new("projection", progress.name, reason));
+                self.add(&Item {
+                    actions: Action::of_projection(&progress),
+                    ..Item::new("projection", progress.name, reason)
+                });
             }
         }
         let health = shared.engine.health();

@@ -316,6 +316,30 @@ pub(super) fn own() -> Map<String, Value> {
     );
     let get = retry["get"].take();
     retry = json!({ "post": get });
+    let mut drop_dead = page(
+        "drop-dead",
+        "Drops a dead message to an entity (kind, id, number), for a reason: it is never taken",
+        "application/json",
+    );
+    drop_dead = json!({ "post": drop_dead["get"].take() });
+    let mut cancel = page(
+        "cancel-timer",
+        "Cancels a timer (kind, id, name) that could not be fired, for a reason",
+        "application/json",
+    );
+    cancel = json!({ "post": cancel["get"].take() });
+    let mut rebuild = page(
+        "rebuild-projection",
+        "Has a projection or sink (name) begin anew, from the first event that is kept",
+        "application/json",
+    );
+    rebuild = json!({ "post": rebuild["get"].take() });
+    let mut resume = page(
+        "resume-projection",
+        "Has a projection or sink (name) try again the event it has stopped at",
+        "application/json",
+    );
+    resume = json!({ "post": resume["get"].take() });
     let mut release = page(
         "release",
         "Has a quarantined entity (kind, id) loaded again by its next command",
@@ -366,6 +390,10 @@ pub(super) fn own() -> Map<String, Value> {
             ),
         ),
         ("/admin/dead/retry", retry),
+        ("/admin/dead/drop", drop_dead),
+        ("/admin/timer/cancel", cancel),
+        ("/admin/projection/rebuild", rebuild),
+        ("/admin/projection/resume", resume),
         (
             "/admin/stuck",
             page(

@@ -58,6 +58,41 @@ pub(crate) struct RetryQuery {
     pub(crate) after: Option<String>,
 }
 
+/// Which dead message to drop, and why.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DropQuery {
+    /// To this kind.
+    pub(crate) kind: String,
+    /// To this entity of the kind.
+    pub(crate) id: String,
+    /// Its number there.
+    pub(crate) number: String,
+    /// In a person's words.
+    pub(crate) reason: String,
+}
+
+/// Which timer to cancel, and why.
+#[derive(Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CancelQuery {
+    /// Of this kind.
+    pub(crate) kind: String,
+    /// Of this entity of the kind.
+    pub(crate) id: String,
+    /// The timer's.
+    pub(crate) name: String,
+    /// In a person's words.
+    pub(crate) reason: String,
+}
+
+/// Which projection or sink.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProjectionQuery {
+    pub(crate) name: String,
+}
+
 /// How history is removed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

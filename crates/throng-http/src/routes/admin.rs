@@ -11,16 +11,20 @@ use crate::{
     request::{
         body::RequestBody,
         headers,
-        query::{self, DeadQuery, PruneQuery, ReleaseQuery, RetryQuery},
+        query::{self, CancelQuery, DeadQuery, DropQuery, ProjectionQuery, PruneQuery, ReleaseQuery, RetryQuery},
     },
     server::Server,
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
+<<<<<<< HEAD
 use throng::{
     DeadMessage, Erased, PruneReport, Retried,
     journal::{Address, Compacted, ShardId},
 };
+=======
+use throng::{ByHand, DeadMessage, Erased, PruneReport, Retried, journal::Address, journal::ShardId};
+>>>>>>> 8fcf149
 
 /// Answers a path below `/admin/`.
 pub(super) async fn answer(
@@ -32,7 +36,18 @@ pub(super) async fn answer(
     let path = parts.uri.path();
     let allow = match path {
         "/admin/dead" | "/admin/stuck" => Method::GET,
+<<<<<<< HEAD
         "/admin/dead/retry" | "/admin/release" | "/admin/prune" | "/admin/erase" | "/admin/compact" => Method::POST,
+=======
+        "/admin/projection/rebuild"
+        | "/admin/projection/resume"
+        | "/admin/dead/retry"
+        | "/admin/dead/drop"
+        | "/admin/timer/cancel"
+        | "/admin/release"
+        | "/admin/prune"
+        | "/admin/erase" => Method::POST,
+>>>>>>> 8fcf149
         _ => console::method(path).ok_or_else(|| Problem::unknown_route(path).boxed())?,
     };
     if parts.method != allow {
@@ -43,12 +58,16 @@ pub(super) async fn answer(
     if console::method(path).is_some() {
         return console::answer(server, connection, parts, body).await;
     }
+    let by = By::of(server, connection, parts);
     if allow == Method::POST {
         let asked = parts.uri.path_and_query().map_or(path, |asked| asked.as_str());
-        tracing::info!("{} asked for {asked}", By::of(server, connection, parts));
+        tracing::info!("{by} asked for {asked}");
     }
     let body = match path {
         "/admin/dead" => serde_json::to_vec(&dead(server, parts).await?),
+        "/admin/dead/drop" => serde_json::to_vec(&drop_dead(server, parts, &by).await?),
+        "/admin/timer/cancel" => serde_json::to_vec(&cancel(server, parts, &by).await?),
+        "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
         "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),
         "/admin/release" => serde_json::to_vec(&release(server, parts).await?),
         "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
@@ -232,6 +251,75 @@ async fn retry(server: &Server, parts: &Parts) -> Answered<Tried> {
         retried: retried.collect(),
         next,
     })
+}
+
+/// Who does it, and why: no record of it is without.
+fn by_hand<'a>(by: &'a By<'_>, reason: &'a str) -> Answered<ByHand<'a>> {
+    if reason.trim().is_empty() {
+        return Err(Problem::malformed("reason is empty; say why, in a sentence.")
+            .at_field("reason")
+            .boxed());
+    }
+    Ok(ByHand {
+        by: by.name().into(),
+        reason: reason.trim().into(),
+    })
+}
+
+#[derive(Serialize)]
+struct Dropped {
+    dropped: String,
+}
+
+/// Drops a dead message: it is never taken.
+async fn drop_dead(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Dropped> {
+    let DropQuery {
+        kind,
+        id,
+        number,
+        reason,
+    } = query::read(parts.uri.query())?;
+    let (engine, message) = (&server.shared().engine, read_number(&number)?);
+    let dropped = engine.drop_dead(&kind, &id, message, by_hand(by, &reason)?).await;
+    dropped.map_err(engine_problem)?;
+    Ok(Dropped { dropped: number })
+}
+
+#[derive(Serialize)]
+struct Cancelled {
+    cancelled: String,
+}
+
+/// Cancels a timer that could not be fired.
+async fn cancel(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Cancelled> {
+    let CancelQuery { kind, id, name, reason } = query::read(parts.uri.query())?;
+    let (engine, by) = (&server.shared().engine, by_hand(by, &reason)?);
+    let cancelled = engine.cancel_late_timer(&kind, &id, &name, by).await;
+    cancelled.map_err(engine_problem)?;
+    Ok(Cancelled { cancelled: name })
+}
+
+#[derive(Serialize)]
+struct Asked {
+    asked: String,
+}
+
+/// Has a projection begin anew, or go on where it has stopped. It does so behind.
+fn projection(server: &Server, parts: &Parts) -> Answered<Asked> {
+    let ProjectionQuery { name } = query::read(parts.uri.query())?;
+    let engine = &server.shared().engine;
+    let is_there = match parts.uri.path() {
+        "/admin/projection/rebuild" => engine.rebuild_projection(&name),
+        _ => engine.resume_projection(&name),
+    };
+    match is_there {
+        true => Ok(Asked { asked: name }),
+        false => {
+            let all: Vec<&str> = engine.projections().iter().map(|one| one.name).collect();
+            let detail = format!("There is no projection {name:?}; there are: {}.", all.join(", "));
+            Err(Problem::malformed(detail).at_field("name").boxed())
+        }
+    }
 }
 
 #[derive(Serialize)]

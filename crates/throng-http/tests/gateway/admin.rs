@@ -154,3 +154,40 @@ fn history_is_removed_and_an_entity_is_erased_by_hand() {
     assert_eq!(compacted, json!({ "needed": false }), "what is in memory has no file");
     client.get("/admin/compact").problem(405, "method-not-allowed");
 }
+
+#[test]
+fn a_dead_message_is_dropped_only_for_a_reason() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    let dead = fail(&mut client);
+    let number = dead[0]["number"].as_str().unwrap();
+    let path = format!("/admin/dead/drop?kind=section&id=S2&number={number}");
+    client.get(&path).problem(405, "method-not-allowed");
+    for wrong in ["", "&reason=", "&reason=+"] {
+        client.post(&format!("{path}{wrong}"), "").problem(400, "malformed");
+    }
+    assert_eq!(client.get("/admin/dead").json()["messages"], json!(dead));
+    let path = format!("{path}&reason=S2%20is%20no%20more");
+    assert_eq!(client.post(&path, "").json(), json!({ "dropped": number }));
+    client.post(&path, "").problem(404, "unknown-entity");
+    assert_eq!(client.get("/admin/dead").json()["messages"], json!(dead[1..]));
+    client.post("/api/section/S2/open", r#"{"capacity":9}"#);
+    client.post("/admin/dead/retry?kind=section&id=S2", "");
+    assert_eq!(
+        client.get("/api/section/S2").json()["students"],
+        json!(["8"]),
+        "the other one"
+    );
+}
+
+#[test]
+fn only_a_timer_that_could_not_be_fired_is_cancelled() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    let path = "/admin/timer/cancel?kind=section&id=S1&name=close";
+    client.post(path, "").problem(400, "malformed");
+    client
+        .post(&format!("{path}&reason=gone"), "")
+        .problem(404, "unknown-entity");
+}

@@ -1,8 +1,16 @@
 //! The console's page and its API.
 
-use crate::support::{Client, plain, socket::Socket, start};
+use crate::support::{Client, plain, section::Section, socket::Socket, start};
 use serde_json::{Value, json};
-use std::thread;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+use throng::projection::{Interrupt, Projection, Rows, Seen};
+use throng_http::Gateway;
 
 /// Asks until the answer is as wanted.
 pub(crate) fn until(client: &mut Client, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
@@ -445,10 +453,78 @@ fn trouble_names_what_is_wrong_with_an_action_that_mends_it() {
     );
     assert!(item["since"].is_string() && !item["reason"].as_str().unwrap().is_empty());
     client.post(&format!("/api/section/{}/open", encoded(to)), r#"{"capacity":9}"#);
-    let action = &item["actions"][0];
+    let [action, drop] = &item["actions"].as_array().unwrap()[..] else {
+        panic!("{item}")
+    };
     assert_eq!((&action["name"], &action["method"]), (&json!("retry"), &json!("POST")));
+    assert_eq!(
+        (&drop["name"], &drop["needs_reason"], drop["confirm"].is_string()),
+        (&json!("drop"), &json!(true), true)
+    );
     let tried = client.post(action["path"].as_str().unwrap(), "").json();
     assert_eq!(tried["retried"][0]["outcome"], "done");
+    assert_eq!(client.get("/admin/trouble").json()["total"], 0);
+}
+
+/// The students of all sections; it stops at the student "13" while it is told to.
+struct Students(Arc<AtomicBool>);
+
+impl Projection for Students {
+    const NAME: &'static str = "students";
+    type Of = Section;
+
+    fn apply(&self, seen: &Seen<Section>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        let text = serde_json::to_string(&seen.event).unwrap();
+        if self.0.load(Ordering::SeqCst) && text.contains("\"13\"") {
+            return Err(Interrupt::poison("13 is no student"));
+        }
+        rows.put_json(&seen.id, &seen.seq)
+    }
+}
+
+#[test]
+fn a_projection_is_rebuilt_and_resumed_by_hand_while_the_service_runs() {
+    let is_poison = Arc::new(AtomicBool::new(false));
+    let engine = crate::support::engine_of(|builder| builder.projection(Students(is_poison.clone())));
+    let gateway = Gateway::builder(engine).start().unwrap();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    client.post("/api/section/S1/add_student", r#"{"student":"13"}"#);
+    let one = |journal: &Value| journal["projections"][0].clone();
+    let is_done = |journal: &Value| one(journal)["events"] == 2 && one(journal)["is_rebuilding"] == false;
+    let journal = until(&mut client, "/admin/journal", is_done);
+    let actions = one(&journal)["actions"].take();
+    let [rebuild] = &actions.as_array().unwrap()[..] else {
+        panic!("{actions}")
+    };
+    assert!(rebuild["confirm"].as_str().unwrap().contains("not complete"));
+    let rebuild = rebuild["path"].as_str().unwrap();
+    client.get(rebuild).problem(405, "method-not-allowed");
+    client
+        .post("/admin/projection/rebuild?name=none", "")
+        .problem(400, "malformed");
+
+    is_poison.store(true, Ordering::SeqCst);
+    assert_eq!(client.post(rebuild, "").json(), json!({ "asked": "students" }));
+    let trouble = until(&mut client, "/admin/trouble", |trouble| trouble["total"] == 1);
+    let item = &trouble["items"][0];
+    assert!(item["reason"].as_str().unwrap().contains("13 is no student"), "{item}");
+    let names: Vec<&str> = item["actions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|action| action["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (&item["type"], &names[..]),
+        (&json!("projection"), &["resume", "rebuild"][..])
+    );
+    assert_eq!(one(&client.get("/admin/journal").json())["is_rebuilding"], true);
+    is_poison.store(false, Ordering::SeqCst);
+    client.post(item["actions"][0]["path"].as_str().unwrap(), "").json();
+    until(&mut client, "/admin/journal", |journal| {
+        one(journal)["is_rebuilding"] == false
+    });
     assert_eq!(client.get("/admin/trouble").json()["total"], 0);
 }
 

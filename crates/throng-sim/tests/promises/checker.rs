@@ -310,11 +310,7 @@ impl<'a> Checker<'a> {
         } else {
             found == count
         };
-        let is_dead = name == "Received"
-            && self
-                .messages
-                .iter()
-                .any(|message| message.outcome.as_deref() == Some("dead"));
+        let is_dead = name == "Received" && self.messages.iter().any(is_left);
         if !is_there && !is_dead {
             self.wrong(format!(
                 "promise 2: op {op} ({asked:?}) was acknowledged, but {at} has {found} events {name:?}"
@@ -363,7 +359,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Promise 6: the outcome of every request is heard once, also that nobody was there, unless it is dead.
+    /// Promise 6: the outcome of every request is heard once, also that nobody was there or it was dropped, unless it is dead.
     fn check_requests(&mut self) {
         for (op, operation) in &self.entries.operations {
             let Asked::Account(Command::Ask { amount, mode, .. }) = &operation.asked else {
@@ -390,9 +386,10 @@ impl<'a> Checker<'a> {
             let heard_dead = self
                 .messages
                 .iter()
-                .any(|message| message.name == "~heard" && message.outcome.as_deref() == Some("dead") && self.bombs);
+                .any(|message| message.name == "~heard" && is_left(message) && self.bombs);
             let right = match (is_dead, mode) {
                 (true, _) => settled + refunded == 0,
+                (false, _) if outcomes.contains(&"dropped") => (settled, refunded) == (0, 1),
                 (false, _) if is_nobody_there => (settled, refunded) == (0, 1),
                 (false, Mode::Refuse | Mode::Panic) => (settled, refunded) == (0, 1),
                 (false, _) => (settled, refunded) == (1, 0),
@@ -508,4 +505,9 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// Nobody took it: it is dead, or was until somebody dropped it.
+fn is_left(message: &SentMessage) -> bool {
+    matches!(message.outcome.as_deref(), Some("dead" | "dropped"))
 }

@@ -1,7 +1,7 @@
-//! A person who looks at dead messages and has them tried again, now and then two of them the same one.
+//! A person who looks at dead messages and has them tried again or drops them, now and then two of them the same one.
 
 use std::time::Duration;
-use throng::{DeadMessage, Engine, Retried, model::Error};
+use throng::{ByHand, DeadMessage, Engine, Retried, model::Error};
 use throng_sim::Sim;
 
 /// Looks again and again, for a while.
@@ -52,6 +52,17 @@ async fn retry(sim: &Sim, engine: &Engine, message: &DeadMessage) {
                 sim.count("all dead messages of one retried");
                 retried.iter().for_each(|(_, retried)| came_of(sim, retried));
             }
+            Err(error) => told(sim, &error),
+        }
+        return;
+    }
+    if sim.chance(0.1) {
+        let by = ByHand {
+            by: "janitor".into(),
+            reason: "it is in the way".into(),
+        };
+        match engine.drop_dead(&to.kind, &to.id, message.number, by).await {
+            Ok(()) => sim.count("dead message dropped"),
             Err(error) => told(sim, &error),
         }
         return;

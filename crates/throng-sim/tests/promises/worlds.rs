@@ -29,7 +29,7 @@ fn the_same_seed_gives_the_same_history_twice() {
 }
 
 /// What must have happened at least once in the seeds of this test.
-const EXPECTED: [&str; 59] = [
+const EXPECTED: [&str; 60] = [
     "append at once",
     "append later",
     "append in doubt",
@@ -87,6 +87,7 @@ const EXPECTED: [&str; 59] = [
     "dead message retried: refused",
     "dead message retried: dead again",
     "all dead messages of one retried",
+    "dead message dropped",
     "retry of a message that is not dead",
     "commands deferred",
 ];

@@ -7,7 +7,7 @@ use super::{
 use std::collections::HashMap;
 use throng_core::{
     model::Timestamp,
-    shard::{OUTCOME_NAME, RequestOutcome},
+    shard::{OUTCOME_NAME, RequestOutcome, is_by_hand},
 };
 use throng_journal::{Address, Record, RecordKind};
 
@@ -101,6 +101,10 @@ pub(super) fn segments(
             fit: Fit::None(None),
         };
         match record.record {
+            _ if is_by_hand(record) => {
+                begin = end + 1;
+                continue;
+            }
             RecordKind::Taken => {
                 segment.was = match record.name {
                     "refused" => Was::Refused,

@@ -7,7 +7,7 @@ use throng_core::{
     limits,
     model::{Error, Timestamp},
     shard::{
-        Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonRejection, JsonReply, KeyLife,
+        ByHand, Call, Cause, Delivery, Due, Forward, ForwardAgain, Forwarder, Input, JsonRejection, JsonReply, KeyLife,
         Outcome, Output, Parcel, QueryCall, Ran, Registry, Shard,
     },
 };
@@ -64,10 +64,14 @@ pub(crate) enum Work<'a> {
     DeadLetter(Box<Outgoing>, String),
     /// A dead message that is tried again.
     Retry(Box<Retry>),
+    /// A dead message that a person drops.
+    Drop(Box<Retry>, ByHand<'static>),
     /// A timer that is due.
     Timer(Box<Due>),
     /// A timer that is due and whose kind the engine was not given.
     ClearTimer(Box<Due>),
+    /// A timer that could not be fired, by its name, and that a person cancels.
+    CancelTimer(Box<str>, ByHand<'static>),
 }
 
 /// Looks, and puts what it found into the answer.
@@ -112,7 +116,7 @@ pub(crate) enum Payload<'a> {
     },
 }
 
-/// A dead message that is tried again.
+/// A dead message that is looked for, to be tried again or dropped.
 pub(crate) struct Retry {
     /// As people name it.
     pub(crate) name: String,
@@ -211,8 +215,10 @@ impl<'a> Attempt<'a> {
                 Work::Message(message) => Work::Message(message),
                 Work::DeadLetter(message, reason) => Work::DeadLetter(message, reason),
                 Work::Retry(retry) => Work::Retry(retry),
+                Work::Drop(dead, by) => Work::Drop(dead, by),
                 Work::Timer(due) => Work::Timer(due),
                 Work::ClearTimer(due) => Work::ClearTimer(due),
+                Work::CancelTimer(name, by) => Work::CancelTimer(name, by),
             },
             answer: self.answer,
             until: self.until,
@@ -238,7 +244,12 @@ impl<'a> Attempt<'a> {
     /// A client asked, not the engine's own work.
     pub(super) fn is_from_outside(&self) -> bool {
         match self.work {
-            Work::Command(_) | Work::Query { .. } | Work::Look(_) | Work::Retry(_) => true,
+            Work::Command(_)
+            | Work::Query { .. }
+            | Work::Look(_)
+            | Work::Retry(_)
+            | Work::Drop(..)
+            | Work::CancelTimer(..) => true,
             Work::Message(_) | Work::DeadLetter(..) | Work::Timer(_) | Work::ClearTimer(_) => false,
         }
     }
@@ -309,7 +320,7 @@ impl<'a> Attempt<'a> {
                 (input, Cause::Message(taking))
             }
             // What needs no entity was done before.
-            Work::DeadLetter(..) | Work::ClearTimer(_) => return NOTHING,
+            Work::DeadLetter(..) | Work::ClearTimer(_) | Work::Drop(..) | Work::CancelTimer(..) => return NOTHING,
             Work::Retry(retry) => {
                 let Some(delivery) = &mut retry.delivery else {
                     return NOTHING;

@@ -6,6 +6,7 @@
 
 mod attempt;
 mod budget;
+mod by_hand;
 mod elsewhere;
 mod load;
 mod outbox;
@@ -38,7 +39,7 @@ use std::{
 use throng_core::{
     limits,
     model::Error,
-    shard::{Call, Delivery, KnownDead, Outcome, Parcel, Ran, Shard},
+    shard::{Call, Delivery, Outcome, Parcel, Ran, Shard},
 };
 use throng_journal::ShardId;
 use throng_turn::{Entered, Job, Turnstile};
@@ -243,6 +244,7 @@ impl Door {
         }
         let mut staging = self.ledger.staging();
         if let Some(progress) = self.prepare(shard, attempt, &mut staging) {
+            self.send(shard, attempt);
             self.settle(shard, staging.has_staged);
             return Step::Progress(progress);
         }
@@ -264,12 +266,7 @@ impl Door {
             );
         }
         let has_staged = staging.has_staged;
-        let deliveries = shard.take_outbox();
-        if !deliveries.is_empty() {
-            attempt.has_sent = true;
-            self.outbox
-                .push(deliveries.into_iter().map(|delivery| self.outgoing(delivery)));
-        }
+        self.send(shard, attempt);
         let step = self.step(attempt, ran);
         if let Work::Timer(due) = &attempt.work
             && matches!(step, Step::Progress(Progress::Done(_)))
@@ -303,7 +300,18 @@ impl Door {
                 Some(Progress::Done(Outcome::Failed))
             }
             Work::Retry(retry) => retry.prepare(shard),
+            Work::Drop(..) | Work::CancelTimer(..) => Some(self.by_hand(shard, attempt, staging)),
             _ => None,
+        }
+    }
+
+    /// Sends on what an attempt has sent.
+    fn send(&self, shard: &mut Shard, attempt: &mut Attempt<'_>) {
+        let deliveries = shard.take_outbox();
+        if !deliveries.is_empty() {
+            attempt.has_sent = true;
+            self.outbox
+                .push(deliveries.into_iter().map(|delivery| self.outgoing(delivery)));
         }
     }
 
@@ -450,7 +458,7 @@ impl Door {
                     .await??;
             }
             Wait::DeadMessage(seen) => {
-                if let Work::Retry(retry) = &mut attempt.work {
+                if let Work::Retry(retry) | Work::Drop(retry, _) = &mut attempt.work {
                     let read = now_or_later(self.context.store.system(&retry.row)).await;
                     let read = read.map_err(|why| Error::Unavailable {
                         reason: format!("the dead messages cannot be read: {why}"),
@@ -477,39 +485,6 @@ impl Door {
             Ok(Some(value)) => Ok(value),
             Ok(None) => Err(Error::Expired),
             Err(_) => Err(recovering()),
-        }
-    }
-}
-
-impl Retry {
-    /// Finds the message; `Some`: it cannot be tried now.
-    fn prepare(&mut self, shard: &mut Shard) -> Option<Progress> {
-        let unknown = || {
-            Some(Progress::Refused(Error::Unknown {
-                kind: "dead message",
-                id: self.name.clone(),
-            }))
-        };
-        let value = match shard.known_dead(&self.row) {
-            KnownDead::Dead(value) => value,
-            KnownDead::NotDead => return unknown(),
-            KnownDead::Stored(now) => match self.stored.take() {
-                Some((seen, None)) if seen == now => return unknown(),
-                Some((seen, Some(value))) if seen == now => value,
-                // A checkpoint moved it meanwhile, or it was not looked for yet.
-                _ => return Some(Progress::Wait(Wait::DeadMessage(now))),
-            },
-        };
-        match Delivery::again(&self.row, &value) {
-            Ok(delivery) => {
-                self.delivery = Some(delivery);
-                None
-            }
-            Err(why) => {
-                let name = &self.name;
-                let why = format!("the dead message {name} cannot be read: {why}");
-                Some(Progress::Refused(Error::Malformed(why)))
-            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Where a projection is: what is told of all streams, kept with its rows.
 //!
 //! The views keep one position for a read model. Of a cluster's streams, written side by side, several are needed: they stand in a row
-//! of their own, written in the same batch. Where one position says it all, there is no such row.
+//! of their own, written in the same batch. Where one position says it all, there is no such row. Rows that are being built from the first
+//! event have it, too, until they have come to what is durable: a start in between knows that they are not complete.
 
 use std::ops::Bound;
 use throng_journal::{Position, Told, ViewOffset, ViewRange, Views};
@@ -16,24 +17,38 @@ pub(super) struct Place {
     pub(super) last: ViewOffset,
     /// All that it has read.
     pub(super) told: Told,
+    /// It began with the first event, and has not come to the end since.
+    pub(super) is_rebuilding: bool,
 }
+
+/// What the row says of rows that are being built.
+const REBUILDING: &str = "rebuilding";
 
 impl Place {
     /// What the row has to say; `None`: nothing.
     pub(super) fn row(&self) -> Option<Vec<u8>> {
         let is_one = self.told == Told::from(self.last.position);
-        (!is_one).then(|| format!("{} {}", self.last.position, self.told).into_bytes())
+        let Self { last, told, .. } = self;
+        match self.is_rebuilding {
+            true => Some(format!("{} {told} {REBUILDING}", last.position).into_bytes()),
+            false => (!is_one).then(|| format!("{} {told}", last.position).into_bytes()),
+        }
     }
 
     fn read(last: ViewOffset, row: Option<&[u8]>) -> Self {
         // A row of another position was left behind by a program that knows of none.
         let read = row.and_then(|row| {
-            let (of, told) = std::str::from_utf8(row).ok()?.split_once(' ')?;
-            let of: Position = of.parse().ok()?;
-            (of == last.position).then(|| told.parse().ok()).flatten()
+            let mut parts = std::str::from_utf8(row).ok()?.split(' ');
+            let of: Position = parts.next()?.parse().ok()?;
+            let told: Told = parts.next()?.parse().ok()?;
+            (of == last.position).then(|| (told, parts.next() == Some(REBUILDING)))
         });
-        let told = read.unwrap_or_else(|| Told::from(last.position));
-        Self { last, told }
+        let (told, is_rebuilding) = read.unwrap_or_else(|| (Told::from(last.position), false));
+        Self {
+            last,
+            told,
+            is_rebuilding,
+        }
     }
 
     /// The place that is stored; the outer `None`: somebody writes it just now. Also whether there is a row of it.
@@ -83,12 +98,19 @@ mod tests {
         let one = Place {
             last: last("3.5"),
             told: "3.5".parse().unwrap(),
+            is_rebuilding: false,
         };
         assert_eq!(one.row(), None);
         assert_eq!(Place::read(one.last, None), one);
+        let half = Place {
+            is_rebuilding: true,
+            ..one.clone()
+        };
+        assert_eq!(Place::read(half.last, half.row().as_deref()), half);
         let several = Place {
             last: last("3.5"),
             told: "3.5,7.22".parse().unwrap(),
+            is_rebuilding: false,
         };
         let row = several.row().unwrap();
         assert_eq!(Place::read(several.last, Some(&row)), several);

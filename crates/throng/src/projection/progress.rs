@@ -31,8 +31,13 @@ pub struct Progress {
     pub name: &'static str,
     /// The kind whose events it takes.
     pub kind: &'static str,
+    /// It carries events elsewhere, and has no rows.
+    pub is_sink: bool,
     /// Whether it goes on.
     pub state: State,
+    /// It has begun with the first event, and has not come to what is durable since: its rows are not complete. Kept with the rows,
+    /// so that a start in between knows it.
+    pub is_rebuilding: bool,
     /// It has taken everything up to here; `None` until it has read its offset. In a cluster: of the first stream that it has not taken
     /// whole.
     pub reached: Option<Position>,
@@ -50,12 +55,21 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// What is wrong with it, for people who ask the service: it has stopped, or it has been behind for seconds.
+    /// What is wrong with it, for people who ask the service: it has stopped, its rows are not complete yet, or it has been behind for
+    /// seconds.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let Self { name, lag_commits, .. } = self;
         if matches!(self.state, State::Stopped { .. }) {
             return Some(format!("the projection {name} has stopped"));
+        }
+        if self.is_rebuilding && *lag_commits > 0 {
+            return Some(match self.is_sink {
+                true => {
+                    format!("the projection {name} delivers from the first event again, {lag_commits} commits are left")
+                }
+                false => format!("the projection {name} is rebuilt and not complete, {lag_commits} commits are left"),
+            });
         }
         (self.behind_seconds > BEHIND_SECONDS_NORMAL).then(|| {
             let seconds = self.behind_seconds.round();

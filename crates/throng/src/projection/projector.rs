@@ -52,6 +52,8 @@ pub(super) struct Report {
     pub(super) reached: Option<Position>,
     /// All that it has taken.
     pub(super) told: Option<Told>,
+    /// Its rows are being built from the first event.
+    pub(super) is_rebuilding: bool,
     /// How many commits it had not taken when it looked last.
     pub(super) untold: u64,
     /// It began before this, up to where history of its kind was removed.
@@ -152,6 +154,7 @@ impl Projector {
             rebuilds: 0,
             reached: None,
             told: None,
+            is_rebuilding: false,
             untold: 0,
             missed_upto: None,
             complete_micros: 0,
@@ -187,7 +190,9 @@ impl Projector {
         Progress {
             name: self.consumer.name(),
             kind: self.consumer.kind(),
+            is_sink: !self.consumer.is_projection(),
             state: report.state,
+            is_rebuilding: report.is_rebuilding,
             reached: report.reached,
             missed_upto: report.missed_upto,
             lag_commits,
@@ -230,8 +235,8 @@ impl Engine {
         ReadModel::new(self.clone(), self.core.projections.find(P::NAME).cloned())
     }
 
-    /// Has a projection or sink begin anew, from the first event; `false` if there is none of this name. The engine goes on serving,
-    /// and readers see the rows come back.
+    /// Has a projection or sink begin anew, from the first event; `false` if there is none of this name. The engine goes on serving;
+    /// readers see the rows come back, and [`Progress::is_rebuilding`] says until when they are not complete.
     pub fn rebuild_projection(&self, name: &str) -> bool {
         let projector = self.core.projections.find(name);
         projector

@@ -208,7 +208,9 @@ impl Runner {
                 return Ok(Next::Continue);
             }
             self.report_reached((!is_member).then_some(durable));
-            self.report_complete(inner);
+            if !self.is_complete(inner).await? {
+                return Ok(Next::Continue);
+            }
             return Ok(if is_member {
                 Next::Pause(PAUSE)
             } else {
@@ -223,10 +225,10 @@ impl Runner {
         }
         self.is_idle = false;
         let next = self.take(&commits, inner).await;
-        if matches!(next, Ok(Next::Pause(_))) {
-            self.report_complete(inner);
+        match next {
+            Ok(Next::Pause(_)) if !self.is_complete(inner).await? => Ok(Next::Continue),
+            next => next,
         }
-        next
     }
 
     /// Whether another node runs it; how far that one has come is in the rows.
@@ -256,10 +258,12 @@ impl Runner {
             let stored = Place::stored(views, name).await?.map(|(place, _)| place);
             let own = stored.as_ref().filter(|place| place.last.version == version);
             let told = own.map(|place| place.told.clone());
+            let is_rebuilding = own.is_none_or(|place| place.is_rebuilding);
             self.projector.report.send_modify(|report| {
                 report.state = State::Elsewhere;
                 report.reached = told.as_ref().and_then(|told| told.positions().next());
                 report.told = told;
+                report.is_rebuilding = is_rebuilding;
                 report.untold = 0;
             });
             self.read = stored.unwrap_or_default();
@@ -348,6 +352,7 @@ impl Runner {
                 report.rebuilds = requests.rebuilds;
                 report.reached = None;
                 report.told = None;
+                report.is_rebuilding = true;
                 report.state = State::Running;
             });
         } else if resume {
@@ -398,10 +403,18 @@ impl Runner {
                         version,
                     },
                     told: Told::default(),
+                    is_rebuilding: true,
                 }
             },
             |(place, _)| place,
         );
+        let Place {
+            told, is_rebuilding, ..
+        } = self.read.clone();
+        self.projector.report.send_modify(|report| {
+            report.is_rebuilding = is_rebuilding;
+            report.told = Some(told);
+        });
         Ok(())
     }
 
@@ -497,6 +510,19 @@ impl Runner {
             report.state = State::Running;
             is_new
         });
+    }
+
+    /// It has just read all there was: rows that were being built are complete, and say so. `false`: somebody else has written.
+    async fn is_complete(&mut self, inner: &Core) -> Result<bool, String> {
+        let was_rebuilding = std::mem::take(&mut self.read.is_rebuilding);
+        if was_rebuilding && self.has_row && !self.store(inner).await? {
+            return Ok(false);
+        }
+        self.report_complete(inner);
+        if was_rebuilding {
+            self.projector.report.send_modify(|report| report.is_rebuilding = false);
+        }
+        Ok(true)
     }
 
     /// It has just read all there was.

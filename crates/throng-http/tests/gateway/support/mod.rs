@@ -9,7 +9,7 @@ pub(crate) mod socket;
 
 use std::future::Future;
 use throng::{
-    Engine, Options,
+    Builder, Engine, Options,
     journal::{MemoryJournal, MemoryStore},
 };
 use throng_http::{Gateway, Running};
@@ -32,18 +32,17 @@ pub(crate) fn engine() -> Engine {
 
 /// The same, set otherwise.
 pub(crate) fn engine_with(options: Options) -> Engine {
+    engine_of(|builder| builder.options(options))
+}
+
+/// The same, with more.
+pub(crate) fn engine_of(more: impl FnOnce(Builder) -> Builder) -> Engine {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let builder = Engine::builder()
-        .options(options)
         .with::<section::Section>()
         .query::<section::Section, section::View>();
-    wait(
-        builder
-            .query::<section::Section, section::Enrolled>()
-            .start(journal, store),
-    )
-    .unwrap()
+    wait(more(builder.query::<section::Section, section::Enrolled>()).start(journal, store)).unwrap()
 }
 
 /// A gateway on a free port.

@@ -1,0 +1,83 @@
+import { useState } from 'preact/hooks';
+import * as calls from '../api/calls';
+import type { Action } from '../api/types';
+import { overview } from '../state/service';
+import { say } from '../state/toast';
+import { Note } from './basic';
+import { Dialog } from './dialog';
+
+/** What an action does, where the server has nothing to add. */
+const DOES: Record<string, string> = {
+  retry: 'It is executed again now, after what came meanwhile. If it fails again it stays here, with the new reason.',
+  release: 'Its next command loads it again from its events. If they still cannot be applied it comes back here.',
+  resume: 'It tries the event it has stopped at again. If it still cannot take it, it stops there again.',
+};
+
+/** An action somebody has chosen, and of what it is. */
+export interface Asked {
+  action: Action;
+  of: { kind: string | null; id: string | null; what: string };
+}
+
+/** Asks before an action is done, says what it will do, and does it. */
+export function Confirm({ action, of, close, done }: Asked & { close: () => void; done: () => void }) {
+  const [isBusy, setBusy] = useState(false);
+  const [wrong, setWrong] = useState<string>();
+  const [reason, setReason] = useState('');
+  const by = overview.value?.console.by;
+  const run = async () => {
+    setBusy(true);
+    setWrong(undefined);
+    try {
+      const { retried } = await calls.act(
+        action.needs_reason ? `${action.path}&reason=${encodeURIComponent(reason.trim())}` : action.path,
+      );
+      const came = retried?.[0]?.outcome ?? 'done';
+      const why = retried?.[0]?.reason;
+      say(came === 'done' ? `${action.label}: done.` : `${action.label}: ${came}. ${why ?? ''}`);
+      done();
+    } catch (error) {
+      setWrong(error instanceof Error ? error.message : String(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Dialog title={`${action.label}?`} close={close}>
+      <div class="stack">
+        <p>
+          {of.kind !== null && of.id !== null && (
+            <>
+              <b class="break">
+                {of.kind}/{of.id}
+              </b>
+              :{' '}
+            </>
+          )}
+          <span class="break">{of.what}</span>
+        </p>
+        <p>{action.confirm ?? DOES[action.name] ?? 'It is done at once.'}</p>
+        {action.needs_reason && (
+          <label class="stack-small">
+            <span>Why? It is recorded with who did it.</span>
+            <input class="input" required value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
+          </label>
+        )}
+        <p class="small quiet">The log will say that it was done{by ? `, by ${by}` : ''}.</p>
+        {wrong && <Note tone="bad">{wrong}</Note>}
+      </div>
+      <div class="dialog-foot">
+        <button type="button" class="button" onClick={close}>
+          Cancel
+        </button>
+        <button
+          type="button"
+          class={`button primary ${action.confirm ? 'danger' : ''}`}
+          disabled={isBusy || (action.needs_reason && reason.trim() === '')}
+          onClick={() => void run()}
+        >
+          {action.label}
+        </button>
+      </div>
+    </Dialog>
+  );
+}

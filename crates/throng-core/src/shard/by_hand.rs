@@ -1,0 +1,121 @@
+//! What a person decides of work that is left over: it will never be done. Recorded with who decided it, and why.
+//!
+//! A dead message is dropped by a last [`Taken`](RecordKind::Taken) named [`DROPPED`]: of several records of one message the last
+//! one counts. Whoever asked for its outcome hears of it. A timer is cancelled by the record that clears it, which has a body then.
+
+use super::{
+    Common, Delivery, Shard, Stage, dead,
+    messages::RecordedOutcome,
+    records::{write_outcome, write_taken_as},
+    timers::Due,
+};
+use crate::{
+    limits,
+    model::{Error, Timestamp},
+};
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, convert::Infallible};
+use throng_journal::{Address, Record, RecordKind};
+
+/// The name of the record that drops a dead message.
+pub(super) const DROPPED: &str = "dropped";
+
+/// Who decided it, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByHand<'a> {
+    /// The caller's name, or what stands for it.
+    pub by: Cow<'a, str>,
+    /// Why, in a person's words.
+    pub reason: Cow<'a, str>,
+}
+
+impl ByHand<'_> {
+    /// With both no longer than a record's reason may be.
+    fn record(&self) -> Vec<u8> {
+        let short = |text: &str| text[..text.floor_char_boundary(limits::REASON_BYTES_MAX)].to_owned();
+        let record = ByHand {
+            by: short(&self.by).into(),
+            reason: short(&self.reason).into(),
+        };
+        serde_json::to_vec(&record).unwrap_or_default()
+    }
+}
+
+/// Whether a record says what a person decided: no command of the entity has led to it.
+#[must_use]
+pub fn is_by_hand(record: &Record<'_>) -> bool {
+    match record.record {
+        RecordKind::Taken => record.name == DROPPED,
+        RecordKind::TimerCleared => !record.body.is_empty(),
+        _ => false,
+    }
+}
+
+impl Shard {
+    /// Drops a dead message; whoever asked for its outcome hears so.
+    ///
+    /// # Errors
+    /// What it is to hear cannot be written down: nothing was done.
+    pub fn drop_dead(
+        &mut self,
+        dead: &Delivery,
+        mut now: Timestamp,
+        by: &ByHand<'_>,
+        stage: &mut dyn Stage,
+    ) -> Result<u64, String> {
+        let common = &mut self.common;
+        common.tick(&mut now);
+        let Delivery { to, taking, .. } = dead;
+        let mut report = None;
+        if let Some(asks) = &taking.asks {
+            let told = RecordedOutcome::<(), ()>::Dropped(by.reason.clone().into_owned());
+            let told = serde_json::to_string(&told).map_err(|why| why.to_string())?;
+            let written: Result<Delivery, Error<Infallible>> = write_outcome(common, &self.registry, to, asks, told);
+            match written {
+                Ok(delivery) => {
+                    common.messages.keep();
+                    report = Some(delivery);
+                }
+                Err(why) => {
+                    common.messages.give_back();
+                    common.records.clear();
+                    return Err(why.to_string());
+                }
+            }
+        }
+        write_taken_as(common, to, taking, DROPPED, &by.record());
+        dead::over(common, to, taking);
+        let commit = common.stage(stage).commit;
+        let report = report.map(|delivery| Delivery { commit, ..delivery });
+        common.outbox.extend(report);
+        Ok(commit)
+    }
+
+    /// Cancels a timer that could not be fired; `None` if there is none of this name that waits for that.
+    pub fn cancel_late_timer(
+        &mut self,
+        of: &Address,
+        name: &str,
+        by: &ByHand<'_>,
+        stage: &mut dyn Stage,
+    ) -> Option<u64> {
+        self.common
+            .timers
+            .is_late(of, name)
+            .then(|| self.common.clear_timer(of, name, &by.record(), stage))
+    }
+
+    /// Removes a timer nobody can execute (its kind is unknown), durably.
+    pub fn clear_timer(&mut self, due: &Due, stage: &mut dyn Stage) -> u64 {
+        self.common.clear_timer(&due.address, &due.name, &[], stage)
+    }
+}
+
+impl Common {
+    fn clear_timer(&mut self, of: &Address, name: &str, body: &[u8], stage: &mut dyn Stage) -> u64 {
+        self.timers.clear(of, name);
+        let shard = self.id;
+        self.records.push(RecordKind::TimerCleared, shard, of, 0, name, 0, body);
+        self.stage(stage).commit
+    }
+}

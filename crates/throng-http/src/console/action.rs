@@ -1,0 +1,63 @@
+//! What a person can do about something: a button of the console, a route of the API.
+
+use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use serde_json::{Value, json};
+use throng::projection::{Progress, State};
+
+/// Something a person can do.
+pub(super) struct Action {
+    pub(super) name: &'static str,
+    pub(super) label: &'static str,
+    pub(super) path: String,
+    pub(super) confirm: Option<&'static str>,
+    /// Whoever does it says why: `reason` is added to the path.
+    pub(super) needs_reason: bool,
+}
+
+impl Action {
+    pub(super) fn shown(&self) -> Value {
+        let Self {
+            name,
+            label,
+            path,
+            confirm,
+            needs_reason,
+        } = self;
+        json!({ "name": name, "label": label, "method": "POST", "path": path, "confirm": confirm, "needs_reason": needs_reason })
+    }
+
+    /// What can be done with a projection or sink.
+    pub(super) fn of_projection(progress: &Progress) -> Vec<Self> {
+        let action = |name, label, confirm| Self {
+            name,
+            label,
+            path: format!("/admin/projection/{name}?name={}", encoded(progress.name)),
+            confirm,
+            needs_reason: false,
+        };
+        let is_stopped = matches!(progress.state, State::Stopped { .. });
+        let resume = is_stopped.then(|| action("resume", "Try again", None));
+        let rebuild = match progress.is_sink {
+            true => action(
+                "rebuild",
+                "Deliver again",
+                Some(
+                    "Every event that is kept is delivered again, from the first: its receiver sees all of them once more.",
+                ),
+            ),
+            false => action(
+                "rebuild",
+                "Rebuild",
+                Some(
+                    "Its rows are removed and built again from the first event that is kept. Until that is done, lists from it are not complete, and say so.",
+                ),
+            ),
+        };
+        resume.into_iter().chain([rebuild]).collect()
+    }
+}
+
+/// A part of a query string.
+pub(super) fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, NON_ALPHANUMERIC)
+}
