@@ -17,14 +17,10 @@ use crate::{
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
-<<<<<<< HEAD
 use throng::{
-    DeadMessage, Erased, PruneReport, Retried,
+    ByHand, DeadMessage, Erased, PruneReport, Retried,
     journal::{Address, Compacted, ShardId},
 };
-=======
-use throng::{ByHand, DeadMessage, Erased, PruneReport, Retried, journal::Address, journal::ShardId};
->>>>>>> 8fcf149
 
 /// Answers a path below `/admin/`.
 pub(super) async fn answer(
@@ -36,9 +32,6 @@ pub(super) async fn answer(
     let path = parts.uri.path();
     let allow = match path {
         "/admin/dead" | "/admin/stuck" => Method::GET,
-<<<<<<< HEAD
-        "/admin/dead/retry" | "/admin/release" | "/admin/prune" | "/admin/erase" | "/admin/compact" => Method::POST,
-=======
         "/admin/projection/rebuild"
         | "/admin/projection/resume"
         | "/admin/dead/retry"
@@ -46,8 +39,8 @@ pub(super) async fn answer(
         | "/admin/timer/cancel"
         | "/admin/release"
         | "/admin/prune"
-        | "/admin/erase" => Method::POST,
->>>>>>> 8fcf149
+        | "/admin/erase"
+        | "/admin/compact" => Method::POST,
         _ => console::method(path).ok_or_else(|| Problem::unknown_route(path).boxed())?,
     };
     if parts.method != allow {
