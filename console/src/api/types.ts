@@ -160,7 +160,7 @@ export interface Entity extends Address {
   state_version: number | null;
   at_seq: number;
   at?: string | null;
-  quarantine: { seq: number; reason: string; since: string | null } | null;
+  quarantine: { seq: number; reason: string; since: string | null; refused: number } | null;
   family?: { parent: Address | null; children: number };
   keys?: number | null;
   timers?: Timer[];
