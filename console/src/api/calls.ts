@@ -9,6 +9,7 @@ import type {
   History,
   Hot,
   Journal,
+  JournalParts,
   MapKind,
   MapPage,
   Overview,
@@ -25,6 +26,7 @@ export const series = (since?: number) => ask<SeriesPage>('/admin/series', { que
 export const map = () => ask<{ kinds: MapKind[]; hot: Hot[] }>('/admin/map');
 export const troubles = () => ask<Troubles>('/admin/trouble');
 export const journal = () => ask<Journal>('/admin/journal');
+export const journalParts = (limit: number) => ask<JournalParts>('/admin/journal/parts', { query: { limit } });
 
 export interface PageOf {
   prefix?: string | undefined;

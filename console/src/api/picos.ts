@@ -1,11 +1,45 @@
 /** The routes of picos (docs/picos.md): those of pico-engine 1.x. Over a channel one sees what its policy allows. */
 
 import type { Json } from '../lib/diff';
+import type { Policy } from '../lib/policy';
 import { ask } from './client';
 
-export interface Policy {
-  allow: { domain?: string; rid?: string; name: string }[];
-  deny: { domain?: string; rid?: string; name: string }[];
+/** A place of a ruleset's source, from 1. */
+export interface Place {
+  line: number;
+  column: number;
+  message: string;
+}
+
+/** What a ruleset can be tried with. */
+export interface Testing {
+  queries: { name: string; args: string[] }[];
+  events: { domain: string; name: string; attrs: string[] }[];
+}
+
+export interface Checked {
+  sound: boolean;
+  rid: string | null;
+  errors: Place[];
+  warnings: Place[];
+  testing: Testing;
+}
+
+/** What would come of an event or a query. */
+export interface TriedOut {
+  error: string | null;
+  log: Json[];
+  directives: Json[];
+  changes: Json[];
+  sends: string[];
+  result: Json;
+}
+
+export interface Subscription {
+  Id?: string;
+  Tx?: string;
+  Rx_role?: string | null;
+  Tx_role?: string | null;
 }
 
 export interface Channel {
@@ -67,3 +101,11 @@ export const event = (eci: string, domain: string, name: string, attrs: Json) =>
 export const log = (eci: string, after: number, limit: number) =>
   ask<{ events: LogEntry[]; next: number | null }>(`${over(eci)}/log`, { query: { after, limit } });
 export const flush = (url: string) => ask<Json>('/api/flush', { query: { url } });
+export const check = (source: string) => ask<Checked>('/api/krl', { method: 'POST', body: { source } });
+export const tryOut = (eci: string, source: string, what: object) =>
+  ask<TriedOut>(`${over(eci)}/try`, { method: 'POST', body: { source, ...what } });
+export const install = (eci: string, source: string) =>
+  ask<{ url: string; rid: string; hash: string }>(`${over(eci)}/install`, { method: 'POST', body: { source } });
+export const testing = (eci: string, rid: string) => ask<Testing>(`${over(eci)}/query/${part(rid)}/__testing`);
+export const subscriptions = (eci: string) =>
+  ask<Subscription[]>(`${over(eci)}/query/io.picolabs.subscription/established`);

@@ -160,7 +160,7 @@ export interface Entity extends Address {
   state_version: number | null;
   at_seq: number;
   at?: string | null;
-  quarantine: { seq: number; reason: string; since: string | null } | null;
+  quarantine: { seq: number; reason: string; since: string | null; refused: number } | null;
   family?: { parent: Address | null; children: number };
   keys?: number | null;
   timers?: Timer[];
@@ -237,6 +237,8 @@ export interface Trouble {
 
 export interface Troubles {
   total: number;
+  /** How many entities there are of these types, listed or not. */
+  totals: Record<string, number>;
   items: Trouble[];
   more: boolean;
 }
@@ -324,4 +326,26 @@ export interface Journal {
   /** Nothing where the engine is alone. */
   cluster: Cluster | null;
   projections: Projection[];
+}
+
+/** Who has written, and what that stands in. */
+export interface JournalParts {
+  writers: {
+    writer: number;
+    node: string;
+    last: number;
+    is_open: boolean;
+    begun_at: string | null;
+    ended_at: string | null;
+    segments: number | null;
+  }[];
+  writers_total: number;
+  parts: {
+    name: string;
+    first: string | null;
+    begun_at: string | null;
+    rows: number | null;
+    bytes: number;
+  }[];
+  parts_total: number;
 }

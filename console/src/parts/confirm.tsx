@@ -57,10 +57,17 @@ export function Confirm({ action, of, close, done }: Asked & { close: () => void
         </p>
         <p>{action.confirm ?? DOES[action.name] ?? 'It is done at once.'}</p>
         {action.needs_reason && (
-          <label class="stack-small">
-            <span>Why? It is recorded with who did it.</span>
-            <input class="input" required value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
-          </label>
+          <div class="field">
+            <label for="reason">Why? It is recorded with who did it.</label>
+            <input
+              id="reason"
+              class="input"
+              required
+              value={reason}
+              autocomplete="off"
+              onInput={(event) => setReason(event.currentTarget.value)}
+            />
+          </div>
         )}
         <p class="small quiet">The log will say that it was done{by ? `, by ${by}` : ''}.</p>
         {wrong && <Note tone="bad">{wrong}</Note>}

@@ -7,6 +7,7 @@ import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
 import { type Asked, Confirm } from '../parts/confirm';
 import { useLoad } from '../parts/load';
+import { Parts } from './journal/parts';
 
 const RELOAD_MS = 5_000;
 const DAY_MS = 86_400_000;
@@ -40,6 +41,7 @@ function Shown({ journal, reload }: { journal: Journal; reload: () => void }) {
       </div>
       {journal.cluster && <Nodes cluster={journal.cluster} />}
       <Projections projections={journal.projections} reload={reload} />
+      <Parts medium={journal.medium} />
       <Retention journal={journal} />
     </div>
   );

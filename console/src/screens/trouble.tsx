@@ -90,6 +90,7 @@ export function TroubleScreen() {
             key={type}
             type={type}
             items={value?.items.filter((item) => item.type === type) ?? []}
+            total={value?.totals[type]}
             ask={(action, item) => setAsked({ action, of: item })}
           />
         ))}
@@ -130,10 +131,12 @@ function Quiet() {
 interface GroupProps {
   type: string;
   items: Trouble[];
+  /** Of all, listed or not. */
+  total: number | undefined;
   ask: (action: Action, item: Trouble) => void;
 }
 
-function Group({ type, items, ask }: GroupProps) {
+function Group({ type, items, total, ask }: GroupProps) {
   const { title, icon, tone, says } = TYPES[type] ?? { title: type, icon: 'trouble', tone: 'warn' as const, says: '' };
   return (
     <Card
@@ -141,7 +144,7 @@ function Group({ type, items, ask }: GroupProps) {
         <span class="row">
           {title}
           <Badge tone={tone} icon={icon}>
-            {whole(items.length)}
+            {whole(total ?? items.length)}
           </Badge>
         </span>
       }
@@ -156,6 +159,13 @@ function Group({ type, items, ask }: GroupProps) {
   );
 }
 
+/** What is counted, where that is not how often it happened. */
+const COUNTS: Record<string, (count: number) => string> = {
+  quarantined: (count) => `${whole(count)} refused`,
+  stuck: (count) => `${plural(count, 'message')} wait`,
+  timer: (count) => plural(count, 'try', 'tries'),
+};
+
 function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
   const { kind, id } = item;
   return (
@@ -169,7 +179,7 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
       </div>
       <div class="trouble-when tabular small quiet">
         {item.since && <time title={instant(item.since)}>for {ago(item.since).replace(' ago', '')}</time>}
-        {item.count !== 1 && <span>{whole(item.count)} times</span>}
+        {item.count !== 1 && <span>{(COUNTS[item.type] ?? ((count) => `${whole(count)} times`))(item.count)}</span>}
       </div>
       <div class="row trouble-actions">
         {item.actions.map((action) => (

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Browser } from 'playwright-core';
 import { accessible, fits, go, heading, launch, open, PHONE, type Theme } from './browser';
-import { Server } from './server';
+import { Server, until } from './server';
 
 let browser: Browser;
 let server: Server;
@@ -39,12 +39,94 @@ test('a pico is made, tried and looked into', async () => {
   await page.context().close();
 });
 
+const COUNTER = `ruleset console.counter {
+  meta { shares count }
+  global { count = function(of) { ent:count } }
+  rule hit {
+    select when counter hit
+    send_directive("hit", {"by": event:attrs{"by"}})
+    fired { ent:count := ent:count.defaultsTo(0) + event:attrs{"by"}.as("Number") }
+  }
+}`;
+
+test('a ruleset is written, its errors are marked, it is tried without a trace, and installed', async () => {
+  const { page, wrong } = await open(browser, server, '#/picos?tab=editor');
+  const text = page.getByLabel('The ruleset', { exact: true });
+  await text.fill('ruleset a {\n  rule b {\n    select where\n  }\n}');
+  await page.getByRole('list', { name: 'What is wrong' }).getByText('line 4').waitFor();
+  assert.equal(await text.getAttribute('aria-invalid'), 'true');
+  assert.equal(await page.locator('.editor-lines .bad').textContent(), '4\n');
+  await accessible(page);
+  await page.getByRole('list', { name: 'What is wrong' }).getByRole('button').first().click();
+  const caret = await text.evaluate((element) => (element as HTMLTextAreaElement).selectionStart);
+  assert.ok(caret > 'ruleset a {\n  rule b {\n'.length, 'the caret stands at the error');
+  assert.equal(await page.getByRole('button', { name: 'Install', exact: true }).isDisabled(), true);
+
+  await text.fill(COUNTER);
+  await page.getByText('No errors.').waitFor();
+  await page.getByLabel('by', { exact: true }).fill('5');
+  await page.getByRole('button', { name: 'Try out' }).click();
+  const came = page.getByRole('list', { name: 'What would come of it' });
+  await came.getByText('"hit"').first().waitFor();
+  await accessible(page);
+  await page.getByRole('button', { name: 'Install', exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Install' }).click();
+  await page.getByText(/console.counter is installed/).waitFor();
+
+  await page.getByRole('tab', { name: 'Try' }).click();
+  await page.getByLabel('Ruleset to test').selectOption('console.counter');
+  await page.getByLabel('by', { exact: true }).fill('7');
+  await page.getByRole('button', { name: 'Send it' }).click();
+  await page.getByRole('list', { name: 'Answer' }).getByText('"hit"').first().waitFor();
+  await page.getByRole('tab', { name: 'Editor' }).click();
+  await page.getByLabel('Begin with').selectOption('console.counter');
+  await page.getByLabel('Event or query').selectOption('query count');
+  await page.getByRole('button', { name: 'Try out' }).click();
+  await page.getByRole('list', { name: 'What would come of it' }).getByText('7', { exact: true }).waitFor();
+  await page.getByRole('tab', { name: /Channels/ }).click();
+  await page
+    .getByText(/Lets through/)
+    .first()
+    .click();
+  await page.getByText('event counter:hit').first().waitFor();
+  await accessible(page);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
+test('a subscription is a dashed line between two picos, and is said in words', async () => {
+  const { eci } = await (await fetch(new URL('/api/ui-context', server.console))).json();
+  const over = (path: string, body: object) =>
+    fetch(new URL(`/c/${path}`, server.console), {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    }).then((answer) => answer.json());
+  await over(`${eci}/event-wait/engine_ui/new`, { name: 'Ann' });
+  const { children } = await over(`${eci}/query/io.picolabs.pico-engine-ui/box`, {});
+  const wellKnown = await over(`${children.at(-1)}/query/io.picolabs.subscription/wellKnown_Rx`, {});
+  const asked = { wellKnown_Tx: wellKnown.id, Rx_role: 'teacher', Tx_role: 'student', name: 's', channel_type: 't' };
+  await over(`${eci}/event-wait/wrangler/subscription`, asked);
+  await until('it is asked for', async () => {
+    const inbound = await over(`${children.at(-1)}/query/io.picolabs.subscription/inbound`, {});
+    if (!inbound[0]) return false;
+    await over(`${children.at(-1)}/event-wait/wrangler/pending_subscription_approval`, { Id: inbound[0].Id });
+    return true;
+  });
+  const { page, wrong } = await open(browser, server, '#/picos?tab=map');
+  await page.getByRole('list', { name: 'Subscriptions' }).getByText('Ann').waitFor();
+  assert.equal(await page.locator('.pico-map .subscription').count(), 1);
+  await accessible(page);
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+});
+
 test('each view of a pico fits a phone and is accessible in both themes', async () => {
   for (const colorScheme of ['light', 'dark'] as Theme[]) {
     const { page, wrong } = await open(browser, server, '#/picos', { colorScheme, viewport: PHONE });
     await heading(page, 'Picos');
     const eci = await page.getByRole('list', { name: 'Picos' }).getByRole('link').first().getAttribute('href');
-    for (const tab of ['rulesets', 'channels', 'log', 'try']) {
+    for (const tab of ['rulesets', 'editor', 'channels', 'map', 'log', 'try']) {
       await go(page, `${eci}?tab=${tab}`);
       await page.getByRole('tab', { selected: true, name: new RegExp(tab, 'i') }).waitFor();
       await page.getByText('Loading').waitFor({ state: 'detached' });

@@ -5,12 +5,14 @@ use clap::Args;
 use serde_json::Value;
 use std::{
     fmt::Write as _,
-    io::{Read as _, Write as _},
+    io::{ErrorKind, Read, Write},
     net::TcpStream,
+    path::PathBuf,
     process::ExitCode,
     thread,
     time::Duration,
 };
+use throng_load::{TlsOptions, over_tls};
 
 /// How long a service may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,6 +21,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Seconds that a frame is made of.
 const SECONDS: usize = 5;
+/// Troubles that are named.
+const TROUBLES_MAX: usize = 10;
 /// Home, and what was below it is erased.
 const REDRAW: &str = "\x1b[H\x1b[J";
 
@@ -31,6 +35,9 @@ pub(crate) struct TopArguments {
     /// The service's token for administration.
     #[arg(long, value_name = "TOKEN", env = "THRONG_ADMIN_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// Trust the certificates of this PEM file, besides the system's.
+    #[arg(long, value_name = "FILE")]
+    tls_roots: Option<PathBuf>,
     /// Look once, and end.
     #[arg(long)]
     once: bool,
@@ -54,19 +61,33 @@ impl TopArguments {
     }
 
     fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let Some(authority) = self.url.strip_prefix("http://") else {
-            bail!("{:?} is not a URL as http://127.0.0.1:9080", self.url);
+        let (is_https, authority) = match (self.url.strip_prefix("https://"), self.url.strip_prefix("http://")) {
+            (Some(authority), _) => (true, authority),
+            (None, Some(authority)) => (false, authority),
+            (None, None) => bail!("{:?} is not a URL as http://127.0.0.1:9080 or https://…", self.url),
         };
         let authority = authority.trim_end_matches('/');
-        let mut stream = TcpStream::connect(authority).with_context(|| format!("cannot reach {authority}"))?;
+        let stream = TcpStream::connect(authority).with_context(|| format!("cannot reach {authority}"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let token = self.token.as_ref();
         let token = token.map_or(String::new(), |token| format!("authorization: Bearer {token}\r\n"));
         let request = format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n{token}\r\n");
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        let answer = match is_https {
+            true => {
+                let tls = TlsOptions {
+                    roots: self.tls_roots.clone(),
+                    ..TlsOptions::default()
+                };
+                let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+                let host = host.trim_matches(['[', ']']);
+                let answer = exchange(over_tls(&tls, host, stream)?, &request);
+                answer.with_context(|| {
+                    format!("{authority} is not trusted or speaks no TLS; --tls-roots FILE trusts further certificates")
+                })?
+            }
+            false => exchange(stream, &request)?,
+        };
         let answer = String::from_utf8_lossy(&answer);
         let (head, body) = answer
             .split_once("\r\n\r\n")
@@ -79,6 +100,17 @@ impl TopArguments {
             bail!("{path} is not shown: {detail}");
         }
         Ok(value)
+    }
+}
+
+/// Sends a request, and reads until the other side closes.
+fn exchange(mut stream: impl Read + Write, request: &str) -> std::io::Result<Vec<u8>> {
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer) {
+        // Closed without TLS's own farewell; an answer that was cut off is no JSON.
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof && !answer.is_empty() => Ok(answer),
+        read => read.map(|_| answer),
     }
 }
 
@@ -160,15 +192,26 @@ fn frame(all: &Value, trouble: &Value) -> String {
     );
     let _ = writeln!(out, "loops       {}", loops.join("   "));
     let items = trouble["items"].as_array().map_or(&[][..], Vec::as_slice);
-    let _ = writeln!(out, "\ntrouble     {}", items.len());
-    for item in items.iter().take(10) {
+    let _ = writeln!(out, "\ntrouble     {}", trouble["total"].as_u64().unwrap_or(0));
+    for item in items.iter().take(TROUBLES_MAX) {
         let text = |name: &str| plain(item[name].as_str().unwrap_or_default());
+        let of = match (text("kind"), text("id")) {
+            (kind, _) if kind.is_empty() => String::new(),
+            (kind, id) => format!(" {kind}/{id}"),
+        };
+        // As far as the second: `2026-11-23T09:00:00Z`.
+        let since = match text("since").get(..19) {
+            Some(since) => format!(", since {} UTC", since.replace('T', " ")),
+            None => String::new(),
+        };
+        let count = match item["count"].as_u64() {
+            None | Some(0 | 1) => String::new(),
+            Some(count) => format!(", {count} times"),
+        };
         let _ = writeln!(
             out,
-            "  {} {}/{} {}: {}",
+            "  {}{of} {}{since}{count}: {}",
             text("type"),
-            text("kind"),
-            text("id"),
             text("what"),
             text("reason")
         );
@@ -188,8 +231,10 @@ mod tests {
             "refusals": { "overloaded": [2, 2] }, "memory": { "process": [91_000_000] }, "loops": { "0": [0.5, 0.7] },
             "limits": { "sentence": "The clients: there is room." }
         });
-        let trouble =
-            json!({ "items": [{ "type": "dead", "kind": "a", "id": "\u{1b}[2Jx", "what": "w", "reason": "r" }] });
+        let trouble = json!({ "total": 1_200, "items": [
+                { "type": "stuck", "kind": "a", "id": "\u{1b}[2Jx", "what": "w", "since": "2026-11-23T09:00:00.123Z", "count": 40, "reason": "r" },
+                { "type": "check", "kind": null, "id": null, "what": "pool", "since": null, "count": 1, "reason": "slow" }
+            ] });
         let shown = frame(&all, &trouble);
         for part in [
             "The clients: there is room.",
@@ -197,7 +242,9 @@ mod tests {
             "p50     0.50",
             "0: 60 %",
             "91.0",
-            "dead a/\u{FFFD}[2Jx w: r",
+            "trouble     1200",
+            "stuck a/\u{FFFD}[2Jx w, since 2026-11-23 09:00:00 UTC, 40 times: r",
+            "check pool: slow",
         ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }

@@ -148,7 +148,7 @@ pub mod fuzzing {
     };
 }
 
-pub use access::{Access, Action, Caller, FileError, Jwt, Means, Tls, make_token};
+pub use access::{Access, Action, Administrator, Caller, FileError, Jwt, Means, Tls, make_token};
 pub use access_log::AccessLog;
 pub use behind::Behind;
 pub use error::StartError;

@@ -1,8 +1,8 @@
 //! The truth: per writer one ordered, gapless stream of commits.
 
 use crate::{
-    AppendError, Commit, CommitNo, Error, NodeId, Place, Position, Record, Rest, ShardId, ShardSet, Stamp, Stream,
-    WriterId, commit,
+    AppendError, Commit, CommitNo, Error, Inventory, NodeId, Place, Position, Record, Rest, ShardId, ShardSet, Stamp,
+    Stream, WriterId, commit,
 };
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -266,6 +266,14 @@ pub trait Journal: Send + Sync {
     /// Whether there is room for more than what ends what was begun. Without it an engine takes no commands, and reads go on.
     fn has_room(&self) -> bool {
         true
+    }
+
+    /// What its history stands in, of each at most so many. Costs what it lists.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn inventory(&self, _limit: usize) -> Later<'_, Result<Inventory, Error>> {
+        Box::pin(std::future::ready(Ok(Inventory::default())))
     }
 
     /// Bytes of history, where the journal knows them.

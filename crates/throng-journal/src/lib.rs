@@ -28,6 +28,7 @@ pub mod conformance;
 mod directory;
 mod error;
 mod ids;
+mod inventory;
 mod journal;
 mod loss;
 mod memory;
@@ -43,6 +44,7 @@ pub use commit::{COMMIT_BYTES_MAX, Commit, CommitBuilder, Damage, HEADER_BYTES, 
 pub use directory::{Directory, Join, Node, NodeId, NodeState, View};
 pub use error::{AppendError, Error};
 pub use ids::{Address, CommitNo, Position, ShardId, WriterId};
+pub use inventory::{Inventory, PartEntry, WriterEntry};
 pub use journal::{Append, Appended, Durability, Journal, Judge, Later, Maybe, Opened, Prune, PruneHow, Pruned, Taken};
 pub use loss::{ACCEPTED_LOSS_NODE, Loss};
 pub use memory::{MemoryDirectory, MemoryJournal, MemoryStore, MemoryViews};

@@ -31,7 +31,7 @@ pub mod source;
 mod target;
 pub mod trace;
 
-pub use engine::{Options, Progress, Run, Stop, TlsOptions, file_descriptors_for, run, run_watched};
+pub use engine::{Options, Progress, Run, Stop, TlsOptions, file_descriptors_for, over_tls, run, run_watched};
 pub use error::{Error, ErrorKind, Result};
 pub use report::Report;
 pub use request::{Request, RequestBuilder};

@@ -1,11 +1,14 @@
 //! What the log knows of its own history: writers, segments, and where recent commits stand.
 
-use crate::{header::Header, scan};
+use crate::{
+    header::{Header, file_name},
+    scan,
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
-use throng_journal::{CommitNo, Position, Taken, WriterId};
+use throng_journal::{CommitNo, Inventory, PartEntry, Position, Taken, WriterEntry, WriterId};
 
 /// Finished segments whose directory is kept, at most.
 const DIRECTORIES_MAX: usize = 64;
@@ -31,6 +34,8 @@ pub(crate) struct Segment {
     pub first: CommitNo,
     /// Tells its beginning from any other's.
     pub fingerprint: u32,
+    /// When it was begun.
+    pub at_micros: i64,
 }
 
 /// Where a commit stands.
@@ -80,7 +85,42 @@ impl History {
             writer: header.writer,
             first: header.first,
             fingerprint: header.fingerprint(),
+            at_micros: header.at_micros,
         });
+    }
+
+    /// The newest writers and segments, at most so many of each; of the segments all but their bytes.
+    pub(crate) fn inventory(&self, limit: usize) -> Inventory {
+        let writers = self.streams.iter().filter(|(_, stream)| !stream.reserved);
+        let listed = writers.clone().rev().take(limit).map(|(writer, stream)| {
+            let begin = self.segments.partition_point(|segment| segment.writer < *writer);
+            let end = self.segments.partition_point(|segment| segment.writer <= *writer);
+            WriterEntry {
+                writer: *writer,
+                node: stream.node.clone(),
+                last: stream.last,
+                is_open: !stream.sealed,
+                begun_micros: self.segments.get(begin).map(|segment| segment.at_micros),
+                ended_micros: None,
+                segments: Some((end - begin) as u64),
+            }
+        });
+        let parts = self.segments.iter().rev().take(limit).map(|segment| PartEntry {
+            name: file_name(segment.number),
+            first: Some(Position {
+                writer: segment.writer,
+                commit: segment.first,
+            }),
+            begun_micros: Some(segment.at_micros),
+            rows: None,
+            bytes: 0,
+        });
+        Inventory {
+            writers: listed.collect(),
+            writers_total: writers.count() as u64,
+            parts: parts.collect(),
+            parts_total: self.segments.len() as u64,
+        }
     }
 
     /// A commit was written to the active segment.

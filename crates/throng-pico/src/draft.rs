@@ -65,6 +65,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) outgoing: Outgoing,
     pub(crate) directives: Vec<Value>,
     pub(crate) log: Vec<Logged>,
+    /// A ruleset that is only tried.
+    pub(crate) trial: Option<Arc<Loaded>>,
 }
 
 /// Who takes an event.
@@ -109,6 +111,7 @@ impl<'a> Draft<'a> {
             outgoing: Outgoing::default(),
             directives: Vec::new(),
             log: Vec::new(),
+            trial: None,
         }
     }
 
@@ -281,6 +284,9 @@ impl<'a> Draft<'a> {
 
     /// The program of a ruleset, compiled; asked for where it is not at hand.
     pub(crate) fn program(&mut self, url: &Arc<str>) -> Result<Arc<Loaded>, Stop> {
+        if let Some(trial) = self.trial.as_ref().filter(|trial| trial.url == *url) {
+            return Ok(trial.clone());
+        }
         if let Some(loaded) = crate::rulesets::cached(self.pico.body.realm, url) {
             return Ok(loaded);
         }

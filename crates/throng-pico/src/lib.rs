@@ -38,6 +38,7 @@ pub fn kinds(engine: throng::Builder) -> throng::Builder {
         .query::<pico::Pico, pico::PicoQuery>()
         .query::<pico::Pico, pico::Look>()
         .query::<pico::Pico, pico::May>()
+        .query::<pico::Pico, pico::TryOut>()
         .query::<pico::Pico, pico::Everything>()
         .hears::<pico::Pico, pico::Pico>()
         .with::<pico::Page>()

@@ -1,5 +1,6 @@
 //! What stands around the picos of an engine: sends them events and queries, and answers what they ask elsewhere.
 
+mod editing;
 mod fetch;
 mod log;
 mod work;
@@ -29,6 +30,8 @@ use throng::{
 };
 use throng_krl::Value;
 
+/// What the URL of a ruleset begins with that was given as it stands.
+const OWN_SCHEME: &str = "krl:";
 /// How many picos ask one for the other in a row.
 const DEPTH_MAX: usize = 8;
 
@@ -383,6 +386,11 @@ impl Picos {
     /// # Errors
     /// It cannot be fetched, does not compile, or uses as modules what uses it; the old version stays then.
     pub async fn flush(&self, url: &str) -> Result<Arc<Loaded>, Box<str>> {
+        // One that was given as it stands has nothing that it could be fetched from.
+        if url.starts_with(OWN_SCHEME) {
+            let version = self.recorded(url).await?;
+            return Ok(rulesets::keep(self.realm().await?, Loaded::compile(&version)?));
+        }
         let source = self.0.web.ruleset(url).await?;
         self.take(url, source).await
     }

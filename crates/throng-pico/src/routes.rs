@@ -15,6 +15,9 @@
 //! | `GET /api/ui-context` | `{version, eci}`: the root pico's channel for the console |
 //! | `GET /api/owner-eci` | `{ok, eci}`: the root pico's channel that is tagged `owner`, where the students' page of 2017 begins |
 //! | `/api/flush?url=` | the ruleset, fetched anew |
+//! | `POST /api/krl`, for administration | what is wrong with a ruleset (`source`), and where |
+//! | `POST /c/{eci}/try`, for administration | what would come of an event or a query with a ruleset (`source`); nothing is recorded |
+//! | `POST /c/{eci}/install`, for administration | installs a ruleset (`source`) as it stands |
 //!
 //! Every route of events and queries takes any method. Attributes and arguments are the query string, and over it the body: a JSON map or a
 //! form.
@@ -25,6 +28,7 @@
 )]
 
 mod answer;
+mod editor;
 mod given;
 mod log;
 mod transfer;
@@ -49,7 +53,7 @@ use throng_http::{Described, LiveEvents, Once, Problem, Route};
 use throng_krl::Value;
 
 /// The names below `/api/` that are these routes'.
-pub(crate) const API_NAMES: [&str; 3] = ["ui-context", "owner-eci", "flush"];
+pub(crate) const API_NAMES: [&str; 4] = ["ui-context", "owner-eci", "flush", "krl"];
 
 /// The routes, to be mounted on a gateway.
 pub fn routes(picos: Picos) -> Router {
@@ -66,6 +70,9 @@ pub fn routes(picos: Picos) -> Router {
         .route("/api/ui-context", get(ui_context))
         .route("/api/owner-eci", get(owner_eci))
         .route("/api/flush", any(flush))
+        .route("/api/krl", post(editor::check))
+        .route("/c/{eci}/try", post(editor::try_out))
+        .route("/c/{eci}/install", post(editor::install))
         .with_state(picos)
 }
 
@@ -145,6 +152,24 @@ pub fn describe() -> Described {
         .route(
             Route::get("/api/owner-eci", "Where students begin")
                 .replies::<serde_json::Value>(200, "`ok`, and the root pico's `eci` that is tagged `owner`"),
+        )
+        .route(
+            Route::post("/api/krl", "What is wrong with a ruleset")
+                .body::<editor::Source>()
+                .replies::<editor::Checked>(
+                    200,
+                    "Errors and warnings with their places, and what it can be tried with",
+                ),
+        )
+        .route(
+            eci(Route::post("/c/{eci}/try", "Tries a ruleset out; nothing is recorded"))
+                .body::<editor::Trying>()
+                .replies::<crate::pico::Tried>(200, "What would come of it"),
+        )
+        .route(
+            eci(Route::post("/c/{eci}/install", "Installs a ruleset as it stands"))
+                .body::<editor::Source>()
+                .replies::<serde_json::Value>(200, "`url`, `rid`, `hash`"),
         )
         .route(
             Route::get("/api/flush", "Fetches a ruleset anew")

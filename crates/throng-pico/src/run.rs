@@ -110,6 +110,17 @@ pub(crate) fn query(
     }
 }
 
+/// Answers a query of a ruleset that is tried.
+pub(crate) fn asked(draft: &mut Draft<'_>, asked: &Asked) -> Result<Value, Stop> {
+    let absent = |what: String| Stop::Failed(throng_krl::Error::value_error(what));
+    match answer(draft, asked) {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) => Err(absent(format!("{} does not share {:?}", asked.rid, asked.name))),
+        Err(None) => Err(absent(format!("the pico does not have {} installed", asked.rid))),
+        Err(Some(stop)) => Err(stop),
+    }
+}
+
 /// `Err(None)`: the ruleset is not installed; `Ok(None)`: it has nothing of this name.
 fn answer(draft: &mut Draft<'_>, asked: &Asked) -> Result<Option<Value>, Option<Stop>> {
     let Asked { rid, name, arguments } = asked;

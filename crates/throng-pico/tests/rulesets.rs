@@ -337,3 +337,102 @@ fn a_ruleset_asks_only_hosts_that_are_named() {
         assert!(body.contains("asked"), "{body}");
     }
 }
+
+/// A counter that counts in tens, as somebody is writing it.
+const TENS: &str = r#"ruleset counter {
+  meta { shares count }
+  global { count = function() { ent:count } }
+  rule add {
+    select when counter add
+    send_directive("ten", { "by": event:attr("by") })
+    fired { ent:count := ent:count.defaultsTo(0) + 10 }
+  }
+}
+"#;
+
+#[test]
+fn a_ruleset_is_checked_with_places_and_what_it_can_be_tried_with() {
+    let counters = Counters::start();
+    let check = |source: &str| {
+        let response = counters.service.post("/api/krl", &json!({ "source": source }));
+        assert_eq!(response.status, 200, "{}", response.body);
+        response.json()
+    };
+    let sound = check(TENS);
+    assert_eq!((&sound["sound"], &sound["rid"]), (&json!(true), &json!("counter")));
+    assert_eq!(sound["testing"]["events"][0]["name"], "add");
+    assert_eq!(sound["testing"]["events"][0]["attrs"], json!(["by"]));
+    let wrong = check("ruleset counter {\n  rule add {\n    select where\n  }\n}\n");
+    assert_eq!(
+        (&wrong["sound"], &wrong["errors"][0]["line"]),
+        (&json!(false), &json!(4)),
+        "{wrong}"
+    );
+    assert!(wrong["errors"][0]["column"].as_u64() > Some(1) && !text(&wrong["errors"][0]["message"]).is_empty());
+    let large = json!({ "source": " ".repeat(300_000) });
+    assert_eq!(counters.service.post("/api/krl", &large).status, 400);
+}
+
+#[test]
+fn a_ruleset_is_tried_on_a_copy_of_the_pico_and_nothing_is_recorded() {
+    let counters = Counters::start();
+    let ui = counters.service.ui();
+    counters.event("hit", &json!({}));
+    let before = (
+        counters.count(&counters.root),
+        counters.service.get(&format!("/c/{ui}/log")).json(),
+    );
+    let tried = |what: Value| {
+        let mut asked = what;
+        asked["source"] = json!(TENS);
+        let response = counters.service.post(&format!("/c/{ui}/try"), &asked);
+        assert_eq!(response.status, 200, "{}", response.body);
+        response.json()
+    };
+    let event = tried(json!({ "event": { "domain": "counter", "name": "add", "attrs": { "by": "ann" } } }));
+    assert_eq!(
+        (&event["error"], &event["directives"][0]["name"]),
+        (&Value::Null, &json!("ten")),
+        "{event}"
+    );
+    assert!(
+        event["changes"].to_string().contains("11"),
+        "over what the pico holds: {event}"
+    );
+    assert_eq!(tried(json!({ "query": { "name": "count" } }))["result"], before.0);
+    assert!(text(&tried(json!({ "query": { "name": "none" } }))["error"]).contains("does not share"));
+    let after = (
+        counters.count(&counters.root),
+        counters.service.get(&format!("/c/{ui}/log")).json(),
+    );
+    assert_eq!(after, before);
+    let other = format!("/c/{}/try", counters.root);
+    let asked = json!({ "source": "ruleset", "event": { "domain": "a", "name": "b" } });
+    assert_ne!(counters.service.post(&other, &asked).status, 200);
+}
+
+#[test]
+fn a_ruleset_is_installed_as_it_stands_and_outlives_a_restart() {
+    let counters = Counters::start();
+    let ui = counters.service.ui();
+    counters.event("hit", &json!({}));
+    let install = |source: &str| {
+        counters
+            .service
+            .post(&format!("/c/{ui}/install"), &json!({ "source": source }))
+    };
+    assert_eq!(install("ruleset counter {").status, 400);
+    let installed = install(TENS);
+    assert_eq!(installed.status, 200, "{}", installed.body);
+    let url = text(&installed.json()["url"]);
+    assert!(url.starts_with("krl:") && url.ends_with("/counter"), "{url}");
+    assert_eq!(counters.names("add", &json!({})), ["ten"]);
+    let flushed = counters.service.get(&format!("/api/flush?url={url}"));
+    assert_eq!(flushed.json()["hash"], installed.json()["hash"], "{}", flushed.body);
+    let counters = Counters {
+        service: counters.service.again(),
+        root: counters.root,
+    };
+    assert_eq!(counters.names("add", &json!({})), ["ten"]);
+    assert_eq!(counters.count(&counters.root), json!(21));
+}

@@ -14,8 +14,8 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position,
-    Prune, Pruned, ShardId, Taken, WriterId, commit::Buffer,
+    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Inventory, Journal, Later, Maybe, Opened,
+    Place, Position, Prune, Pruned, ShardId, Taken, WriterEntry, WriterId, commit::Buffer,
 };
 
 /// What one process holds of the medium.
@@ -231,6 +231,27 @@ impl Journal for SimJournal {
                     last: CommitNo(stream.commits.len() as u64),
                 })
                 .collect())
+        })
+    }
+
+    fn inventory(&self, limit: usize) -> Later<'_, Result<Inventory, Error>> {
+        self.slowly(("listing the writers", "inventory failed"), move |journal| {
+            let medium = journal.medium.lock();
+            let newest = medium.streams.iter().rev().take(limit);
+            let writers = newest.map(|(writer, stream)| WriterEntry {
+                writer: *writer,
+                node: stream.node.clone(),
+                last: CommitNo(stream.commits.len() as u64),
+                is_open: !stream.sealed,
+                begun_micros: stream.commits.first().map(|commit| commit.stamp().at_micros),
+                ended_micros: None,
+                segments: None,
+            });
+            Ok(Inventory {
+                writers: writers.collect(),
+                writers_total: medium.streams.len() as u64,
+                ..Inventory::default()
+            })
         })
     }
 

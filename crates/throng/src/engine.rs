@@ -208,6 +208,14 @@ impl Engine {
         core.lives.stop(ended).await;
     }
 
+    /// What the journal's history stands in: writers, and segments or tables, of each the first `limit`.
+    ///
+    /// # Errors
+    /// The journal's.
+    pub async fn inventory(&self, limit: usize) -> Result<throng_journal::Inventory, throng_journal::Error> {
+        self.core.context.journal.inventory(limit).await
+    }
+
     /// Makes a checkpoint now: the next start reads the journal from here.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::{driver::widen, engine::Engine, handle::unknown_kind};
 use throng_core::{
-    model::Error,
+    model::{Error, Timestamp},
     shard::{JsonRejection, Quarantined},
 };
 use throng_journal::Address;
@@ -15,6 +15,10 @@ pub struct StuckEntity {
     pub address: Address,
     /// Why it could not be loaded the last time.
     pub reason: String,
+    /// Since when it cannot be.
+    pub since: Timestamp,
+    /// So many messages to it have waited since.
+    pub messages: u64,
 }
 
 impl Engine {
@@ -24,8 +28,7 @@ impl Engine {
         let Some(life) = self.core.lives.running() else {
             return Vec::new();
         };
-        let stuck = life.door.outbox.stuck().into_iter();
-        stuck.map(|(address, reason)| StuckEntity { address, reason }).collect()
+        life.door.outbox.stuck()
     }
 
     /// Entities in memory that were set aside, at most so many of each kind and shard: their events cannot be applied by this

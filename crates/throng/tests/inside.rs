@@ -172,6 +172,11 @@ async fn an_entity_that_cannot_be_loaded_holds_up_nobody_and_takes_its_messages_
     eventually(async || balance(&engine, "good").await == 1_040).await;
     let stuck = engine.stuck();
     assert_eq!(stuck.len(), 1);
+    eventually(async || engine.stuck()[0].messages == 40).await;
+    assert!(
+        stuck[0].since.micros > 0 && engine.stuck()[0].since == stuck[0].since,
+        "since the first time"
+    );
     assert_eq!(&*stuck[0].address.id, "bad");
     assert!(
         stuck[0].reason.contains("account/bad cannot be loaded"),
@@ -199,11 +204,15 @@ async fn a_damaged_entity_is_quarantined_its_messages_are_dead_and_a_person_can_
     let quarantined = engine.quarantined(10).await.unwrap();
     assert_eq!(quarantined.len(), 1);
     assert_eq!(&*quarantined[0].address.id, "bad");
+    assert_eq!(quarantined[0].refused, 40);
+    assert!(quarantined[0].since.micros > 0 && quarantined[0].since <= dead().await[0].at);
+    assert_eq!(engine.populations().await.unwrap()[0].quarantined, 1);
     let refused = ask(&engine, "bad", Command::Deposit { amount: 1 }).await;
     assert!(matches!(refused, Err(Error::Quarantined { .. })), "{refused:?}");
 
     is_unreadable.store(false, SeqCst);
     assert!(engine.release("account", "bad").await.unwrap());
+    assert_eq!(engine.populations().await.unwrap()[0].quarantined, 0);
     assert_eq!(balance(&engine, "bad").await, 1_000);
     let (tried, _) = engine.retry_all_dead("account", "bad", None).await.unwrap();
     assert_eq!(tried.len(), 40);

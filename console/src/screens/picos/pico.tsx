@@ -2,18 +2,21 @@ import { useState } from 'preact/hooks';
 import * as picos from '../../api/picos';
 import { instant, plural } from '../../lib/format';
 import { line } from '../../lib/json';
+import { type Policy as PolicyRules, verdict } from '../../lib/policy';
 import { Absent } from '../../parts/absent';
 import { Badge, Card, Empty, TabPanel, Tabs } from '../../parts/basic';
 import { JsonTree } from '../../parts/json';
 import { useLoad } from '../../parts/load';
 import { route, set } from '../../state/place';
+import { PicoMap } from './around';
 import { Change } from './change';
+import { Editor } from './editor';
 import { Try } from './try';
 
 const LOG_PAGE = 100;
 const RELOAD_MS = 5_000;
 
-type View = 'rulesets' | 'channels' | 'log' | 'try';
+type View = 'rulesets' | 'editor' | 'channels' | 'map' | 'log' | 'try';
 
 /** One pico: what it has, what it has handled, and trying it. */
 export function PicoView({ eci, changed }: { eci: string; changed: () => void }) {
@@ -37,7 +40,9 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
         choose={(tab) => set({ tab: tab === 'rulesets' ? undefined : tab })}
         items={[
           { id: 'rulesets', label: 'Rulesets', count: pico.rulesets.length },
+          { id: 'editor', label: 'Editor' },
           { id: 'channels', label: 'Channels', count: pico.channels.length },
+          { id: 'map', label: 'Map' },
           { id: 'log', label: 'Log' },
           { id: 'try', label: 'Try' },
         ]}
@@ -45,11 +50,15 @@ export function PicoView({ eci, changed }: { eci: string; changed: () => void })
       <TabPanel id={view}>
         <div class="pico-panel">
           {view === 'channels' ? (
-            <Channels channels={pico.channels} />
+            <Channels eci={eci} pico={pico} />
+          ) : view === 'editor' ? (
+            <Editor eci={eci} rulesets={pico.rulesets} done={reload} />
+          ) : view === 'map' ? (
+            <PicoMap eci={eci} />
           ) : view === 'log' ? (
             <Log eci={eci} />
           ) : view === 'try' ? (
-            <Try eci={eci} rulesets={pico.rulesets} />
+            <Try eci={eci} pico={pico} />
           ) : (
             <div class="stack">
               <Rulesets rulesets={pico.rulesets} />
@@ -92,7 +101,50 @@ function Source({ krl }: { krl: string }) {
   );
 }
 
-function Channels({ channels }: { channels: picos.Channel[] }) {
+/** The events and queries of all that is installed. */
+async function testings(eci: string, rulesets: picos.Ruleset[]): Promise<(picos.Testing & { rid: string })[]> {
+  const ask = async ({ rid }: picos.Ruleset) => {
+    const none: picos.Testing = { events: [], queries: [] };
+    return { rid, ...(await picos.testing(eci, rid).catch(() => none)) };
+  };
+  return Promise.all(rulesets.map(ask));
+}
+
+/** What a channel lets through of what there is. */
+function Preview({ channel, of }: { channel: picos.Channel; of: (picos.Testing & { rid: string })[] }) {
+  const events = of.flatMap(({ events }) =>
+    events.map(({ domain, name }) => ({
+      what: `event ${domain}:${name}`,
+      is: verdict(channel.eventPolicy, domain, name),
+    })),
+  );
+  const queries = of.flatMap(({ rid, queries }) =>
+    queries.map(({ name }) => ({ what: `query ${rid}/${name}`, is: verdict(channel.queryPolicy, rid, name) })),
+  );
+  const all = [...new Map([...events, ...queries].map((one) => [one.what, one])).values()];
+  const through = all.filter((one) => one.is === 'allowed').length;
+  return (
+    <details class="preview">
+      <summary>
+        Lets through {through} of {plural(all.length, 'event and query', 'events and queries')} of what is installed
+      </summary>
+      <ul class="lines">
+        {all.map(({ what, is }) => (
+          <li key={what} class="row">
+            <Badge tone={is === 'allowed' ? 'good' : 'warn'} icon={is === 'allowed' ? 'good' : 'stopped'}>
+              {is}
+            </Badge>
+            <span class="mono break">{what}</span>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function Channels({ eci, pico: { channels, rulesets } }: { eci: string; pico: picos.Pico }) {
+  const rids = rulesets.map((ruleset) => ruleset.rid).join(' ');
+  const { value: of } = useLoad(() => testings(eci, rulesets), [eci, rids]);
   return (
     <ul class="lines" aria-label="Channels">
       {channels.map((channel) => (
@@ -108,14 +160,15 @@ function Channels({ channels }: { channels: picos.Channel[] }) {
           <p class="mono break">{channel.id}</p>
           <Policy name="Events" policy={channel.eventPolicy} />
           <Policy name="Queries" policy={channel.queryPolicy} />
+          {of && <Preview channel={channel} of={of} />}
         </li>
       ))}
     </ul>
   );
 }
 
-function Policy({ name, policy }: { name: string; policy: picos.Policy }) {
-  const said = (rules: picos.Policy['allow']) =>
+function Policy({ name, policy }: { name: string; policy: PolicyRules }) {
+  const said = (rules: PolicyRules['allow']) =>
     rules.map((rule) => `${rule.domain ?? rule.rid}:${rule.name}`).join(', ');
   return (
     <p class="quiet break">

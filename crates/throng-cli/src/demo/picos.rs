@@ -46,6 +46,7 @@ impl Demo<'_> {
     pub(super) fn run(self, arguments: &DemoArguments, say: &impl Fn(&str)) -> anyhow::Result<ExitCode> {
         let rulesets = self.write_rulesets()?;
         let (service, client) = self.start(&rulesets)?;
+        say(&format!("  console    {}", service.console_url()));
         let root = root(&client)?;
         let url = format!("file://{}/{}", rulesets.display(), picos::REGISTRATION[0].0);
         ask(

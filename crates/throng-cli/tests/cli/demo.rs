@@ -64,6 +64,8 @@ fn a_replay_through_picos_ends_in_the_reference_s_rosters() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("every one right"), "{said}");
+    let (console, opened) = (said.find("  console    http://"), said.find("  opened "));
+    assert!(console.is_some() && console < opened, "{said}");
     let (_, expected) = expected(directory.path());
     let lines: Vec<String> = fs::read_to_string(file).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(lines, expected.rosters.lines());

@@ -62,7 +62,11 @@ impl Served {
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let Some(address) = line.trim().strip_prefix("http://") else {
+        let Some(address) = line
+            .trim()
+            .strip_prefix("http")
+            .and_then(|rest| Some(rest.split_once("://")?.1))
+        else {
             let output = child.wait_with_output().unwrap();
             panic!("it did not start: {}", String::from_utf8_lossy(&output.stderr));
         };
@@ -72,7 +76,8 @@ impl Served {
         let admin = loop {
             let begin = said.len();
             assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
-            if let Some((_, admin)) = said[begin..].split_once("administration and metrics on http://") {
+            if let Some((_, admin)) = said[begin..].split_once("administration and metrics on http") {
+                let admin = admin.split_once("://").unwrap().1;
                 break admin.trim().parse().unwrap();
             }
         };

@@ -221,3 +221,43 @@ fn read_models_of_a_service_that_runs_are_told_by_itself() {
     let output = run(&["projection", "list", "--data", &data]);
     assert_refused(&output, &["its own /metrics says how far", "in use by another process"]);
 }
+
+#[test]
+fn the_main_numbers_are_shown_over_tls_to_who_trusts_the_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name).display().to_string();
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let certificate = file("cert.pem", &made.cert.pem());
+    let key = file("key.pem", &made.signing_key.serialize_pem());
+    let mut command = throng();
+    command
+        .args([
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin-listen",
+            "0.0.0.0:0",
+            "--data",
+        ])
+        .arg(directory.path().join("data"))
+        .args(["--tls-cert", &certificate, "--tls-key", &key])
+        .env("THRONG_ADMIN_TOKEN", "a-token-of-this-test");
+    let served = Served::spawn(command);
+    let url = format!("https://127.0.0.1:{}", served.admin.port());
+    let top = |more: &[&str]| {
+        let asked = ["top", &url, "--once", "--token", "a-token-of-this-test"];
+        run(&[&asked, more].concat())
+    };
+    let shown = top(&["--tls-roots", &certificate]);
+    let said = String::from_utf8_lossy(&shown.stdout);
+    assert!(
+        shown.status.success() && said.contains("commands/s"),
+        "{said} {}",
+        String::from_utf8_lossy(&shown.stderr)
+    );
+    assert_refused(&top(&[]), &["--tls-roots"]);
+}

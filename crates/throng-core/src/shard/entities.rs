@@ -6,10 +6,11 @@ use super::{
     known::Known,
     listing::Listing,
     recency::{Linked, Links, Recency},
-    slot::{Body, Pending, Resident, Slot, Trace, covered, encode_state, parts_of},
+    slot::{Body, Broken, Pending, Resident, SetAside, Slot, Trace, covered, encode_state, parts_of},
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
+use std::collections::BTreeSet;
 use throng_journal::{Address, Position, StoredState};
 
 /// The entities of one kind in one shard.
@@ -18,6 +19,10 @@ pub struct Entities<E: Entity> {
     index: HashTable<u32>,
     known: Known,
     recency: Recency,
+    /// How many are in memory.
+    resident: usize,
+    /// The slots of those that are quarantined, all of them in memory.
+    quarantined: BTreeSet<u32>,
     /// Slots with a trace: those a checkpoint has to visit.
     traced: Vec<u64>,
     pub(super) listing: Listing,
@@ -39,6 +44,12 @@ pub(super) enum Lookup<R> {
     Refused(Error<R>),
 }
 
+#[cfg(test)]
+std::thread_local! {
+    /// How many slots this thread has looked at.
+    pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 pub(super) struct Slots<E: Entity> {
     slots: Vec<Option<Slot<E>>>,
     free: Vec<u32>,
@@ -54,6 +65,8 @@ impl<E: Entity> Default for Entities<E> {
             index: HashTable::new(),
             known: Known::default(),
             recency: Recency::default(),
+            resident: 0,
+            quarantined: BTreeSet::new(),
             traced: Vec::new(),
             listing: Listing::default(),
             generation: 0,
@@ -72,6 +85,8 @@ impl<E: Entity> Slots<E> {
     }
 
     fn get(&self, at: u32) -> &Slot<E> {
+        #[cfg(test)]
+        LOOKED_AT.with(|looked| looked.set(looked.get() + 1));
         self.slots[at as usize]
             .as_ref()
             .expect("the index names only slots in use")
@@ -100,10 +115,6 @@ impl<E: Entity> Entities<E> {
 
     pub(super) fn peek(&self, at: u32) -> &Slot<E> {
         self.slots.get(at)
-    }
-
-    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot<E>> {
-        self.slots.slots.iter().flatten()
     }
 
     /// The slots of this hash: one, nearly always.
@@ -136,12 +147,23 @@ impl<E: Entity> Entities<E> {
 
     /// How many are in memory, and how many of these are quarantined.
     pub(super) fn count(&self) -> (usize, usize) {
-        self.slots()
-            .fold((0, 0), |(resident, quarantined), slot| match slot.body {
-                Body::Resident(_) => (resident + 1, quarantined),
-                Body::Passivated(_) => (resident, quarantined),
-                Body::Quarantined { .. } => (resident + 1, quarantined + 1),
-            })
+        (self.resident, self.quarantined.len())
+    }
+
+    pub(super) fn quarantined_slots(&self) -> impl Iterator<Item = &Slot<E>> {
+        self.quarantined.iter().map(|at| self.peek(*at))
+    }
+
+    /// It is quarantined from now on.
+    pub(super) fn quarantine_at(&mut self, common: &mut Common, at: u32, Broken { seq, reason }: Broken) {
+        self.slots.at(at).body = Body::Quarantined(Box::new(SetAside {
+            seq,
+            reason,
+            since: common.now,
+            refused: 0,
+        }));
+        self.quarantined.insert(at);
+        self.used(common, at);
     }
 
     /// It has its first event, or its first relative.
@@ -230,6 +252,7 @@ impl<E: Entity> Entities<E> {
         let slot = self.slots.at(at);
         let (new, old) = (slot.weigh(), slot.bytes);
         slot.bytes = new;
+        self.resident += usize::from(old == 0);
         common.resident += usize::from(old == 0);
         common.resident_bytes = common.resident_bytes + new as usize - old as usize;
     }
@@ -237,7 +260,9 @@ impl<E: Entity> Entities<E> {
     /// It is not in memory any more.
     fn leave(&mut self, common: &mut Common, at: u32) {
         self.recency.remove(&mut self.slots, at);
+        self.quarantined.remove(&at);
         let slot = self.slots.at(at);
+        self.resident -= usize::from(slot.bytes > 0);
         common.resident -= usize::from(slot.bytes > 0);
         common.resident_bytes -= slot.bytes as usize;
         slot.bytes = 0;
@@ -369,7 +394,7 @@ impl<E: Entity> Entities<E> {
             self.trace(at).end_given = true;
         }
         // One that cannot be applied has no state to keep its family with.
-        for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Quarantined { .. })) {
+        for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Quarantined(_))) {
             let slot = self.peek(at);
             let family = slot.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
             let row = family_row(&Address::new(E::KIND, slot.text.clone()));

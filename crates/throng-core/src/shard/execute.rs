@@ -73,7 +73,7 @@ impl<E: Entity> Entities<E> {
         let slot = self.slot(at);
         match &slot.body {
             Body::Resident(resident) if is_new && resident.seq == 0 && slot.family.is_none() => self.remove(common, at),
-            Body::Resident(_) | Body::Quarantined { .. } => self.used(common, at),
+            Body::Resident(_) | Body::Quarantined(_) => self.used(common, at),
             // Its code panicked half-way: the slot stays only for what the store does not have yet.
             Body::Passivated(_) if slot.trace.as_ref().is_none_or(|trace| trace.is_empty()) => self.remove(common, at),
             Body::Passivated(_) => {}
@@ -90,12 +90,13 @@ impl<E: Entity> Entities<E> {
         stage: &mut dyn Stage,
     ) -> Ran {
         let slot = self.slot(at);
-        if let Body::Quarantined { seq, reason } = &slot.body {
+        if let Body::Quarantined(aside) = &mut slot.body {
+            aside.refused += 1;
             let address = format!("{}/{}", E::KIND, slot.text);
             let error = Error::Quarantined {
                 address,
-                seq: *seq,
-                reason: reason.to_string(),
+                seq: aside.seq,
+                reason: aside.reason.clone(),
             };
             return self.refuse(common, registry, call, error, stage);
         }

@@ -1,7 +1,7 @@
 //! What a person looks at: an entity as it is, its children, its timers. Nothing is changed.
 
 use super::{
-    Common, Shard,
+    Common, Quarantined, Shard,
     entities::{Entities, Lookup},
     slot::Body,
     timers::TimerView,
@@ -67,8 +67,8 @@ pub struct Inspected {
     pub ended: u64,
     /// The state as JSON, if that was asked for and there is one.
     pub state: Option<String>,
-    /// The event that cannot be applied (0: its rows cannot be read), and why it is quarantined.
-    pub quarantine: Option<(u64, String)>,
+    /// Why it is quarantined, if it is.
+    pub quarantine: Option<Quarantined>,
     /// Kind and id of the entity that created it, if one did.
     pub parent: Option<(String, String)>,
     /// How many entities it has created that still are its children.
@@ -86,7 +86,7 @@ impl<E: Entity> Entities<E> {
             Body::Resident(resident) if resident.is_gone || resident.seq == 0 => (Whereabouts::Gone, resident.seq),
             Body::Resident(resident) => (Whereabouts::Resident, resident.seq),
             Body::Passivated(seq) => (Whereabouts::Passivated, seq.unwrap_or(0)),
-            Body::Quarantined { seq, .. } => (Whereabouts::Quarantined, seq.saturating_sub(1)),
+            Body::Quarantined(aside) => (Whereabouts::Quarantined, aside.seq.saturating_sub(1)),
         };
         let family = slot.family.as_deref();
         let is_known = !matches!(slot.body, Body::Passivated(_));
@@ -138,9 +138,9 @@ impl<E: Entity> Entities<E> {
                 }
             }
             Body::Passivated(_) => inspected.whereabouts = Whereabouts::Passivated,
-            Body::Quarantined { seq, reason } => {
+            Body::Quarantined(_) => {
                 inspected.whereabouts = Whereabouts::Quarantined;
-                inspected.quarantine = Some((*seq, reason.to_string()));
+                inspected.quarantine = Quarantined::of(slot);
             }
         }
         if is_new {

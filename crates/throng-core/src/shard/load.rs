@@ -90,20 +90,25 @@ impl<E: Entity> Entities<E> {
                 return LoadOutcome::UnreadableState(why);
             }
         };
-        let outcome = match &body {
-            Body::Quarantined { reason, .. } => LoadOutcome::Quarantined(reason.to_string()),
-            _ => LoadOutcome::Resident,
-        };
         let row = row.and_then(|row| serde_json::from_slice(&row).ok());
         slot.family = merged(merged(family, row), tail_family);
         slot.ended = ended;
-        slot.body = body;
-        self.used(common, at);
-        outcome
+        match body {
+            Ok(resident) => {
+                slot.body = Body::Resident(resident);
+                self.used(common, at);
+                LoadOutcome::Resident
+            }
+            Err(broken) => {
+                let reason = broken.reason.clone();
+                self.quarantine_at(common, at, broken);
+                LoadOutcome::Quarantined(reason)
+            }
+        }
     }
 }
 
-/// The state from what was read, or why not.
+/// The state from what was read, or from which event on it cannot be brought back.
 ///
 /// # Errors
 /// The store's state cannot be read.
@@ -112,21 +117,15 @@ fn rebuild<E: Entity>(
     loaded: Loaded,
     pending: Option<Pending>,
     (tail, ended): (Vec<(TailEvent, Vec<u8>)>, u64),
-) -> Result<Body<E>, String> {
-    let quarantined = |broken: Broken| {
-        Ok(Body::Quarantined {
-            seq: broken.seq,
-            reason: broken.reason.into(),
-        })
-    };
+) -> Result<Result<Resident<E>, Broken>, String> {
     let is_stored = loaded.state.is_some();
     let id = match text.parse::<E::Id>() {
         Ok(id) => id,
         Err(why) => {
-            return quarantined(Broken {
+            return Ok(Err(Broken {
                 seq: 0,
                 reason: format!("its id cannot be read: {why}"),
-            });
+            }));
         }
     };
     let stored = loaded.state.map(|state| (state.seq, state.version, state.bytes));
@@ -142,7 +141,7 @@ fn rebuild<E: Entity>(
             Err(why) if is_stored => return Err(why),
             Err(why) => {
                 let reason = format!("its state cannot be read: {why}");
-                return quarantined(Broken { seq: newest, reason });
+                return Ok(Err(Broken { seq: newest, reason }));
             }
         }
     } else {
@@ -171,19 +170,19 @@ fn rebuild<E: Entity>(
         }
         if event.seq != seq + 1 {
             let reason = format!("event {} follows event {seq}: one is missing", event.seq);
-            return quarantined(Broken { seq: seq + 1, reason });
+            return Ok(Err(Broken { seq: seq + 1, reason }));
         }
         // Created anew: nothing of what it was.
         if ended > 0 && seq == ended {
             state = E::default();
         }
         if let Err(broken) = apply(&mut state, &event) {
-            return quarantined(broken);
+            return Ok(Err(broken));
         }
         seq = event.seq;
         is_gone = false;
     }
-    Ok(Body::Resident(Resident {
+    Ok(Ok(Resident {
         id,
         state,
         seq,

@@ -5,8 +5,12 @@
 //! reason, its timers wait, and checkpoints go on without its state. It is loaded again once it is
 //! [released](Shard::release), or after it was passivated.
 
-use super::{Common, Shard, entities::Entities, slot::Body};
-use crate::model::{Entity, Family};
+use super::{
+    Common, Shard,
+    entities::Entities,
+    slot::{Body, Broken, Slot},
+};
+use crate::model::{Entity, Family, Timestamp};
 use throng_journal::Address;
 
 /// Why an entity cannot be brought back.
@@ -27,6 +31,25 @@ pub struct Quarantined {
     pub seq: u64,
     /// Why it is quarantined.
     pub reason: String,
+    /// When this engine found that out; again, once it was passivated.
+    pub since: Timestamp,
+    /// Commands and messages it has refused since.
+    pub refused: u64,
+}
+
+impl Quarantined {
+    pub(super) fn of<E: Entity>(slot: &Slot<E>) -> Option<Self> {
+        let Body::Quarantined(aside) = &slot.body else {
+            return None;
+        };
+        Some(Self {
+            address: Address::new(E::KIND, slot.text.clone()),
+            seq: aside.seq,
+            reason: aside.reason.clone(),
+            since: aside.since,
+            refused: aside.refused,
+        })
+    }
 }
 
 impl Shard {
@@ -59,17 +82,17 @@ impl<E: Entity> Entities<E> {
             .family
             .and_then(|row| serde_json::from_slice::<Box<Family>>(row).ok());
         slot.family = super::load::merged(stored, slot.family.take());
-        slot.body = Body::Quarantined {
+        let broken = Broken {
             seq: 0,
             reason: why.reason.into(),
         };
-        self.used(common, at);
+        self.quarantine_at(common, at, broken);
         true
     }
 
     pub(super) fn end_quarantine(&mut self, common: &mut Common, hash: u64, id: &str) -> bool {
         let at = self.find(hash, id);
-        let Some(at) = at.filter(|at| matches!(self.peek(*at).body, Body::Quarantined { .. })) else {
+        let Some(at) = at.filter(|at| matches!(self.peek(*at).body, Body::Quarantined(_))) else {
             return false;
         };
         self.forget(common, at);
@@ -77,14 +100,7 @@ impl<E: Entity> Entities<E> {
     }
 
     pub(super) fn list_quarantined(&self, limit: usize) -> Vec<Quarantined> {
-        let quarantined = self.slots().filter_map(|slot| match &slot.body {
-            Body::Quarantined { seq, reason } => Some(Quarantined {
-                address: Address::new(E::KIND, slot.text.clone()),
-                seq: *seq,
-                reason: reason.to_string(),
-            }),
-            _ => None,
-        });
+        let quarantined = self.quarantined_slots().filter_map(Quarantined::of);
         quarantined.take(limit).collect()
     }
 }
@@ -94,15 +110,12 @@ mod tests {
     use super::{
         super::{
             Call, Cause, Input, Output, Ran, Recalled,
+            entities::LOOKED_AT,
             tests::{Bench, Command},
         },
         *,
     };
-    use crate::{
-        limits,
-        model::{Error, Timestamp},
-        shard::family_row,
-    };
+    use crate::{limits, model::Error, shard::family_row};
     use std::collections::BTreeSet;
     use throng_journal::{CommitNo, Position, WriterId};
 
@@ -152,9 +165,10 @@ mod tests {
         let listed = bench.shard.quarantined(0, 9);
         assert_eq!(listed.len(), 1);
         assert_eq!(
-            (&*listed[0].address.id, &*listed[0].reason),
-            ("a", "its row is damaged")
+            (&*listed[0].address.id, &*listed[0].reason, listed[0].refused),
+            ("a", "its row is damaged", 1)
         );
+        assert!(listed[0].since.micros > 0);
 
         assert!(bench.shard.release(0, hash("a"), "a"));
         assert!(!bench.shard.release(0, hash("a"), "a"), "once");
@@ -166,6 +180,36 @@ mod tests {
         ));
         bench.shard.loaded(0, hash("a"), "a", Recalled::default());
         assert_eq!(bench.ask("a", Command::Deposit { amount: 1 }), Ok(1));
+    }
+
+    #[test]
+    fn counting_and_listing_look_at_what_they_return_however_many_entities_there_are() {
+        let mut bench = Bench::new();
+        for id in (0..10_000).map(|id| format!("a{id}")) {
+            bench.shard.loaded(0, hash(&id), &id, Recalled::default());
+            bench.ask(&id, Command::Deposit { amount: 1 }).unwrap();
+        }
+        for id in ["x", "y", "z"] {
+            unloadable(&mut bench, id);
+        }
+        let looked = |look: &mut dyn FnMut()| {
+            LOOKED_AT.set(0);
+            look();
+            LOOKED_AT.get()
+        };
+        let at_count = looked(&mut || assert_eq!(bench.shard.resident(0), (10_003, 3)));
+        let at_list = looked(&mut || assert_eq!(bench.shard.quarantined(0, 2).len(), 2));
+        let at_glance = looked(&mut || assert!(bench.shard.glance(0, hash("a7"), "a7").is_some()));
+        assert!(
+            at_count == 0 && at_list == 2 && at_glance < 10,
+            "{at_count} {at_list} {at_glance}"
+        );
+        assert!(bench.shard.release(0, hash("x"), "x"));
+        assert_eq!(bench.shard.resident(0), (10_002, 2));
+        bench.shard.passivate(usize::MAX);
+        let (resident, quarantined) = bench.shard.resident(0);
+        assert_eq!(resident, bench.shard.load().entities);
+        assert_eq!(quarantined, bench.shard.quarantined(0, 9).len());
     }
 
     #[test]

@@ -67,14 +67,14 @@ impl<E: Entity> Entities<E> {
                     ),
                 }
             }
-            Body::Quarantined { seq, reason } => {
+            Body::Quarantined(aside) => {
                 let address = format!("{}/{}", E::KIND, slot.text);
                 done(
                     call.output,
                     Error::Quarantined {
                         address,
-                        seq: *seq,
-                        reason: reason.to_string(),
+                        seq: aside.seq,
+                        reason: aside.reason.clone(),
                     },
                     rests_on,
                 )
@@ -127,12 +127,12 @@ impl<E: Entity> Entities<E> {
                     }),
                 }
             }
-            Body::Quarantined { seq, reason } => {
+            Body::Quarantined(aside) => {
                 let address = format!("{}/{}", E::KIND, slot.text);
                 Err(Error::Quarantined {
                     address,
-                    seq: *seq,
-                    reason: reason.to_string(),
+                    seq: aside.seq,
+                    reason: aside.reason.clone(),
                 })
             }
             body => Err(nobody::<E, _>(body, id)),

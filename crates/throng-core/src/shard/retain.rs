@@ -198,7 +198,7 @@ impl<E: Entity> Entities<E> {
         let seq = match &slot.body {
             Body::Resident(resident) => resident.seq,
             // It cannot be brought back, and goes all the same.
-            Body::Quarantined { seq, .. } => (*seq).max(1),
+            Body::Quarantined(aside) => aside.seq.max(1),
             Body::Passivated(_) => return None,
         };
         if seq == 0 {

@@ -1,7 +1,7 @@
 //! One entity's place in its table.
 
 use super::recency::Links;
-use crate::model::{Entity, Family};
+use crate::model::{Entity, Family, Timestamp};
 use std::{any::Any, panic::AssertUnwindSafe};
 use throng_journal::{Place, Position, StoredEvent};
 
@@ -83,7 +83,17 @@ pub(super) enum Body<E: Entity> {
     /// Not in memory; the slot stays for its trace. With a number, the pending state is the newest one.
     Passivated(Option<u64>),
     /// Its history cannot be applied.
-    Quarantined { seq: u64, reason: Box<str> },
+    Quarantined(Box<SetAside>),
+}
+
+/// Why an entity is quarantined, since when, and what that has cost.
+pub(super) struct SetAside {
+    /// The event that cannot be applied; 0 where its rows cannot be read.
+    pub(super) seq: u64,
+    pub(super) reason: String,
+    pub(super) since: Timestamp,
+    /// Commands and messages that were refused for it.
+    pub(super) refused: u64,
 }
 
 pub(super) struct Resident<E: Entity> {
@@ -114,14 +124,14 @@ impl<E: Entity> Slot<E> {
         let body = match &self.body {
             Body::Resident(resident) => resident.state.heap_bytes() + self.text.len(),
             Body::Passivated(_) => 0,
-            Body::Quarantined { reason, .. } => reason.len(),
+            Body::Quarantined(aside) => std::mem::size_of::<SetAside>() + aside.reason.len(),
         };
         let family = self.family.as_ref().map_or(0, |family| 48 + family.children.len() * 96);
         u32::try_from(own + body + family).unwrap_or(u32::MAX)
     }
 }
 
-/// An entity's history cannot be applied, from this event on.
+/// An entity's history cannot be applied, from this event on; 0: it cannot be read.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) seq: u64,

@@ -58,6 +58,23 @@ impl Caller {
     }
 }
 
+/// Whoever sends this may administrate, and sends it where administration comes in. An app's handler takes it as an extractor; everybody else
+/// is refused with 404, as by the gateway's own routes for administration.
+#[derive(Clone, Copy, Debug)]
+pub struct Administrator(pub(crate) ());
+
+impl<S: Send + Sync> FromRequestParts<S> for Administrator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        parts
+            .extensions
+            .get()
+            .copied()
+            .ok_or_else(Problem::no_administration_here)
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 

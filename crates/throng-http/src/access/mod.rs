@@ -14,7 +14,7 @@ mod recent;
 pub(crate) mod tls;
 mod tokens;
 
-pub use caller::{Access, Action, Caller, Means};
+pub use caller::{Access, Action, Administrator, Caller, Means};
 pub use files::FileError;
 pub(crate) use files::{LOOK_EVERY, Refresh};
 use files::{Version, Watched};

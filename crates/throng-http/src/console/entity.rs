@@ -154,7 +154,7 @@ pub(super) async fn now(shared: &Shared, subject: &Subject) -> Answered<Value> {
         "ended": found.ended > 0 && found.ended == found.seq,
         "state": found.state.as_deref().map(raw), "state_bytes": found.state.as_ref().map(String::len),
         "state_version": engine.registry().kinds()[*kind].state_version, "at_seq": found.seq,
-        "quarantine": quarantine.map(|(seq, reason)| json!({ "seq": seq, "reason": reason, "since": null })),
+        "quarantine": quarantine.map(|aside| json!({ "seq": aside.seq, "reason": aside.reason, "since": micros(aside.since.micros), "refused": aside.refused })),
         "family": { "parent": found.parent.map(|(kind, id)| json!({ "kind": kind, "id": id })), "children": found.children },
         "keys": null,
         "timers": timers.iter().map(timer).collect::<Vec<_>>(),

@@ -1,8 +1,9 @@
 //! The journal and what is built from it: place, room, checkpoints, retention, projections.
 
 use super::{action::Action, entity::micros, overview::durability};
-use crate::{routes::Answered, shared::Shared};
+use crate::{problem::Problem, request::query, routes::Answered, shared::Shared};
 use rustix::fs::statvfs;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
     sync::PoisonError,
@@ -90,4 +91,41 @@ fn projection(progress: &throng::projection::Progress) -> Value {
         "reached": progress.reached.map(|position| position.to_string()), "lag_commits": progress.lag_commits,
         "lag_seconds": progress.lag_seconds, "behind_seconds": progress.behind_seconds, "events": progress.events,
     })
+}
+
+/// Which part of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartsQuery {
+    #[serde(default = "page")]
+    limit: usize,
+}
+
+fn page() -> usize {
+    crate::limits::PAGE_DEFAULT
+}
+
+/// `GET /admin/journal/parts`: the writers, and the segments or tables.
+pub(super) async fn parts(shared: &Shared, asked: PartsQuery) -> Answered<Value> {
+    let limit = query::limit(asked.limit)?;
+    let inventory = shared.engine.inventory(limit).await;
+    let inventory =
+        inventory.map_err(|why| Problem::of_journal("The journal could not be looked at.", &why).boxed())?;
+    let at = |at: Option<i64>| at.map(micros);
+    let writers = inventory.writers.iter().map(|entry| {
+        json!({
+            "writer": entry.writer.0, "node": entry.node, "last": entry.last.0, "is_open": entry.is_open,
+            "begun_at": at(entry.begun_micros), "ended_at": at(entry.ended_micros), "segments": entry.segments,
+        })
+    });
+    let parts = inventory.parts.iter().map(|part| {
+        json!({
+            "name": part.name, "first": part.first.map(|first| first.to_string()), "begun_at": at(part.begun_micros),
+            "rows": part.rows, "bytes": part.bytes,
+        })
+    });
+    Ok(json!({
+        "writers": writers.collect::<Vec<_>>(), "writers_total": inventory.writers_total,
+        "parts": parts.collect::<Vec<_>>(), "parts_total": inventory.parts_total,
+    }))
 }

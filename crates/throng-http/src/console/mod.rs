@@ -243,6 +243,7 @@ enum Place<'a> {
     Shards,
     Trouble,
     Journal,
+    JournalParts,
     Cluster,
     /// Kind, id, and what of it; the entity itself without.
     Entity(&'a str, &'a str, &'a str),
@@ -262,6 +263,7 @@ fn place(path: &str) -> Option<Place<'_>> {
         ["shards"] => Place::Shards,
         ["trouble"] => Place::Trouble,
         ["journal"] => Place::Journal,
+        ["journal", "parts"] => Place::JournalParts,
         ["cluster"] => Place::Cluster,
         ["entity", kind, id] => Place::Entity(kind, id, ""),
         [
@@ -323,6 +325,7 @@ pub(crate) async fn answer(
         Place::Shards => map::shards(shared).await?,
         Place::Trouble => trouble::trouble(shared).await?,
         Place::Journal => journal::journal(shared)?,
+        Place::JournalParts => journal::parts(shared, asked(parts)?).await?,
         // An engine that is alone has none.
         Place::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(path).boxed())?,
         Place::Entity(kind, id, what) => {

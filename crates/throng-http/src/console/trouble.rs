@@ -61,6 +61,9 @@ fn query((kind, id): (&str, &str)) -> String {
 struct Troubles {
     items: Vec<Value>,
     more: bool,
+    /// How many entities there are of these types, listed or not.
+    quarantined: usize,
+    stuck: usize,
 }
 
 impl Troubles {
@@ -108,9 +111,10 @@ impl Troubles {
     }
 
     async fn entities(&mut self, shared: &Shared) -> Answered<()> {
-        let quarantined = shared.engine.quarantined(EACH_MAX + 1).await.map_err(engine_problem)?;
-        self.more |= quarantined.len() > EACH_MAX;
-        for entity in quarantined.iter().take(EACH_MAX) {
+        let quarantined = shared.engine.quarantined(EACH_MAX).await.map_err(engine_problem)?;
+        let populations = shared.engine.populations().await.map_err(engine_problem)?;
+        self.quarantined = populations.iter().map(|population| population.quarantined).sum();
+        for entity in &quarantined {
             let of = (&*entity.address.kind, &*entity.address.id);
             let release = Action {
                 name: "release",
@@ -125,21 +129,26 @@ impl Troubles {
             };
             self.add(&Item {
                 of: Some(of),
+                since: micros(entity.since.micros),
+                count: entity.refused,
                 actions: vec![release],
                 ..Item::new("quarantined", what, &entity.reason)
             });
         }
         let stuck = shared.engine.stuck();
-        self.more |= stuck.len() > EACH_MAX;
+        self.stuck = stuck.len();
         for entity in stuck.iter().take(EACH_MAX) {
             let of = (&*entity.address.kind, &*entity.address.id);
             self.add(&Item {
                 of: Some(of),
+                since: micros(entity.since.micros),
+                count: entity.messages,
                 ..Item::new("stuck", "its messages wait", &entity.reason)
             });
         }
-        let late = shared.engine.late_timers(EACH_MAX).await.map_err(engine_problem)?;
-        for timer in &late {
+        let late = shared.engine.late_timers(EACH_MAX + 1).await.map_err(engine_problem)?;
+        self.more |= late.len() > EACH_MAX;
+        for timer in late.iter().take(EACH_MAX) {
             let of = (&*timer.due.address.kind, &*timer.due.address.id);
             let reason =
                 "It could not be fired, as its entity is quarantined or cannot be loaded; it is tried again by itself.";
@@ -245,5 +254,15 @@ pub(super) async fn trouble(shared: &Shared) -> Answered<Value> {
         read?;
     }
     troubles.refusals(shared);
-    Ok(json!({ "total": troubles.items.len(), "items": troubles.items, "more": troubles.more }))
+    let Troubles {
+        items,
+        more,
+        quarantined,
+        stuck,
+    } = troubles;
+    let unlisted = quarantined.saturating_sub(EACH_MAX) + stuck.saturating_sub(EACH_MAX);
+    Ok(json!({
+        "total": items.len() + unlisted, "totals": { "quarantined": quarantined, "stuck": stuck },
+        "items": items, "more": more || unlisted > 0,
+    }))
 }

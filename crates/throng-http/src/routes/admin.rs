@@ -20,6 +20,7 @@ use serde::Serialize;
 use throng::{
     ByHand, DeadMessage, Erased, PruneReport, Retried,
     journal::{Address, Compacted, ShardId},
+    model::Timestamp,
 };
 
 /// Answers a path below `/admin/`.
@@ -101,6 +102,12 @@ pub(super) fn may(server: &Server, connection: &Connection, headers: &HeaderMap)
         return Ok(());
     }
     Err(Problem::no_administration().boxed())
+}
+
+/// Whether a request for an app's route comes from whoever may administrate, over the listener that is for that.
+pub(super) fn is(server: &Server, connection: &Connection, headers: &HeaderMap) -> bool {
+    let is_here = connection.entrance().is_admin || !server.shared().guard.has_admin_listener;
+    is_here && may(server, connection, headers).is_ok()
 }
 
 /// Takes as long wherever they differ.
@@ -318,6 +325,9 @@ fn projection(server: &Server, parts: &Parts) -> Answered<Asked> {
 #[derive(Serialize)]
 struct StuckPage {
     entities: Vec<StuckEntity>,
+    /// How many there are of each state, listed or not.
+    retrying: usize,
+    quarantined: usize,
 }
 
 #[derive(Serialize)]
@@ -327,29 +337,46 @@ struct StuckEntity {
     /// `retrying`: it cannot be loaded, and is tried again by itself; `quarantined`: by hand.
     state: &'static str,
     reason: String,
+    since: String,
+    /// Messages that wait for it; of one that is quarantined, commands and messages that were refused.
+    count: u64,
 }
 
 impl StuckEntity {
-    fn new(address: Address, state: &'static str, reason: String) -> Self {
+    fn new(address: &Address, state: &'static str, reason: String, (since, count): (Timestamp, u64)) -> Self {
         Self {
             kind: address.kind.to_string(),
             id: address.id.to_string(),
             state,
             reason,
+            since: super::history::instant(since.micros),
+            count,
         }
     }
 }
 
-/// Entities that take no messages now, and why.
+/// Entities that take no messages now, why, and since when.
 async fn stuck(server: &Server) -> Answered<StuckPage> {
     let engine = &server.shared().engine;
-    let retrying = engine.stuck().into_iter();
-    let retrying = retrying.map(|entity| StuckEntity::new(entity.address, "retrying", entity.reason));
+    let stuck = engine.stuck();
+    let populations = engine.populations().await.map_err(engine_problem)?;
     let quarantined = engine.quarantined(PAGE_MAX).await.map_err(engine_problem)?;
-    let quarantined = quarantined.into_iter();
-    let quarantined = quarantined.map(|entity| StuckEntity::new(entity.address, "quarantined", entity.reason));
+    let number = (
+        stuck.len(),
+        populations.iter().map(|population| population.quarantined).sum(),
+    );
+    let retrying = stuck.into_iter().map(|entity| {
+        let seen = (entity.since, entity.messages);
+        StuckEntity::new(&entity.address, "retrying", entity.reason, seen)
+    });
+    let quarantined = quarantined.into_iter().map(|entity| {
+        let seen = (entity.since, entity.refused);
+        StuckEntity::new(&entity.address, "quarantined", entity.reason, seen)
+    });
     Ok(StuckPage {
         entities: retrying.chain(quarantined).take(PAGE_MAX).collect(),
+        retrying: number.0,
+        quarantined: number.1,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Answered, admit, caller, conclude, finish, live, logged};
 use crate::{
-    access::{self, Held, Sender},
+    access::{self, Administrator, Held, Sender},
     access_log::Entry,
     answer::Answer,
     connection::Connection,
@@ -68,6 +68,9 @@ pub(crate) fn handle_now(
     let (mut parts, body) = request.into_parts();
     if let Some(caller) = caller {
         parts.extensions.insert(caller);
+    }
+    if super::admin::is(server, connection, &parts.headers) {
+        parts.extensions.insert(Administrator(()));
     }
     let body = match body {
         RequestBody::Here(body) => body,

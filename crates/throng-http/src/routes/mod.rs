@@ -15,7 +15,7 @@ pub(crate) use history::Shown;
 pub use live::LiveEvents;
 
 use crate::{
-    access::{self, Access, Action, Caller, Sender, cors},
+    access::{self, Access, Action, Administrator, Caller, Sender, cors},
     access_log::Entry,
     answer::Answer,
     connection::Connection,
@@ -277,6 +277,9 @@ async fn other(
         Ok(None) => {}
         Ok(Some(caller)) => drop(parts.extensions.insert(caller)),
         Err(problem) => return finish(server, connection, &parts, Route::Other, None, Err(problem)),
+    }
+    if admin::is(server, connection, &parts.headers) {
+        parts.extensions.insert(Administrator(()));
     }
     let mut arrived = None;
     let is_generic = server.shared().is_generic(parts.uri.path());

@@ -118,7 +118,10 @@ fn entities_that_cannot_be_brought_back_are_listed_and_released() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
-    assert_eq!(client.get("/admin/stuck").json(), json!({ "entities": [] }));
+    assert_eq!(
+        client.get("/admin/stuck").json(),
+        json!({ "entities": [], "retrying": 0, "quarantined": 0 })
+    );
     let released = client.post("/admin/release?kind=section&id=S1", "").json();
     assert_eq!(released, json!({ "released": false }), "it is not quarantined");
     client.post("/admin/release?kind=section", "").problem(400, "malformed");

@@ -434,7 +434,7 @@ fn trouble_names_what_is_wrong_with_an_action_that_mends_it() {
     let mut client = Client::new(&gateway);
     assert_eq!(
         client.get("/admin/trouble").json(),
-        json!({ "total": 0, "items": [], "more": false })
+        json!({ "total": 0, "totals": { "quarantined": 0, "stuck": 0 }, "items": [], "more": false })
     );
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
     let to = HOSTILE[1];
@@ -545,6 +545,18 @@ fn the_journal_says_where_it_stands_and_when_it_is_full() {
     assert_eq!(journal["retention"], json!([{ "kind": "section", "keep": "forever" }]));
     assert!(journal["checkpoint"]["age_seconds"].as_f64() >= Some(0.0), "{journal}");
     assert_eq!(journal["checkpoint"]["covers"], journal["position"]);
+    let parts = client.get("/admin/journal/parts?limit=1").json();
+    let writer = &parts["writers"][0];
+    assert_eq!(
+        (&writer["writer"], &writer["is_open"], &parts["writers_total"]),
+        (&journal["writer"], &json!(true), &json!(1)),
+        "{parts}"
+    );
+    assert!(
+        writer["begun_at"].is_string() && writer["last"].as_u64() > Some(0),
+        "{parts}"
+    );
+    client.get("/admin/journal/parts?limit=0").problem(400, "malformed");
 }
 
 const LIVE: &str = "/admin/live";

@@ -45,6 +45,7 @@ pub fn check_all<H: Harness>(harness: &H) {
     take_is_refused_to_a_sealed_writer(harness);
     reopening_sees_the_same_history(harness);
     forgetting_keeps_history(harness);
+    an_inventory_lists_the_newest_writers_and_what_they_stand_in(harness);
     large_and_empty_commits_are_kept(harness);
     if harness.several_nodes() {
         writers_of_several_nodes_do_not_disturb_each_other(harness);
@@ -325,6 +326,35 @@ pub fn take_lists_sealed_streams_in_order_with_their_last_commit<H: Harness>(har
         .run(journal.take(taker, &SHARDS))
         .expect("sealed streams are given");
     assert_eq!(taken, expected);
+}
+
+/// People see who wrote, whose life it was, and what that stands in.
+pub fn an_inventory_lists_the_newest_writers_and_what_they_stand_in<H: Harness>(harness: &H) {
+    let journal = harness.create();
+    let (first, last) = (3, 5);
+    let earlier = open(harness, &journal, "node-a");
+    appended(harness, &journal, earlier, 1..=first);
+    let later = open(harness, &journal, "node-a");
+    appended(harness, &journal, later, 1..=last);
+    let all = harness.run(journal.inventory(9)).expect("an inventory");
+    let seen: Vec<_> = all
+        .writers
+        .iter()
+        .map(|entry| (entry.writer, &*entry.node, entry.last, entry.is_open))
+        .collect();
+    let expected = [
+        (later, "node-a", CommitNo(last), true),
+        (earlier, "node-a", CommitNo(first), false),
+    ];
+    assert_eq!((&seen[..], all.writers_total), (&expected[..], 2));
+    assert!(all.writers.iter().all(|entry| entry.begun_micros > Some(0)), "{all:?}");
+    assert_eq!(all.parts.len() as u64, all.parts_total, "{all:?}");
+    assert!(all.parts.iter().all(|part| !part.name.is_empty()));
+    assert!(all.parts.first().is_none_or(|part| part.bytes > 0), "{all:?}");
+    let newest = harness.run(journal.inventory(1)).expect("an inventory");
+    assert_eq!((newest.writers.len(), newest.writers_total), (1, 2));
+    assert_eq!(newest.writers[0], all.writers[0]);
+    assert!(newest.parts.len() <= 1 || newest.parts_total == newest.parts.len() as u64);
 }
 
 /// Who is sealed owns nothing.

@@ -2,8 +2,8 @@
 
 use super::directory::{Members, MemoryDirectory};
 use crate::{
-    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place,
-    Position, Prune, Pruned, ShardId, ShardSet, Taken, WriterId, commit,
+    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Inventory, Journal, Later, Maybe, NodeId,
+    Opened, Place, Position, Prune, Pruned, ShardId, ShardSet, Taken, WriterEntry, WriterId, commit,
 };
 use std::{
     collections::BTreeMap,
@@ -172,6 +172,33 @@ impl MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
+    fn inventory(&self, limit: usize) -> Later<'_, Result<Inventory, Error>> {
+        let history = self.history();
+        let writers = history
+            .streams
+            .iter()
+            .rev()
+            .take(limit)
+            .map(|(writer, stream)| WriterEntry {
+                writer: *writer,
+                node: match &stream.owner {
+                    Owner::Alone(node) => node.clone(),
+                    Owner::Node(node) => node.to_string(),
+                },
+                last: CommitNo(stream.commits.len() as u64),
+                is_open: !stream.sealed,
+                begun_micros: stream.commits.first().map(|commit| commit.stamp().at_micros),
+                ended_micros: None,
+                segments: None,
+            });
+        let inventory = Inventory {
+            writers: writers.collect(),
+            writers_total: history.streams.len() as u64,
+            ..Inventory::default()
+        };
+        Box::pin(std::future::ready(Ok(inventory)))
+    }
+
     fn open(&self, node: &str) -> Later<'_, Result<Opened, Error>> {
         let mut history = self.history();
         let opened = match history.members.living() {

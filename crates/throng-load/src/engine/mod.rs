@@ -13,4 +13,4 @@ mod worker;
 pub use coordinator::{Progress, Run, run, run_watched};
 pub use options::{Options, Stop, file_descriptors_for};
 pub(crate) use parser::{Fed, Parser};
-pub use tls::TlsOptions;
+pub use tls::{TlsOptions, over_tls};

@@ -1,7 +1,7 @@
 //! TLS through rustls, sans I/O: ciphertext in, ciphertext out.
 
-#[cfg(feature = "tls")]
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 #[cfg(feature = "tls")]
 use std::sync::Arc;
@@ -60,6 +60,27 @@ impl TlsClient {
     pub(crate) fn session(&self) -> Result<TlsSession, TlsBroken> {
         Err(none())
     }
+}
+
+/// A connection through TLS, for a single request.
+///
+/// # Errors
+/// This build has no TLS.
+#[cfg(not(feature = "tls"))]
+pub fn over_tls(options: &TlsOptions, host: &str, stream: TcpStream) -> Result<impl Read + Write> {
+    TlsClient::new(options, host, false).map(|_| stream)
+}
+
+/// A connection through TLS, for a single request.
+///
+/// # Errors
+/// The certificates to trust cannot be read, or the host is no name for TLS.
+#[cfg(feature = "tls")]
+pub fn over_tls(options: &TlsOptions, host: &str, stream: TcpStream) -> Result<impl Read + Write> {
+    let client = TlsClient::new(options, host, false)?;
+    let session = rustls::ClientConnection::new(client.config, client.name);
+    let session = session.map_err(|error| Error::Option(format!("TLS cannot be set up: {error}")))?;
+    Ok(rustls::StreamOwned::new(session, stream))
 }
 
 #[cfg(not(feature = "tls"))]

@@ -27,8 +27,8 @@ use std::{
 };
 use syncers::Syncers;
 use throng_journal::{
-    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, Opened, Place, Position, Prune, Pruned,
-    ShardId, Taken, WriterId,
+    Append, Commit, CommitNo, Durability, Error, Inventory, Journal, Later, Maybe, Opened, Place, Position, Prune,
+    Pruned, ShardId, Taken, WriterId,
 };
 
 /// A directory is this process's alone while it lives.
@@ -314,6 +314,16 @@ impl Journal for Log {
 
     fn has_room(&self) -> bool {
         self.reserve.has_room()
+    }
+
+    fn inventory(&self, limit: usize) -> Later<'_, Result<Inventory, Error>> {
+        let mut inventory = self.shared.state().history.inventory(limit);
+        for part in &mut inventory.parts {
+            // One that a rewrite replaces just now is there under the same name a moment later.
+            let file = self.options.files.open(&self.dir.join(&part.name), false);
+            part.bytes = file.and_then(|file| file.length()).unwrap_or(0);
+        }
+        ready(Ok(inventory))
     }
 
     fn disk_bytes(&self) -> Option<u64> {

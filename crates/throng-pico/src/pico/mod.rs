@@ -7,6 +7,7 @@ mod messages;
 mod moving;
 mod query;
 mod schedule;
+mod try_out;
 mod variables;
 
 pub use change::Change;
@@ -18,6 +19,7 @@ pub use messages::{
 pub use moving::Moving;
 pub use query::{Everything, Look, May, PicoQuery, PicoView, Seen, Use};
 pub use schedule::{ScheduleId, Scheduled, Schedules, When};
+pub use try_out::{Tried, TryOut};
 pub use variables::{Variable, Variables};
 
 pub(crate) use decide::{WAITING, WaitsFor};

@@ -117,6 +117,8 @@ pub enum Use {
     ReadLog,
     /// Exporting it with all below it: the query `export` of the ruleset wrangler.
     Export,
+    /// Trying a ruleset out, and installing one that is given as it stands: the event `engine_ui:install`.
+    Install,
     /// Making another pico its child: the event `wrangler:child_adoption`.
     Adopt,
     /// Hearing that the answer of a query may have changed: the query.
@@ -135,6 +137,7 @@ impl Use {
         match self {
             Self::ReadLog => shape.query_policy.check(native::UI, "logs"),
             Self::Export => shape.query_policy.check(native::WRANGLER, "export"),
+            Self::Install => shape.event_policy.check("engine_ui", "install"),
             Self::Adopt => shape.event_policy.check("wrangler", "child_adoption"),
             Self::Query { rid, name } => shape.query_policy.check(rid, name),
         }

@@ -22,13 +22,13 @@ use std::{
     time::Duration,
 };
 use throng_journal::{
-    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place, Position, Prune,
-    PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
+    Append, Commit, CommitNo, Durability, Error, Inventory, Journal, Later, Maybe, NodeId, Opened, Place, Position,
+    Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId,
 };
 
 pub(crate) use append::shards;
 pub(crate) use read::{damaged, page, read_bodies, read_commits};
-pub(crate) use writers::{PATIENCE, close, end_sessions};
+pub(crate) use writers::{PATIENCE, TABLES, close, end_sessions};
 
 /// How long a journal that is dropped waits until its writer is sealed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -136,6 +136,14 @@ impl Journal for PostgresJournal {
             .database
             .threads
             .run(async move { shared.streams(from).await })
+    }
+
+    fn inventory(&self, limit: usize) -> Later<'_, Result<Inventory, Error>> {
+        let shared = Arc::clone(&self.shared);
+        self.shared
+            .database
+            .threads
+            .run(async move { shared.inventory(limit).await })
     }
 
     fn append(&self, commit: Commit) -> Append {

@@ -9,13 +9,18 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use throng_journal::{CommitNo, Error, NodeId, Opened, Position, ShardSet, Stream, Taken, WriterId};
+use throng_journal::{
+    CommitNo, Error, Inventory, NodeId, Opened, PartEntry, Position, ShardSet, Stream, Taken, WriterEntry, WriterId,
+};
 use tokio_postgres::{Client, Row, Transaction, error::SqlState};
 
 /// How long a seal waits for a commit in doubt before it ends the sessions of the engine that made it.
 pub(crate) const PATIENCE: &str = "SET LOCAL lock_timeout TO '3s'";
 /// Whoever gets a number for a writer, and whoever joins, does it one after the other. Not a lock of the table: appends lock rows of it.
 pub(super) const LOCK_CLUSTER: &str = "SELECT FROM cluster FOR UPDATE";
+/// The schema's tables, the largest first: name, bytes with indexes, and about how many rows.
+pub(crate) const TABLES: &str = "SELECT relname::text, pg_total_relation_size(oid), reltuples::bigint FROM pg_class WHERE relkind = 'r' AND \
+     relnamespace = current_schema::regnamespace ORDER BY 2 DESC, 1";
 /// A round trip above which several appends are kept in flight.
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(1);
 const DEPTH_FAR: usize = 4;
@@ -292,6 +297,50 @@ impl Shared {
             is_sealed: row.get(1),
         };
         Ok(rows.iter().map(stream).collect())
+    }
+
+    /// The newest writers, and the tables of the schema.
+    pub(super) async fn inventory(&self, limit: usize) -> Result<Inventory, Error> {
+        let doing = "listing the writers";
+        let failed = || self.database.failed(doing);
+        let client = self.database.client(doing).await?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let micros =
+            "(extract(epoch FROM opened_at) * 1000000)::bigint, (extract(epoch FROM sealed_at) * 1000000)::bigint";
+        let writers = format!(
+            "SELECT writer, node, sealed_at IS NULL, coalesce(last, (SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0), \
+             {micros}, (SELECT count(*) FROM writers) FROM writers w ORDER BY writer DESC LIMIT $1"
+        );
+        let rows = client.query(&writers, &[&limit]).await.map_err(failed())?;
+        let total = rows.first().map_or(0, |row| row.get::<_, i64>(6));
+        let writers = rows.iter().map(|row| WriterEntry {
+            writer: WriterId(row.get::<_, i64>(0).cast_unsigned()),
+            node: row.get(1),
+            last: CommitNo(row.get::<_, i64>(3).cast_unsigned()),
+            is_open: row.get(2),
+            begun_micros: row.get(4),
+            ended_micros: row.get(5),
+            segments: None,
+        });
+        let writers = writers.collect();
+        let rows = client.query(TABLES, &[]).await.map_err(failed())?;
+        let parts: Vec<PartEntry> = rows
+            .iter()
+            .map(|row| PartEntry {
+                name: row.get(0),
+                first: None,
+                begun_micros: None,
+                // Never counted yet: -1.
+                rows: u64::try_from(row.get::<_, i64>(2)).ok(),
+                bytes: row.get::<_, i64>(1).cast_unsigned(),
+            })
+            .collect();
+        Ok(Inventory {
+            writers,
+            writers_total: total.cast_unsigned(),
+            parts_total: parts.len() as u64,
+            parts,
+        })
     }
 
     /// The update waits for the statement in doubt, if there is one; after it, nothing lands.

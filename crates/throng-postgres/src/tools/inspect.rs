@@ -4,7 +4,7 @@ use super::{
     covers::Covers,
     walk::{PATIENCE, Seen, walk},
 };
-use crate::{PostgresOptions, database::Database};
+use crate::{PostgresOptions, database::Database, journal::TABLES};
 use std::{fmt, sync::Arc};
 use throng_journal::{
     Error,
@@ -63,14 +63,7 @@ fn sizes(options: &PostgresOptions) -> Result<Vec<TableLine>, Error> {
     let look = async move {
         let doing = "measuring the tables";
         let client = task.client(doing).await?;
-        let rows = client
-            .query(
-                "SELECT relname::text, pg_total_relation_size(oid) FROM pg_class WHERE relkind = 'r' AND relnamespace = \
-                 current_schema::regnamespace ORDER BY 2 DESC, 1",
-                &[],
-            )
-            .await
-            .map_err(task.failed(doing))?;
+        let rows = client.query(TABLES, &[]).await.map_err(task.failed(doing))?;
         let tables = rows.iter().map(|row| TableLine {
             table: row.get(0),
             bytes: row.get::<_, i64>(1).cast_unsigned(),

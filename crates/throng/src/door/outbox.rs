@@ -1,6 +1,7 @@
 //! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
 
 use super::{Answer, Told};
+use crate::stuck::StuckEntity;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
@@ -8,7 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use throng_core::shard::Delivery;
+use throng_core::{model::Timestamp, shard::Delivery};
 use throng_journal::{Address, CommitNo, Position, ShardId};
 use tokio::sync::oneshot;
 
@@ -103,6 +104,9 @@ pub(crate) struct Behind {
 /// A receiver that cannot be loaded.
 struct Stuck {
     reason: String,
+    since: Timestamp,
+    /// So many of its messages were left to the log.
+    messages: u64,
     /// Its messages of the commits after the first one and up to the second are only in the log.
     behind: Behind,
 }
@@ -180,6 +184,7 @@ impl Outbox {
                 let at = outgoing.sent;
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
                     stuck.behind.upto = stuck.behind.upto.max(at);
+                    stuck.messages += 1;
                 } else if let Some(behind) = &mut window.behind {
                     behind.upto = behind.upto.max(at);
                 } else if self.has_no_room(window) {
@@ -265,6 +270,7 @@ impl Outbox {
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
                     stuck.behind.upto = stuck.behind.upto.max(outgoing.sent);
                     stuck.behind.read = stuck.behind.read.min(before(outgoing.sent));
+                    stuck.messages += 1;
                 } else {
                     window.append(outgoing);
                 }
@@ -340,7 +346,7 @@ impl Outbox {
     // --- receivers that cannot be loaded -----------------------------------------------------------------------------
 
     /// A receiver cannot be loaded: its messages are left to the log, so that they hold up no other's.
-    pub(crate) fn set_stuck(&self, to: &Address, reason: String) {
+    pub(crate) fn set_stuck(&self, to: &Address, reason: String, now: Timestamp) {
         self.with(|window| {
             if let Some(stuck) = window.stuck.get_mut(to) {
                 stuck.reason = reason;
@@ -357,15 +363,26 @@ impl Outbox {
                 read: before(first),
                 upto: last,
             };
-            window.stuck.insert(to.clone(), Stuck { reason, behind });
+            let stuck = Stuck {
+                reason,
+                since: now,
+                messages: parked.len() as u64,
+                behind,
+            };
+            window.stuck.insert(to.clone(), stuck);
         });
     }
 
     /// Receivers that cannot be loaded, and why.
-    pub(crate) fn stuck(&self) -> Vec<(Address, String)> {
+    pub(crate) fn stuck(&self) -> Vec<StuckEntity> {
         self.with(|window| {
-            let stuck = window.stuck.iter();
-            stuck.map(|(to, stuck)| (to.clone(), stuck.reason.clone())).collect()
+            let stuck = window.stuck.iter().map(|(to, stuck)| StuckEntity {
+                address: to.clone(),
+                reason: stuck.reason.clone(),
+                since: stuck.since,
+                messages: stuck.messages,
+            });
+            stuck.collect()
         })
     }
 
@@ -427,6 +444,7 @@ impl Window {
         };
         stuck.behind.upto = stuck.behind.upto.max(outgoing.sent);
         stuck.behind.read = stuck.behind.read.min(before(outgoing.sent));
+        stuck.messages += 1;
         self.let_go(outgoing.sent);
         true
     }

@@ -150,7 +150,8 @@ impl Mail {
                 return;
             }
             tracing::error!("messages for {} wait, it is tried again: {error}", receiver.to);
-            self.outbox.set_stuck(&receiver.to, error.to_string());
+            self.outbox
+                .set_stuck(&receiver.to, error.to_string(), self.context.host.now());
             self.context.host.sleep(pause).await;
             pause = (pause * 2).min(RETRY.1);
             loaded = self.try_load(&receiver).await;

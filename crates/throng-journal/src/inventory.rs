@@ -1,0 +1,50 @@
+//! What a journal's history stands in, for people who look at it.
+
+use crate::{CommitNo, Position, WriterId};
+
+/// Writers, and the files or tables that hold their commits; each at most as many as were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// The newest first.
+    pub writers: Vec<WriterEntry>,
+    /// How many there are.
+    pub writers_total: u64,
+    /// Segments, the newest first; tables, the largest first.
+    pub parts: Vec<PartEntry>,
+    /// How many there are.
+    pub parts_total: u64,
+}
+
+/// One life of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriterEntry {
+    /// Its number.
+    pub writer: WriterId,
+    /// Whose life it is.
+    pub node: String,
+    /// Its last durable commit; 0 before the first.
+    pub last: CommitNo,
+    /// It may commit more.
+    pub is_open: bool,
+    /// When it began, microseconds since 1970-01-01 UTC, where that is known.
+    pub begun_micros: Option<i64>,
+    /// When it ended, where that is known.
+    pub ended_micros: Option<i64>,
+    /// Segments with its commits, where there are segments.
+    pub segments: Option<u64>,
+}
+
+/// A segment or a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartEntry {
+    /// Its name where it is kept.
+    pub name: String,
+    /// The first commit in it, of a segment.
+    pub first: Option<Position>,
+    /// When it was begun, microseconds since 1970-01-01 UTC, of a segment.
+    pub begun_micros: Option<i64>,
+    /// About how many rows it has, of a table.
+    pub rows: Option<u64>,
+    /// Its length, or its size with its indexes.
+    pub bytes: u64,
+}

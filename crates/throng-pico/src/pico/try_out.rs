@@ -1,0 +1,161 @@
+//! What would come of an event or a query with a ruleset as it is being written: on a copy of the pico, of which nothing is kept.
+
+use super::{Answers, Asked, Change, Incoming, Installed, Logged, Pico, PicoRejection, Use};
+use crate::{
+    draft::{Draft, Parcel, Stop},
+    id::Secret,
+    rulesets::{Loaded, Version},
+    run,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use throng::model::{Moment, Query};
+use throng_krl::{Event, Value};
+
+/// Where a ruleset that is tried comes from, as its rules see it.
+const TRIED_URL: &str = "krl:tried";
+
+/// Tries a ruleset out on a pico: it is taken as installed, in the place of the one of the same id.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TryOut {
+    /// The channel, which has to be allowed to install rulesets.
+    pub via: Secret,
+    /// The ruleset.
+    pub source: Arc<str>,
+    /// An event, or
+    #[schemars(with = "serde_json::Value")]
+    pub event: Option<Incoming>,
+    /// a query.
+    #[schemars(with = "serde_json::Value")]
+    pub asked: Option<Asked>,
+    /// What was asked elsewhere for it so far.
+    #[schemars(with = "serde_json::Value")]
+    pub answers: Answers,
+}
+
+/// What would come of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Tried {
+    /// Why it would fail, and change nothing.
+    pub error: Option<Box<str>>,
+    /// What was logged.
+    #[schemars(with = "serde_json::Value")]
+    pub log: Vec<Logged>,
+    /// Of an event: its directives.
+    #[schemars(with = "serde_json::Value")]
+    pub directives: Vec<Value>,
+    /// Of an event: what it would change in the pico.
+    #[schemars(with = "serde_json::Value")]
+    pub changes: Vec<Change>,
+    /// Of an event: what it would send, each in a few words.
+    pub sends: Vec<String>,
+    /// Of a query: its result.
+    #[schemars(with = "serde_json::Value")]
+    pub result: Value,
+}
+
+impl Query<Pico> for TryOut {
+    const NAME: &'static str = "try";
+    type Answer = Tried;
+
+    fn answer(self, pico: &Pico, _: &Moment<'_, Pico>) -> Result<Tried, PicoRejection> {
+        let Self {
+            via,
+            source,
+            event,
+            asked,
+            answers,
+        } = self;
+        pico.body.admit(via, None, |channel| Use::Install.check(channel))?;
+        let malformed = |why: String| PicoRejection::Malformed { why: why.into() };
+        let version = Version {
+            url: TRIED_URL.into(),
+            source,
+            ..Version::default()
+        };
+        let loaded = Arc::new(Loaded::compile(&version).map_err(malformed)?);
+        let mut copy = pico.clone();
+        copy.take(loaded.rid());
+        let is_query = event.is_none();
+        let mut draft = Draft::new(&copy, via, &answers, is_query);
+        draft.trial = Some(loaded);
+        let ran = match (event, asked) {
+            (Some(incoming), _) => run_event(&mut draft, incoming).map(|()| Value::Null),
+            (None, Some(asked)) => run::asked(&mut draft, &asked),
+            (None, None) => return Err(malformed("there is neither an event nor a query to try".into())),
+        };
+        let (result, error) = match ran {
+            Ok(result) => (result, None),
+            Err(Stop::Failed(error)) => (Value::Null, Some(error.to_string().into())),
+            Err(Stop::Ask(ask)) => {
+                let used = draft.used();
+                drop(draft);
+                let mut answers = answers;
+                answers.given.truncate(used);
+                return Err(PicoRejection::Waits {
+                    ask,
+                    answers: Box::new(answers),
+                });
+            }
+        };
+        let tried = Tried {
+            log: std::mem::take(&mut draft.log),
+            error,
+            ..Tried::default()
+        };
+        // What has failed leaves nothing but its log.
+        Ok(match tried.error {
+            Some(_) => tried,
+            None => Tried {
+                directives: std::mem::take(&mut draft.directives),
+                changes: std::mem::take(&mut draft.changes),
+                sends: draft.outgoing.parcels.iter().map(said).collect(),
+                result,
+                ..tried
+            },
+        })
+    }
+}
+
+impl Pico {
+    /// Has the ruleset that is tried in the place of the one of the same id, whose variables are its own.
+    fn take(&mut self, rid: &str) {
+        let rulesets = &mut self.body.rulesets;
+        match rulesets.iter_mut().find(|ruleset| &*ruleset.rid == rid) {
+            Some(ruleset) => (ruleset.url, ruleset.states) = (TRIED_URL.into(), None),
+            None => rulesets.push(Installed {
+                rid: rid.into(),
+                url: TRIED_URL.into(),
+                config: Value::Null,
+                states: None,
+            }),
+        }
+    }
+}
+
+fn run_event(draft: &mut Draft<'_>, incoming: Incoming) -> Result<(), Stop> {
+    let event = Event {
+        eci: draft.via.to_string().into(),
+        domain: incoming.domain,
+        name: incoming.name,
+        attributes: incoming.attributes,
+        eid: draft.eid.clone(),
+        time_ms: draft.now_ms(),
+    };
+    draft.raise(event, None)?;
+    run::events(draft)
+}
+
+/// What is sent, in a few words.
+fn said(parcel: &Parcel) -> String {
+    match parcel {
+        Parcel::Born(pico, _) => format!("makes the child {pico}"),
+        Parcel::Event(pico, event) => format!("sends {}:{} to the pico {pico}", event.domain, event.name),
+        Parcel::Abroad(event) => format!("sends {}:{} to another engine", event.domain, event.name),
+        Parcel::Delete(pico) => format!("deletes the pico {pico}"),
+        Parcel::Move(pico, _) => format!("moves the pico {pico} to another parent"),
+        Parcel::Seek | Parcel::Adopt(..) | Parcel::Left(..) => "goes to another parent".to_owned(),
+        Parcel::Seal(..) | Parcel::RemoveFromPage(..) => "keeps its list of children".to_owned(),
+    }
+}

@@ -1,0 +1,207 @@
+//! Rulesets as they are written: checked, tried out, installed. For who may administrate: such a ruleset comes from nowhere that the settings name.
+
+use super::{answer, channel, refused};
+use crate::{
+    Picos,
+    pico::{Asked, Incoming},
+};
+use axum::{
+    Json,
+    extract::{Path, State, rejection::JsonRejection},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use throng_http::{Administrator, Problem};
+use throng_krl::{Diagnostic, Value};
+
+/// Most bytes of a ruleset that is checked or tried.
+const SOURCE_BYTES_MAX: usize = 256 << 10;
+
+/// A ruleset.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Source {
+    /// As it stands.
+    source: String,
+}
+
+/// A ruleset, and what it is tried with: an event or a query.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Trying {
+    /// As it stands.
+    source: String,
+    event: Option<TriedEvent>,
+    query: Option<TriedQuery>,
+}
+
+/// An event.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TriedEvent {
+    domain: String,
+    name: String,
+    /// A map.
+    #[serde(default)]
+    #[schemars(with = "serde_json::Value")]
+    attrs: Value,
+}
+
+/// A query.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TriedQuery {
+    /// A ruleset of the pico; the one that is tried where it is not named.
+    rid: Option<String>,
+    name: String,
+    /// A map.
+    #[serde(default)]
+    #[schemars(with = "serde_json::Value")]
+    args: Value,
+}
+
+/// What is wrong with a ruleset, and what it can be tried with.
+#[derive(Default, Serialize, JsonSchema)]
+pub(super) struct Checked {
+    /// It can be installed.
+    sound: bool,
+    /// Its id, if it can be read.
+    rid: Option<String>,
+    errors: Vec<Place>,
+    warnings: Vec<Place>,
+    /// Its queries with their parameters, its events with the attributes it asks for.
+    #[schemars(with = "serde_json::Value")]
+    testing: Value,
+}
+
+/// Something about a place of the source.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Place {
+    /// From 1.
+    line: u32,
+    /// From 1, in characters.
+    column: u32,
+    message: String,
+}
+
+impl Place {
+    fn of(diagnostic: &Diagnostic) -> Self {
+        Self {
+            line: diagnostic.location.line,
+            column: diagnostic.location.column,
+            message: diagnostic.message.clone(),
+        }
+    }
+}
+
+type Body<T> = Result<Json<T>, JsonRejection>;
+
+fn given<T>(picos: &Picos, body: Body<T>) -> Result<T, Response> {
+    body.map(|Json(given)| given).map_err(|rejection| {
+        let why = rejection.body_text();
+        answer::problem(picos, &format!("TypeError: {why}"), Problem::malformed(why.clone()))
+    })
+}
+
+fn bounded(picos: &Picos, source: String) -> Result<String, Response> {
+    if source.len() <= SOURCE_BYTES_MAX {
+        return Ok(source);
+    }
+    let why = format!(
+        "The ruleset has {} bytes, at most {SOURCE_BYTES_MAX} are taken.",
+        source.len()
+    );
+    Err(answer::problem(
+        picos,
+        &why,
+        Problem::malformed(why.clone()).at_field("source"),
+    ))
+}
+
+fn checked(source: &str) -> Checked {
+    let tree = match throng_krl::parse(source) {
+        Ok(tree) => tree,
+        Err(error) => {
+            let found = match error.found.as_str() {
+                "" => String::new(),
+                found => format!(", found {found}"),
+            };
+            return Checked {
+                errors: vec![Place {
+                    line: error.location.line,
+                    column: error.location.column,
+                    message: format!("{}{found}", error.expected),
+                }],
+                ..Checked::default()
+            };
+        }
+    };
+    let rid = Some(tree.rid().to_string());
+    match throng_krl::compile(&tree) {
+        Ok(program) => Checked {
+            sound: true,
+            rid,
+            errors: Vec::new(),
+            warnings: program.warnings().iter().map(Place::of).collect(),
+            testing: program.testing().clone(),
+        },
+        Err(error) => Checked {
+            rid,
+            errors: error.diagnostics.iter().map(Place::of).collect(),
+            ..Checked::default()
+        },
+    }
+}
+
+pub(super) async fn check(
+    _: Administrator,
+    State(picos): State<Picos>,
+    body: Body<Source>,
+) -> Result<Response, Response> {
+    let source = bounded(&picos, given(&picos, body)?.source)?;
+    Ok(Json(checked(&source)).into_response())
+}
+
+pub(super) async fn try_out(
+    _: Administrator,
+    State(picos): State<Picos>,
+    Path(eci): Path<String>,
+    body: Body<Trying>,
+) -> Result<Response, Response> {
+    let Trying { source, event, query } = given(&picos, body)?;
+    let (eci, source) = (channel(&picos, &eci)?, bounded(&picos, source)?);
+    let map = |value: Value| match value {
+        Value::Null => Value::map::<&str>([]),
+        value => value,
+    };
+    let event = event.map(|event| Incoming {
+        via: eci.secret,
+        domain: event.domain.into(),
+        name: event.name.into(),
+        attributes: map(event.attrs),
+        ..Incoming::default()
+    });
+    let asked = query.map(|query| Asked {
+        rid: query.rid.or_else(|| checked(&source).rid).unwrap_or_default().into(),
+        name: query.name.into(),
+        arguments: map(query.args),
+    });
+    let tried = picos.try_out(eci, source.into(), event, asked).await;
+    let tried = tried.map_err(|failure| refused(&picos, failure))?;
+    Ok(Json(tried).into_response())
+}
+
+pub(super) async fn install(
+    _: Administrator,
+    State(picos): State<Picos>,
+    Path(eci): Path<String>,
+    body: Body<Source>,
+) -> Result<Response, Response> {
+    let source = bounded(&picos, given(&picos, body)?.source)?;
+    let loaded = picos.install(channel(&picos, &eci)?, source).await;
+    let loaded = loaded.map_err(|failure| refused(&picos, failure))?;
+    let shown = json!({ "url": loaded.url, "rid": loaded.rid(), "hash": loaded.hash });
+    Ok(Json(shown).into_response())
+}
