@@ -17,11 +17,11 @@ use throng::{
     journal::{Directory, Join, NodeState, ShardSet, View},
 };
 use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, Trust, frame::Secret};
+use throng_postgres::PostgresDirectory;
 
 use crate::{
     limits,
-    place::{Opening, Place, PlaceArguments},
-    service::Durability,
+    place::{Place, PlaceArguments},
 };
 
 /// How long a node that starts waits until it serves something, or knows that others do.
@@ -330,25 +330,12 @@ impl NodeArguments {
     }
 }
 
-fn directory(place: &PlaceArguments, app: &str) -> anyhow::Result<Arc<dyn Directory>> {
-    let place = place.place(app)?;
-    open_directory(&place)
-}
-
-fn open_directory(place: &Place) -> anyhow::Result<Arc<dyn Directory>> {
-    let how = Opening {
-        durability: Durability::Fsync,
-        sync_delay: Duration::ZERO,
-        accept_loss: None,
-        archive: None,
-        has_projections: false,
-        lease: None,
-    };
-    match place {
-        Place::Postgres(_) => {}
-        other => return Err(not_shared(other)),
+/// Where the nodes of a cluster meet, as they have left it: a look must not change the tables under them.
+fn directory(place: &PlaceArguments, app: &str) -> anyhow::Result<PostgresDirectory> {
+    match place.place(app)? {
+        Place::Postgres(options) => Ok(PostgresDirectory::look(*options)?),
+        other => Err(not_shared(&other)),
     }
-    place.open(&how)?.directory.ok_or_else(|| not_shared(place))
 }
 
 /// Why there can be no cluster there.

@@ -10,6 +10,7 @@ pub(crate) use changes::{Change, end_all, living, owns, refuse_open, sessions};
 use crate::{
     database::Database,
     journal::{PATIENCE, close, end_sessions},
+    options::PostgresOptions,
     store::coverage::{numbers, shard},
 };
 use changes::{CHANNEL_CHARS, IS_GONE, LIVING, Sql, end, tell};
@@ -69,6 +70,14 @@ fn state_of(word: &str) -> NodeState {
 }
 
 impl PostgresDirectory {
+    /// The directory of nodes that run, for who looks at them. Nothing is made ready: there must be tables of this program's version.
+    ///
+    /// # Errors
+    /// There are none, or others; not reachable, not let in.
+    pub fn look(options: PostgresOptions) -> Result<Self, Error> {
+        Database::look(options).map(Self::new)
+    }
+
     pub(crate) fn new(database: Arc<Database>) -> Self {
         Self {
             database,

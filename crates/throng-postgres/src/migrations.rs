@@ -82,7 +82,13 @@ pub(crate) async fn require(client: &Client, options: &PostgresOptions) -> Resul
     let expected = STEPS.len() as i32;
     match version(client, options).await? {
         Some(found) if found == expected => Ok(()),
-        Some(found) => Err(newer(options, found, expected)),
+        Some(found) => Err(Error::Backend {
+            doing: format!("reading {}", options.place()),
+            why: format!(
+                "its tables have version {found}, which is older than this program's {expected}: look with the program that runs on it; a \
+                 service of this one changes them when it starts"
+            ),
+        }),
         None => Err(Error::Backend {
             doing: format!("reading {}", options.place()),
             why: "there is no journal in this schema; name another with schema=NAME in the URL".into(),

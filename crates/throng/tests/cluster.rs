@@ -14,7 +14,9 @@ use std::{
     time::Duration,
 };
 use throng::{
+    Options,
     journal::{Directory, NodeState},
+    limits,
     model::Error,
 };
 
@@ -140,6 +142,81 @@ async fn messages_whose_answer_is_lost_are_taken_once() {
         all_have
     })
     .await;
+}
+
+/// A node of so small an outbox that the messages to a node out of reach would fill it.
+async fn node_with_small_outbox(cluster: &Cluster, name: &str) -> Node {
+    let options = Options {
+        outbox_max: OUTBOX_MAX as usize,
+        ..Options::default()
+    };
+    cluster.node_with(name, |builder| builder.options(options)).await
+}
+
+const OUTBOX_MAX: u64 = 32;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_to_a_node_out_of_reach_wait_in_the_log_and_hold_up_nobody_else() {
+    for is_life_over in [false, true] {
+        let cluster = Cluster::new();
+        let (one, other) = (
+            node_with_small_outbox(&cluster, "one").await,
+            cluster.node("other").await,
+        );
+        cluster.take(&one, &shards(0, 128)).await;
+        cluster.take(&other, &shards(128, 256)).await;
+        for id in ids() {
+            ask(&one.engine, &id, Command::Open { balance: 1_000 }).await.unwrap();
+        }
+        cluster.wires.are_cut.store(true, SeqCst);
+        let lives_here = |id: &String| limits::shard_of(limits::hash("account", id), nodes::SHARDS).0 < 128;
+        let (here, there): (Vec<String>, Vec<String>) = ids().partition(lives_here);
+        assert!(here.len() > 10 && there.len() > 10);
+        // Far more than there is room for; who is refused for it comes again until it is taken.
+        let mut sent = 0;
+        while sent < 8 * OUTBOX_MAX {
+            let from = &here[sent as usize % here.len()];
+            let to = there[sent as usize % there.len()].clone();
+            let pay = async || {
+                let account = one.engine.entity::<Account>(&**from).once(format!("{sent}"));
+                let to = to.clone();
+                account.ask(Command::Pay { to, amount: 1 }).await.is_ok()
+            };
+            eventually(pay).await;
+            sent += 1;
+        }
+        // Here they are taken at once.
+        let pay = Command::Pay {
+            to: here[1].clone(),
+            amount: 500,
+        };
+        ask(&one.engine, &here[0], pay).await.unwrap();
+        eventually(async || balance(&one.engine, &here[1]).await > 1_000).await;
+        assert!(one.engine.statistics().outbox < OUTBOX_MAX, "they are not in memory");
+        if is_life_over {
+            let third = cluster.node("third").await;
+            cluster.give(&one, &third, &shards(0, 128)).await;
+        }
+        cluster.wires.are_cut.store(false, SeqCst);
+        let asked = &other.engine;
+        eventually(async || {
+            let mut sum = 0;
+            for id in &there {
+                sum += balance(asked, id).await - 1_000;
+            }
+            assert!(sum <= sent as i64, "one was taken twice: {sum}");
+            sum == sent as i64
+        })
+        .await;
+        // What comes now goes as it always did.
+        let pay = Command::Pay {
+            to: there[0].clone(),
+            amount: 400,
+        };
+        let before = balance(asked, &there[0]).await;
+        ask(asked, &here[1], pay).await.unwrap();
+        eventually(async || balance(asked, &there[0]).await == before + 400).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

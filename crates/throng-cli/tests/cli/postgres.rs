@@ -275,6 +275,13 @@ fn what_is_no_journal_in_a_database_is_refused_without_showing_the_password() {
         &run(&["journal", "verify", &nothing]),
         &["there is no journal in this schema", "schema nothing_there"],
     );
+    // Twice: who looks makes nothing ready.
+    for _ in 0..2 {
+        assert_refused(
+            &run(&["cluster", "status", "--journal", &nothing]),
+            &["there is no journal in this schema"],
+        );
+    }
     let nobody = nothing.replace("a%20secret", "a%20wrong%20secret");
     for arguments in [&["serve", "--journal", &*nobody][..], &["journal", "inspect", &nobody]] {
         let output = run(arguments);

@@ -4,7 +4,7 @@ use crate::{counter::Counter, kit};
 use servers::Postgres;
 use throng::{Engine, StartError, layout::LayoutError};
 use throng_journal::{Error, Journal};
-use throng_postgres::{PostgresOptions, open_postgres};
+use throng_postgres::{PostgresDirectory, PostgresOptions, open_postgres};
 
 fn refused(url: &str) -> String {
     let options: PostgresOptions = url.parse().unwrap();
@@ -77,6 +77,36 @@ async fn tables_of_a_newer_program_are_refused_and_left_alone() {
         &refused.to_string(),
         &[&schema, "format version 99", "use the program it was written by"],
     );
+}
+
+#[tokio::test]
+async fn tables_of_an_older_program_are_not_changed_by_who_only_looks() {
+    let schema = kit::schema();
+    drop(open_postgres(kit::options(&schema, "")).unwrap());
+    let psql = kit::psql(&kit::SERVER).await;
+    // As the program before left them.
+    let undo = format!(
+        "DROP TABLE {schema}.cluster CASCADE; DELETE FROM {schema}.migrations WHERE version = (SELECT max(version) FROM {schema}.migrations)"
+    );
+    psql.batch_execute(&undo).await.unwrap();
+    let tables = format!(
+        "SELECT (SELECT max(version) FROM {schema}.migrations), (SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}')"
+    );
+    let found = async || {
+        let row = psql.query_one(&tables, &[]).await.unwrap();
+        (row.get::<_, i32>(0), row.get::<_, i64>(1))
+    };
+    let before = found().await;
+    let refused = PostgresDirectory::look(kit::options(&schema, "")).unwrap_err();
+    assert_says(
+        &refused.to_string(),
+        &[
+            &schema,
+            "older than this program's",
+            "look with the program that runs on it",
+        ],
+    );
+    assert_eq!(found().await, before);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ pub(crate) use attempt::{Answer, Asking, Command, Look, NOTHING, Payload, Progre
 pub(crate) use elsewhere::{OwnerOf, command_of};
 pub(crate) use load::now_or_later;
 pub use outbox::Pending;
-pub(crate) use outbox::{Behind, Outbox, Outgoing, Parked, Waiter};
+pub(crate) use outbox::{Behind, Next, Outbox, Outgoing, Parked, Waiter};
 
 use crate::{
     context::Context,

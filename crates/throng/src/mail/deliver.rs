@@ -18,7 +18,7 @@ use throng_journal::{Address, Commit, Error, RecordKind, ShardSet};
 use throng_turn::Entered;
 
 /// Bytes of commits read at a time.
-const READ_BYTES: usize = 8 << 20;
+pub(super) const READ_BYTES: usize = 8 << 20;
 /// How soon a receiver that cannot be loaded is tried again; the pause doubles up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
@@ -182,10 +182,11 @@ impl Mail {
             }
             let read = ledger.read_after(behind.read, READ_BYTES).await;
             let (commits, reached) = read.map_err(|error| error.to_string())?;
-            for outgoing in commits
+            for mut outgoing in commits
                 .iter()
-                .flat_map(|commit| messages(commit, &ledger.shards, Some(to)))
+                .flat_map(|commit| messages(commit, &ledger.shards, |receiver| receiver == to))
             {
+                outgoing.is_first_in_line = true;
                 let mut attempt = attempt(&self.context, outgoing);
                 let progress = self.door.try_now(&mut attempt);
                 match self.door.carry(attempt, progress).await {
@@ -197,7 +198,7 @@ impl Mail {
                 self.context.signals.deliver.wake();
             }
             let is_end = commits.is_empty();
-            if self.outbox.caught_up(to, if is_end { behind.upto } else { reached }) {
+            if self.outbox.caught_up(to, behind, reached, is_end) {
                 return Ok(());
             }
         }
@@ -216,7 +217,7 @@ impl Mail {
         let (commits, mut reached) = ledger.read_after(behind.read, READ_BYTES).await?;
         for commit in &commits {
             // No more than memory may hold; a commit is read whole.
-            if !self.outbox.append(messages(commit, &ledger.shards, None)) {
+            if !self.outbox.append(messages(commit, &ledger.shards, |_| true)) {
                 reached = commit.position();
                 break;
             }
@@ -270,22 +271,22 @@ fn message(attempt: Attempt<'static>) -> Option<Box<Outgoing>> {
     Some(outgoing)
 }
 
-/// The messages these shards sent with a commit, to one receiver or to all.
-fn messages<'a>(
+/// The messages these shards sent with a commit, to such receivers.
+pub(super) fn messages<'a>(
     commit: &'a Commit,
     from: &'a ShardSet,
-    to: Option<&'a Address>,
+    is_to: impl Fn(&Address) -> bool + 'a,
 ) -> impl Iterator<Item = Box<Outgoing>> + 'a {
     let sent = commit
         .records()
         .flatten()
         .filter(|record| record.record == RecordKind::Sent && from.contains(record.shard));
     sent.filter_map(move |record| match Delivery::read(&record) {
-        Ok(delivery) if to.is_none_or(|to| delivery.to == *to) => Some(Box::new(Outgoing {
+        Ok(delivery) if is_to(&delivery.to) => Some(Box::new(Outgoing {
             delivery,
             waiter: None,
             sent: commit.position(),
-            is_first_in_line: to.is_some(),
+            is_first_in_line: false,
         })),
         Ok(_) => None,
         Err(why) => {

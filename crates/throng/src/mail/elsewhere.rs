@@ -3,18 +3,26 @@
 //! A message leaves once it is durable, in the order of its shard, and is sent again until it was taken: its receiver's shard knows by
 //! its number whether it was, wherever that shard lives by then.
 
-use super::{Mail, deliver};
+use super::{
+    Mail,
+    deliver::{self, READ_BYTES},
+};
 use crate::{
-    door::{Answer, Carried, Outgoing, Told},
+    door::{Answer, Behind, Carried, Next, Outgoing, Told},
     driver::peers::{Letter, RemoteError, Reply, Request, TakenAs},
 };
 use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
-use throng_core::shard::{Delivery, JsonReply};
+use throng_core::{
+    limits,
+    shard::{Delivery, JsonReply},
+};
 use throng_journal::{Address, Position, ShardId};
 
 /// Messages of one shard sent at a time.
 const LETTERS_MAX: usize = 256;
+/// Messages of one shard read from the log at a time, and those of one commit more.
+const WINDOW_MAX: usize = 4 * LETTERS_MAX;
 /// How long an owner may take.
 const WITHIN: Duration = Duration::from_secs(5);
 /// How soon it is tried again when nobody has taken them; the pause doubles up to the second.
@@ -28,33 +36,74 @@ impl Mail {
         };
         let ledger = &self.door.ledger;
         let mut pause = RETRY.0;
-        loop {
+        while !ledger.is_over() {
             let mut last = 0;
-            let letters = self.outbox.first_elsewhere(to, LETTERS_MAX, |outgoing| {
+            let next = self.outbox.next_elsewhere(to, LETTERS_MAX, |outgoing| {
                 if outgoing.sent.writer == ledger.writer {
                     last = outgoing.sent.commit.0.max(last);
                 }
                 letter(outgoing)
             });
-            if letters.is_empty() || ledger.wait(last).await.is_err() || ledger.is_over() {
-                return;
-            }
-            match peers.ask(to, Request::Take(letters), WITHIN).await {
-                Reply::Taken(taken) if !taken.is_empty() => {
-                    pause = RETRY.0;
-                    for (what, answer) in taken {
-                        self.taken_elsewhere(to, what, answer.map(|answer| answer.map(ByteBuf::into_vec)));
+            match next {
+                Next::Nothing => return,
+                Next::Read(behind) => {
+                    if self.read_elsewhere(to, behind).await {
+                        continue;
                     }
                 }
-                _ => {
-                    self.context.host.sleep(pause).await;
-                    pause = (pause * 2).min(RETRY.1);
+                Next::Send(letters) => {
+                    if ledger.wait(last).await.is_err() || ledger.is_over() {
+                        return;
+                    }
+                    match peers.ask(to, Request::Take(letters), WITHIN).await {
+                        Reply::Taken(taken) if !taken.is_empty() => {
+                            pause = RETRY.0;
+                            for (what, answer) in taken {
+                                self.taken_elsewhere(to, what, answer.map(|answer| answer.map(ByteBuf::into_vec)));
+                            }
+                            continue;
+                        }
+                        _ => self.not_taken(to, pause),
+                    }
                 }
             }
-            if ledger.is_over() {
-                return;
+            self.context.host.sleep(pause).await;
+            pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    /// Nobody has taken the next ones. After a while, or when they leave no room for others, those that follow are left to the log.
+    fn not_taken(&self, to: ShardId, pause: Duration) {
+        if (pause == RETRY.1 || self.outbox.is_full()) && self.outbox.set_unreachable(to) {
+            tracing::warn!("messages to shard {to} wait in the log: the node that owns it takes none");
+        }
+    }
+
+    /// Reads what was left to the log; `false`: it could not be read.
+    async fn read_elsewhere(&self, to: ShardId, behind: Behind) -> bool {
+        let ledger = &self.door.ledger;
+        if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
+            return false;
+        }
+        // Of many shards that are reached again, one at a time.
+        let _reading = self.reading_elsewhere.lock().await;
+        let (commits, mut reached) = match ledger.read_after(behind.read, READ_BYTES).await {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!("messages to shard {to} wait, it is tried again: {error}");
+                return false;
+            }
+        };
+        let is_to = |receiver: &Address| self.door.shard_of(limits::hash(&receiver.kind, &receiver.id)) == to;
+        for commit in &commits {
+            let messages = deliver::messages(commit, &ledger.shards, is_to);
+            if !self.outbox.append_elsewhere(to, messages, WINDOW_MAX) {
+                reached = commit.position();
+                break;
             }
         }
+        self.outbox.has_read_elsewhere(to, behind, reached, commits.is_empty());
+        true
     }
 
     fn taken_elsewhere(&self, to: ShardId, what: TakenAs, answer: Option<Result<Vec<u8>, RemoteError>>) {

@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -37,12 +37,15 @@ pub struct Wires {
     /// Answers that are lost on the way: every so many.
     pub lost_every: AtomicU64,
     pub asked: AtomicU64,
+    /// Nobody reaches anybody.
+    pub are_cut: AtomicBool,
 }
 
 impl Peers for Wires {
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
         let owner = self.owners.lock().unwrap().get(usize::from(shard.0)).copied().flatten();
         let engine = owner.and_then(|owner| self.engines.lock().unwrap().get(&owner).cloned());
+        let engine = engine.filter(|_| !self.are_cut.load(SeqCst));
         let number = self.asked.fetch_add(1, SeqCst) + 1;
         let lost_every = self.lost_every.load(SeqCst);
         Box::pin(async move {

@@ -45,8 +45,7 @@ const SLICE_BYTES: usize = 1 << 20;
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Memory for the new file's pages while it is written.
 const CACHE_BYTES: usize = 8 << 20;
-/// A file takes about so many times the bytes of its rows: pages are half full at least, and rows as long as several of them fill
-/// powers of two.
+/// A new file takes so many times the bytes of its rows at most, about: one to one and a half times was seen.
 const ROOM: u64 = 2;
 /// Compacted by itself once it takes so many times its rows.
 const WORTH: u64 = 2 * ROOM;

@@ -1,7 +1,12 @@
 //! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
 
+mod elsewhere;
+
+pub(crate) use elsewhere::Next;
+
 use super::{Answer, Told};
 use crate::stuck::StuckEntity;
+use elsewhere::Elsewhere;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
@@ -77,8 +82,8 @@ struct Window {
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
     parked_len: usize,
-    /// To shards that other nodes own, in order; somebody sends the first ones of each.
-    elsewhere: BTreeMap<ShardId, VecDeque<Box<Outgoing>>>,
+    /// To shards that other nodes own; somebody sends the first ones of each that is here.
+    elsewhere: BTreeMap<ShardId, Elsewhere>,
     elsewhere_len: usize,
     /// Of those queued, parked and sent elsewhere.
     bytes: usize,
@@ -99,6 +104,33 @@ pub(crate) struct Behind {
     pub(crate) read: Position,
     /// Messages of later commits are in memory.
     pub(crate) upto: Position,
+}
+
+impl Behind {
+    /// A message of this commit.
+    fn of(sent: Position) -> Self {
+        Self {
+            read: before(sent),
+            upto: sent,
+        }
+    }
+
+    /// That and another message.
+    fn add(&mut self, sent: Position) {
+        self.read = self.read.min(before(sent));
+        self.upto = self.upto.max(sent);
+    }
+
+    /// The log was read up to here, where `seen` was to be read. `true`: there is no more.
+    fn has_read(&mut self, seen: Self, read: Position, is_end: bool) -> bool {
+        if self.read < seen.read {
+            // An earlier one was left to the log meanwhile.
+            return false;
+        }
+        self.read = read;
+        // Nothing was there up to where it was behind when it looked; more may have been sent since.
+        read >= self.upto || (is_end && self.upto == seen.upto)
+    }
 }
 
 /// A receiver that cannot be loaded.
@@ -153,7 +185,10 @@ impl Outbox {
 
     /// Nothing is on its way but to receivers that are stuck.
     pub(crate) fn is_empty(&self) -> bool {
-        self.with(|window| window.len() == 0 && window.in_hand.is_empty() && window.behind.is_none())
+        self.with(|window| {
+            let is_behind = window.behind.is_some() || window.elsewhere.values().any(|of| of.behind().is_some());
+            window.len() == 0 && window.in_hand.is_empty() && !is_behind
+        })
     }
 
     /// There is something to deliver, or to read from the log.
@@ -168,11 +203,10 @@ impl Outbox {
                 .all()
                 .map(|outgoing| outgoing.sent)
                 .chain(window.in_hand.iter().copied());
-            let stuck = window.stuck.values().map(|stuck| stuck.behind.read);
-            held.map(before)
-                .chain(window.behind.map(|behind| behind.read))
-                .chain(stuck)
-                .min()
+            let stuck = window.stuck.values().map(|stuck| stuck.behind);
+            let elsewhere = window.elsewhere.values().filter_map(Elsewhere::behind);
+            let behind = window.behind.into_iter().chain(stuck).chain(elsewhere);
+            held.map(before).chain(behind.map(|behind| behind.read)).min()
         })
     }
 
@@ -188,8 +222,7 @@ impl Outbox {
                 } else if let Some(behind) = &mut window.behind {
                     behind.upto = behind.upto.max(at);
                 } else if self.has_no_room(window) {
-                    let read = before(at);
-                    window.behind = Some(Behind { read, upto: at });
+                    window.behind = Some(Behind::of(at));
                     window.overflowed = true;
                 } else {
                     window.append(outgoing);
@@ -268,8 +301,7 @@ impl Outbox {
         self.with(|window| {
             for outgoing in messages {
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
-                    stuck.behind.upto = stuck.behind.upto.max(outgoing.sent);
-                    stuck.behind.read = stuck.behind.read.min(before(outgoing.sent));
+                    stuck.behind.add(outgoing.sent);
                     stuck.messages += 1;
                 } else {
                     window.append(outgoing);
@@ -282,12 +314,10 @@ impl Outbox {
     /// The log was read up to here, where `seen` was to be read.
     pub(crate) fn has_read(&self, seen: Behind, read: Position, is_end: bool) {
         self.with(|window| {
-            if let Some(now) = &mut window.behind {
-                now.read = read;
-                // Nothing was there up to where it was behind when it looked; more may have been sent since.
-                if read >= now.upto || (is_end && now.upto == seen.upto) {
-                    window.behind = None;
-                }
+            if let Some(now) = &mut window.behind
+                && now.has_read(seen, read, is_end)
+            {
+                window.behind = None;
             }
         });
     }
@@ -306,43 +336,6 @@ impl Outbox {
         })
     }
 
-    // --- receivers of other nodes --------------------------------------------------------------------------------------
-
-    /// Keeps a message for a shard that another node owns, behind those that wait for the same. `true`: it is the first, and somebody
-    /// has to send it.
-    pub(crate) fn send_elsewhere(&self, to: ShardId, outgoing: Box<Outgoing>) -> bool {
-        self.with(|window| {
-            window.let_go(outgoing.sent);
-            window.elsewhere_len += 1;
-            window.bytes += outgoing.bytes();
-            let waiting = window.elsewhere.entry(to).or_default();
-            waiting.push_back(outgoing);
-            waiting.len() == 1
-        })
-    }
-
-    /// Looks at the first messages that wait for a shard of another node; none: nobody has to send any more.
-    pub(crate) fn first_elsewhere<R>(&self, to: ShardId, most: usize, mut look: impl FnMut(&Outgoing) -> R) -> Vec<R> {
-        self.with(|window| {
-            let first = window.elsewhere.get(&to).into_iter().flatten().take(most);
-            let looked: Vec<R> = first.map(|outgoing| look(outgoing)).collect();
-            if looked.is_empty() {
-                window.elsewhere.remove(&to);
-            }
-            looked
-        })
-    }
-
-    /// The first message for a shard of another node was taken there.
-    pub(crate) fn taken_elsewhere(&self, to: ShardId) -> Option<Box<Outgoing>> {
-        self.with(|window| {
-            let outgoing = window.elsewhere.get_mut(&to)?.pop_front()?;
-            window.elsewhere_len -= 1;
-            window.bytes -= outgoing.bytes();
-            Some(outgoing)
-        })
-    }
-
     // --- receivers that cannot be loaded -----------------------------------------------------------------------------
 
     /// A receiver cannot be loaded: its messages are left to the log, so that they hold up no other's.
@@ -355,14 +348,9 @@ impl Outbox {
             let parked = window.parked.remove(to).unwrap_or_default();
             window.parked_len -= parked.len();
             window.bytes -= parked.iter().map(|outgoing| outgoing.bytes()).sum::<usize>();
-            let sent = || parked.iter().map(|outgoing| outgoing.sent);
-            let (Some(first), Some(last)) = (sent().min(), sent().max()) else {
-                return;
-            };
-            let behind = Behind {
-                read: before(first),
-                upto: last,
-            };
+            let Some(first) = parked.front() else { return };
+            let mut behind = Behind::of(first.sent);
+            parked.iter().for_each(|outgoing| behind.add(outgoing.sent));
             let stuck = Stuck {
                 reason,
                 since: now,
@@ -391,14 +379,13 @@ impl Outbox {
         self.with(|window| window.stuck.get(to).map(|stuck| stuck.behind))
     }
 
-    /// A stuck receiver took its messages up to here. `true`: those were all, and it is stuck no more.
-    pub(crate) fn caught_up(&self, to: &Address, read: Position) -> bool {
+    /// A stuck receiver took its messages up to here, where `seen` was to be read. `true`: those were all, and it is stuck no more.
+    pub(crate) fn caught_up(&self, to: &Address, seen: Behind, read: Position, is_end: bool) -> bool {
         self.with(|window| {
             let Some(stuck) = window.stuck.get_mut(to) else {
                 return true;
             };
-            stuck.behind.read = read;
-            let is_all = read >= stuck.behind.upto;
+            let is_all = stuck.behind.has_read(seen, read, is_end);
             if is_all {
                 window.stuck.remove(to);
             }
@@ -413,7 +400,10 @@ impl Window {
     }
 
     fn all(&self) -> impl Iterator<Item = &Box<Outgoing>> {
-        let waiting = self.parked.values().chain(self.elsewhere.values());
+        let waiting = self
+            .parked
+            .values()
+            .chain(self.elsewhere.values().map(Elsewhere::waiting));
         self.queue.iter().chain(waiting.flatten())
     }
 
@@ -442,8 +432,7 @@ impl Window {
         let Some(stuck) = self.stuck.get_mut(&outgoing.delivery.to) else {
             return false;
         };
-        stuck.behind.upto = stuck.behind.upto.max(outgoing.sent);
-        stuck.behind.read = stuck.behind.read.min(before(outgoing.sent));
+        stuck.behind.add(outgoing.sent);
         stuck.messages += 1;
         self.let_go(outgoing.sent);
         true
@@ -462,5 +451,37 @@ fn before(at: Position) -> Position {
     Position {
         commit: CommitNo(at.commit.0.saturating_sub(1)),
         ..at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng_journal::WriterId;
+
+    fn at(commit: u64) -> Position {
+        Position {
+            writer: WriterId(1),
+            commit: CommitNo(commit),
+        }
+    }
+
+    #[test]
+    fn what_is_left_to_the_log_while_it_is_read_is_read_too() {
+        let mut behind = Behind::of(at(10));
+        behind.add(at(20));
+        let seen = behind;
+        assert_eq!((seen.read, seen.upto), (at(9), at(20)));
+        assert!(!behind.has_read(seen, at(15), false));
+        // One that was in somebody's hands meanwhile, of an earlier commit.
+        let seen = behind;
+        behind.add(at(12));
+        assert!(!behind.has_read(seen, at(20), false), "it is not among what was read");
+        assert_eq!(behind.read, at(11));
+        let seen = behind;
+        behind.add(at(30));
+        assert!(!behind.has_read(seen, at(20), true), "more has come since");
+        assert!(behind.has_read(behind, at(30), false));
+        assert!(behind.has_read(behind, at(25), true), "nothing was left of it");
     }
 }
