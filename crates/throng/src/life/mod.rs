@@ -223,6 +223,14 @@ impl Lives {
         true
     }
 
+    /// Nobody is asked, for this reason, unless another life has begun.
+    fn end_life(&self, life: &Arc<Life>, down: Down) {
+        let mut status = self.status.write().unwrap_or_else(PoisonError::into_inner);
+        if matches!(&*status, Status::Running(running) if Arc::ptr_eq(running, life)) {
+            *status = Status::Down(down);
+        }
+    }
+
     /// Nobody is asked, for this reason.
     pub(crate) fn end(&self, down: Down) {
         *self.status.write().unwrap_or_else(PoisonError::into_inner) = Status::Down(down);

@@ -225,9 +225,7 @@ pub(super) async fn task(lives: Weak<Lives>) {
 impl Lives {
     async fn begin_again(&self, life: &Arc<Life>, failure: &AppendError) {
         let (context, ledger) = (&self.context, &life.ledger);
-        if self.running().is_some_and(|running| Arc::ptr_eq(&running, life)) {
-            self.end(Down::with(JOURNAL_FAILED, failure));
-        }
+        self.end_life(life, Down::with(JOURNAL_FAILED, failure));
         // Before anybody is waited for who changes the shards: a checkpoint of theirs may wait for what was in flight here.
         let last = loop {
             match context.journal.seal(ledger.writer).await {

@@ -9,13 +9,7 @@ use super::{
     rows::RowCache,
     source,
 };
-use crate::{
-    context::micros,
-    engine::Core,
-    host::Task,
-    life::{Life, Status},
-    tail::Ends,
-};
+use crate::{context::micros, engine::Core, host::Task, life::Life, tail::Ends};
 use std::{
     sync::{Arc, Weak},
     task::Poll,
@@ -167,9 +161,9 @@ impl Runner {
     async fn attempt(&mut self, inner: &Arc<Core>) -> Result<Next, String> {
         let views = &*inner.projections.views;
         self.follow_requests(views).await?;
-        let life = match &*inner.lives.status() {
-            Status::Running(life) => life.clone(),
-            Status::Down(_) => return Ok(Next::WaitForCommit(None)),
+        // One that is over has no position: who waited for another one would not wait at all.
+        let Some(life) = inner.lives.running() else {
+            return Ok(Next::WaitForCommit(None));
         };
         let is_member = inner.lives.member().is_some();
         if self.is_elsewhere(inner, &life, views).await? {
