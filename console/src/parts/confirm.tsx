@@ -14,13 +14,30 @@ const DOES: Record<string, string> = {
 };
 
 /** An action somebody has chosen, and of what it is. */
-export interface Asked {
+interface Asked {
   action: Action;
   of: { kind: string | null; id: string | null; what: string };
 }
 
-/** Asks before an action is done, says what it will do, and does it. */
-export function Confirm({ action, of, close, done }: Asked & { close: () => void; done: () => void }) {
+/** How a screen asks before an action is done, and the dialog that it shows meanwhile; `done` follows once it was done. */
+export function useConfirm(done: () => void) {
+  const [asked, setAsked] = useState<Asked>();
+  const close = () => setAsked(undefined);
+  const dialog = asked && (
+    <Confirm
+      {...asked}
+      close={close}
+      done={() => {
+        close();
+        done();
+      }}
+    />
+  );
+  return { ask: setAsked, dialog };
+}
+
+/** Says what an action will do, and does it. */
+function Confirm({ action, of, close, done }: Asked & { close: () => void; done: () => void }) {
   const [isBusy, setBusy] = useState(false);
   const [wrong, setWrong] = useState<string>();
   const [reason, setReason] = useState('');

@@ -1,11 +1,10 @@
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import * as calls from '../api/calls';
 import type { Cluster, ClusterNode, Journal, Projection } from '../api/types';
 import { ago, bytes, instant, known, micros, plural, seconds, whole } from '../lib/format';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
-import { type Asked, Confirm } from '../parts/confirm';
+import { useConfirm } from '../parts/confirm';
 import { useLoad } from '../parts/load';
 import { Parts } from './journal/parts';
 
@@ -305,7 +304,7 @@ function ProjectionState({ one }: { one: Projection }) {
 }
 
 function Projections({ projections, reload }: { projections: Projection[]; reload: () => void }) {
-  const [asked, setAsked] = useState<Asked>();
+  const { ask, dialog } = useConfirm(reload);
   return (
     <Card title="Projections">
       {projections.length === 0 ? (
@@ -353,7 +352,7 @@ function Projections({ projections, reload }: { projections: Projection[]; reloa
                           type="button"
                           class={`button ${action.confirm ? 'danger' : ''}`}
                           aria-label={`${action.label}: ${one.name}`}
-                          onClick={() => setAsked({ action, of: { kind: null, id: null, what: one.name } })}
+                          onClick={() => ask({ action, of: { kind: null, id: null, what: one.name } })}
                         >
                           {action.label}
                         </button>
@@ -366,16 +365,7 @@ function Projections({ projections, reload }: { projections: Projection[]; reloa
           </table>
         </Scroll>
       )}
-      {asked && (
-        <Confirm
-          {...asked}
-          close={() => setAsked(undefined)}
-          done={() => {
-            setAsked(undefined);
-            reload();
-          }}
-        />
-      )}
+      {dialog}
     </Card>
   );
 }

@@ -1,10 +1,9 @@
-import { useState } from 'preact/hooks';
 import * as calls from '../api/calls';
 import type { Action, Trouble } from '../api/types';
 import { ago, instant, plural, whole } from '../lib/format';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Note } from '../parts/basic';
-import { type Asked, Confirm } from '../parts/confirm';
+import { useConfirm } from '../parts/confirm';
 import { EntityLink } from '../parts/link';
 import { useLoad } from '../parts/load';
 import { troubles } from '../state/service';
@@ -69,7 +68,7 @@ const ORDER = Object.keys(TYPES);
 
 export function TroubleScreen() {
   const { value, failure, reload } = useLoad(() => calls.troubles(), [], RELOAD_MS);
-  const [asked, setAsked] = useState<Asked>();
+  const { ask, dialog } = useConfirm(reload);
   if (value) troubles.value = value.total;
   const present = value
     ? [...new Set(value.items.map((item) => item.type))].sort((one, other) => place(one) - place(other))
@@ -91,21 +90,12 @@ export function TroubleScreen() {
             type={type}
             items={value?.items.filter((item) => item.type === type) ?? []}
             total={value?.totals[type]}
-            ask={(action, item) => setAsked({ action, of: item })}
+            ask={(action, item) => ask({ action, of: item })}
           />
         ))}
         {value?.more && <Note tone="accent">There is more than is shown. Mend these first.</Note>}
       </div>
-      {asked && (
-        <Confirm
-          {...asked}
-          close={() => setAsked(undefined)}
-          done={() => {
-            setAsked(undefined);
-            reload();
-          }}
-        />
-      )}
+      {dialog}
     </>
   );
 }

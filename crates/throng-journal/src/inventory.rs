@@ -2,29 +2,29 @@
 
 use crate::{CommitNo, Position, WriterId};
 
-/// Writers, and the files or tables that hold their commits; each at most as many as were asked for.
+/// Writers, and the files or tables that hold their commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// The newest first.
+    /// From the newest on, at most as many as were asked for.
     pub writers: Vec<WriterEntry>,
-    /// How many there are.
+    /// Writers of which anything is known, listed or not.
     pub writers_total: u64,
     /// Segments, the newest first; tables, the largest first.
     pub parts: Vec<PartEntry>,
-    /// How many there are.
+    /// Segments or tables, listed or not.
     pub parts_total: u64,
 }
 
 /// One life of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriterEntry {
-    /// Its number.
+    /// Numbers are given once, in the order of lives.
     pub writer: WriterId,
     /// Whose life it is.
     pub node: String,
     /// Its last durable commit; 0 before the first.
     pub last: CommitNo,
-    /// It may commit more.
+    /// It was not sealed: its node may commit more.
     pub is_open: bool,
     /// When it began, microseconds since 1970-01-01 UTC, where that is known.
     pub begun_micros: Option<i64>,

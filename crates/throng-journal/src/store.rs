@@ -111,9 +111,9 @@ pub struct Cut {
 /// What a store's file took of the disk before and after it was compacted, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Compacted {
-    /// Before.
+    /// That the store took of the disk before it was compacted.
     pub store_bytes_before: u64,
-    /// After.
+    /// That it took afterwards.
     pub store_bytes_after: u64,
 }
 

@@ -211,7 +211,7 @@ impl Engine {
     /// What the journal's history stands in: writers, and segments or tables, of each the first `limit`.
     ///
     /// # Errors
-    /// The journal's.
+    /// The journal cannot be read.
     pub async fn inventory(&self, limit: usize) -> Result<throng_journal::Inventory, throng_journal::Error> {
         self.core.context.journal.inventory(limit).await
     }

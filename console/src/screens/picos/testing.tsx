@@ -5,7 +5,7 @@ import type { Json } from '../../lib/diff';
 /** An event or a query of a ruleset, with what it is given. */
 export interface Tried {
   isQuery: boolean;
-  /** Of an event. */
+  /** The first part of an event's type, which a query has not. */
   domain: string;
   name: string;
   given: { [name: string]: Json };

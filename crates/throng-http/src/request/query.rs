@@ -66,7 +66,7 @@ pub(crate) struct DropQuery {
     pub(crate) kind: String,
     /// To this entity of the kind.
     pub(crate) id: String,
-    /// Its number there.
+    /// As the list of dead messages says it, such as `17.3`.
     pub(crate) number: String,
     /// In a person's words.
     pub(crate) reason: String,
@@ -80,13 +80,13 @@ pub(crate) struct CancelQuery {
     pub(crate) kind: String,
     /// Of this entity of the kind.
     pub(crate) id: String,
-    /// The timer's.
+    /// That the entity gave the timer.
     pub(crate) name: String,
     /// In a person's words.
     pub(crate) reason: String,
 }
 
-/// Which projection or sink.
+/// Which projection or sink is rebuilt or resumed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProjectionQuery {

@@ -21,12 +21,12 @@ const TRIED_URL: &str = "krl:tried";
 pub struct TryOut {
     /// The channel, which has to be allowed to install rulesets.
     pub via: Secret,
-    /// The ruleset.
+    /// Of the ruleset, in KRL.
     pub source: Arc<str>,
-    /// An event, or
+    /// What it is tried with, unless it is tried with a query.
     #[schemars(with = "serde_json::Value")]
     pub event: Option<Incoming>,
-    /// a query.
+    /// What it is asked, where there is no event.
     #[schemars(with = "serde_json::Value")]
     pub asked: Option<Asked>,
     /// What was asked elsewhere for it so far.
@@ -39,7 +39,7 @@ pub struct TryOut {
 pub struct Tried {
     /// Why it would fail, and change nothing.
     pub error: Option<Box<str>>,
-    /// What was logged.
+    /// What the rules and functions that ran have logged, in order.
     #[schemars(with = "serde_json::Value")]
     pub log: Vec<Logged>,
     /// Of an event: its directives.

@@ -19,11 +19,11 @@ use throng_krl::{Diagnostic, Value};
 /// Most bytes of a ruleset that is checked or tried.
 const SOURCE_BYTES_MAX: usize = 256 << 10;
 
-/// A ruleset.
+/// The body of a request that checks or installs a ruleset.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Source {
-    /// As it stands.
+    /// In KRL, whole; at most [`SOURCE_BYTES_MAX`] bytes.
     source: String,
 }
 
@@ -31,32 +31,32 @@ pub(super) struct Source {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Trying {
-    /// As it stands.
+    /// As in [`Source`]; it need not be installed.
     source: String,
     event: Option<TriedEvent>,
     query: Option<TriedQuery>,
 }
 
-/// An event.
+/// An event as `/sky/event` takes it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TriedEvent {
     domain: String,
     name: String,
-    /// A map.
+    /// Its attributes by name; none if it is left out.
     #[serde(default)]
     #[schemars(with = "serde_json::Value")]
     attrs: Value,
 }
 
-/// A query.
+/// A query as `/sky/cloud` takes it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TriedQuery {
     /// A ruleset of the pico; the one that is tried where it is not named.
     rid: Option<String>,
     name: String,
-    /// A map.
+    /// Its arguments by name; none if it is left out.
     #[serde(default)]
     #[schemars(with = "serde_json::Value")]
     args: Value,
@@ -65,7 +65,7 @@ pub(super) struct TriedQuery {
 /// What is wrong with a ruleset, and what it can be tried with.
 #[derive(Default, Serialize, JsonSchema)]
 pub(super) struct Checked {
-    /// It can be installed.
+    /// It was compiled, and can be installed.
     sound: bool,
     /// Its id, if it can be read.
     rid: Option<String>,
@@ -79,9 +79,9 @@ pub(super) struct Checked {
 /// Something about a place of the source.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Place {
-    /// From 1.
+    /// The first line is 1.
     line: u32,
-    /// From 1, in characters.
+    /// In characters; the first is 1.
     column: u32,
     message: String,
 }

@@ -31,7 +31,7 @@ pub(super) struct Net {
 struct Inner {
     /// Pairs of processes that nothing gets through between, the lesser one first.
     cut: BTreeSet<(Group, Group)>,
-    /// Who listens.
+    /// Engines that answer others, by their processes.
     hosts: BTreeMap<Group, Arc<dyn Host>>,
     /// What is on its way from one to the other, in order.
     sent: BTreeMap<(Group, Group), mpsc::UnboundedSender<Asked>>,

@@ -11,7 +11,7 @@ pub(crate) struct Counter {
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum Command {
-    /// Counts.
+    /// Records one more event.
     Add,
     /// Counts, and has another one count by a message.
     Send { to: u64 },

@@ -37,7 +37,7 @@ pub struct Wires {
     /// Answers that are lost on the way: every so many.
     pub lost_every: AtomicU64,
     pub asked: AtomicU64,
-    /// Nobody reaches anybody.
+    /// All requests between nodes are lost.
     pub are_cut: AtomicBool,
 }
 
