@@ -387,6 +387,8 @@ mod tests {
                     step => model.step(step),
                 }
             }
+            // Whoever tells something that it has just looked at names no more than it has to.
+            model.step(&Step::Commit(0));
             streams = look(&told, &model);
             while let Some(stretch) = told.next(&streams).pop() {
                 let writer = stretch.after.writer;

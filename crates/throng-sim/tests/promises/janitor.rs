@@ -68,10 +68,13 @@ async fn retry(sim: &Sim, engine: &Engine, message: &DeadMessage) {
         return;
     }
     if sim.chance(0.3) {
-        let (engine, message) = (engine.clone(), message.clone());
+        let (sim_in, engine, message) = (sim.clone(), engine.clone(), message.clone());
         let twin = sim.spawn(async move {
             let to = &message.receiver;
-            engine.retry_dead(&to.kind, &to.id, message.number).await.is_ok()
+            match engine.retry_dead(&to.kind, &to.id, message.number).await {
+                Ok(retried) => came_of(&sim_in, &retried),
+                Err(error) => told(&sim_in, &error),
+            }
         });
         drop(twin);
     }
