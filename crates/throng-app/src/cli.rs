@@ -10,7 +10,7 @@ pub use crate::{
     place::PlaceArguments,
     projection::ProjectionArguments,
     serve::ServeArguments,
-    service::wait_until_released,
+    service::close_journal,
     token::TokenArguments,
 };
 

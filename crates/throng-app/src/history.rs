@@ -5,7 +5,7 @@ use crate::{
     App,
     place::{Opened, Opening, Place},
     serve,
-    service::{Durability, wait_until_released},
+    service::{Durability, close_journal},
 };
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -15,7 +15,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng::{Engine, Erased, Options, PruneReport, journal::Journal, model::Keep, projection::State};
+use throng::{Engine, Erased, Options, PruneReport, model::Keep, projection::State};
 
 /// How long projections may take to read what they have not: until then they hold it.
 const CATCH_UP: Duration = Duration::from_secs(60);
@@ -126,7 +126,7 @@ fn on_engine<T>(
         has_projections: builder.has_projections(),
         lease: None,
     })?;
-    let released: std::sync::Weak<dyn Journal> = Arc::downgrade(&journal);
+    let held = Arc::clone(&journal);
     let options = Options {
         // Only what was asked for.
         prune_every: Some(Duration::MAX),
@@ -146,7 +146,7 @@ fn on_engine<T>(
         engine.stop().await;
         done
     });
-    wait_until_released(&released);
+    close_journal(held);
     done
 }
 

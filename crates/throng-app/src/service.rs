@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use std::{
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Weak},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -85,7 +85,7 @@ pub struct Service {
     node: Option<throng_cluster::Node>,
     /// Ends what runs beside the gateway.
     beside: Vec<End>,
-    journal: Weak<dyn Journal>,
+    journal: Arc<dyn Journal>,
 }
 
 impl Service {
@@ -124,7 +124,7 @@ impl Service {
             })?,
             false => Opened::in_memory(),
         };
-        let released = Arc::downgrade(&journal);
+        let held = Arc::clone(&journal);
         let builder = builder.options(settings.engine.clone()).views(views);
         #[cfg(feature = "postgres")]
         let (builder, joining) = match &settings.cluster {
@@ -216,7 +216,7 @@ impl Service {
             #[cfg(feature = "postgres")]
             node,
             beside,
-            journal: released,
+            journal: held,
         })
     }
 
@@ -248,14 +248,19 @@ impl Service {
             node.leave();
         }
         drop(self.engine);
-        wait_until_released(&self.journal);
+        close_journal(self.journal);
     }
 }
 
-/// Waits until a stopped engine's last task has let its journal go, and with it the directory's lock.
-pub fn wait_until_released(journal: &Weak<dyn Journal>) {
+/// Closes the journal of an engine that has stopped, once the last of its tasks has let it go: then the directory's lock is
+/// free, the writer in the database sealed.
+///
+/// The caller holds it until here: who only watched it go would see the last task give it up, and might end the process
+/// while that task still closes it.
+pub fn close_journal(journal: Arc<dyn Journal>) {
     let begun = Instant::now();
-    while journal.strong_count() > 0 && begun.elapsed() < RELEASE {
+    while Arc::strong_count(&journal) > 1 && begun.elapsed() < RELEASE {
         thread::sleep(Duration::from_millis(1));
     }
+    drop(journal);
 }

@@ -70,7 +70,7 @@ async fn measure(data: &std::path::Path, entities: usize) -> anyhow::Result<Figu
     let bytes_each = (resident_bytes()?.saturating_sub(before)) as f64 / entities as f64;
     engine.stop().await;
     drop(engine);
-    throng_app::cli::wait_until_released(&journal);
+    throng_app::cli::close_journal(journal);
 
     let begun = Instant::now();
     let (engine, _) = fill::engine(data, options).await?;

@@ -7,7 +7,7 @@ use std::{
     io::{Read as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{Arc, Weak},
+    sync::Arc,
     time::Duration,
 };
 use throng::{
@@ -47,14 +47,14 @@ pub(super) fn open(data: &Path) -> anyhow::Result<(Arc<dyn Journal>, Arc<dyn Sto
 }
 
 /// An engine of registration on [such a journal](open).
-pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<(Engine, Weak<dyn Journal>)> {
+pub(super) async fn engine(data: &Path, options: Options) -> anyhow::Result<(Engine, Arc<dyn Journal>)> {
     let (log, store) = open(data)?;
-    let released = Arc::downgrade(&log);
+    let held = Arc::clone(&log);
     let engine = registration::kinds(Engine::builder())
         .options(options)
         .start_shared(log, store)
         .await?;
-    Ok((engine, released))
+    Ok((engine, held))
 }
 
 /// Asks so many commands, the `n`-th being what `command` says, from many tasks at once.

@@ -140,7 +140,7 @@ pub(super) fn run(arguments: &StartArguments) -> anyhow::Result<ExitCode> {
 
 /// Every section is opened, then asked under keys; the last checkpoint is made at the end.
 async fn fill_journal(data: &Path, arguments: &StartArguments) -> anyhow::Result<()> {
-    let (engine, released) = fill::engine(data, Options::default()).await?;
+    let (engine, journal) = fill::engine(data, Options::default()).await?;
     let entities = arguments.entities;
     fill::ask(&engine, entities as usize, |number| {
         Ask::new(format!("S{number}"), SectionCommand::Open { capacity: u32::MAX })
@@ -159,7 +159,7 @@ async fn fill_journal(data: &Path, arguments: &StartArguments) -> anyhow::Result
     .await?;
     engine.stop().await;
     drop(engine);
-    throng_app::cli::wait_until_released(&released);
+    throng_app::cli::close_journal(journal);
     Ok(())
 }
 
