@@ -51,12 +51,17 @@ pub fn from_client<T: DeserializeOwned>(name: &str, body: &[u8]) -> Result<T, St
 /// Why [`from_parts`] fails, with the field at fault: reads once more, slowly.
 #[must_use]
 pub fn explain<T: DeserializeOwned>(name: &str, body: &[u8]) -> String {
-    match serde_path_to_error::deserialize::<_, T>(Parts::new(name, body)) {
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(Parts::new(name, body), &mut track);
+    // What follows the path is compiled once, not again for each type that is read.
+    let mut tracked = <dyn erased_serde::Deserializer<'_>>::erase(tracked);
+    match erased_serde::deserialize::<T>(&mut tracked) {
         Ok(_) => "the content could not be read".into(),
         Err(error) => {
-            let path = error.path().to_string();
+            drop(tracked);
+            let path = track.path().to_string();
             let path = path.strip_prefix(&format!("{name}.")).unwrap_or(&path).to_owned();
-            let why = error.into_inner().to_string();
+            let why = error.to_string();
             if path.is_empty() || path == "." || path == name || path == "?" {
                 why
             } else {
