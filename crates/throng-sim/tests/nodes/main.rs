@@ -4,10 +4,12 @@
 
 mod counted;
 mod counter;
+mod follower;
 mod seen;
 
 use counted::{Counted, SharedViews};
 use counter::{Command, Counter, Events};
+use follower::Followed;
 use seen::{Answer, Seen};
 use std::{
     collections::BTreeMap,
@@ -55,6 +57,8 @@ struct Clients {
     nodes: Nodes,
     seen: Mutex<Seen>,
     is_over: AtomicBool,
+    /// Nobody follows any more.
+    is_told: AtomicBool,
     changes: u64,
 }
 
@@ -216,11 +220,14 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
             nodes: nodes.clone(),
             seen: Mutex::default(),
             is_over: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
             changes: scenario.changes,
         });
         let running: Vec<_> = (0..CLIENTS)
             .map(|client| sim.spawn(clients.clone().client(client)))
             .collect();
+        let followed = Arc::new(Followed::default());
+        let following = sim.spawn(followed.clone().follow(clients.clone()));
         for _ in 0..scenario.steps {
             sim.sleep(Duration::from_millis(20 + sim.below(1_500))).await;
             step(&sim, &nodes).await;
@@ -238,14 +245,16 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         for client in running {
             client.await.unwrap();
         }
-        counts_once(&sim, &clients, &views).await;
+        counts_once(&sim, &clients, &views, &followed).await;
+        clients.is_told.store(true, Ordering::Relaxed);
+        following.await.unwrap();
         nodes.end();
     };
     world.try_run(run).map(|((), run)| run)
 }
 
 /// Once all messages have arrived, each counter has the events it was asked for, and no more.
-async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews) {
+async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews, followed: &Followed) {
     let seen = std::mem::take(&mut *clients.seen.lock().unwrap());
     let until = sim.elapsed() + Duration::from_secs(20);
     let mut wrong = seen.wrong();
@@ -281,6 +290,16 @@ async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews) {
             let projections = clients.nodes.call(node, |engine| async move { engine.projections() });
             sim.note(format_args!("projections of node {node}: {:?}", projections.await));
         }
+    }
+    let told = || followed.told.lock().unwrap().clone();
+    while told() != expected && sim.elapsed() < until + Duration::from_secs(10) {
+        sim.sleep(PAUSE).await;
+    }
+    if told() != expected {
+        wrong.push(format!(
+            "the follower was told {:?}, the counters have {expected:?}",
+            told()
+        ));
     }
     sim.note(format_args!("{} answers were seen", seen.answers.len()));
     wrong.into_iter().for_each(|wrong| sim.wrong(wrong));
@@ -390,4 +409,5 @@ fn a_message_that_is_taken_before_it_is_durable_is_noticed() {
 #[test]
 fn a_stream_that_is_told_as_ended_too_early_is_noticed() {
     is_noticed(Lie::EndsStreamsEarly, 63, &["the read model has"]);
+    is_noticed(Lie::EndsStreamsEarly, 63, &["the follower was told"]);
 }
