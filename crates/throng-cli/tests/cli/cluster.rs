@@ -19,7 +19,15 @@ fn node(schema: &str, name: &str) -> Served {
     let place = format!("{}?schema={schema}", SERVER.url("postgres"));
     let mut command = throng();
     command.args(["serve", "--app", "registration", "--listen", "127.0.0.1:0"]);
-    command.args(["--journal", &place, "--cluster", "--name", name, "--cluster-lease", "1s"]);
+    command.args([
+        "--journal",
+        &place,
+        "--cluster",
+        "--name",
+        name,
+        "--cluster-lease",
+        "1s",
+    ]);
     Served::spawn(command)
 }
 
@@ -37,7 +45,8 @@ fn two(schema: &str) -> [Served; 2] {
 fn post(node: &Served, path: &str, body: &Value) {
     let key = format!("{path}-{body}");
     until(&key, || {
-        let answer = Client::connect(node.address).and_then(|mut client| client.post(path, Some(&key), &body.to_string()));
+        let answer =
+            Client::connect(node.address).and_then(|mut client| client.post(path, Some(&key), &body.to_string()));
         answer.is_ok_and(|answer| answer.status < 300)
     });
 }
@@ -54,7 +63,11 @@ fn open_all(nodes: &[Served; 2]) {
 }
 
 fn add(node: &Served, student: usize) {
-    for section in 0..SECTIONS {
+    add_to(node, student, 0);
+}
+
+fn add_to(node: &Served, student: usize, first: usize) {
+    for section in first..SECTIONS {
         let path = format!("/api/section/{}/add", id(section));
         post(node, &path, &json!({ "student": student.to_string() }));
     }
@@ -71,7 +84,8 @@ impl Follower {
         let protocol = HeaderValue::from_static("throng.v1");
         request.headers_mut().insert("sec-websocket-protocol", protocol);
         let mut socket = client(request, stream).unwrap().0;
-        let subscribe = json!({ "type": "subscribe", "id": "all", "kind": "section", "after": after, "credit": 10_000 });
+        let subscribe =
+            json!({ "type": "subscribe", "id": "all", "kind": "section", "after": after, "credit": 10_000 });
         socket.send(Message::text(subscribe.to_string())).unwrap();
         Self(socket)
     }
@@ -79,7 +93,9 @@ impl Follower {
     /// The next message of this type, of one frame of many.
     fn next(&mut self, of: &str) -> Vec<Value> {
         loop {
-            let Message::Text(text) = self.0.read().unwrap() else { continue };
+            let Message::Text(text) = self.0.read().unwrap() else {
+                continue;
+            };
             let frame: Value = serde_json::from_str(&text).unwrap();
             let messages = match frame {
                 Value::Array(messages) => messages,
@@ -140,5 +156,51 @@ fn a_kind_is_followed_over_the_nodes_and_on_at_another_one_when_its_node_dies() 
     assert_eq!(all, told);
     let mut nowhere = Follower::new(&b, &json!("999.1"));
     let problem = nowhere.next("problem").remove(0).to_string();
-    assert!(problem.contains("history has no place 999.1"), "{problem}");
+    assert!(problem.contains("is not a place in this service"), "{problem}");
+}
+
+/// Asks a node's administration; what it answers.
+fn administrate(node: &Served, path: &str) -> (u16, String) {
+    let answer = Client::connect(node.admin).unwrap().post(path, None, "").unwrap();
+    (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+/// Rows of the journal and of the store in which a text stands.
+fn rows_with(schema: &str, text: &str) -> String {
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let within = |column: &str| format!("position('\\x{hex}'::bytea IN {column}) > 0");
+    let query = format!(
+        "SELECT (SELECT count(*) FROM {schema}.commits WHERE {}) + (SELECT count(*) FROM {schema}.states WHERE {})",
+        within("body"),
+        within("state")
+    );
+    let found = SERVER.run("psql", &["-At", "-d", "postgres", "-c", &query]);
+    String::from_utf8(found.unwrap()).unwrap()
+}
+
+#[test]
+fn an_entity_is_erased_at_any_node_while_all_go_on() {
+    let nodes = two("erases");
+    open_all(&nodes);
+    for section in 0..SECTIONS {
+        let path = format!("/api/section/{}/add", id(section));
+        post(
+            &nodes[section % 2],
+            &path,
+            &json!({ "student": format!("known-only-to-{section}.") }),
+        );
+    }
+    for section in 0..SECTIONS / 2 {
+        let path = format!("/admin/erase?kind=section&id={}", id(section));
+        let (status, said) = administrate(&nodes[section % 2], &path);
+        assert!(status == 200 && said.contains("records"), "{status} {said}");
+        // The others go on.
+        add_to(&nodes[0], section, SECTIONS / 2);
+    }
+    for section in 0..SECTIONS {
+        let found = rows_with("erases", &format!("known-only-to-{section}."));
+        assert_eq!(found.trim() == "0", section < SECTIONS / 2, "{section}: {found}");
+    }
+    let (status, said) = administrate(&nodes[0], "/admin/erase?kind=section&id=nobody");
+    assert_eq!(status, 404, "{said}");
 }
