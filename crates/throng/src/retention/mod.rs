@@ -83,7 +83,7 @@ impl Core {
 
 /// Why history stays, whatever a kind says.
 const IN_A_CLUSTER: &str =
-    "history is not removed while several nodes write it: stop them, and remove it with one engine on the journal";
+    "history that is kept no longer is not removed while several nodes write it: stop them, and remove it with one engine on the journal";
 
 /// Begins to look after what is kept.
 pub(crate) fn start(core: &Arc<Core>) {
