@@ -17,6 +17,7 @@ use throng::{
     journal::{Directory, Join, NodeState, ShardSet, View},
 };
 use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, Trust, frame::Secret};
+use throng_http::Running;
 use throng_postgres::PostgresDirectory;
 
 use crate::{
@@ -167,14 +168,15 @@ impl ClusterSettings {
         directory: Arc<dyn Directory>,
         engine: &Engine,
         links: Links,
-        (http, program): (String, String),
+        program: String,
+        gateway: &Running,
     ) -> anyhow::Result<Node> {
         let host: Arc<dyn Host> = Arc::new(engine.driver());
         let options = NodeOptions {
             join: Join {
                 name: self.name.clone(),
                 peer: self.advertise.clone().unwrap_or_default(),
-                http,
+                http: gateway.url(),
                 program,
                 app: self.app,
                 shards: engine.registry().shards(),
@@ -182,6 +184,7 @@ impl ClusterSettings {
             listen: self.listen,
             trust: self.trust.clone(),
             timing: self.timing,
+            loops: gateway.loops().to_vec(),
         };
         let node = Node::start(directory, host, links, options)?;
         if !node.wait_until_serving(FIRST) {

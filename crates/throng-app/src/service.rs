@@ -192,7 +192,7 @@ impl Service {
         let node = match joining {
             None => None,
             Some((cluster, directory, links)) => {
-                match cluster.start(directory, &engine, links, (running.url(), program)) {
+                match cluster.start(directory, &engine, links, program, &running) {
                     Ok(node) => {
                         // Only here.
                         let _ = statuses.set(node.statuses());

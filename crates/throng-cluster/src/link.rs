@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -53,6 +53,8 @@ struct Shared {
     me: AtomicU64,
     cluster: Mutex<String>,
     trust: Trust,
+    /// Where connections are worked; those of a node on one of them.
+    loops: OnceLock<Vec<Handle>>,
     /// A connection began to fail, or to work: whoever looks after the cluster looks again.
     changed: Notify,
     counts: Counts,
@@ -104,13 +106,19 @@ impl Links {
                 me: AtomicU64::new(0),
                 cluster: Mutex::default(),
                 trust,
+                loops: OnceLock::new(),
                 changed: Notify::new(),
                 counts: Counts::default(),
             }),
         }
     }
 
-    /// Goes by what a node sees now: who is there, and who owns what. Connections are made on the runtime this is called on.
+    /// Says where connections are worked, before the first [`look`](Self::look). Said once.
+    pub(crate) fn run_on(&self, loops: &[Handle]) {
+        let _ = self.shared.loops.set(loops.to_vec());
+    }
+
+    /// Goes by what a node sees now: who is there, and who owns what.
     pub(crate) fn look(&self, me: NodeId, view: &View) {
         let shared = &self.shared;
         shared.me.store(me.0, Ordering::Release);
@@ -137,7 +145,13 @@ impl Links {
                     refuses: AtomicBool::new(false),
                     is_over: AtomicBool::new(false),
                 });
-                Handle::current().spawn(run(Arc::clone(&self.shared), Arc::clone(&link)));
+                let loops = shared.loops.get().map_or(&[][..], Vec::as_slice);
+                if let Some(on) = loops.get(node.id.0 as usize % loops.len().max(1)) {
+                    on.spawn(run(Connecting {
+                        shared: Arc::clone(&self.shared),
+                        link: Arc::clone(&link),
+                    }));
+                }
                 link
             });
         }
@@ -304,17 +318,30 @@ fn weight(request: &Request) -> usize {
     }
 }
 
+/// A connection that is kept up; dropped, also with the loop it was worked on, nobody waits for its answers any more.
+struct Connecting {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        self.link.broken(&self.shared.counts);
+    }
+}
+
 /// Keeps a connection to a node, until it is a member no more.
-async fn run(shared: Arc<Shared>, link: Arc<Link>) {
+async fn run(connecting: Connecting) {
+    let Connecting { shared, link } = &connecting;
     let (mut pause, mut refused) = (RETRY.0, 0);
     while !link.is_over.load(Ordering::Acquire) {
-        match connect(&shared, &link).await {
+        match connect(shared, link).await {
             Ok(wire) => {
                 (pause, refused) = (RETRY.0, 0);
                 link.refuses.store(false, Ordering::Release);
                 link.queue().is_connected = true;
                 shared.changed.notify_one();
-                if let Err(why) = carry(&shared, &link, wire).await {
+                if let Err(why) = carry(shared, link, wire).await {
                     tracing::debug!("the connection to node {} ({}) is over: {why}", link.node, link.address);
                 }
                 link.broken(&shared.counts);
@@ -338,7 +365,6 @@ async fn run(shared: Arc<Shared>, link: Arc<Link>) {
         sleep(pause + pause.mul_f64(rand::random::<f64>() / 4.0)).await;
         pause = (pause * 2).min(RETRY.1);
     }
-    link.broken(&shared.counts);
 }
 
 enum Failed {

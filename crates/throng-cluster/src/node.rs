@@ -15,7 +15,12 @@ use std::{
 };
 use throng::host::TokioHost;
 use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, View};
-use tokio::{net::TcpListener, runtime::Runtime, sync::watch, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    runtime::{Handle, Runtime},
+    sync::watch,
+    task::JoinHandle,
+};
 
 /// Threads on which nodes talk.
 const THREADS: usize = 2;
@@ -33,6 +38,9 @@ pub struct NodeOptions {
     pub trust: Trust,
     /// How fast it notices.
     pub timing: Timing,
+    /// The loops on which the engine's other requests are executed: there requests are sent to other nodes, and theirs are answered, so
+    /// that no thread has to wake another one in between. They have to run until the engine has stopped. None: threads of the node's own.
+    pub loops: Vec<Handle>,
 }
 
 /// A node could not begin.
@@ -116,7 +124,12 @@ impl Node {
                 .map_err(|error| NodeError::Listen(listen, error))?;
             options.join.peer = address.to_string();
         }
+        if options.loops.is_empty() {
+            options.loops.push(runtime.handle().clone());
+        }
+        links.run_on(&options.loops);
         let server = Arc::new(Server {
+            loops: options.loops,
             host: Arc::clone(&host),
             trust: options.trust,
             shards: options.join.shards,

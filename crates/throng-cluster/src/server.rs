@@ -7,6 +7,7 @@ use crate::{
 };
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use std::{
+    io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -14,6 +15,7 @@ use throng::driver::peers::Reply;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
+    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
@@ -36,6 +38,8 @@ pub(crate) struct Known {
 }
 
 pub(crate) struct Server {
+    /// Where connections are worked; one at least.
+    pub(crate) loops: Vec<Handle>,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) trust: Trust,
     pub(crate) shards: u16,
@@ -46,9 +50,11 @@ impl Server {
     /// Takes connections until its task is ended.
     pub(crate) async fn listen(self: Arc<Self>, listener: TcpListener) {
         let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        let mut loops = self.loops.iter().cycle();
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
+                    let stream = stream.into_std();
                     let Ok(place) = Arc::clone(&strangers).try_acquire_owned() else {
                         tracing::warn!(
                             "a connection from {from} is closed: too many have not said yet which node they are"
@@ -56,11 +62,14 @@ impl Server {
                         continue;
                     };
                     let server = Arc::clone(&self);
-                    tokio::spawn(async move {
+                    let serve = async move {
                         if let Err(why) = server.serve(stream, place).await {
                             tracing::debug!("the connection of the node at {from} is over: {why}");
                         }
-                    });
+                    };
+                    if let Some(on) = loops.next() {
+                        on.spawn(serve);
+                    }
                 }
                 Err(error) => {
                     tracing::warn!("no connection of another node can be taken: {error}");
@@ -70,7 +79,9 @@ impl Server {
         }
     }
 
-    async fn serve(&self, stream: TcpStream, place: OwnedSemaphorePermit) -> Result<(), String> {
+    async fn serve(&self, stream: io::Result<std::net::TcpStream>, place: OwnedSemaphorePermit) -> Result<(), String> {
+        // Registered with the loop that works it.
+        let stream = stream.and_then(TcpStream::from_std).map_err(|why| why.to_string())?;
         stream.set_nodelay(true).map_err(|why| why.to_string())?;
         let shake = async {
             let mut wire = Wire::accepted(stream, &self.trust)

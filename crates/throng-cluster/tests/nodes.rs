@@ -15,6 +15,7 @@ use std::{
 use throng::driver::peers::{Ask, Asked, Peers as _, Reply, Request};
 use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secret};
 use throng_journal::{Directory, Error, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet};
+use tokio::runtime::{Handle, Runtime};
 
 const SHARDS: u16 = 16;
 
@@ -73,6 +74,17 @@ fn by_secret(secret: &[u8]) -> Trust {
 }
 
 fn start(directory: &MemoryDirectory, journal: &MemoryJournal, name: &str, trust: Trust, slow: Duration) -> Started {
+    start_on(Vec::new(), directory, journal, name, trust, slow)
+}
+
+fn start_on(
+    loops: Vec<Handle>,
+    directory: &MemoryDirectory,
+    journal: &MemoryJournal,
+    name: &str,
+    trust: Trust,
+    slow: Duration,
+) -> Started {
     let links = Links::new(SHARDS, trust.clone());
     let noted = Arc::new(Noted {
         slow,
@@ -87,6 +99,7 @@ fn start(directory: &MemoryDirectory, journal: &MemoryJournal, name: &str, trust
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         trust,
         timing: Timing::of(Duration::from_secs(1)),
+        loops,
     };
     let host = Arc::new(Engine(noted.clone(), journal.clone()));
     let node = Node::start(Arc::new(directory.clone()), host, links.clone(), options).unwrap();
@@ -188,6 +201,39 @@ fn a_request_whose_time_is_over_is_of_unknown_outcome_and_does_not_hold_up_other
         Reply::Done(b"patient".to_vec())
     );
     assert!(one.noted.asked.lock().unwrap().contains(&"late".to_owned()));
+}
+
+#[test]
+fn connections_are_worked_on_the_loops_and_who_waits_there_is_told_when_they_end() {
+    let (directory, journal, one, _other) = pair(Duration::from_secs(30));
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let builder = builder.worker_threads(1).enable_all();
+    let loops: Vec<Runtime> = (0..2).map(|_| builder.build().unwrap()).collect();
+    let handles = loops.iter().map(|one| one.handle().clone()).collect();
+    let third = start_on(
+        handles,
+        &directory,
+        &journal,
+        "third",
+        by_secret(b"secret"),
+        Duration::ZERO,
+    );
+    until("it is connected", || {
+        third
+            .node
+            .as_ref()
+            .is_some_and(|node| node.status().connected.len() == 2)
+    });
+    let before: usize = loops.iter().map(|one| one.metrics().num_alive_tasks()).sum();
+    assert!(before >= 2, "{before} connections are worked there");
+    let sent = ask(&third.links, 3, "sent", Duration::from_secs(60));
+    until("it is worked on", || one.noted.at_work.load(SeqCst) > 0);
+    loops.into_iter().for_each(Runtime::shutdown_background);
+    assert_eq!(wait(sent), Reply::Unknown);
+    assert_eq!(
+        wait(ask(&third.links, 3, "late", Duration::from_secs(60))),
+        Reply::NotHere
+    );
 }
 
 #[test]
@@ -341,6 +387,7 @@ fn a_port_that_is_taken_is_told() {
         listen: taken.local_addr().unwrap(),
         trust: trust.clone(),
         timing: Timing::default(),
+        loops: Vec::new(),
     };
     let host = Arc::new(Engine(Arc::default(), journal.clone()));
     let refused = Node::start(Arc::new(journal.directory()), host, Links::new(SHARDS, trust), options);

@@ -26,7 +26,10 @@ use std::{
     time::Duration,
 };
 use throng::{Engine, services::health::Check};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch},
+};
 
 /// How long a start waits for what has to be fetched.
 const FETCH_WAIT: Duration = Duration::from_secs(6);
@@ -374,17 +377,19 @@ impl Gateway {
                     drained: drained.clone(),
                 };
                 shared.console.watch(pass.clone());
-                let thread = spawn(number, pass, start)?;
+                let started = spawn(number, pass, start)?;
                 shared.metrics.loops.inc();
-                Ok::<_, StartError>(thread)
+                Ok::<_, StartError>(started)
             }
         };
         let threads = Threads::default();
+        let mut handles = Vec::with_capacity(loops);
         let mut sampler = Sampler::new();
         for (number, listener) in listeners.into_iter().enumerate() {
             let pass = Arc::<Pass>::default();
             sampler.add(pass.clone());
-            let thread = begin(number, listener, admin.take(), pass)?;
+            let (thread, handle) = begin(number, listener, admin.take(), pass)?;
+            handles.push(handle);
             threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         let (over, is_over) = std::sync::mpsc::channel();
@@ -395,7 +400,7 @@ impl Gateway {
                 let sample = || seen.unwrap_or_else(|| sampler.borrow_mut().sample());
                 let start = |number| {
                     let pass = Arc::<Pass>::default();
-                    let thread = begin(number, listen::another(address)?, None, pass.clone())?;
+                    let (thread, _) = begin(number, listen::another(address)?, None, pass.clone())?;
                     sampler.borrow_mut().add(pass);
                     Ok(thread)
                 };
@@ -420,7 +425,7 @@ impl Gateway {
             shared,
             stage,
             all_drained,
-            threads,
+            (threads, handles),
             watches,
         ))
     }
@@ -460,12 +465,12 @@ fn look_after_files(
 }
 
 /// Starts a loop's thread; returns once its runtime is there.
-fn spawn(number: usize, pass: Arc<Pass>, start: Start) -> Result<thread::JoinHandle<()>, StartError> {
+fn spawn(number: usize, pass: Arc<Pass>, start: Start) -> Result<(thread::JoinHandle<()>, Handle), StartError> {
     let (up, is_up) = std::sync::mpsc::channel();
     let run = move || match event_loop::runtime(&pass) {
         Err(error) => drop(up.send(Err(error))),
         Ok(runtime) => {
-            drop(up.send(Ok(())));
+            drop(up.send(Ok(runtime.handle().clone())));
             if let Err(error) = event_loop::run(&runtime, pass, start) {
                 tracing::error!("a loop of the gateway ended: {error}");
             }
@@ -476,7 +481,7 @@ fn spawn(number: usize, pass: Arc<Pass>, start: Start) -> Result<thread::JoinHan
         .spawn(run)
         .map_err(StartError::Loop)?;
     match is_up.recv() {
-        Ok(Ok(())) => Ok(thread),
+        Ok(Ok(handle)) => Ok((thread, handle)),
         Ok(Err(error)) => Err(StartError::Loop(error)),
         Err(_) => Err(StartError::Loop(std::io::Error::other("its thread ended at once"))),
     }

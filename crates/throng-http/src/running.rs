@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 use throng::Engine;
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch},
+};
 
 /// How long a stop waits for the access log's last lines.
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
@@ -22,6 +25,7 @@ pub struct Running {
     stage: watch::Sender<Stage>,
     drained: mpsc::Receiver<()>,
     threads: Threads,
+    handles: Vec<Handle>,
     /// Dropped, they end the watch over the loops, and over files.
     watches: Vec<Sender<()>>,
 }
@@ -32,7 +36,7 @@ impl Running {
         shared: Arc<Shared>,
         stage: watch::Sender<Stage>,
         drained: mpsc::Receiver<()>,
-        threads: Threads,
+        (threads, handles): (Threads, Vec<Handle>),
         watches: Vec<Sender<()>>,
     ) -> Self {
         Self {
@@ -42,6 +46,7 @@ impl Running {
             stage,
             drained,
             threads,
+            handles,
             watches,
         }
     }
@@ -67,6 +72,13 @@ impl Running {
             "http"
         };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// The loops it was started with. What is spawned there executes in their turns, between the requests of connections, and what it
+    /// records is committed with theirs; it must not block. Over once the engine has stopped.
+    #[must_use]
+    pub fn loops(&self) -> &[Handle] {
+        &self.handles
     }
 
     /// The engine it serves.
