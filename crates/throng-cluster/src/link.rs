@@ -311,6 +311,8 @@ fn weight(request: &Request) -> usize {
             128 + ask.id.len() + body
         }
         Request::History { id, .. } => 128 + id.len(),
+        Request::Erase { kind, id } => 64 + kind.len() + id.len(),
+        Request::Record { kind, id } => 64 + kind.len() + id.len(),
         Request::List { after, .. } => 128 + after.as_ref().map_or(0, String::len),
         Request::Take(letters) => letters.iter().map(|letter| 128 + letter.body.len()).sum(),
     }

@@ -226,6 +226,7 @@ fn weight(reply: &Reply) -> usize {
         Reply::Done(body) => 16 + body.len(),
         Reply::Taken(taken) => 64 * taken.len(),
         Reply::History { events, .. } => events.iter().map(|event| 64 + event.payload.len()).sum(),
+        Reply::Erased { .. } | Reply::Recorded { .. } => 64,
         Reply::Listed { heads, .. } => heads.iter().map(|(id, _)| 16 + id.len()).sum(),
         Reply::Refused(_) | Reply::NotHere | Reply::Unknown => 128,
     }

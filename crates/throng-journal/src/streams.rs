@@ -5,7 +5,11 @@
 //! different nodes no order is promised.
 
 use crate::{Commit, CommitNo, Error, Journal, Position, ShardSet, WriterId};
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
 
 /// One stream of a journal: what it may hold, and how far it reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +68,16 @@ impl From<Position> for Told {
     }
 }
 
+/// Of one stream the last one counts.
+impl FromIterator<Position> for Told {
+    fn from_iter<I: IntoIterator<Item = Position>>(positions: I) -> Self {
+        let positions = positions.into_iter();
+        Self {
+            upto: positions.map(|at| (at.writer, at.commit)).collect(),
+        }
+    }
+}
+
 impl Told {
     /// The first stream of which something may be left to tell: [`Journal::streams`] need not say more of those before it.
     #[must_use]
@@ -84,10 +98,60 @@ impl Told {
     #[must_use]
     pub fn has(&self, position: Position) -> bool {
         let Position { writer, commit } = position;
-        let is_before = || self.upto.last_key_value().is_some_and(|(last, _)| writer < *last);
-        match self.upto.get(&writer) {
-            Some(upto) => commit <= *upto,
-            None => commit == CommitNo(0) || is_before(),
+        self.upto_of(writer).is_none_or(|upto| commit <= upto)
+    }
+
+    /// Everything that the other one tells is told here, too. Of a stream that only one of them names this can be said only where its end need
+    /// not be known: drop [what is over](Self::drop_ended) first.
+    #[must_use]
+    pub fn includes(&self, other: &Self) -> bool {
+        let mut of_other = other.upto.iter();
+        let is_told = |writer, upto| self.upto_of(writer).is_none_or(|own| upto <= own);
+        of_other.all(|(writer, upto)| is_told(*writer, *upto))
+            && self
+                .upto
+                .iter()
+                .all(|(writer, upto)| other.upto_of(*writer).is_some_and(|other| other <= *upto))
+    }
+
+    /// What either of them tells is told.
+    pub fn join(&mut self, other: &Self) {
+        let names: BTreeSet<WriterId> = self.upto.keys().chain(other.upto.keys()).copied().collect();
+        let upto = names.into_iter().filter_map(|writer| {
+            let upto = self.upto_of(writer)?.max(other.upto_of(writer)?);
+            Some((writer, upto))
+        });
+        self.upto = upto.collect();
+    }
+
+    /// How many commits more are told than by the other one; `None`: that cannot be said without knowing where streams end.
+    #[must_use]
+    pub fn more_than(&self, other: &Self) -> Option<u64> {
+        let names: BTreeSet<WriterId> = self.upto.keys().chain(other.upto.keys()).copied().collect();
+        let mut more = 0;
+        for writer in names {
+            let (own, other) = (self.upto_of(writer), other.upto_of(writer)?);
+            more += own?.0.saturating_sub(other.0);
+        }
+        Some(more)
+    }
+
+    /// No longer names streams that have ended and are told to their ends.
+    pub fn drop_ended(&mut self, streams: &[Stream]) {
+        let last = self.upto.last_key_value().map(|(last, _)| *last);
+        let over = streams.iter().filter(|stream| self.is_over(stream));
+        let over: Vec<WriterId> = over.map(|stream| stream.writer).collect();
+        self.upto
+            .retain(|writer, _| Some(*writer) == last || !over.contains(writer));
+    }
+
+    /// Up to which of its commits a stream is told; `None`: to its end.
+    #[must_use]
+    pub fn upto_of(&self, writer: WriterId) -> Option<CommitNo> {
+        match (self.upto.get(&writer), self.upto.last_key_value()) {
+            (Some(upto), _) => Some(*upto),
+            (None, Some((last, _))) if writer < *last => None,
+            _ => Some(CommitNo(0)),
         }
     }
 
@@ -123,11 +187,7 @@ impl Told {
             .collect();
         self.upto.extend(passed.into_iter().map(|writer| (writer, CommitNo(0))));
         self.upto.insert(upto.writer, upto.commit);
-        let last = self.upto.last_key_value().map(|(last, _)| *last);
-        let over = streams.iter().filter(|stream| self.is_over(stream));
-        let over: Vec<WriterId> = over.map(|stream| stream.writer).collect();
-        self.upto
-            .retain(|writer, _| Some(*writer) == last || !over.contains(writer));
+        self.drop_ended(streams);
     }
 
     /// How many commits of these streams are not told.
@@ -138,11 +198,7 @@ impl Told {
     }
 
     fn of(&self, stream: &Stream) -> CommitNo {
-        let upto = self.upto.get(&stream.writer).copied();
-        upto.unwrap_or_else(|| match self.upto.last_key_value() {
-            Some((last, _)) if stream.writer < *last => stream.last,
-            _ => CommitNo(0),
-        })
+        self.upto_of(stream.writer).unwrap_or(stream.last)
     }
 
     /// It has ended and is told to its end, or is one that need not be named.
@@ -181,10 +237,7 @@ impl FromStr for Told {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let positions = text.split(',').filter(|part| !part.is_empty());
-        let positions = positions.map(|part| part.parse().map(|at: Position| (at.writer, at.commit)));
-        Ok(Self {
-            upto: positions.collect::<Result<_, _>>()?,
-        })
+        positions.map(str::parse::<Position>).collect()
     }
 }
 

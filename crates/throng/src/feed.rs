@@ -1,43 +1,36 @@
 //! What happens to all entities of a kind, in the order of the log.
 
 use crate::{
-    engine::Engine,
-    tail::{Ends, EntityEvent},
+    engine::{Core, Engine},
+    ledger::unreadable,
+    tail::{self, EntityEvent},
 };
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 use throng_core::{model::Error, shard::JsonRejection};
-use throng_journal::{CommitNo, Position, WriterId};
+use throng_journal::{CommitNo, Position, Stream, Told, WriterId};
 
 /// A place in the log between two records: what comes next is told, all before it was.
 ///
-/// Written `writer.commit`, or `writer.commit+records` within a commit; it names the writer, so that history lost by a restore
-/// is noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Written as the commit that comes next in each stream of the log, `writer.commit` or `writer.commit+records` within a commit, with commas
+/// between them: one engine writes one stream, the nodes of a cluster one each. It names the writers, so that history lost by a restore
+/// is noticed, and is of any node's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// The commit that comes next; its number is not 0 in any history.
-    pub(crate) commit: Position,
-    /// Its records that were told.
-    pub(crate) records: u32,
+    /// The commits that were told.
+    pub(crate) told: Told,
+    /// Of the next one of these streams, so many records were told.
+    pub(crate) begun: BTreeMap<WriterId, u32>,
 }
 
 /// A page of what happened to a kind's entities.
 #[derive(Clone, Debug)]
 pub struct Feed {
     /// Durable events in the order of the log.
-    pub events: Vec<FeedEvent>,
+    pub events: Vec<Arc<EntityEvent>>,
     /// Where the next page begins.
     pub next: Cursor,
     /// There is more of the log to look at, with or without an event of this kind.
     pub more: bool,
-}
-
-/// An event of a kind.
-#[derive(Clone, Debug)]
-pub struct FeedEvent {
-    /// What has happened, and to whom.
-    pub event: Arc<EntityEvent>,
-    /// The place after it.
-    pub next: Cursor,
 }
 
 /// Why there is no page.
@@ -52,38 +45,82 @@ pub enum FeedError {
 }
 
 impl Cursor {
-    /// What comes after a commit.
-    pub(crate) fn after(position: Position) -> Self {
-        Self {
-            commit: Position {
-                commit: position.commit.next(),
-                ..position
+    /// So many records of a commit were told, whatever is told before it.
+    pub(crate) fn records(&self, of: Position) -> u32 {
+        let records = self.begun.get(&of.writer).copied().unwrap_or_default();
+        let is_next = || of.commit.0.checked_sub(1).map(CommitNo);
+        match records > 0 && self.told.upto_of(of.writer) == is_next() {
+            true => records,
+            false => 0,
+        }
+    }
+
+    /// Everything up to this commit of its stream was told, …
+    pub(crate) fn tell(&mut self, upto: Position, streams: &[Stream]) {
+        self.told.tell(upto, streams);
+        self.begun.remove(&upto.writer);
+    }
+
+    /// … and so many records of the next one.
+    pub(crate) fn begin(&mut self, commit: Position, records: u32, streams: &[Stream]) {
+        let before = CommitNo(commit.commit.0.saturating_sub(1));
+        self.told.tell(
+            Position {
+                commit: before,
+                ..commit
             },
-            records: 0,
-        }
+            streams,
+        );
+        self.begun.insert(commit.writer, records);
     }
 
-    /// The commit before the one that comes next.
-    pub(crate) fn before(&self) -> Position {
-        Position {
-            commit: CommitNo(self.commit.commit.0.saturating_sub(1)),
-            ..self.commit
-        }
+    /// What is told there was told here, too.
+    pub(crate) fn join(&mut self, told: &Told) {
+        let before = match self.begun.is_empty() {
+            true => Told::default(),
+            false => self.told.clone(),
+        };
+        self.told.join(told);
+        let now = &self.told;
+        self.begun
+            .retain(|writer, _| before.upto_of(*writer) == now.upto_of(*writer));
     }
 
-    /// This history has such a place: in one of its streams, or at a stream's end.
-    pub(crate) fn is_in(&self, ends: &Ends<'_>) -> bool {
-        let end = ends.end_of(self.commit.writer);
-        end.is_some_and(|end| self.commit.commit.0 > 0 && self.commit.commit <= end.next())
+    /// This history has such a place: in its streams, or at a stream's end.
+    pub(crate) fn is_in(&self, streams: &[Stream]) -> bool {
+        self.told.positions().all(|at| {
+            let of_writer = streams.iter().find(|stream| stream.writer == at.writer);
+            let records = u64::from(self.begun.contains_key(&at.writer));
+            match of_writer {
+                Some(stream) => at.commit.0 + records <= stream.last.0,
+                None => at == Position::default(),
+            }
+        })
+    }
+}
+
+impl From<Told> for Cursor {
+    fn from(told: Told) -> Self {
+        let begun = BTreeMap::new();
+        Self { told, begun }
     }
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.records {
-            0 => self.commit.fmt(f),
-            records => write!(f, "{}+{records}", self.commit),
+        let mut comma = "";
+        for at in self.told.positions() {
+            let next = Position {
+                commit: at.commit.next(),
+                ..at
+            };
+            write!(f, "{comma}{next}")?;
+            if let Some(records) = self.begun.get(&at.writer) {
+                write!(f, "+{records}")?;
+            }
+            comma = ",";
         }
+        Ok(())
     }
 }
 
@@ -91,52 +128,100 @@ impl FromStr for Cursor {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (position, records) = text.split_once('+').unwrap_or((text, "0"));
-        let (writer, commit) = position.split_once('.').ok_or(())?;
-        let number = |text: &str| text.parse().map_err(|_| ());
+        let number = |text: &str| text.parse::<u64>().map_err(|_| ());
+        let (mut told, mut begun) = (BTreeMap::new(), BTreeMap::new());
+        for part in text.split(',') {
+            let (position, records) = part.split_once('+').unwrap_or((part, "0"));
+            let (writer, commit) = position.split_once('.').ok_or(())?;
+            let (writer, commit) = (WriterId(number(writer)?), number(commit)?);
+            // The first commit of a stream is 1.
+            told.insert(writer, CommitNo(commit.checked_sub(1).ok_or(())?));
+            match records.parse().map_err(|_| ())? {
+                0 => {}
+                records => _ = begun.insert(writer, records),
+            }
+        }
+        let told = told.into_iter().map(|(writer, commit)| Position { writer, commit });
         Ok(Self {
-            commit: Position {
-                writer: WriterId(number(writer)?),
-                commit: CommitNo(number(commit)?),
-            },
-            records: records.parse().map_err(|_| ())?,
+            told: told.collect(),
+            begun,
         })
     }
 }
 
-/// What a node of a cluster answers who asks for the events of a kind: it sees the order of its own stream only.
-const OF_ALL_NODES: &str = "the events of a whole kind are not told in a cluster; follow single entities, or read what a projection keeps of them";
+impl Core {
+    /// The streams of the history from a writer's on, as they are now.
+    pub(crate) async fn streams(&self, from: WriterId) -> Result<Vec<Stream>, FeedError> {
+        let life = match self.context.peers {
+            Some(_) => None,
+            None => Some(self.lives.current().map_err(FeedError::Engine)?),
+        };
+        let streams = tail::streams(&self.context, life.as_deref(), from).await;
+        streams.map_err(|error| FeedError::Engine(unreadable("the streams of the log are not known".into(), &error)))
+    }
+}
 
 impl Engine {
-    /// Says so if it is a node of a cluster.
-    pub(crate) fn check_is_alone(&self) -> Result<(), Error<JsonRejection>> {
-        match &self.core.context.peers {
-            None => Ok(()),
-            Some(_) => Err(Error::Unavailable {
-                reason: OF_ALL_NODES.into(),
-            }),
-        }
-    }
-
-    /// The place after all that is durable now, or before all that has ever happened.
+    /// The place after all that is durable now, or before all that has ever happened; in a cluster, on all nodes.
     ///
     /// # Errors
-    /// The engine is not ready, or is a node of a cluster.
-    pub fn place(&self, at_start: bool) -> Result<Cursor, Error<JsonRejection>> {
-        self.check_is_alone()?;
-        let life = self.core.lives.current()?;
-        let ends = Ends::of(&life);
-        Ok(Cursor::after(if at_start { ends.start() } else { ends.durable }))
+    /// The engine is not ready, or the journal cannot be read.
+    pub async fn place(&self, at_start: bool) -> Result<Cursor, FeedError> {
+        let streams = self.core.streams(WriterId(0)).await?;
+        let (first, last) = (streams.first(), streams.last().map(|stream| stream.writer));
+        let told: Told = match at_start {
+            true => Told::from(first.map_or_else(Position::default, |first| Position {
+                writer: first.writer,
+                commit: CommitNo(0),
+            })),
+            false => {
+                let named = streams
+                    .iter()
+                    .filter(|stream| !stream.is_sealed || Some(stream.writer) == last);
+                named
+                    .map(|stream| Position {
+                        writer: stream.writer,
+                        commit: stream.last,
+                    })
+                    .collect()
+            }
+        };
+        Ok(told.into())
     }
 
     /// What has happened to the entities of a kind from a place on: at most `limit` events and a megabyte of payloads, out of
     /// about a megabyte of the log. To be told what happens from then on, [follow](Self::follow).
     ///
     /// # Errors
-    /// The log has no such place, or the engine's; a node of a cluster has none.
+    /// The log has no such place, or the engine's.
     pub async fn feed(&self, kind: usize, from: Cursor, limit: usize) -> Result<Feed, FeedError> {
-        self.check_is_alone().map_err(FeedError::Engine)?;
-        let life = self.core.lives.current().map_err(FeedError::Engine)?;
-        self.core.tail.page(kind, from, limit, &Ends::of(&life)).await
+        let streams = self.core.streams(from.told.first()).await?;
+        self.core.tail.page(kind, from, limit, &streams).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_is_written() {
+        for text in ["1.1", "1.7+3", "3.1072,7.23+2", "3.1+1,7.1"] {
+            assert_eq!(text.parse::<Cursor>().map(|cursor| cursor.to_string()), Ok(text.into()));
+        }
+        for wrong in ["", "1", "1.0", "x.1", "1.1,", "1.1+x", "1.1,2"] {
+            assert_eq!(wrong.parse::<Cursor>(), Err(()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_commit_that_was_begun_is_forgotten_once_it_is_told() {
+        let mut cursor: Cursor = "3.5+2,7.23+1".parse().unwrap();
+        let at = |text: &str| text.parse::<Position>().unwrap();
+        assert_eq!([cursor.records(at("3.5")), cursor.records(at("3.6"))], [2, 0]);
+        cursor.join(&"3.4,7.23".parse().unwrap());
+        assert_eq!(cursor.to_string(), "3.5+2,7.24");
+        cursor.join(&"7.24".parse().unwrap());
+        assert_eq!(cursor.to_string(), "7.25");
     }
 }

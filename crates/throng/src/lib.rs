@@ -95,7 +95,7 @@ pub use check::{Changed, CheckReport, Checker, Misunderstood, WhatIf};
 pub use dead::{DeadPage, Retried};
 pub use door::{Pending, SAMPLED_ONE_IN};
 pub use engine::{Engine, Health};
-pub use feed::{Cursor, Feed, FeedError, FeedEvent};
+pub use feed::{Cursor, Feed, FeedError};
 pub use handle::Handle;
 pub use histogram::{Counts, Histogram};
 pub use history::History;

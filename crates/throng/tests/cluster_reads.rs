@@ -7,6 +7,7 @@ mod nodes;
 use kinds::{Account, Command, Happened, World, ask, balance, eventually};
 use nodes::{Cluster, Node, ids, shards};
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -14,7 +15,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Builder, Engine, Follow,
+    Builder, Cursor, Engine, EntityEvent, FeedError, Follow,
     journal::{Directory, MemoryViews, NodeState, ShardSet, ViewRange, Views},
     model::Error,
     projection::{Interrupt, Projection, Rows, Seen, State},
@@ -339,15 +340,13 @@ async fn what_is_listed_is_whole_while_shards_move() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entity_is_followed_from_any_node_and_a_kind_from_none() {
+async fn an_entity_is_followed_from_any_node() {
     let reads = Reads::new();
     let [one, other] = reads.two().await;
     for id in ids().take(8) {
         ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
     }
     for node in [&one, &other] {
-        let refused = node.engine.place(false).unwrap_err();
-        assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
         for id in ids().take(8) {
             let follow = Follow::Entity {
                 kind: 0,
@@ -364,5 +363,132 @@ async fn an_entity_is_followed_from_any_node_and_a_kind_from_none() {
             let next = next.await.unwrap();
             assert_eq!((next.len(), next[0].event.seq), (1, seen + 1));
         }
+    }
+}
+
+/// What a follower of all accounts was told: the number of the last event of each.
+#[derive(Default)]
+struct Told(BTreeMap<String, u64>);
+
+impl Told {
+    /// Each event follows the one before it of its entity.
+    fn note(&mut self, events: &[Arc<EntityEvent>]) {
+        for event in events {
+            let last = self.0.entry(event.id.to_string()).or_default();
+            assert_eq!(event.event.seq, *last + 1, "{}", event.id);
+            *last += 1;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.0.values().sum()
+    }
+}
+
+/// Follows all accounts from a cursor on until so many events of theirs were told; where that is.
+async fn follow(node: &Node, from: Cursor, told: &mut Told, until: u64) -> Cursor {
+    let mut follower = node.engine.follow(Follow::Kind { kind: 0, from }).await.unwrap();
+    while told.count() < until {
+        let events = tokio::time::timeout(Duration::from_secs(20), follower.next(7)).await;
+        told.note(&events.expect("it is told").unwrap());
+    }
+    // As a client has it, and comes back with it.
+    follower.place().to_string().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_is_followed_at_any_node_and_the_rest_of_it_at_another_one() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    let start = other.engine.place(true).await.unwrap();
+    let (mut told, mut at) = (Told::default(), start.clone());
+    let mut count = 0;
+    for round in 0..8_u64 {
+        let asked = if round % 2 == 0 { &one } else { &other };
+        for id in ids() {
+            let command = match round {
+                0 => Command::Open { balance: 0 },
+                _ => Command::Deposit { amount: 1 },
+            };
+            ask(&asked.engine, &id, command).await.unwrap();
+            count += 1;
+        }
+        // In the middle of what there is, and at its end; at this node and at that one.
+        at = follow(&one, at, &mut told, count - 30).await;
+        if round % 3 == 1 {
+            let (from, to) = if round % 2 == 1 { (&one, &other) } else { (&other, &one) };
+            reads.cluster.give(from, to, &shards(64, 128)).await;
+        }
+        at = follow(&other, at, &mut told, count).await;
+    }
+    assert_eq!(told.count(), count);
+    // From the start it is the same, at each node; and at the end there is nothing more.
+    for node in [&one, &other] {
+        let mut all = Told::default();
+        let end = follow(node, start.clone(), &mut all, count).await;
+        assert_eq!(all.0, told.0);
+        for from in [&end, &at] {
+            let rest = node.engine.feed(0, from.clone(), 10).await.unwrap();
+            assert_eq!((rest.events.len(), rest.more), (0, false), "{from}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_happens_on_another_node_is_told_soon_and_read_once_for_all_followers() {
+    let reads = Reads::new();
+    let [one, other] = reads.two().await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Open { balance: 0 }).await.unwrap();
+    }
+    let now = async |node: &Node| Follow::Kind {
+        kind: 0,
+        from: node.engine.place(false).await.unwrap(),
+    };
+    let mut followers = Vec::new();
+    for number in 0..20 {
+        let node = if number % 2 == 0 { &one } else { &other };
+        followers.push(node.engine.follow(now(node).await).await.unwrap());
+    }
+    let waiting: Vec<_> = followers
+        .into_iter()
+        .map(|mut follower| {
+            tokio::spawn(async move {
+                let mut seen = Vec::new();
+                while seen.len() < 64 {
+                    seen.extend(follower.next(100).await.unwrap());
+                }
+                (seen, std::time::Instant::now())
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    for id in ids() {
+        ask(&one.engine, &id, Command::Deposit { amount: 1 }).await.unwrap();
+    }
+    let done = std::time::Instant::now();
+    for follower in waiting {
+        let (seen, at) = tokio::time::timeout(Duration::from_secs(20), follower)
+            .await
+            .expect("it is told")
+            .unwrap();
+        assert!(seen.iter().all(|event| event.event.seq == 2) && seen.len() == 64);
+        let late = at.saturating_duration_since(done);
+        assert!(late < Duration::from_secs(2), "{late:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_no_stream_of_the_cluster_has_is_refused() {
+    let reads = Reads::new();
+    let [one, _other] = reads.two().await;
+    ask(&one.engine, "a1", Command::Open { balance: 0 }).await.unwrap();
+    for cursor in ["99.1", "1.1,99.2", "1.77"] {
+        let from: Cursor = cursor.parse().unwrap();
+        let lost = one.engine.follow(Follow::Kind { kind: 0, from }).await.err();
+        assert!(
+            matches!(&lost, Some(FeedError::Lost(lost)) if lost == cursor),
+            "{lost:?}"
+        );
     }
 }

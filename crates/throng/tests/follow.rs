@@ -88,12 +88,12 @@ fn one(id: &str, after: u64) -> Follow {
     }
 }
 
-fn now(engine: &Engine) -> Cursor {
-    engine.place(false).unwrap()
+async fn now(engine: &Engine) -> Cursor {
+    engine.place(false).await.unwrap()
 }
 
-fn start(engine: &Engine) -> Cursor {
-    engine.place(true).unwrap()
+async fn start(engine: &Engine) -> Cursor {
+    engine.place(true).await.unwrap()
 }
 
 async fn deposit(engine: &Engine, id: &str) {
@@ -175,13 +175,13 @@ async fn each_commit_is_read_and_decoded_once_for_all_followers() {
     for id in ["a", "b"] {
         open(&engine, id, 0).await;
     }
-    let place = now(&engine);
+    let place = now(&engine).await;
     let mut followers = Vec::new();
     for number in 0..FOLLOWERS {
         let follow = match number % 4 {
             0 => one("a", 1),
             1 => one("b", 1),
-            _ => all(ACCOUNT, place),
+            _ => all(ACCOUNT, place.clone()),
         };
         followers.push(engine.follow(follow).await.unwrap());
     }
@@ -220,17 +220,17 @@ async fn what_has_just_happened_is_read_once_for_all_who_come_back_to_it() {
     let world = World::new();
     let journal = Counting::new(&world);
     let engine = engine(&world, journal.clone()).await;
-    let mut places = vec![start(&engine)];
+    let mut places = vec![start(&engine).await];
     open(&engine, "a", 0).await;
     for _ in 0..40 {
-        places.push(now(&engine));
+        places.push(now(&engine).await);
         deposit(&engine, "a").await;
     }
     // From later places and from earlier ones, as they come.
     let mut followers = Vec::new();
     for number in 0..100 {
         let skipped = number * 7 % places.len();
-        let follower = engine.follow(all(ACCOUNT, places[skipped])).await.unwrap();
+        let follower = engine.follow(all(ACCOUNT, places[skipped].clone())).await.unwrap();
         followers.push((skipped, follower));
     }
     let seen = join_all(followers.iter_mut().map(async |(skipped, follower)| {
@@ -252,9 +252,9 @@ async fn nothing_is_read_while_nobody_follows_or_all_have_what_there_is() {
     let journal = Counting::new(&world);
     let engine = engine(&world, journal.clone()).await;
     open(&engine, "a", 0).await;
-    drop(engine.follow(all(ACCOUNT, now(&engine))).await.unwrap());
+    drop(engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap());
     deposit(&engine, "a").await;
-    let mut follower = engine.follow(all(ACCOUNT, now(&engine))).await.unwrap();
+    let mut follower = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
     ByHand::new(async move { follower.next(1).await }).waits().await;
     assert_eq!(journal.reads.load(SeqCst), 0);
     engine.stop().await;
@@ -268,9 +268,9 @@ async fn who_follows_another_kind_or_entity_is_not_woken() {
         open(&engine, id, 0).await;
     }
     engine.entity::<Lamp>("l").ask(Switch::On).await.unwrap();
-    let mut lamps = engine.follow(all(LAMP, now(&engine))).await.unwrap();
+    let mut lamps = engine.follow(all(LAMP, now(&engine).await)).await.unwrap();
     let mut b = engine.follow(one("b", 1)).await.unwrap();
-    let mut accounts = engine.follow(all(ACCOUNT, now(&engine))).await.unwrap();
+    let mut accounts = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
     let mut lamps = ByHand::new(async move { lamps.next(9).await });
     let mut b = ByHand::new(async move { b.next(9).await });
     lamps.waits().await;
@@ -303,9 +303,9 @@ async fn who_falls_behind_what_is_kept_sees_all_of_it_in_order_and_once() {
     let journal = Counting::new(&world);
     let engine = engine(&world, journal.clone()).await;
     open(&engine, "a", 0).await;
-    let mut slow = engine.follow(all(ACCOUNT, start(&engine))).await.unwrap();
+    let mut slow = engine.follow(all(ACCOUNT, start(&engine).await)).await.unwrap();
     let mut slow_of_a = engine.follow(one("a", 0)).await.unwrap();
-    let mut fast = engine.follow(all(ACCOUNT, start(&engine))).await.unwrap();
+    let mut fast = engine.follow(all(ACCOUNT, start(&engine).await)).await.unwrap();
     for follower in [&mut slow, &mut slow_of_a, &mut fast] {
         assert_eq!(take(follower, 1).await, [("a".into(), 1)]);
     }
@@ -335,8 +335,8 @@ async fn a_follower_outlives_a_recovery_and_goes_on_with_the_next_writer() {
     let journal = Failing::new(&world.journal);
     let engine = engine(&world, journal.clone()).await;
     open(&engine, "a", 0).await;
-    let old = start(&engine);
-    let mut accounts = engine.follow(all(ACCOUNT, old)).await.unwrap();
+    let old = start(&engine).await;
+    let mut accounts = engine.follow(all(ACCOUNT, old.clone())).await.unwrap();
     let mut a = engine.follow(one("a", 0)).await.unwrap();
     for follower in [&mut accounts, &mut a] {
         assert_eq!(take(follower, 1).await, [("a".into(), 1)]);
@@ -348,7 +348,7 @@ async fn a_follower_outlives_a_recovery_and_goes_on_with_the_next_writer() {
     journal.fails();
     ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap_err();
     assert!(matches!(
-        engine.follow(all(ACCOUNT, old)).await,
+        engine.follow(all(ACCOUNT, old.clone())).await,
         Err(FeedError::Engine(Error::Unavailable { .. }))
     ));
     journal.recovers();
@@ -364,7 +364,7 @@ async fn a_follower_outlives_a_recovery_and_goes_on_with_the_next_writer() {
     );
     let (seen, mut a) = soon(a.future).await;
     assert_eq!(ids(&seen.unwrap()), [("a".into(), 2)]);
-    let mut anew = engine.follow(all(ACCOUNT, old)).await.unwrap();
+    let mut anew = engine.follow(all(ACCOUNT, old.clone())).await.unwrap();
     assert_eq!(take(&mut anew, 2).await, [("a".into(), 1), ("a".into(), 2)]);
     deposit(&engine, "a").await;
     for follower in [&mut accounts, &mut a, &mut anew] {
@@ -418,7 +418,7 @@ async fn a_recovery_that_takes_too_long_ends_a_wait_but_recoveries_do_not_add_up
         .await
         .unwrap();
     open(&engine, "a", 0).await;
-    let mut follower = engine.follow(all(ACCOUNT, now(&engine))).await.unwrap();
+    let mut follower = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
     let mut next = ByHand::new(async move { (follower.next(9).await, follower) });
     next.waits().await;
     for _ in 0..2 {
@@ -459,7 +459,7 @@ async fn a_recovery_that_takes_too_long_ends_a_wait_but_recoveries_do_not_add_up
 async fn who_waits_hears_that_the_engine_has_stopped() {
     let world = World::new();
     let engine = engine(&world, world.journal.clone()).await;
-    let mut follower = engine.follow(all(ACCOUNT, now(&engine))).await.unwrap();
+    let mut follower = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
     let mut next = ByHand::new(async move { follower.next(1).await });
     next.waits().await;
     engine.stop().await;
@@ -475,7 +475,7 @@ async fn a_wait_that_is_given_up_loses_nothing_and_a_look_takes_nothing() {
     let engine = engine(&world, world.journal.clone()).await;
     open(&engine, "a", 0).await;
     let mut followers = [
-        engine.follow(all(ACCOUNT, now(&engine))).await.unwrap(),
+        engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap(),
         engine.follow(one("a", 1)).await.unwrap(),
     ];
     for seq in 2..20 {
@@ -500,7 +500,7 @@ async fn a_place_this_history_does_not_have_is_lost() {
     let world = World::new();
     let engine = engine(&world, world.journal.clone()).await;
     open(&engine, "a", 0).await;
-    for cursor in ["77.1", "1.999", "1.0"] {
+    for cursor in ["77.1", "1.999", "1.1,77.1", "1.2+1"] {
         let follow = all(ACCOUNT, cursor.parse().unwrap());
         let lost = engine.follow(follow).await.err();
         assert!(matches!(lost, Some(FeedError::Lost(lost)) if lost == cursor));

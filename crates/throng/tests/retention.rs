@@ -350,16 +350,16 @@ async fn who_begins_before_what_was_removed_is_told() {
     fill(&engine, &["a"], 3).await;
     let reader = || engine.projections().remove(0);
     eventually(async || reader().lag_commits == 0 && reader().reached.is_some()).await;
-    let from_start = || Follow::Kind {
+    let from_start = async || Follow::Kind {
         kind: 0,
-        from: engine.place(true).unwrap(),
+        from: engine.place(true).await.unwrap(),
     };
-    let whole = engine.follow(from_start()).await.unwrap();
+    let whole = engine.follow(from_start().await).await.unwrap();
     assert_eq!((whole.removed_upto(), reader().missed_upto), (None, None));
     engine.prune(false).await.unwrap();
-    let upto = engine.follow(from_start()).await.unwrap().removed_upto();
+    let upto = engine.follow(from_start().await).await.unwrap().removed_upto();
     assert!(upto.is_some_and(|upto| upto > Position::default()), "{upto:?}");
-    let from = engine.place(false).unwrap();
+    let from = engine.place(false).await.unwrap();
     let now = engine.follow(Follow::Kind { kind: 0, from }).await.unwrap();
     assert_eq!(now.removed_upto(), None);
     assert!(engine.rebuild_projection("reader"));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bench;
+mod cluster;
 mod crash;
 mod demo;
 mod faults;

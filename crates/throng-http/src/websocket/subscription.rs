@@ -17,7 +17,7 @@ use crate::{
 };
 use std::{cell::Cell, rc::Rc};
 use throng::{
-    Cursor, Follow, Follower,
+    Cursor, Engine, FeedError, Follow, Follower,
     journal::{CommitNo, Position, WriterId},
 };
 use tokio::{sync::Notify, task::AbortHandle, time::timeout};
@@ -105,19 +105,18 @@ fn nobody() -> Box<Problem> {
 }
 
 /// Whom it follows, from where.
-fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Follow> {
+fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<From> {
     let (kind, names) = routes::kind(&shared.server, &asked.kind)?;
     let (caller, whom) = (shared.connection.caller(), (names.kind, asked.entity.as_deref()));
     routes::may(&shared.server, caller.as_ref(), whom, Action::Events)?;
     let Some(entity) = &asked.entity else {
-        let engine = &shared.server.shared().engine;
         let from = match &asked.after {
-            Some(After::Cursor(text)) if text != START => text.parse::<Cursor>().map_err(|()| not_a_cursor())?,
-            Some(After::Seq(0) | After::Cursor(_)) => engine.place(true).map_err(routes::engine_problem)?,
+            Some(After::Cursor(text)) if text != START => text.parse().map(OfKind::At).map_err(|()| not_a_cursor())?,
+            Some(After::Seq(0) | After::Cursor(_)) => OfKind::Start,
             Some(After::Seq(_)) => return Err(not_a_cursor()),
-            None => engine.place(false).map_err(routes::engine_problem)?,
+            None => OfKind::Now,
         };
-        return Ok(Follow::Kind { kind, from });
+        return Ok(From::Kind { kind, from });
     };
     let id = request::entity(entity)?;
     let (after, at) = match &asked.after {
@@ -125,7 +124,36 @@ fn from(shared: &Shared, asked: &Subscribe<'_>) -> Answered<Follow> {
         Some(After::Seq(seq)) => (*seq, None),
         Some(After::Cursor(text)) => entity_cursor(text).ok_or_else(not_a_cursor)?,
     };
-    Ok(Follow::Entity { kind, id, after, at })
+    Ok(From::Entity(Follow::Entity { kind, id, after, at }))
+}
+
+/// Where a client wants to begin.
+enum From {
+    Entity(Follow),
+    Kind { kind: usize, from: OfKind },
+}
+
+enum OfKind {
+    Start,
+    Now,
+    At(Cursor),
+}
+
+impl From {
+    async fn follow(self, engine: &Engine) -> Result<Follower, FeedError> {
+        let follow = match self {
+            Self::Entity(follow) => follow,
+            Self::Kind { kind, from } => Follow::Kind {
+                kind,
+                from: match from {
+                    OfKind::Start => engine.place(true).await?,
+                    OfKind::Now => engine.place(false).await?,
+                    OfKind::At(cursor) => cursor,
+                },
+            },
+        };
+        engine.follow(follow).await
+    }
 }
 
 /// `start`, `7`, or `7@writer.commit`.
@@ -149,9 +177,9 @@ fn not_a_cursor() -> Box<Problem> {
     Problem::malformed(detail).at_field("after").boxed()
 }
 
-async fn run(shared: &Shared, id: &Id, credit: &Credit, from: Follow, _place: Taken) {
+async fn run(shared: &Shared, id: &Id, credit: &Credit, from: From, _place: Taken) {
     let engine = shared.server.shared().engine.clone();
-    let mut follower = match engine.follow(from).await {
+    let mut follower = match from.follow(&engine).await {
         Ok(follower) => follower,
         Err(error) => return shared.tell(|out| out.problem(Some(id), &follow::problem(error))),
     };

@@ -13,6 +13,9 @@ const PAGE_BYTES: usize = 4 << 20;
 const DELETE: &str = "DELETE FROM commits WHERE writer = $1 AND number >= $2 AND number < $3";
 const UPDATE: &str = "UPDATE commits SET shards = $3, body = $4 WHERE writer = $1 AND number = $2";
 
+/// Two nodes that take something out of one row would each write back what the other one took.
+const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('throng history', 0))";
+
 /// What went leaves room for what comes: otherwise the tables would grow by all that is removed until the server's own vacuum comes by.
 /// The end of a table is not cut off, for which commits would have to wait; somebody else's vacuum of it is enough.
 const VACUUM: &str = "VACUUM (SKIP_LOCKED, TRUNCATE false, INDEX_CLEANUP on) commits, events, places";
@@ -31,6 +34,10 @@ pub(super) async fn prune(database: &Database, prune: &Prune) -> Result<Pruned, 
     let (mut at, mut pruned) = (prune.after, Pruned::default());
     while at.commit < prune.upto {
         let transaction = client.transaction().await.map_err(database.failed(DOING))?;
+        transaction
+            .batch_execute(ONE_AT_A_TIME)
+            .await
+            .map_err(database.failed(DOING))?;
         let mut commits = read_commits(database, &transaction, at, PAGE_BYTES).await?;
         commits.retain(|commit| commit.stamp().number <= prune.upto);
         let Some(last) = commits.last() else { break };

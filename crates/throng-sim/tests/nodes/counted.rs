@@ -1,6 +1,6 @@
 //! A read model of all counters, whichever node runs it.
 
-use crate::counter::Counter;
+use crate::{ERASED, counter::Counter};
 use std::{future::Future, task::Poll};
 use throng::{
     journal::{Applied, Error, Later, MemoryViews, ViewBatch, ViewOffset, ViewRange, ViewRow, Views},
@@ -14,6 +14,10 @@ impl Projection for Counted {
     const NAME: &'static str = "counted";
     type Of = Counter;
     fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        // What is erased may be gone before it is read.
+        if seen.id >= ERASED {
+            return Ok(());
+        }
         let key = seen.id.to_string();
         let events = rows.json::<u64>(&key)?.unwrap_or_default();
         if seen.seq != events + 1 {

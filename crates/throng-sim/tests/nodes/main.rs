@@ -4,10 +4,12 @@
 
 mod counted;
 mod counter;
+mod follower;
 mod seen;
 
 use counted::{Counted, SharedViews};
 use counter::{Command, Counter, Events};
+use follower::Followed;
 use seen::{Answer, Seen};
 use std::{
     collections::BTreeMap,
@@ -55,6 +57,10 @@ struct Clients {
     nodes: Nodes,
     seen: Mutex<Seen>,
     is_over: AtomicBool,
+    /// Counters that were erased.
+    erased: Mutex<Vec<u64>>,
+    /// Nobody follows any more.
+    is_told: AtomicBool,
     changes: u64,
 }
 
@@ -143,6 +149,58 @@ impl Clients {
     }
 }
 
+/// Counters that are erased are these: nobody else counts them.
+const ERASED: u64 = 1_000;
+
+impl Clients {
+    /// Asks until there is an answer.
+    async fn surely(&self, ask: Ask, counter: u64, key: &str) -> Answer {
+        let asked = self.sim.elapsed();
+        loop {
+            if let Ok(events) = self.ask(ask, counter, key).await {
+                return Answer {
+                    counter,
+                    asked,
+                    given: self.sim.elapsed(),
+                    events,
+                    is_read: false,
+                };
+            }
+            self.sim.sleep(PAUSE).await;
+        }
+    }
+
+    /// Has counters send messages and be sent some, and then has them erased, at whichever nodes.
+    async fn eraser(self: Arc<Self>) {
+        for id in ERASED.. {
+            if self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            let (counter, other) = (self.sim.below(COUNTERS), self.sim.below(COUNTERS));
+            self.surely(Ask::Send { to: counter }, id, &format!("from {id}")).await;
+            *self.seen.lock().unwrap().sent.entry(counter).or_default() += 1;
+            let sent = self.surely(Ask::Send { to: id }, other, &format!("to {id}")).await;
+            self.seen.lock().unwrap().answers.push(sent);
+            self.sim.sleep(Duration::from_micros(self.sim.below(2_000_000))).await;
+            for _ in 0..10 {
+                let node = self.any_node().await;
+                let erase = move |engine: throng::Engine| async move { engine.erase("counter", &id.to_string()).await };
+                let called = in_time(&self.sim, Duration::from_secs(10), self.nodes.call(node, erase)).await;
+                match called {
+                    Some(Ok(Ok(_))) => {
+                        self.erased.lock().unwrap().push(id);
+                        self.sim.count("counter erased");
+                        break;
+                    }
+                    Some(Ok(Err(why))) => self.sim.note(format_args!("counter {id} is not erased: {why}")),
+                    _ => {}
+                }
+                self.sim.sleep(PAUSE * 10).await;
+            }
+        }
+    }
+}
+
 /// `None`: it was not ready in time.
 async fn in_time<T>(sim: &Sim, at_most: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut over) = (std::pin::pin!(future), std::pin::pin!(sim.sleep(at_most)));
@@ -216,11 +274,16 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
             nodes: nodes.clone(),
             seen: Mutex::default(),
             is_over: AtomicBool::new(false),
+            erased: Mutex::default(),
+            is_told: AtomicBool::new(false),
             changes: scenario.changes,
         });
         let running: Vec<_> = (0..CLIENTS)
             .map(|client| sim.spawn(clients.clone().client(client)))
             .collect();
+        let erasing = sim.spawn(clients.clone().eraser());
+        let followed = Arc::new(Followed::default());
+        let following = sim.spawn(followed.clone().follow(clients.clone()));
         for _ in 0..scenario.steps {
             sim.sleep(Duration::from_millis(20 + sim.below(1_500))).await;
             step(&sim, &nodes).await;
@@ -238,14 +301,17 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         for client in running {
             client.await.unwrap();
         }
-        counts_once(&sim, &clients, &views).await;
+        erasing.await.unwrap();
+        counts_once(&sim, &clients, &views, &followed).await;
+        clients.is_told.store(true, Ordering::Relaxed);
+        following.await.unwrap();
         nodes.end();
     };
     world.try_run(run).map(|((), run)| run)
 }
 
 /// Once all messages have arrived, each counter has the events it was asked for, and no more.
-async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews) {
+async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews, followed: &Followed) {
     let seen = std::mem::take(&mut *clients.seen.lock().unwrap());
     let until = sim.elapsed() + Duration::from_secs(20);
     let mut wrong = seen.wrong();
@@ -268,6 +334,12 @@ async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews) {
             ));
         }
     }
+    let erased = std::mem::take(&mut *clients.erased.lock().unwrap());
+    for id in erased {
+        if let Ok(events) = clients.ask(Ask::Read, id, "").await {
+            wrong.push(format!("counter {id} was erased, and has {events} events"));
+        }
+    }
     let expected = (0..COUNTERS).map(|counter| (counter.to_string(), seen.events(counter)));
     let expected: BTreeMap<String, u64> = expected.filter(|(_, events)| *events > 0).collect();
     let mut rows = rows_of(views).await;
@@ -281,6 +353,16 @@ async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews) {
             let projections = clients.nodes.call(node, |engine| async move { engine.projections() });
             sim.note(format_args!("projections of node {node}: {:?}", projections.await));
         }
+    }
+    let told = || followed.told.lock().unwrap().clone();
+    while told() != expected && sim.elapsed() < until + Duration::from_secs(10) {
+        sim.sleep(PAUSE).await;
+    }
+    if told() != expected {
+        wrong.push(format!(
+            "the follower was told {:?}, the counters have {expected:?}",
+            told()
+        ));
     }
     sim.note(format_args!("{} answers were seen", seen.answers.len()));
     wrong.into_iter().for_each(|wrong| sim.wrong(wrong));
@@ -322,6 +404,7 @@ fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
             "asked another node",
             "append to a sealed stream",
             "append in doubt",
+            "counter erased",
         ] {
             assert!(
                 counts.get(what).is_some_and(|count| *count > 0),
@@ -390,4 +473,5 @@ fn a_message_that_is_taken_before_it_is_durable_is_noticed() {
 #[test]
 fn a_stream_that_is_told_as_ended_too_early_is_noticed() {
     is_noticed(Lie::EndsStreamsEarly, 63, &["the read model has"]);
+    is_noticed(Lie::EndsStreamsEarly, 63, &["the follower was told"]);
 }

@@ -37,6 +37,12 @@ impl<'a> OwnerOf<'a> {
         }
     }
 
+    /// What takes this long at most is waited for.
+    pub(crate) fn within(mut self, at_most: Duration) -> Self {
+        self.until = self.context.until(Some(at_most));
+        self
+    }
+
     /// Asks once; what is no answer is to be asked again, of whoever owns the shard then, for as long as this is no error.
     pub(crate) async fn ask(&self, request: Request) -> Result<Reply, Error<JsonRejection>> {
         let host = &self.context.host;
@@ -47,9 +53,10 @@ impl<'a> OwnerOf<'a> {
         };
         match reply {
             Reply::Refused(error) => return Err(error.into_error(&self.context.registry)),
-            Reply::History { .. } => {}
+            Reply::History { .. } | Reply::Erased { .. } => {}
             // One that does not own the shard any more says of others.
-            Reply::Listed { ref shards, .. } if ShardSet::from_bytes(shards).contains(self.shard) => {}
+            Reply::Listed { ref shards, .. } | Reply::Recorded { ref shards }
+                if ShardSet::from_bytes(shards).contains(self.shard) => {}
             _ if host.elapsed_micros() >= self.hold.min(self.until) => {
                 return Err(Error::Unavailable {
                     reason: "the node that owns a part of it cannot be reached".into(),
@@ -92,7 +99,12 @@ impl Door {
         let answer = match peers.ask(shard, Request::Ask(ask), left).await {
             Reply::Done(body) => Ok(body),
             Reply::Refused(error) => Err(error.into_error(&self.context.registry)),
-            Reply::NotHere | Reply::Taken(_) | Reply::History { .. } | Reply::Listed { .. } => {
+            Reply::NotHere
+            | Reply::Taken(_)
+            | Reply::History { .. }
+            | Reply::Listed { .. }
+            | Reply::Erased { .. }
+            | Reply::Recorded { .. } => {
                 host.sleep(LOOK_AGAIN).await;
                 return Ok((attempt, Carried::Again));
             }

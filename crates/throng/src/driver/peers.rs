@@ -42,6 +42,21 @@ pub enum Request {
         /// … at most so many, in the order of their ids.
         limit: u64,
     },
+    /// To [erase](crate::Engine::erase) an entity.
+    Erase {
+        /// Of the entity, by name.
+        kind: String,
+        /// Of the entity, within its kind.
+        id: String,
+    },
+    /// To record in the log, and to cover with a checkpoint, how many messages that node's shards have sent and taken: so that those which
+    /// were sent to an entity that is erased, and taken, may go.
+    Record {
+        /// Of the entity that is erased, by name.
+        kind: String,
+        /// Of the entity that is erased, within its kind.
+        id: String,
+    },
 }
 
 /// A command or query of a client.
@@ -131,6 +146,19 @@ pub enum Reply {
         /// Ids, with the number of the last event.
         heads: Vec<(String, u64)>,
     },
+    /// An entity was erased: so many records of it and messages to it, and so many bytes.
+    Erased {
+        /// As in [`Erased::records`](crate::Erased::records).
+        records: u64,
+        /// As in [`Erased::bytes`](crate::Erased::bytes).
+        bytes: u64,
+    },
+    /// It is recorded, and covered.
+    Recorded {
+        /// The shards this is said of, as a [`ShardSet`]'s bytes.
+        #[serde(with = "serde_bytes")]
+        shards: Vec<u8>,
+    },
 }
 
 /// An event on its way between nodes.
@@ -183,7 +211,7 @@ pub trait Peers: Send + Sync + 'static {
 const EVENTS_MAX: usize = 10_000;
 const EVENT_BYTES_MAX: usize = 6 << 20;
 
-fn unknown_kind(kind: &str) -> Reply {
+pub(crate) fn unknown_kind(kind: &str) -> Reply {
     let why = format!("the node that owns it was not given the kind {kind:?}");
     Reply::Refused(RemoteError::Unavailable(why))
 }
@@ -216,6 +244,8 @@ impl Driver {
                 None => Reply::NotHere,
             },
             Request::History { kind, id, after, limit } => self.answer_history(&kind, &id, (after, limit)).await,
+            Request::Erase { kind, id } => self.core.answer_erase(&kind, &id).await,
+            Request::Record { kind, id } => self.core.answer_record(&kind, &id).await,
             Request::List { kind, after, limit } => self.answer_list(&kind, after.as_deref(), limit).await,
         }
     }

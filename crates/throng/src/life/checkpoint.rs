@@ -23,7 +23,7 @@ use throng_core::{
 use throng_journal::{AppendError, Checkpoint, Error, Pace, Position, ShardId};
 
 /// The system row with the commit before the oldest message that was not taken; followed by the shard that sent it.
-pub(super) const OUTBOX_ROW: &[u8] = b"o";
+pub(crate) const OUTBOX_ROW: &[u8] = b"o";
 
 /// System rows removed at once: a few milliseconds.
 pub(super) const REMOVED_ROWS_MAX: usize = 1_000;
@@ -316,6 +316,11 @@ impl Lives {
         rows.push((OUTBOX_ROW.to_vec(), None));
         let of_shards = ledger.shards.iter();
         rows.extend(of_shards.map(|shard| ([OUTBOX_ROW, &shard.0.to_be_bytes()].concat(), value.clone())));
+    }
+
+    /// The store may have rows of shards that another node has owned.
+    pub(super) fn has_outbox_rows(&self) {
+        self.checkpoints.has_cursor.store(true, Ordering::Relaxed);
     }
 
     /// Removes rows whose hour is over, a few at a time and for at most so long; what is left goes after the next checkpoint.

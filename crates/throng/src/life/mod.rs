@@ -8,7 +8,9 @@ mod stop;
 pub(crate) mod tasks;
 
 pub use checkpoint::LastCheckpoint;
+pub(crate) use checkpoint::OUTBOX_ROW;
 pub(crate) use cluster::{HOLD, Member};
+pub(crate) use recovery::read_position;
 
 use crate::{
     context::Context,

@@ -60,6 +60,9 @@ impl Lives {
             covers.forget();
         }
         let cursor = self.outbox_cursor(&shards).await?;
+        if cursor.is_some() {
+            self.has_outbox_rows();
+        }
         let mut has_sent = false;
         for end in &sealed {
             let Some(mut at) = covers.begin(*end) else { continue };
@@ -361,7 +364,8 @@ fn replay(layout: &Layout, covers: &Coverage, shards: &mut [Shard], commit: &Com
     Ok(has_sent)
 }
 
-fn read_position(value: &[u8]) -> Option<Position> {
+/// A place as a row has it.
+pub(crate) fn read_position(value: &[u8]) -> Option<Position> {
     let (writer, commit) = value.split_first_chunk::<8>()?;
     let commit: &[u8; 8] = commit.try_into().ok()?;
     Some(Position {

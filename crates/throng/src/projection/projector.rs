@@ -177,7 +177,10 @@ impl Projector {
         let report = self.report.borrow().clone();
         let lag_commits = match &*inner.lives.status() {
             Status::Running(_) if inner.lives.member().is_some() => report.untold,
-            Status::Running(life) => report.told.unwrap_or_default().untold(&Ends::of(life).streams()),
+            Status::Running(life) => {
+                let told = report.told.unwrap_or_default();
+                told.untold(&Ends::of(life).streams(told.first()))
+            }
             Status::Down(_) => 0,
         };
         let age_micros = inner.context.host.now().micros.saturating_sub(report.at_micros).max(0);

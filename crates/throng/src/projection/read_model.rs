@@ -4,9 +4,8 @@ use super::{
     Progress, Projection, State,
     place::{PLACE_KEY, visible},
     projector::{Projector, Report},
-    source,
 };
-use crate::Engine;
+use crate::{Engine, tail};
 use std::{future::Future as _, marker::PhantomData, sync::Arc, task::Poll, time::Duration};
 use throng_journal::{Error, Told, ViewOffset, ViewRange, ViewRow, WriterId};
 
@@ -85,7 +84,7 @@ impl<P: Projection> ReadModel<P> {
             if let Some(life) = core.lives.running() {
                 // A node among others tells nothing of its own stream that all do not see.
                 let durable = core.lives.member().is_none().then(|| life.ledger.durable());
-                match source::streams(core, &life, first).await {
+                match tail::streams(&core.context, Some(&life), first).await {
                     Ok(streams) => break (streams, durable),
                     Err(_) => core.context.host.sleep(Duration::from_millis(100)).await,
                 }

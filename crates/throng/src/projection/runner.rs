@@ -9,7 +9,13 @@ use super::{
     rows::RowCache,
     source,
 };
-use crate::{context::micros, engine::Core, host::Task, life::Life, tail::Ends};
+use crate::{
+    context::micros,
+    engine::Core,
+    host::Task,
+    life::Life,
+    tail::{self, Ends},
+};
 use std::{
     sync::{Arc, Weak},
     task::Poll,
@@ -179,12 +185,12 @@ impl Runner {
         }
         if self.stored.is_none() {
             self.load_offset(views, &life).await?;
-            self.look_for_missing(inner, &life).await?;
+            self.look_for_missing(inner).await?;
         }
         let durable = life.ledger.durable();
         let is_checked = std::ptr::eq(self.checked.as_ptr(), Arc::as_ptr(&life));
         if !is_checked || self.read.told.next(&self.streams).is_empty() {
-            let streams = source::streams(inner, &life, self.read.told.first()).await;
+            let streams = tail::streams(&inner.context, Some(&life), self.read.told.first()).await;
             self.streams = streams.map_err(|error| error.to_string())?;
         }
         if !is_checked {
@@ -413,9 +419,9 @@ impl Runner {
     }
 
     /// Says so if history that it has not read was removed.
-    async fn look_for_missing(&self, inner: &Core, life: &Life) -> Result<(), String> {
+    async fn look_for_missing(&self, inner: &Core) -> Result<(), String> {
         let (name, kind) = (self.projector.consumer.name(), self.projector.consumer.kind());
-        let removed = crate::retention::removed_upto(inner, life, kind).await;
+        let removed = crate::retention::removed_upto(inner, kind).await;
         let removed = removed.map_err(|error| error.to_string())?;
         let missed = removed.filter(|upto| !self.read.told.has(*upto));
         if let Some(upto) = missed {

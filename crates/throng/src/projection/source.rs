@@ -1,19 +1,11 @@
 //! Where a projection reads: the durable commits it was not told yet, over all lives of the engine and all nodes of a cluster.
 
 use super::place::Place;
-use crate::{engine::Core, life::Life, tail::Ends};
-use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, Stream, Stretch, WriterId};
+use crate::engine::Core;
+use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, Stream, Stretch};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 1 << 20;
-
-/// The streams of the history, at least those from a writer's on: an engine that is alone knows its own, a node of a cluster looks.
-pub(super) async fn streams(inner: &Core, life: &Life, from: WriterId) -> Result<Vec<Stream>, Error> {
-    match inner.lives.member() {
-        None => Ok(Ends::of(life).streams()),
-        Some(_) => inner.context.journal.streams(from).await,
-    }
-}
 
 /// Why a place is not one of this history; `None` if it is.
 pub(super) async fn mismatch(inner: &Core, streams: &[Stream], place: &Place) -> Result<Option<String>, Error> {

@@ -1,11 +1,13 @@
 //! Forgetting one entity: nothing it was stays, but that it was erased.
 
 use super::{
+    elsewhere,
     judge::{Erasing, Plan},
     pass::{self, prune, settle, shard_of, stand_in},
 };
 use crate::{
-    door::{Target, turn},
+    door::{OwnerOf, Target, turn},
+    driver::peers::{Reply, Request},
     engine::{Core, Engine},
     handle::unknown_kind,
     ledger::unreadable,
@@ -15,8 +17,10 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 use throng_core::{
+    limits,
     model::Error,
     shard::{JsonRejection, base_row, dead_rows, ended_row, family_row},
 };
@@ -25,6 +29,9 @@ use throng_journal::{Address, CommitNo, Cut, Error as StoreError, Position, Prun
 /// What the rows of erasures begin with that are not done yet: kind, 0, id. They say with which event the entity was ended, and where;
 /// nothing, before it was.
 const ERASING: &[u8] = b"x";
+
+/// Another node's erasure is waited for so long: it looks at all of the history.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How far erasures have come that the journal cut off.
 pub(crate) type CutOff = HashMap<Address, (Erasing, Position)>;
@@ -58,25 +65,42 @@ impl Engine {
     pub async fn erase(&self, kind: &str, id: &str) -> Result<Erased, Error<JsonRejection>> {
         let core = &self.core;
         let index = core.context.registry.find(kind).ok_or_else(|| unknown_kind(kind))?;
-        core.target(index, id.into())?;
-        if core.context.peers.is_some() {
-            return Err(Error::Malformed(super::IN_A_CLUSTER.into()));
+        let target = core.target::<JsonRejection>(index, id.into())?;
+        let shard = limits::shard_of(target.hash, core.context.registry.shards());
+        let owner = OwnerOf::new(core, shard).within(PATIENCE);
+        loop {
+            if let Some(life) = core.owner_of(index, id)? {
+                return core.erase_here(&life, (index, id)).await;
+            }
+            let (kind, id) = (kind.to_owned(), id.to_owned());
+            if let Reply::Erased { records, bytes } = owner.ask(Request::Erase { kind, id }).await? {
+                return Ok(Erased { records, bytes });
+            }
         }
-        let life = core.lives.current()?;
+    }
+}
+
+impl Core {
+    /// Erases an entity of this node.
+    pub(super) async fn erase_here(
+        self: &Arc<Self>,
+        life: &Arc<Life>,
+        (index, id): (usize, &str),
+    ) -> Result<Erased, Error<JsonRejection>> {
+        let kind = self.context.registry.kinds()[index].name;
         let address = Address::new(kind, id);
-        let mut cut_off = core.pruning.lock().await;
-        begin(core, &life, &address)
+        let mut cut_off = self.pruning.lock().await;
+        begin(self, life, &address)
             .await
             .map_err(|error| unreadable(format!("{address} is not erased: that did not begin"), &error))?;
-        let erased = carry_on(core, &life, (&address, None), &mut cut_off).await;
+        let erased = carry_on(self, life, (&address, None), &mut cut_off).await;
         // Nobody meets what was remembered meanwhile.
-        core.remembered.forget(&address);
+        self.remembered.forget(&address);
         let erased = erased
             .map_err(|error| unreadable(format!("{address} is not erased yet, that goes on by itself"), &error))?;
-        erased.ok_or_else(|| {
-            let kind = core.context.registry.kinds()[index].name;
-            let id = id.to_owned();
-            Error::Unknown { kind, id }
+        erased.ok_or_else(|| Error::Unknown {
+            kind,
+            id: id.to_owned(),
         })
     }
 }
@@ -101,6 +125,9 @@ pub(super) async fn resume(core: &Arc<Core>, life: &Arc<Life>) -> Result<(), Sto
     let mut visit = |row: &[u8], value: &[u8]| begun.extend(read_row(row, value));
     core.context.store.system_scan(ERASING, &mut visit).await?;
     for (address, ended) in begun {
+        if !life.ledger.shards.contains(shard_of(life, &address).0) {
+            continue;
+        }
         if let Some(erased) = carry_on(core, life, (&address, ended), &mut cut_off).await? {
             tracing::info!("the erasure of {address} was cut off: {erased}");
         }
@@ -234,6 +261,12 @@ async fn overwrite(
     plan.erased.insert(address.clone(), ended);
     stand_in(core, life, &mut plan, false).await?;
     settle(core, life).await?;
+    if core.context.peers.is_some() {
+        // Another node's numbers are its own to say.
+        plan.counts.clear();
+        plan.taken_upto = Some(elsewhere::taken_upto(core, life, address).await?);
+    }
+    let plan = Arc::new(plan);
     let covers = life.ledger.covers().unwrap_or_default();
     let upto = Position {
         commit: CommitNo(covers.commit.0.saturating_sub(1)),
@@ -241,7 +274,10 @@ async fn overwrite(
     };
     let mut pruned = Pruned::default();
     let rest = (&mut *reached, upto, pass::How::Erase);
-    prune(core, life, Arc::new(plan), rest, &mut pruned).await?;
+    prune(core, life, Arc::clone(&plan), rest, &mut pruned).await?;
+    if core.context.peers.is_some() {
+        elsewhere::overwrite(core, life, Arc::clone(&plan), &mut pruned).await?;
+    }
     if *reached < ended.at {
         return Err(StoreError::Backend {
             doing: format!("erasing {address}"),

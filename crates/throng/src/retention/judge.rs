@@ -59,6 +59,8 @@ pub(super) struct Plan {
     pub(super) erased: HashMap<Address, Erasing>,
     /// How many messages each shard has taken, and where the log says so.
     pub(super) counts: Vec<(MessageCounts, Position)>,
+    /// In a cluster, where a shard's messages go to shards of other nodes: up to where each shard's were taken, durably, and a checkpoint covers that.
+    pub(super) taken_upto: Option<Vec<Position>>,
     /// The timers that are set.
     pub(super) timers: HashSet<u64>,
     /// The rows of messages that are dead.
@@ -75,7 +77,7 @@ impl Plan {
             _ => {}
         }
         if !self.erased.is_empty() && self.is_of_erased(record, at) {
-            return record.record != RecordKind::Sent || self.was_taken(record);
+            return record.record != RecordKind::Sent || self.was_taken(record, at);
         }
         let is_looked_at = self.horizons.get(record.kind).is_some_and(|horizon| at <= *horizon);
         is_looked_at && self.is_over_by_age(record, at)
@@ -94,7 +96,7 @@ impl Plan {
                 !self.timers.contains(&print)
             }
             RecordKind::TimerCleared | RecordKind::Command => true,
-            RecordKind::Sent => self.was_taken(record),
+            RecordKind::Sent => self.was_taken(record, at),
             RecordKind::Taken => {
                 let number = (ShardId(record.version), record.seq);
                 record.name != "dead" || !self.dead.contains(&dead_row(&own(), number))
@@ -107,7 +109,10 @@ impl Plan {
         self.counts.get(usize::from(shard.0))
     }
 
-    fn was_taken(&self, record: &Record<'_>) -> bool {
+    fn was_taken(&self, record: &Record<'_>, at: Position) -> bool {
+        if let Some(upto) = &self.taken_upto {
+            return upto.get(usize::from(record.shard.0)).is_some_and(|upto| at <= *upto);
+        }
         let Some((kind, id)) = receiver(record) else {
             return false;
         };
@@ -129,7 +134,11 @@ impl Plan {
             return true;
         }
         record.record == RecordKind::Sent
-            && receiver(record).is_some_and(|(kind, id)| is_erased(&Address::new(&*kind, &*id), false))
+            && receiver(record).is_some_and(|(kind, id)| {
+                let to = Address::new(&*kind, &*id);
+                // Streams of other nodes' shards are not before or after the end of this one's. What was taken there is not needed any more.
+                is_erased(&to, false) || self.taken_upto.is_some() && self.erased.contains_key(&to)
+            })
     }
 }
 

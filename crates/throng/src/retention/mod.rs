@@ -6,6 +6,7 @@
 //! journal [prune](throng_journal::Journal::prune). So the log alone is enough to begin from at every moment, and a pass that
 //! was cut off is simply made again.
 
+mod elsewhere;
 mod erase;
 mod judge;
 mod pass;
@@ -19,6 +20,7 @@ pub(crate) use pass::removed_upto;
 use crate::{
     context::micros,
     engine::{Core, Engine},
+    life::Life,
 };
 use std::{
     collections::HashMap,
@@ -81,15 +83,12 @@ impl Core {
 
 /// Why history stays, whatever a kind says.
 const IN_A_CLUSTER: &str =
-    "history is not removed while several nodes write it: stop them, and remove it with one engine on the journal";
+    "history that is kept no longer is not removed while several nodes write it: stop them, and remove it with one engine on the journal";
 
 /// Begins to look after what is kept.
 pub(crate) fn start(core: &Arc<Core>) {
-    if core.context.peers.is_some() {
-        if !core.keeps().is_empty() {
-            tracing::warn!("{IN_A_CLUSTER}");
-        }
-        return;
+    if core.context.peers.is_some() && !core.keeps().is_empty() {
+        tracing::warn!("{IN_A_CLUSTER}");
     }
     core.context.host.spawn(Box::pin(task(Arc::downgrade(core))));
 }
@@ -97,6 +96,7 @@ pub(crate) fn start(core: &Arc<Core>) {
 async fn task(core: Weak<Core>) {
     // When the next pass is due.
     let mut due: Option<u64> = None;
+    let mut last: Weak<Life> = Weak::new();
     loop {
         let Some(strong) = core.upgrade() else { return };
         if strong.context.is_stopping() {
@@ -104,13 +104,19 @@ async fn task(core: Weak<Core>) {
         }
         let now = strong.context.host.elapsed_micros();
         if let Some(life) = strong.lives.running() {
+            let is_of_cluster = strong.context.peers.is_some();
+            if is_of_cluster && !std::ptr::eq(last.as_ptr(), Arc::as_ptr(&life)) {
+                // The shards' last owner may have begun one.
+                last = Arc::downgrade(&life);
+                strong.is_erasing.store(true, Ordering::Release);
+            }
             if strong.is_erasing.swap(false, Ordering::AcqRel)
                 && let Err(error) = erase::resume(&strong, &life).await
             {
                 tracing::warn!("an erasure that was cut off is tried again: {error}");
                 strong.is_erasing.store(true, Ordering::Release);
             }
-            if let Some(every) = strong.prune_every() {
+            if let Some(every) = strong.prune_every().filter(|_| !is_of_cluster) {
                 let at = *due.get_or_insert_with(|| now + micros(every.min(FIRST)));
                 if now >= at {
                     due = Some(now + micros(every));

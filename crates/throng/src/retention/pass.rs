@@ -114,7 +114,7 @@ pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Err
     let Cursors {
         kinds: cursors,
         looked_at_all,
-    } = cursors(core, &life).await?;
+    } = cursors(core, Some(&life)).await?;
     let now = core.context.host.now();
     let is_whole = pass != Pass::Usual || now.micros.saturating_sub(looked_at_all) >= ALL_EVERY_MICROS;
     let found = scan(core, &life, &cursors, limit).await?;
@@ -499,8 +499,9 @@ struct Cursors {
 }
 
 /// Up to where the history of a kind is not whole any more; `None`: nothing of it was removed.
-pub(crate) async fn removed_upto(core: &Core, life: &Life, kind: &str) -> Result<Option<Position>, Error> {
-    let cursors = cursors(core, life).await?;
+pub(crate) async fn removed_upto(core: &Core, kind: &str) -> Result<Option<Position>, Error> {
+    let life = core.lives.running();
+    let cursors = cursors(core, life.as_deref()).await?;
     Ok(cursors
         .kinds
         .get(kind)
@@ -508,12 +509,12 @@ pub(crate) async fn removed_upto(core: &Core, life: &Life, kind: &str) -> Result
         .filter(|upto| upto.commit > CommitNo(0)))
 }
 
-async fn cursors(core: &Core, life: &Life) -> Result<Cursors, Error> {
-    let due = {
+async fn cursors(core: &Core, life: Option<&Life>) -> Result<Cursors, Error> {
+    let due = life.and_then(|life| {
         let due = life.due();
         let newest = due.rows.iter().rev().find(|(row, _)| row == CURSORS_ROW);
         newest.and_then(|(_, value)| value.clone())
-    };
+    });
     let row = match due {
         Some(row) => Some(row),
         None => now_or_later(core.context.store.system(CURSORS_ROW)).await?,

@@ -116,20 +116,14 @@ impl Decoded {
         }
     }
 
-    /// A kind's events from a cursor on, each with the place after it.
-    pub(super) fn events(&self, kind: usize, from: Cursor) -> impl Iterator<Item = (&Arc<EntityEvent>, Cursor)> {
-        let told = if from.commit == self.position { from.records } else { 0 };
+    /// A kind's events of which a cursor's holder was not told, each with its record's number.
+    pub(super) fn events(&self, kind: usize, from: &Cursor) -> impl Iterator<Item = (&Arc<EntityEvent>, u32)> {
+        let told = from.records(self.position);
         let of_kind = self.kinds.iter().find(|of_kind| of_kind.kind == kind);
         let events = of_kind.map_or(&[][..], |of_kind| &of_kind.events);
         events
             .iter()
             .filter(move |recorded| recorded.number > told)
-            .map(|recorded| {
-                let next = Cursor {
-                    commit: self.position,
-                    records: recorded.number,
-                };
-                (&recorded.event, next)
-            })
+            .map(|recorded| (&recorded.event, recorded.number))
     }
 }

@@ -1,9 +1,7 @@
 //! The streams of a history and where they end.
 
-use crate::life::Life;
-#[cfg(feature = "projections")]
-use throng_journal::Stream;
-use throng_journal::{CommitNo, Position, Stretch, WriterId};
+use crate::{context::Context, life::Life};
+use throng_journal::{CommitNo, Error, Position, Stream, Stretch, WriterId};
 
 /// The streams of this history in their order: the sealed ones, then the present writer's up to what is durable.
 #[derive(Clone, Copy, Debug)]
@@ -31,21 +29,15 @@ impl<'a> Ends<'a> {
         beginning(self.sealed.first().map_or(self.durable.writer, |first| first.writer))
     }
 
-    /// The last durable commit of a writer; `None` if there is no such writer in this history.
-    pub(crate) fn end_of(&self, writer: WriterId) -> Option<CommitNo> {
-        self.all().find(|end| end.writer == writer).map(|end| end.commit)
-    }
-
-    /// The same as streams of the whole history, one after the other.
-    #[cfg(feature = "projections")]
-    pub(crate) fn streams(&self) -> Vec<Stream> {
+    /// The same from a writer's on, as streams of the whole history, one after the other.
+    pub(crate) fn streams(&self, from: WriterId) -> Vec<Stream> {
         let stream = |end: Position| Stream {
             writer: end.writer,
             shards: None,
             last: end.commit,
             is_sealed: end.writer != self.durable.writer,
         };
-        self.all().map(stream).collect()
+        self.all().filter(|end| end.writer >= from).map(stream).collect()
     }
 
     /// What follows a position: in its own stream, else in the next one that has commits; `None` at the end of what is durable.
@@ -62,6 +54,14 @@ impl<'a> Ends<'a> {
             },
             upto: end.commit,
         })
+    }
+}
+
+/// The streams of the history from a writer's on: an engine that is alone knows its own, a node of a cluster looks.
+pub(crate) async fn streams(context: &Context, life: Option<&Life>, from: WriterId) -> Result<Vec<Stream>, Error> {
+    match life.filter(|_| context.peers.is_none()) {
+        Some(life) => Ok(Ends::of(life).streams(from)),
+        None => context.journal.streams(from).await,
     }
 }
 
@@ -101,9 +101,6 @@ mod tests {
         assert_eq!(ends.after(at(1, 3)), stretch(at(4, 0), 2));
         assert_eq!(ends.after(at(2, 0)), stretch(at(4, 0), 2));
         assert_eq!(ends.after(at(4, 2)), None);
-        assert_eq!(
-            (ends.end_of(WriterId(4)), ends.end_of(WriterId(3))),
-            (Some(CommitNo(2)), None)
-        );
+        assert_eq!(ends.streams(WriterId(4)).len(), 2);
     }
 }

@@ -1,6 +1,9 @@
 //! Following: first what has happened, then what happens, from the one tail all share.
 
-use super::{Ends, EntityEvent, Next, Watch, unavailable, window::Interest};
+use super::{
+    EntityEvent, Next, Watch, unavailable,
+    window::{Interest, Spot},
+};
 use crate::{
     engine::Engine,
     feed::{Cursor, FeedError},
@@ -49,7 +52,8 @@ impl fmt::Display for Follow {
 }
 
 /// Follows a kind or an entity, event by event and in order. While nothing happens to it, it costs nothing; what happens is
-/// decoded once for all followers, and they are woken at most every 20 ms. In a cluster each asks the entity's owner, four times a second.
+/// decoded once for all followers, and they are woken at most every 20 ms. In a cluster a kind's followers are told what all nodes have
+/// committed, ten times a second, an entity's in its order; an entity's own followers ask its owner, four times a second.
 pub struct Follower {
     engine: Engine,
     place: Place,
@@ -63,6 +67,8 @@ struct Place {
     follow: Follow,
     /// An entity's follower that has seen its history goes on from here in the tail.
     tail: Option<Cursor>,
+    /// In the tail's window, where that is known.
+    spot: Option<Spot>,
 }
 
 /// What was found.
@@ -70,31 +76,30 @@ struct Found {
     events: Vec<Arc<EntityEvent>>,
     /// The place after them.
     place: Place,
-    /// There is no more than these before this cursor, which is where to wait for it.
-    end: Option<Cursor>,
+    /// There is no more than these before that place in the log, which is where to wait for it.
+    is_end: bool,
 }
 
 impl Engine {
     /// Follows a kind or an entity. What it sees is durable.
     ///
     /// # Errors
-    /// This history has no such place, there is no such entity, or the engine's; a node of a cluster follows no kind.
+    /// This history has no such place, there is no such entity, or the engine's.
     pub async fn follow(&self, follow: Follow) -> Result<Follower, FeedError> {
         let mut removed_upto = None;
         let interest = match &follow {
             Follow::Kind { kind, from } => {
-                self.check_is_alone().map_err(FeedError::Engine)?;
-                let life = self.core.lives.current().map_err(FeedError::Engine)?;
+                let streams = self.core.streams(from.told.first()).await?;
                 let name = self.core.context.registry.kinds()[*kind].name;
-                let removed = crate::retention::removed_upto(&self.core, &life, name).await;
+                let removed = crate::retention::removed_upto(&self.core, name).await;
                 let removed = removed
                     .map_err(|error| unreadable(format!("what is left of {name} is not known"), &error))
                     .map_err(FeedError::Engine)?;
-                removed_upto = removed.filter(|upto| *upto > from.before());
+                removed_upto = removed.filter(|upto| !from.told.has(*upto));
                 if let Some(upto) = removed_upto {
                     tracing::info!("who follows {name} from {from} misses what was removed up to commit {upto}");
                 }
-                if !from.is_in(&Ends::of(&life)) {
+                if !from.is_in(&streams) {
                     return Err(FeedError::Lost(from.to_string()));
                 }
                 let (kind, entity) = (*kind, None);
@@ -113,7 +118,11 @@ impl Engine {
         };
         Ok(Follower {
             engine: self.clone(),
-            place: Place { follow, tail: None },
+            place: Place {
+                follow,
+                tail: None,
+                spot: None,
+            },
             watch: self.core.tail.watch(interest),
             removed_upto,
         })
@@ -163,22 +172,23 @@ impl Follower {
             let found = match (&self.place.follow, &self.place.tail) {
                 (Follow::Entity { kind, id, after, .. }, None) => self.in_history(*kind, id, *after, limit).await?,
                 (Follow::Kind { from, .. }, _) | (Follow::Entity { .. }, Some(from)) => {
-                    let from = match self.watch.next(*from).map_err(failed)? {
-                        Next::Read(from) => from,
-                        Next::Wait(from) => self.watch.wait(from).await.map_err(failed)?,
+                    let spot = match self.watch.next().map_err(failed)? {
+                        Next::Read(spot) => spot,
+                        Next::Wait => self.watch.wait(from, self.place.spot).await.map_err(failed)?,
                     };
-                    self.place.set_cursor(from);
-                    self.in_log(from, limit).await?
+                    self.place.spot = spot.or(self.place.spot);
+                    self.in_log(limit).await?
                 }
             };
             if !found.events.is_empty() {
                 return Ok(found);
             }
             self.place = found.place;
-            if let Some(end) = found.end {
-                let from = self.watch.wait(end).await.map_err(failed)?;
-                self.place.set_cursor(from);
-            } else if self.is_of_cluster() {
+            let from = self.place.cursor().filter(|_| found.is_end);
+            if let Some(from) = from {
+                let spot = self.watch.wait(from, self.place.spot).await.map_err(failed)?;
+                self.place.spot = spot.or(self.place.spot);
+            } else if self.is_of_cluster() && matches!(self.place.follow, Follow::Entity { .. }) {
                 self.engine.core.context.host.sleep(ASK_EVERY).await;
             }
         }
@@ -186,22 +196,22 @@ impl Follower {
 
     /// From the window. If that has gone on without this follower, a kind's reads the journal until it gets there, an entity's
     /// its history.
-    async fn in_log(&self, from: Cursor, limit: usize) -> Result<Found, FeedError> {
+    async fn in_log(&self, limit: usize) -> Result<Found, FeedError> {
         let mut place = self.place.clone();
-        let feed = match (self.watch.page(from, limit), &place.follow) {
-            (Some(feed), _) => feed,
-            (None, Follow::Kind { kind, .. }) => self.engine.feed(*kind, from, limit).await?,
+        let Some(from) = place.cursor() else {
+            return Ok(Found::nothing(place));
+        };
+        let (feed, spot) = match (self.watch.page(from, place.spot, limit), &place.follow) {
+            (Some(found), _) => found,
+            (None, Follow::Kind { kind, .. }) => (self.engine.feed(*kind, from.clone(), limit).await?, None),
             (None, Follow::Entity { .. }) => {
                 place.tail = None;
-                return Ok(Found {
-                    events: Vec::new(),
-                    place,
-                    end: None,
-                });
+                return Ok(Found::nothing(place));
             }
         };
         place.set_cursor(feed.next);
-        let mut events: Vec<Arc<EntityEvent>> = feed.events.into_iter().map(|event| event.event).collect();
+        place.spot = spot;
+        let mut events = feed.events;
         if let Follow::Entity { after, .. } = place.follow {
             // What its history has shown already.
             events.retain(|event| event.event.seq > after);
@@ -212,8 +222,8 @@ impl Follower {
             }
         }
         place.seen(events.last().map(|event| &event.event));
-        let end = place.cursor().filter(|_| !feed.more);
-        Ok(Found { events, place, end })
+        let is_end = !feed.more && place.cursor().is_some();
+        Ok(Found { events, place, is_end })
     }
 
     /// An entity's events from its history, to its end.
@@ -221,7 +231,7 @@ impl Follower {
         // Before the history is read: what happens meanwhile is seen twice, never missed.
         let tail = match self.is_of_cluster() {
             true => None,
-            false => Some(self.engine.place(false).map_err(FeedError::Engine)?),
+            false => Some(self.engine.place(false).await?),
         };
         let history = self.engine.history(kind, id, after, limit).await;
         let history = history.map_err(FeedError::Engine)?;
@@ -231,18 +241,25 @@ impl Follower {
         let event = |event: StoredEvent| Arc::new(EntityEvent::new(id.into(), event));
         Ok(Found {
             events: history.events.into_iter().map(event).collect(),
-            end: place.tail,
+            is_end: place.tail.is_some(),
             place,
         })
     }
 }
 
+impl Found {
+    fn nothing(place: Place) -> Self {
+        let (events, is_end) = (Vec::new(), false);
+        Self { events, place, is_end }
+    }
+}
+
 impl Place {
     /// Where it is in the log; an entity's follower is in its history first.
-    fn cursor(&self) -> Option<Cursor> {
+    fn cursor(&self) -> Option<&Cursor> {
         match &self.follow {
-            Follow::Kind { from, .. } => Some(*from),
-            Follow::Entity { .. } => self.tail,
+            Follow::Kind { from, .. } => Some(from),
+            Follow::Entity { .. } => self.tail.as_ref(),
         }
     }
 

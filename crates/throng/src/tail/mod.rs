@@ -19,14 +19,15 @@ mod window;
 pub use decode::EntityEvent;
 pub use follower::{Follow, Follower};
 
-pub(crate) use ends::Ends;
+pub(crate) use ends::{Ends, streams};
 pub(crate) use pump::task;
 
 use crate::{
-    context::Signal,
-    feed::{Cursor, Feed, FeedError, FeedEvent},
+    context::{Context, Signal},
+    feed::{Cursor, Feed, FeedError},
     host::Host,
     ledger::unreadable,
+    life::Life,
 };
 use decode::Decoded;
 use std::{
@@ -34,7 +35,7 @@ use std::{
     task::Waker,
 };
 use throng_core::{model::Error, shard::Registry};
-use throng_journal::{Journal, Position};
+use throng_journal::{Journal, Position, Stream, Stretch, Told, WriterId};
 use tokio::sync::{Semaphore, oneshot};
 use watch::{Next, Watch};
 use watchers::Watchers;
@@ -66,6 +67,8 @@ pub(crate) struct Tail {
 struct State {
     /// While somebody follows.
     window: Option<Window>,
+    /// Windows there were.
+    windows: u64,
     /// The window reached to the end of what was durable when it was read on last; not known while nobody waits.
     live: bool,
     watchers: Watchers,
@@ -78,6 +81,24 @@ enum Advance {
     More,
     /// The window reaches to the end of what is durable.
     Live,
+    /// The journal cannot be read.
+    Failed,
+}
+
+/// Where somebody waits.
+struct Waited {
+    /// The window's id, the first stream it names, and its end.
+    window: u64,
+    first: WriterId,
+    end: Told,
+    /// What follows, if that is known.
+    next: Option<Stretch>,
+}
+
+/// What is read next: of several streams the one of which most is left, so that none waits for another.
+fn longest(next: Vec<Stretch>) -> Option<Stretch> {
+    next.into_iter()
+        .max_by_key(|stretch| stretch.upto.0.saturating_sub(stretch.after.commit.0))
 }
 
 impl Tail {
@@ -85,6 +106,7 @@ impl Tail {
         let kinds: Arc<[&'static str]> = registry.kinds().iter().map(|kind| kind.name).collect();
         let state = State {
             window: None,
+            windows: 0,
             live: false,
             watchers: Watchers::new(kinds.len()),
         };
@@ -103,39 +125,47 @@ impl Tail {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The durable events of a kind from a cursor on, as many as one page holds: from the window, else from the journal.
+    /// The durable events of a kind from a cursor on, as many as one page holds: from the window, else from the journal, whose streams from
+    /// the cursor's first on these are.
     ///
     /// # Errors
     /// There is no such place in this history, or the journal cannot be read.
     pub(crate) async fn page(
         &self,
         kind: usize,
-        from: Cursor,
+        mut from: Cursor,
         limit: usize,
-        ends: &Ends<'_>,
+        streams: &[Stream],
     ) -> Result<Feed, FeedError> {
-        if !from.is_in(ends) {
+        if !from.is_in(streams) {
             return Err(FeedError::Lost(from.to_string()));
         }
+        from.told.drop_ended(streams);
         let interest = Interest { kind, entity: None };
-        let mut feed = match self.decoded(&interest, from, limit) {
+        let mut feed = match self.decoded(&interest, &from, limit) {
             Some(feed) => feed,
-            None => self.read(&interest, from, limit, ends).await?,
+            None => self.read(&interest, from, limit, streams).await?,
         };
-        feed.more |= ends.after(feed.next.before()).is_some();
+        feed.more |= !feed.next.told.next(streams).is_empty();
         Ok(feed)
     }
 
     /// From the window; `None` if it does not reach there.
-    fn decoded(&self, interest: &Interest, from: Cursor, limit: usize) -> Option<Feed> {
+    fn decoded(&self, interest: &Interest, from: &Cursor, limit: usize) -> Option<Feed> {
         let state = self.state();
         let window = state.window.as_ref()?;
-        (window.covers(from) && !window.is_before(from)).then(|| window.page(interest, from, limit))
+        (window.covers(from, None) && !window.is_before(from, None)).then(|| window.page(interest, from, None, limit).0)
     }
 
     /// From the journal; what is read is kept if it reaches the window.
-    async fn read(&self, interest: &Interest, from: Cursor, limit: usize, ends: &Ends<'_>) -> Result<Feed, FeedError> {
-        let Some(stretch) = ends.after(from.before()) else {
+    async fn read(
+        &self,
+        interest: &Interest,
+        from: Cursor,
+        limit: usize,
+        streams: &[Stream],
+    ) -> Result<Feed, FeedError> {
+        let Some(stretch) = longest(from.told.next(streams)) else {
             let (events, more) = (Vec::new(), false);
             return Ok(Feed {
                 events,
@@ -146,7 +176,7 @@ impl Tail {
         // Never closed.
         let permit = self.reads.clone().acquire_owned().await;
         // Another follower may have read it meanwhile.
-        if let Some(feed) = self.decoded(interest, from, limit) {
+        if let Some(feed) = self.decoded(interest, &from, limit) {
             return Ok(feed);
         }
         let (sender, receiver) = oneshot::channel();
@@ -164,54 +194,85 @@ impl Tail {
             Ok(Err(error)) => return Err(FeedError::Engine(unreadable(UNREADABLE.into(), &error))),
             Err(_) => return Err(unavailable("the engine has stopped".into())),
         };
-        let feed = window::page(decoded.iter(), interest, from, limit);
+        let (feed, _) = window::page(decoded.iter(), interest, &from, limit, streams);
         if let Some(window) = &mut self.state().window {
-            window.extend_back(decoded);
+            window.extend_back(&from.told, decoded, streams);
         }
         Ok(feed)
     }
 
-    /// Reads on from the window's end, if somebody waits there.
-    async fn advance(&self, ends: &Ends<'_>) -> Advance {
-        let Some(end) = self.awaited_after() else {
-            return Advance::Live;
-        };
-        let Some(stretch) = ends.after(end) else {
-            self.state().live = true;
-            return Advance::Live;
-        };
-        let commits = match stretch.read(&*self.journal, READ_BYTES).await {
-            Ok(commits) => commits,
+    /// Reads on from the window's end, if somebody waits there: a node of a cluster what it knows of, then it looks for more.
+    async fn advance(&self, context: &Context, life: Option<&Life>) -> Advance {
+        match self.read_on(context, life).await {
+            Ok(advance) => advance,
             Err(error) => {
                 tracing::error!("{UNREADABLE}: {error}");
-                self.fail(UNREADABLE);
-                return Advance::Live;
+                Advance::Failed
             }
+        }
+    }
+
+    async fn read_on(&self, context: &Context, life: Option<&Life>) -> Result<Advance, throng_journal::Error> {
+        let Some(waited) = self.waited_for() else {
+            return Ok(Advance::Live);
         };
+        let Waited {
+            window,
+            first,
+            end,
+            mut next,
+        } = waited;
+        if next.is_none() || context.peers.is_none() {
+            let streams = ends::streams(context, life, first).await?;
+            next = longest(end.next(&streams));
+            let state = &mut *self.state();
+            // Unless it was moved meanwhile.
+            let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
+                return Ok(Advance::More);
+            };
+            window.streams = streams;
+            state.live = next.is_none();
+        }
+        let Some(stretch) = next else {
+            return Ok(Advance::Live);
+        };
+        let commits = stretch.read(&*self.journal, READ_BYTES).await?;
         let decoded: Vec<Decoded> = commits.iter().map(|commit| Decoded::new(commit, &self.kinds)).collect();
         let mut woken = Vec::new();
         let advance = {
             let state = &mut *self.state();
-            // Unless it was moved meanwhile.
-            let Some(window) = state.window.as_mut().filter(|window| window.end() == end) else {
-                return Advance::More;
+            let Some(window) = state.window.as_mut().filter(|now| now.id() == window) else {
+                return Ok(Advance::More);
             };
             for commit in decoded {
-                state.watchers.found(&commit, &mut woken);
+                state.watchers.found(&commit, window.end_spot(), &mut woken);
                 window.push(commit);
             }
-            state.live = ends.after(window.end()).is_none();
+            state.live = window.end().next(&window.streams).is_empty();
             if state.live { Advance::Live } else { Advance::More }
         };
         woken.into_iter().for_each(Waker::wake);
-        advance
+        Ok(advance)
     }
 
-    /// The window's end, if somebody waits for what follows it.
-    fn awaited_after(&self) -> Option<Position> {
+    /// What is to be read while somebody waits at the window's end.
+    fn waited_for(&self) -> Option<Waited> {
         let state = self.state();
         let window = state.window.as_ref()?;
-        state.watchers.are_waiting().then(|| window.end())
+        state.watchers.are_waiting().then(|| Waited {
+            window: window.id(),
+            first: window.begin().first(),
+            end: window.end().clone(),
+            next: longest(window.end().next(&window.streams)),
+        })
+    }
+
+    /// `None`: nobody waits at the window's end. Else whether there may be something to read, with this the last durable commit of one engine.
+    fn waits(&self, durable: Option<Position>) -> Option<bool> {
+        let state = self.state();
+        let window = state.window.as_ref()?;
+        let is_it = || durable.is_some_and(|durable| *window.end() == Told::from(durable));
+        state.watchers.are_waiting().then(|| !is_it())
     }
 
     /// Tells all who wait that there is nothing to wait for.

@@ -1,6 +1,6 @@
 //! The task that reads on while somebody waits: the tail's only tie to the engine around it.
 
-use super::{Advance, Ends};
+use super::{Advance, UNREADABLE};
 use crate::{
     engine::Core,
     life::{Life, Status},
@@ -14,16 +14,21 @@ use std::{
 
 /// Once it has come to the end of what is durable, it looks again after this long, so that what has gathered is one wake.
 const ADVANCE_EVERY: Duration = Duration::from_millis(20);
+/// The same in a cluster, where nobody tells it that another node has committed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Followers outlive a recovery of this long.
 const RECOVERY_MAX: Duration = Duration::from_secs(5);
 /// While the engine recovers, it looks this often whether that takes too long.
 const RECOVERY_LOOK: Duration = Duration::from_millis(100);
 
+/// Why nothing follows.
+const STOPPED: &str = "the engine has stopped";
+
 /// What there is to do.
 enum Due {
-    /// Something is durable and not decoded.
-    Advance(Arc<Life>),
-    /// There is no life to read from.
+    /// There may be something that is durable and not decoded; a node of a cluster needs no life of its own to read it.
+    Advance(Option<Arc<Life>>),
+    /// There is no life to read from, or nobody to read for.
     Down(&'static str),
 }
 
@@ -37,18 +42,25 @@ pub(crate) async fn task(inner: Weak<Core>) {
             None => Poll::Ready(None),
         });
         let Some((inner, due)) = due.await else { return };
-        let pause = match due {
-            Due::Advance(life) => match inner.tail.advance(&Ends::of(&life)).await {
-                Advance::More => Duration::ZERO,
-                Advance::Live => ADVANCE_EVERY,
-            },
-            Due::Down(reason) => {
-                let now = inner.context.host.elapsed_micros();
-                let since = *down_since.get_or_insert(now);
-                if inner.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
-                    inner.tail.fail(reason);
+        let is_alone = inner.context.peers.is_none();
+        let advance = match due {
+            Due::Advance(life) => Ok(inner.tail.advance(&inner.context, life.as_deref()).await),
+            Due::Down(reason) => Err(reason),
+        };
+        let pause = match advance {
+            Ok(Advance::Failed) if is_alone => {
+                inner.tail.fail(UNREADABLE);
+                ADVANCE_EVERY
+            }
+            Ok(Advance::Failed) => is_down(&inner, &mut down_since, UNREADABLE),
+            Err(reason) => is_down(&inner, &mut down_since, reason),
+            Ok(advance) => {
+                down_since = None;
+                match advance {
+                    Advance::Live if is_alone => ADVANCE_EVERY,
+                    Advance::Live => LOOK_EVERY,
+                    _ => Duration::ZERO,
                 }
-                RECOVERY_LOOK
             }
         };
         let sleep = inner.context.host.sleep(pause);
@@ -57,21 +69,38 @@ pub(crate) async fn task(inner: Weak<Core>) {
     }
 }
 
+/// Whoever waits is told once that takes too long.
+fn is_down(inner: &Core, down_since: &mut Option<u64>, reason: &str) -> Duration {
+    let now = inner.context.host.elapsed_micros();
+    let since = *down_since.get_or_insert(now);
+    if inner.context.is_stopping() || u128::from(now - since) >= RECOVERY_MAX.as_micros() {
+        inner.tail.fail(reason);
+    }
+    RECOVERY_LOOK
+}
+
 fn due(inner: &Arc<Core>, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll<Due> {
     inner.tail.wake.poll(context.waker());
-    let Some(end) = inner.tail.awaited_after() else {
+    let is_alone = inner.context.peers.is_none();
+    let durable = inner.lives.durable().filter(|_| is_alone);
+    let Some(has_more) = inner.tail.waits(durable) else {
         // Woken by the first who waits.
         *down_since = None;
         return Poll::Pending;
     };
     inner.context.signals.watch(context.waker());
-    let life = match &*inner.lives.status() {
-        Status::Running(life) => life.clone(),
-        Status::Down(down) => return Poll::Ready(Due::Down(down.told)),
-    };
-    *down_since = None;
-    match Ends::of(&life).after(end) {
-        Some(_) => Poll::Ready(Due::Advance(life)),
-        None => Poll::Pending,
+    if !is_alone {
+        return Poll::Ready(match inner.context.is_stopping() {
+            true => Due::Down(STOPPED),
+            false => Due::Advance(None),
+        });
+    }
+    match &*inner.lives.status() {
+        Status::Running(life) if has_more => Poll::Ready(Due::Advance(Some(life.clone()))),
+        Status::Running(_) => {
+            *down_since = None;
+            Poll::Pending
+        }
+        Status::Down(down) => Poll::Ready(Due::Down(down.told)),
     }
 }

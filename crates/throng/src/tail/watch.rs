@@ -3,7 +3,7 @@
 use super::{
     State, Tail,
     watchers::Outcome,
-    window::{Bounds, Interest, Window},
+    window::{Bounds, Interest, Spot, Window},
 };
 use crate::feed::{Cursor, Feed};
 use std::{
@@ -37,48 +37,54 @@ pub(super) struct Watch {
 
 /// What a follower does next.
 pub(super) enum Next {
-    /// It looks at what stands from here on.
-    Read(Cursor),
-    /// It waits still: all that was decoded since it began to wait here is not for it.
-    Wait(Cursor),
+    /// It looks at what there is, from this spot on if one is known.
+    Read(Option<Spot>),
+    /// It waits still: all that was decoded since it began to wait is not for it.
+    Wait,
 }
 
 impl Watch {
-    /// What is next for a follower that has come to this cursor.
-    pub(super) fn next(&self, from: Cursor) -> Result<Next, Arc<str>> {
+    /// What is next for a follower.
+    pub(super) fn next(&self) -> Result<Next, Arc<str>> {
         let mut state = self.tail.state();
         match state.watchers.outcome(&self.interest, self.number) {
-            Outcome::None => Ok(Next::Read(from)),
-            Outcome::Found(at) => Ok(Next::Read(at.max(from))),
-            Outcome::Waits(from) => Ok(Next::Wait(from)),
+            Outcome::None => Ok(Next::Read(None)),
+            Outcome::Found(spot) => Ok(Next::Read(spot)),
+            Outcome::Waits => Ok(Next::Wait),
             Outcome::Failed(why) => Err(why),
         }
     }
 
-    /// What is decoded from a cursor on; `None` if the window begins after it.
-    pub(super) fn page(&self, from: Cursor, limit: usize) -> Option<Feed> {
+    /// What is decoded from a cursor on, and the spot behind it; `None` if the window begins after it.
+    pub(super) fn page(&self, from: &Cursor, spot: Option<Spot>, limit: usize) -> Option<(Feed, Option<Spot>)> {
         match &self.tail.state().window {
-            Some(window) if !window.covers(from) => None,
-            Some(window) => Some(window.page(&self.interest, from, limit)),
-            None => Some(Feed {
-                events: Vec::new(),
-                next: from,
-                more: false,
-            }),
+            Some(window) if !window.covers(from, spot) => None,
+            Some(window) => {
+                let (feed, spot) = window.page(&self.interest, from, spot, limit);
+                Some((feed, Some(spot)))
+            }
+            None => {
+                let feed = Feed {
+                    events: Vec::new(),
+                    next: from.clone(),
+                    more: false,
+                };
+                Some((feed, None))
+            }
         }
     }
 
-    /// Waits until there may be something from a cursor on, and says where to look for it.
-    pub(super) async fn wait(&self, from: Cursor) -> Result<Cursor, Arc<str>> {
+    /// Waits until there may be something behind a cursor, and says where to look for it, if that is known.
+    pub(super) async fn wait(&self, from: &Cursor, spot: Option<Spot>) -> Result<Option<Spot>, Arc<str>> {
         poll_fn(|context| {
             let mut woken = Vec::new();
             let is_first = {
                 let state = &mut *self.tail.state();
                 match state.watchers.outcome(&self.interest, self.number) {
-                    Outcome::Found(at) => return Poll::Ready(Ok(at.max(from))),
+                    Outcome::Found(spot) => return Poll::Ready(Ok(spot)),
                     Outcome::Failed(why) => return Poll::Ready(Err(why)),
-                    Outcome::Waits(_) => {}
-                    Outcome::None if state.is_beyond(from) => return Poll::Ready(Ok(from)),
+                    Outcome::Waits => {}
+                    Outcome::None if state.is_beyond(from, spot) => return Poll::Ready(Ok(None)),
                     Outcome::None => state.reach(from, self.tail.bounds, &mut woken),
                 }
                 let is_first = !state.watchers.are_waiting();
@@ -99,19 +105,19 @@ impl Watch {
 
 impl State {
     /// The window has come to this cursor already, or begins after it.
-    fn is_beyond(&self, from: Cursor) -> bool {
-        self.window.as_ref().is_some_and(|window| !window.is_before(from))
+    fn is_beyond(&self, from: &Cursor, spot: Option<Spot>) -> bool {
+        self.window.as_ref().is_some_and(|window| !window.is_before(from, spot))
     }
 
     /// Makes the window one that will come to this cursor soon.
-    fn reach(&mut self, from: Cursor, bounds: Bounds, woken: &mut Vec<Waker>) {
+    fn reach(&mut self, from: &Cursor, bounds: Bounds, woken: &mut Vec<Waker>) {
         let comes_there = self.window.as_ref().is_some_and(|window| {
-            let (next, end) = (from.commit, window.end());
-            let is_near = next.writer == end.writer && next.commit.0 - end.commit.0 <= NEAR;
+            let is_near = from.told.more_than(window.end()).is_some_and(|commits| commits <= NEAR);
             is_near || self.live && self.watchers.are_waiting()
         });
         if !comes_there {
-            self.window = Some(Window::new(from.commit, bounds));
+            self.windows += 1;
+            self.window = Some(Window::new(self.windows, from.told.clone(), bounds));
             self.watchers.release(None, woken);
         }
     }
@@ -136,47 +142,41 @@ impl Drop for Watch {
 mod tests {
     use super::*;
     use crate::tail::watchers::Watchers;
-    use throng_journal::{CommitNo, Position, WriterId};
 
     const BOUNDS: Bounds = Bounds {
         bytes_max: 1 << 20,
         commits_max: 100,
     };
 
-    fn cursor(writer: u64, commit: u64) -> Cursor {
-        let position = Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        };
-        Cursor {
-            commit: position,
-            records: 0,
-        }
+    fn cursor(text: &str) -> Cursor {
+        text.parse().unwrap()
     }
 
     #[test]
     fn the_window_moves_only_to_whom_it_would_not_reach_soon() {
         let everything = Interest { kind: 0, entity: None };
         for (to, is_live, moves) in [
-            (cursor(1, 10), false, false),
-            (cursor(1, 9 + NEAR), false, false),
-            (cursor(1, 10 + NEAR), false, true),
-            (cursor(2, 1), false, true),
-            (cursor(1, 10 + NEAR), true, false),
-            (cursor(2, 1), true, false),
+            ("1.10", false, false),
+            ("1.1034", false, false),
+            ("1.1035", false, true),
+            ("2.1", false, true),
+            ("1.10,2.7", false, false),
+            ("1.1035", true, false),
+            ("2.1", true, false),
         ] {
             let mut watchers = Watchers::new(1);
             let number = watchers.add(&everything);
-            let waits_at = cursor(1, 10);
-            watchers.wait(&everything, number, waits_at, Waker::noop());
+            let waits_at = cursor("1.10");
+            watchers.wait(&everything, number, &waits_at, Waker::noop());
             let mut state = State {
-                window: Some(Window::new(waits_at.commit, BOUNDS)),
+                window: Some(Window::new(0, waits_at.told.clone(), BOUNDS)),
+                windows: 0,
                 live: is_live,
                 watchers,
             };
             let mut woken = Vec::new();
-            state.reach(to, BOUNDS, &mut woken);
-            let begins_there = state.window.as_ref().unwrap().covers(waits_at);
+            state.reach(&cursor(to), BOUNDS, &mut woken);
+            let begins_there = state.window.as_ref().unwrap().begin() == &waits_at.told;
             assert_eq!(
                 (!begins_there, woken.len()),
                 (moves, usize::from(moves)),
@@ -185,8 +185,7 @@ mod tests {
             assert_eq!(state.watchers.are_waiting(), !moves);
             let outcome = state.watchers.outcome(&everything, number);
             assert!(
-                matches!(outcome, Outcome::Found(at) if moves && at == waits_at)
-                    || matches!(outcome, Outcome::Waits(_) if !moves),
+                matches!(outcome, Outcome::Found(None) if moves) || matches!(outcome, Outcome::Waits if !moves),
                 "{outcome:?}"
             );
         }

@@ -3,7 +3,7 @@
 use super::{
     Cursor,
     decode::{Decoded, KindEvents},
-    window::Interest,
+    window::{Interest, Spot},
 };
 use std::{collections::BTreeMap, sync::Arc, task::Waker};
 
@@ -12,10 +12,10 @@ use std::{collections::BTreeMap, sync::Arc, task::Waker};
 enum Slot {
     /// It reads what there is.
     Reading,
-    /// It has seen everything before this; nothing that was decoded since was for it.
+    /// It was told this much; nothing that was decoded since was for it.
     Waiting { from: Cursor, waker: Waker },
-    /// Here is something for it.
-    Found(Cursor),
+    /// Here is something for it, or somewhere it has to look by itself.
+    Found(Option<Spot>),
     /// What it waits for cannot be read.
     Failed(Arc<str>),
 }
@@ -25,10 +25,10 @@ enum Slot {
 pub(super) enum Outcome {
     /// It does not wait.
     None,
-    /// It waits still, from here on.
-    Waits(Cursor),
-    /// Here is something for it; nothing before.
-    Found(Cursor),
+    /// It waits still.
+    Waits,
+    /// Here is something for it, and nothing before; or somewhere it has to look by itself.
+    Found(Option<Spot>),
     /// What it waits for cannot be read.
     Failed(Arc<str>),
 }
@@ -115,8 +115,8 @@ impl Watchers {
     }
 
     /// Has a follower wait.
-    pub(super) fn wait(&mut self, interest: &Interest, number: u64, from: Cursor, waker: &Waker) {
-        let waker = waker.clone();
+    pub(super) fn wait(&mut self, interest: &Interest, number: u64, from: &Cursor, waker: &Waker) {
+        let (from, waker) = (from.clone(), waker.clone());
         self.set(interest, number, Slot::Waiting { from, waker });
     }
 
@@ -126,19 +126,19 @@ impl Watchers {
             Slot::Reading => Outcome::None,
             Slot::Found(at) => Outcome::Found(at),
             Slot::Failed(why) => Outcome::Failed(why),
-            Slot::Waiting { from, waker } => {
-                self.set(interest, number, Slot::Waiting { from, waker });
-                Outcome::Waits(from)
+            waiting @ Slot::Waiting { .. } => {
+                self.set(interest, number, waiting);
+                Outcome::Waits
             }
         }
     }
 
     /// A commit was decoded: those for whom something is in it are to be woken.
-    pub(super) fn found(&mut self, commit: &Decoded, woken: &mut Vec<Waker>) {
+    pub(super) fn found(&mut self, commit: &Decoded, spot: Spot, woken: &mut Vec<Waker>) {
         for KindEvents { kind, events } in &commit.kinds {
             let kind = &mut self.kinds[*kind];
             if kind.waiting > 0 {
-                let found = kind.all.values_mut().map(|slot| slot.find(commit, woken));
+                let found = kind.all.values_mut().map(|slot| slot.find(commit, spot, woken));
                 let found: usize = found.map(usize::from).sum();
                 kind.waiting -= found;
                 self.waiting -= found;
@@ -148,7 +148,7 @@ impl Watchers {
             }
             for recorded in events {
                 if let Some(slots) = kind.entities.get_mut(&recorded.event.id) {
-                    let found = slots.values_mut().map(|slot| slot.find(commit, woken));
+                    let found = slots.values_mut().map(|slot| slot.find(commit, spot, woken));
                     self.waiting -= found.map(usize::from).sum::<usize>();
                 }
             }
@@ -161,8 +161,8 @@ impl Watchers {
             kind.waiting = 0;
             let of_entities = kind.entities.values_mut().flat_map(BTreeMap::values_mut);
             for slot in kind.all.values_mut().chain(of_entities) {
-                let Slot::Waiting { from, .. } = slot else { continue };
-                let next = failure.map_or(Slot::Found(*from), |why| Slot::Failed(why.clone()));
+                let Slot::Waiting { .. } = slot else { continue };
+                let next = failure.map_or(Slot::Found(None), |why| Slot::Failed(why.clone()));
                 if let Slot::Waiting { waker, .. } = std::mem::replace(slot, next) {
                     woken.push(waker);
                 }
@@ -178,17 +178,12 @@ impl Slot {
     }
 
     /// There is something in this commit; whether it waited for it.
-    fn find(&mut self, commit: &Decoded, woken: &mut Vec<Waker>) -> bool {
+    fn find(&mut self, commit: &Decoded, spot: Spot, woken: &mut Vec<Waker>) -> bool {
         let Self::Waiting { from, .. } = self else { return false };
-        if commit.position < from.commit {
+        if from.told.has(commit.position) {
             return false;
         }
-        let at = Cursor {
-            commit: commit.position,
-            records: 0,
-        };
-        let next = Self::Found(at.max(*from));
-        if let Self::Waiting { waker, .. } = std::mem::replace(self, next) {
+        if let Self::Waiting { waker, .. } = std::mem::replace(self, Self::Found(Some(spot))) {
             woken.push(waker);
         }
         true

@@ -1,8 +1,12 @@
 //! The last commits, decoded: a contiguous part of history, bounded, without I/O.
+//!
+//! The streams of several nodes have no common order but that of their shards. A window holds their commits in the order in which this node
+//! read them; another node's may hold the same ones in another. So a follower's place is what it was [told](Told) of each stream, whichever
+//! window it looks into, and its [spot](Spot) in this one only spares it to look at what it has seen here.
 
-use super::{Cursor, Feed, FeedEvent, decode::Decoded};
+use super::{Cursor, Feed, decode::Decoded};
 use std::collections::VecDeque;
-use throng_journal::{CommitNo, Position};
+use throng_journal::{Position, Stream, Told};
 
 /// Bytes of payloads one page holds, after its first event.
 const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -22,128 +26,194 @@ pub(super) struct Interest {
     pub(super) entity: Option<Box<str>>,
 }
 
-/// All commits from `begin` to `end`, decoded.
+/// All commits that are told at `end` and not at `begin`, decoded.
 #[derive(Debug)]
 pub(super) struct Window {
-    begin: Position,
-    /// The last commit that was decoded; what stands before `begin` while there is none.
-    end: Position,
-    /// In the order of history; none missing between `begin` and `end`.
+    /// Tells it from those before and after it.
+    id: u64,
+    begin: Told,
+    end: Told,
+    /// In an order in which they may be told; none missing between `begin` and `end`.
     commits: VecDeque<Decoded>,
+    /// The place of the first of them.
+    first: i64,
+    /// The streams from the first on that `begin` names, as they were found last.
+    pub(super) streams: Vec<Stream>,
     /// Of all of them. At most `bounds.bytes_max`.
     bytes: usize,
     bounds: Bounds,
 }
 
+/// A place between two commits of a window: whoever has it was told all that came before it there, and had come to where the window began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    window: u64,
+    at: i64,
+}
+
 impl Window {
-    /// Nothing yet, but what stands from here on is to come.
-    pub(super) fn new(begin: Position, bounds: Bounds) -> Self {
-        let end = Position {
-            commit: CommitNo(begin.commit.0.saturating_sub(1)),
-            ..begin
-        };
+    /// Nothing yet, but what is not told here is to come.
+    pub(super) fn new(id: u64, begin: Told, bounds: Bounds) -> Self {
         Self {
+            id,
+            end: begin.clone(),
             begin,
-            end,
             commits: VecDeque::new(),
+            first: 0,
+            streams: Vec::new(),
             bytes: 0,
             bounds,
         }
     }
 
-    pub(super) fn end(&self) -> Position {
-        self.end
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn begin(&self) -> &Told {
+        &self.begin
+    }
+
+    pub(super) fn end(&self) -> &Told {
+        &self.end
+    }
+
+    /// Before the next commit.
+    pub(super) fn end_spot(&self) -> Spot {
+        Spot {
+            window: self.id,
+            at: self.first + i64::try_from(self.commits.len()).unwrap_or(i64::MAX),
+        }
     }
 
     /// Nothing between the cursor and the window's end is missing.
-    pub(super) fn covers(&self, from: Cursor) -> bool {
-        from.commit >= self.begin
+    pub(super) fn covers(&self, from: &Cursor, spot: Option<Spot>) -> bool {
+        self.place_of(spot).is_some() || from.told.includes(&self.begin)
     }
 
     /// All that was decoded is before the cursor.
-    pub(super) fn is_before(&self, from: Cursor) -> bool {
-        from.commit > self.end
+    pub(super) fn is_before(&self, from: &Cursor, spot: Option<Spot>) -> bool {
+        spot == Some(self.end_spot()) || from.told.includes(&self.end)
     }
 
-    /// Adds the commit that follows the last one; the oldest make room.
+    fn place_of(&self, spot: Option<Spot>) -> Option<usize> {
+        let spot = spot.filter(|spot| spot.window == self.id)?;
+        usize::try_from(spot.at - self.first).ok()
+    }
+
+    /// Adds a commit that may be told next; the oldest make room.
     pub(super) fn push(&mut self, commit: Decoded) {
-        self.end = commit.position;
+        self.end.tell(commit.position, &self.streams);
         self.bytes += commit.bytes;
         self.commits.push_back(commit);
         while self.bytes > self.bounds.bytes_max || self.commits.len() > self.bounds.commits_max {
             let Some(oldest) = self.commits.pop_front() else { return };
             self.bytes -= oldest.bytes;
-            self.begin = Position {
-                commit: oldest.position.commit.next(),
-                ..oldest.position
-            };
+            self.first += 1;
+            self.begin.tell(oldest.position, &self.streams);
         }
     }
 
-    /// Adds commits of one stream that follow each other in front, as far as there is room, if they reach the window.
-    pub(super) fn extend_back(&mut self, commits: Vec<Decoded>) {
-        let reaches = |last: &Decoded| {
-            last.position.writer == self.begin.writer && last.position.commit.next() >= self.begin.commit
-        };
-        if !commits.last().is_some_and(reaches) {
+    /// Adds commits of one stream that follow each other in front, as far as there is room, if they, after what is told before them, reach
+    /// the window.
+    pub(super) fn extend_back(&mut self, before: &Told, commits: Vec<Decoded>, streams: &[Stream]) {
+        let Some(last) = commits.last() else { return };
+        let mut after = before.clone();
+        after.tell(last.position, streams);
+        let mut begin = self.begin.clone();
+        begin.drop_ended(streams);
+        if !begin.includes(before) || !after.includes(&begin) {
             return;
         }
-        let begin = self.begin;
-        for commit in commits.into_iter().rev().skip_while(|commit| commit.position >= begin) {
+        let mut commits = commits;
+        commits.retain(|commit| self.begin.has(commit.position));
+        let mut begins = before.clone();
+        while let Some(commit) = commits.pop() {
             let bytes = self.bytes + commit.bytes;
             if bytes > self.bounds.bytes_max || self.commits.len() >= self.bounds.commits_max {
-                return;
+                begins.tell(commit.position, streams);
+                break;
             }
             self.bytes = bytes;
-            self.begin = commit.position;
+            self.first -= 1;
             self.commits.push_front(commit);
+        }
+        self.begin = begins;
+        if let Some(first) = self.streams.first().map(|first| first.writer) {
+            let before = streams.iter().filter(|stream| stream.writer < first).cloned();
+            self.streams = before.chain(self.streams.drain(..)).collect();
         }
     }
 
-    /// The events from a cursor on, to the window's end or as many as one page holds.
-    pub(super) fn page(&self, interest: &Interest, from: Cursor, limit: usize) -> Feed {
-        let first = self.commits.partition_point(|commit| commit.position < from.commit);
-        page(self.commits.range(first..), interest, from, limit)
+    /// The events from a cursor on, to the window's end or as many as one page holds, and the spot behind them.
+    pub(super) fn page(&self, interest: &Interest, from: &Cursor, spot: Option<Spot>, limit: usize) -> (Feed, Spot) {
+        let first = self.place_of(spot).unwrap_or(0).min(self.commits.len());
+        let (mut feed, seen) = page(self.commits.range(first..), interest, from, limit, &self.streams);
+        if !feed.more {
+            feed.next.join(&self.end);
+            return (feed, self.end_spot());
+        }
+        let at = self.first + i64::try_from(first + seen).unwrap_or(i64::MAX);
+        (feed, Spot { window: self.id, at })
     }
 }
 
-/// The events of these commits from a cursor on, as many as one page holds; `more`: it was cut.
+/// The events of these commits from a cursor on, as many as one page holds, and how many commits were looked through to their ends; `more`: it
+/// was cut.
 pub(super) fn page<'a>(
     commits: impl Iterator<Item = &'a Decoded>,
     interest: &Interest,
-    from: Cursor,
+    from: &Cursor,
     limit: usize,
-) -> Feed {
+    streams: &[Stream],
+) -> (Feed, usize) {
     let mut feed = Feed {
         events: Vec::new(),
-        next: from,
+        next: from.clone(),
         more: false,
     };
-    let mut bytes = 0;
-    for commit in commits {
-        for (event, next) in commit.events(interest.kind, from) {
+    let (mut bytes, mut seen) = (0, 0);
+    // The last commit of each stream that was looked through, and how much of the one in which the page is cut.
+    let (mut through, mut cut): (Vec<Position>, Option<(Position, u32)>) = (Vec::new(), None);
+    'page: for commit in commits {
+        let position = commit.position;
+        if from.told.has(position) {
+            seen += 1;
+            continue;
+        }
+        let mut told = from.records(position);
+        for (event, number) in commit.events(interest.kind, from) {
             if interest.entity.as_ref().is_some_and(|id| *id != event.id) {
                 continue;
             }
             bytes += event.event.payload.len();
             if feed.events.len() == limit || bytes > PAGE_BYTES_MAX && !feed.events.is_empty() {
-                feed.more = true;
-                // Behind the last event that is told, which may stand in an earlier commit.
-                feed.next = feed.events.last().map_or(from, |last| last.next);
-                return feed;
+                cut = Some((position, told));
+                break 'page;
             }
-            let event = event.clone();
-            feed.events.push(FeedEvent { event, next });
+            told = number;
+            feed.events.push(event.clone());
         }
-        feed.next = Cursor::after(commit.position);
+        seen += 1;
+        match through.iter_mut().find(|at| at.writer == position.writer) {
+            Some(at) => *at = position,
+            None => through.push(position),
+        }
     }
-    feed
+    through.iter().for_each(|upto| feed.next.tell(*upto, streams));
+    if let Some((position, records)) = cut {
+        feed.more = true;
+        if records > 0 {
+            feed.next.begin(position, records, streams);
+        }
+    }
+    (feed, seen)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng_journal::{Address, Commit, CommitBuilder, RecordKind, ShardId, Stamp, WriterId};
+    use throng_journal::{Address, Commit, CommitBuilder, CommitNo, RecordKind, ShardId, Stamp, WriterId};
 
     const KINDS: [&str; 2] = ["till", "shelf"];
 
@@ -173,16 +243,30 @@ mod tests {
         Decoded::new(&commit(position, events), &KINDS)
     }
 
-    fn window(begin: Position, bytes_max: usize) -> Window {
-        let commits_max = 5;
-        Window::new(begin, Bounds { bytes_max, commits_max })
+    fn stream(writer: u64, last: u64, is_sealed: bool) -> Stream {
+        Stream {
+            writer: WriterId(writer),
+            shards: Some([ShardId(u16::try_from(writer).unwrap())].into_iter().collect()),
+            last: CommitNo(last),
+            is_sealed,
+        }
     }
 
-    fn before(position: Position) -> Cursor {
-        Cursor {
-            commit: position,
-            records: 0,
-        }
+    /// Of two nodes' streams, and one that has ended.
+    fn window(begin: &str, bytes_max: usize) -> Window {
+        let commits_max = 5;
+        let begin: Told = begin.parse().unwrap();
+        let mut window = Window::new(1, begin, Bounds { bytes_max, commits_max });
+        window.streams = vec![stream(1, 30, false), stream(2, 30, false)];
+        window
+    }
+
+    fn cursor(text: &str) -> Cursor {
+        text.parse().unwrap()
+    }
+
+    fn looked_through(window: &Window, of: &Interest, from: &Cursor, limit: usize) -> Feed {
+        window.page(of, from, None, limit).0
     }
 
     fn all(kind: usize) -> Interest {
@@ -190,41 +274,64 @@ mod tests {
     }
 
     fn told(feed: &Feed) -> Vec<(&str, u64)> {
-        let events = feed.events.iter().map(|event| &event.event);
+        let events = feed.events.iter();
         events.map(|event| (&*event.id, event.event.seq)).collect()
     }
 
     #[test]
     fn a_page_ends_behind_its_last_event_and_the_next_one_goes_on_there() {
-        let mut window = window(at(1, 5), usize::MAX);
+        let mut window = window("1.4", usize::MAX);
         window.push(decoded(
             at(1, 5),
             &[("till", "a", 1), ("shelf", "s", 1), ("till", "b", 1)],
         ));
         window.push(decoded(at(1, 6), &[("shelf", "s", 2)]));
-        window.push(decoded(at(2, 1), &[("till", "a", 2)]));
-        let (mut from, mut seen) = (before(at(1, 5)), Vec::new());
-        for _ in 0..3 {
-            let page = window.page(&all(0), from, 1);
-            seen.extend(told(&page).into_iter().map(|(id, seq)| (id.to_owned(), seq)));
-            from = page.next;
+        window.push(decoded(at(2, 1), &[("till", "c", 1)]));
+        for with_spot in [true, false] {
+            let (mut from, mut spot, mut seen, mut cursors) = (cursor("1.5"), None, Vec::new(), Vec::new());
+            for _ in 0..3 {
+                let (page, behind) = window.page(&all(0), &from, spot, 1);
+                seen.extend(told(&page).into_iter().map(|(id, seq)| (id.to_owned(), seq)));
+                (from, spot) = (page.next, with_spot.then_some(behind));
+                cursors.push(from.to_string());
+            }
+            assert_eq!(seen, [("a".into(), 1), ("b".into(), 1), ("c".into(), 1)]);
+            assert_eq!(cursors, ["1.5+2", "1.7", "1.7,2.2"]);
+            assert!(window.is_before(&from, spot) && looked_through(&window, &all(0), &from, 1).events.is_empty());
         }
-        assert_eq!(seen, [("a".into(), 1), ("b".into(), 1), ("a".into(), 2)]);
-        assert!(window.is_before(from) && window.page(&all(0), from, 1).events.is_empty());
         let one = Interest {
             kind: 0,
             entity: Some("a".into()),
         };
-        let page = window.page(&one, before(at(1, 5)), 9);
-        assert_eq!((told(&page), page.more), (vec![("a", 1), ("a", 2)], false));
-        assert_eq!(page.next, Cursor::after(at(2, 1)));
-        assert_eq!(told(&window.page(&all(1), before(at(1, 6)), 9)), [("s", 2)]);
+        let page = looked_through(&window, &one, &cursor("1.5"), 9);
+        assert_eq!((told(&page), page.more), (vec![("a", 1)], false));
+        assert_eq!(page.next, cursor("1.7,2.2"));
+        assert_eq!(told(&looked_through(&window, &all(1), &cursor("1.6"), 9)), [("s", 2)]);
+    }
+
+    #[test]
+    fn who_was_told_in_another_order_is_told_the_rest_once() {
+        let mut window = window("1.4", usize::MAX);
+        window.push(decoded(at(1, 5), &[("till", "a", 1)]));
+        window.push(decoded(at(2, 1), &[("till", "c", 1), ("till", "d", 1)]));
+        window.push(decoded(at(1, 6), &[("till", "a", 2)]));
+        // Another node's window had the second stream first.
+        let page = looked_through(&window, &all(0), &cursor("1.5,2.1+2"), 9);
+        assert_eq!(told(&page), [("a", 1), ("d", 1), ("a", 2)]);
+        assert_eq!(page.next.to_string(), "1.7,2.2");
+        let beyond = looked_through(&window, &all(0), &cursor("1.6,2.9"), 9);
+        assert_eq!(told(&beyond), [("a", 2)]);
+        assert_eq!(beyond.next.to_string(), "1.7,2.9");
+        // The first stream is told to its end, as another node knew.
+        assert!(looked_through(&window, &all(0), &cursor("2.2"), 9).events.is_empty());
+        assert!(!window.covers(&cursor("1.4,2.2"), None));
     }
 
     #[test]
     fn the_oldest_commits_go_first_and_what_is_missing_is_not_covered() {
         let one = decoded(at(1, 1), &[("till", "a", 1)]).bytes;
-        let mut window = window(at(1, 1), 3 * one);
+        let mut window = window("1.0", 3 * one);
+        let covers = |window: &Window, from: &str| window.covers(&cursor(from), None);
         for number in 1..=7 {
             window.push(decoded(at(1, number), &[("till", "a", number)]));
             assert!(
@@ -232,37 +339,45 @@ mod tests {
                     && window.bytes == window.commits.iter().map(|commit| commit.bytes).sum::<usize>()
             );
         }
-        assert_eq!((window.begin, window.end()), (at(1, 5), at(1, 7)));
-        assert!(!window.covers(before(at(1, 4))) && window.covers(before(at(1, 5))));
+        assert_eq!(
+            (window.begin.to_string(), window.end().to_string()),
+            ("1.4".into(), "1.7".into())
+        );
+        assert!(!covers(&window, "1.4") && covers(&window, "1.5"));
+        let spot = window.end_spot();
         // Also by their number.
         for number in 8..20 {
             window.push(decoded(at(1, number), &[]));
         }
         assert_eq!(window.commits.len(), 5);
+        assert!(!window.covers(&cursor("1.8"), Some(spot)), "what followed it is gone");
         // One that is too large is not kept, and covered by nobody.
         let many: Vec<(&str, &str, u64)> = (0..9).map(|seq| ("till", "a", seq)).collect();
         window.push(decoded(at(1, 20), &many));
         assert!(window.commits.is_empty() && window.bytes == 0);
-        assert!(!window.covers(before(at(1, 20))) && window.covers(before(at(1, 21))));
+        assert!(!covers(&window, "1.20") && covers(&window, "1.21"));
     }
 
     #[test]
     fn what_was_read_before_it_is_added_while_there_is_room_if_nothing_is_missing_between() {
         let commit = |number| decoded(at(1, number), &[("till", "a", number)]);
-        let mut window = window(at(1, 8), 4 * commit(1).bytes);
+        let mut window = window("1.7", 4 * commit(1).bytes);
+        let streams = [stream(1, 30, false), stream(2, 30, false)];
+        let told_before = |text: &str| text.parse::<Told>().unwrap();
         window.push(commit(8));
-        window.extend_back((3..=6).map(commit).collect());
-        assert_eq!(window.begin, at(1, 8), "commit 7 is missing between");
-        window.extend_back((4..=9).map(commit).collect());
-        assert_eq!((window.begin, window.end()), (at(1, 5), at(1, 8)));
-        let seqs: Vec<u64> = window
-            .page(&all(0), before(at(1, 5)), 9)
-            .events
-            .iter()
-            .map(|e| e.event.event.seq)
-            .collect();
+        window.extend_back(&told_before("1.2"), (3..=6).map(commit).collect(), &streams);
+        assert_eq!(window.begin.to_string(), "1.7", "commit 7 is missing between");
+        window.extend_back(&told_before("1.3,2.4"), (4..=9).map(commit).collect(), &streams);
+        assert_eq!(window.begin.to_string(), "1.7", "it was told more of the other stream");
+        window.extend_back(&told_before("1.3"), (4..=9).map(commit).collect(), &streams);
+        assert_eq!(
+            (window.begin.to_string(), window.end().to_string()),
+            ("1.4".into(), "1.8".into())
+        );
+        let page = looked_through(&window, &all(0), &cursor("1.5"), 9);
+        let seqs: Vec<u64> = page.events.iter().map(|event| event.event.seq).collect();
         assert_eq!(seqs, [5, 6, 7, 8]);
-        window.extend_back(vec![decoded(at(2, 4), &[])]);
-        assert_eq!(window.begin, at(1, 5), "of another stream");
+        window.extend_back(&told_before("2.3"), vec![decoded(at(2, 4), &[])], &streams);
+        assert_eq!(window.begin.to_string(), "1.4", "of another stream");
     }
 }

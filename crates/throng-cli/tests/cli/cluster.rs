@@ -1,0 +1,206 @@
+//! Several nodes on a PostgreSQL of the test's own, from outside.
+
+use super::kit::{Client, Served, throng, until};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use servers::{Postgres, PostgresOptions};
+use std::{collections::BTreeMap, net::TcpStream, sync::LazyLock, time::Duration};
+use tokio_tungstenite::tungstenite::{
+    Message, WebSocket,
+    client::{IntoClientRequest, client},
+    http::HeaderValue,
+};
+
+static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOptions::default()).unwrap());
+
+const SECTIONS: usize = 12;
+
+fn node(schema: &str, name: &str) -> Served {
+    let place = format!("{}?schema={schema}", SERVER.url("postgres"));
+    let mut command = throng();
+    command.args(["serve", "--app", "registration", "--listen", "127.0.0.1:0"]);
+    command.args([
+        "--journal",
+        &place,
+        "--cluster",
+        "--name",
+        name,
+        "--cluster-lease",
+        "1s",
+    ]);
+    Served::spawn(command)
+}
+
+/// Two nodes, each of which serves its half.
+fn two(schema: &str) -> [Served; 2] {
+    let nodes = ["a", "b"].map(|name| node(schema, name));
+    let half = |node: &Served| {
+        let seen = Client::connect(node.admin).and_then(|mut client| client.get("/admin/cluster"));
+        seen.is_ok_and(|seen| seen.status == 200 && seen.json()["serves"] == 128)
+    };
+    until("each node has its share", || nodes.iter().all(half));
+    nodes
+}
+
+fn post(node: &Served, path: &str, body: &Value) {
+    let key = format!("{path}-{body}");
+    until(&key, || {
+        let answer =
+            Client::connect(node.address).and_then(|mut client| client.post(path, Some(&key), &body.to_string()));
+        answer.is_ok_and(|answer| answer.status < 300)
+    });
+}
+
+fn id(section: usize) -> String {
+    format!("S{section}")
+}
+
+fn open_all(nodes: &[Served; 2]) {
+    for section in 0..SECTIONS {
+        let path = format!("/api/section/{}/open", id(section));
+        post(&nodes[section % 2], &path, &json!({ "capacity": 1_000 }));
+    }
+}
+
+fn add(node: &Served, student: usize) {
+    add_to(node, student, 0);
+}
+
+fn add_to(node: &Served, student: usize, first: usize) {
+    for section in first..SECTIONS {
+        let path = format!("/api/section/{}/add", id(section));
+        post(node, &path, &json!({ "student": student.to_string() }));
+    }
+}
+
+/// Follows all sections at one node.
+struct Follower(WebSocket<TcpStream>);
+
+impl Follower {
+    fn new(node: &Served, after: &Value) -> Self {
+        let stream = TcpStream::connect(node.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut request = format!("ws://{}/api/ws", node.address).into_client_request().unwrap();
+        let protocol = HeaderValue::from_static("throng.v1");
+        request.headers_mut().insert("sec-websocket-protocol", protocol);
+        let mut socket = client(request, stream).unwrap().0;
+        let subscribe =
+            json!({ "type": "subscribe", "id": "all", "kind": "section", "after": after, "credit": 10_000 });
+        socket.send(Message::text(subscribe.to_string())).unwrap();
+        Self(socket)
+    }
+
+    /// The next message of this type, of one frame of many.
+    fn next(&mut self, of: &str) -> Vec<Value> {
+        loop {
+            let Message::Text(text) = self.0.read().unwrap() else {
+                continue;
+            };
+            let frame: Value = serde_json::from_str(&text).unwrap();
+            let messages = match frame {
+                Value::Array(messages) => messages,
+                one => vec![one],
+            };
+            let found: Vec<Value> = messages.into_iter().filter(|message| message["type"] == of).collect();
+            if !found.is_empty() {
+                return found;
+            }
+        }
+    }
+
+    /// Reads until so many events were told of all sections together; where that is.
+    fn read(&mut self, told: &mut BTreeMap<String, u64>, until: usize) -> Value {
+        let mut cursor = Value::Null;
+        while told.values().sum::<u64>() < until as u64 {
+            for message in self.next("events") {
+                for event in message["events"].as_array().unwrap() {
+                    let last = told.entry(event["entity"].as_str().unwrap().to_owned()).or_default();
+                    assert_eq!(event["seq"], *last + 1, "{event} after {last}");
+                    *last += 1;
+                }
+                cursor = message["cursor"].clone();
+            }
+        }
+        cursor
+    }
+}
+
+#[test]
+fn a_kind_is_followed_over_the_nodes_and_on_at_another_one_when_its_node_dies() {
+    let [a, b] = two("follow");
+    let nodes = [a, b];
+    open_all(&nodes);
+    let mut told = BTreeMap::new();
+    let mut at_a = Follower::new(&nodes[0], &json!("start"));
+    at_a.read(&mut told, SECTIONS);
+    // What happens from here on comes by itself, whichever node was asked.
+    for student in 0..4 {
+        add(&nodes[student % 2], student);
+    }
+    let cursor = at_a.read(&mut told, 5 * SECTIONS);
+    // Behind its back; then the node is gone, and the client comes to the other one.
+    add(&nodes[1], 4);
+    let [a, b] = nodes;
+    a.signal(Signal::KILL);
+    drop((a, at_a));
+    let mut at_b = Follower::new(&b, &cursor);
+    add(&b, 5);
+    let cursor = at_b.read(&mut told, 7 * SECTIONS);
+    assert!(told.len() == SECTIONS && told.values().all(|seq| *seq == 7), "{told:?}");
+    // The first one again, with a stream of its own.
+    let a = node("follow", "a");
+    add(&a, 6);
+    Follower::new(&a, &cursor).read(&mut told, 8 * SECTIONS);
+    let mut all = BTreeMap::new();
+    Follower::new(&a, &json!("start")).read(&mut all, 8 * SECTIONS);
+    assert_eq!(all, told);
+    let mut nowhere = Follower::new(&b, &json!("999.1"));
+    let problem = nowhere.next("problem").remove(0).to_string();
+    assert!(problem.contains("is not a place in this service"), "{problem}");
+}
+
+/// Asks a node's administration; what it answers.
+fn administrate(node: &Served, path: &str) -> (u16, String) {
+    let answer = Client::connect(node.admin).unwrap().post(path, None, "").unwrap();
+    (answer.status, String::from_utf8_lossy(&answer.body).into_owned())
+}
+
+/// Rows of the journal and of the store in which a text stands.
+fn rows_with(schema: &str, text: &str) -> String {
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let within = |column: &str| format!("position('\\x{hex}'::bytea IN {column}) > 0");
+    let query = format!(
+        "SELECT (SELECT count(*) FROM {schema}.commits WHERE {}) + (SELECT count(*) FROM {schema}.states WHERE {})",
+        within("body"),
+        within("state")
+    );
+    let found = SERVER.run("psql", &["-At", "-d", "postgres", "-c", &query]);
+    String::from_utf8(found.unwrap()).unwrap()
+}
+
+#[test]
+fn an_entity_is_erased_at_any_node_while_all_go_on() {
+    let nodes = two("erases");
+    open_all(&nodes);
+    for section in 0..SECTIONS {
+        let path = format!("/api/section/{}/add", id(section));
+        post(
+            &nodes[section % 2],
+            &path,
+            &json!({ "student": format!("known-only-to-{section}.") }),
+        );
+    }
+    for section in 0..SECTIONS / 2 {
+        let path = format!("/admin/erase?kind=section&id={}", id(section));
+        let (status, said) = administrate(&nodes[section % 2], &path);
+        assert!(status == 200 && said.contains("records"), "{status} {said}");
+        // The others go on.
+        add_to(&nodes[0], section, SECTIONS / 2);
+    }
+    for section in 0..SECTIONS {
+        let found = rows_with("erases", &format!("known-only-to-{section}."));
+        assert_eq!(found.trim() == "0", section < SECTIONS / 2, "{section}: {found}");
+    }
+    let (status, said) = administrate(&nodes[0], "/admin/erase?kind=section&id=nobody");
+    assert_eq!(status, 404, "{said}");
+}

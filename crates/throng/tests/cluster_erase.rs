@@ -1,0 +1,194 @@
+//! Erasing an entity while several nodes run.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod kinds;
+mod nodes;
+
+use kinds::{Account, Command, View, ask, balance, eventually};
+use nodes::{Cluster, Node, SHARDS, ids, shards};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use throng::{
+    journal::{CommitNo, Journal, Position, RecordKind, WriterId},
+    model::Error,
+};
+
+/// So many accounts pay to the one that is erased, and are paid by it.
+const PAYING: usize = 24;
+const SECRET: &str = "a secret that nobody else knew";
+
+async fn two() -> (Cluster, [Node; 2]) {
+    let cluster = Cluster::new();
+    let nodes = [cluster.node("one").await, cluster.node("other").await];
+    cluster.take(&nodes[0], &shards(0, 128)).await;
+    cluster.take(&nodes[1], &shards(128, SHARDS)).await;
+    (cluster, nodes)
+}
+
+/// An account that lives on a node.
+async fn on(node: &Node, other: &Node, name: &str) -> String {
+    for number in 0.. {
+        let id = format!("{name}-{number}");
+        ask(&other.engine, &id, Command::Open { balance: 1_000 }).await.unwrap();
+        if is_of(node, &id).await {
+            return id;
+        }
+    }
+    unreachable!()
+}
+
+/// Whether the node writes the account's events.
+async fn is_of(node: &Node, id: &str) -> bool {
+    let event = node.engine.history(0, id, 0, 1).await.unwrap().events.remove(0);
+    node.engine.driver().durable().unwrap().writer == event.position.writer
+}
+
+/// What all streams say of an account, and of messages to it.
+async fn left(cluster: &Cluster, id: &str) -> Vec<String> {
+    let (mut left, quoted) = (Vec::new(), format!("{id:?}"));
+    for stream in cluster.world.journal.streams(WriterId(0)).await.unwrap() {
+        let start = Position {
+            writer: stream.writer,
+            commit: CommitNo(0),
+        };
+        for commit in cluster.world.journal.read(start, usize::MAX).await.unwrap() {
+            for record in commit.records().flatten() {
+                let body = String::from_utf8_lossy(record.body);
+                let is_to = record.record == RecordKind::Sent && body.contains(&quoted);
+                if (record.id == id && record.record != RecordKind::Ended) || is_to || body.contains(SECRET) {
+                    left.push(format!(
+                        "{:?} of {} in {}: {body}",
+                        record.record,
+                        record.id,
+                        commit.position()
+                    ));
+                }
+            }
+        }
+    }
+    left
+}
+
+/// Has accounts on both nodes pay to one and be paid by it; what each of them has then.
+async fn pays(nodes: &[Node; 2], id: &str) -> BTreeMap<String, i64> {
+    let pay = |to: &str, amount| Command::Pay { to: to.into(), amount };
+    for other in ids().take(PAYING) {
+        ask(&nodes[0].engine, &other, pay(id, 3)).await.unwrap();
+        ask(&nodes[1].engine, id, pay(&other, 1)).await.unwrap();
+    }
+    let paid = 1_000 + 2 * PAYING as i64;
+    eventually(async || balance(&nodes[0].engine, id).await == paid).await;
+    balances(nodes).await
+}
+
+async fn balances(nodes: &[Node; 2]) -> BTreeMap<String, i64> {
+    let mut found = BTreeMap::new();
+    for (number, id) in ids().take(PAYING).enumerate() {
+        let balance = balance(&nodes[number % 2].engine, &id).await;
+        found.insert(id, balance);
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_an_erased_entity_in_any_node_s_stream_while_all_go_on() {
+    let (cluster, nodes) = two().await;
+    for id in ids() {
+        ask(&nodes[0].engine, &id, Command::Open { balance: 100 })
+            .await
+            .unwrap();
+    }
+    // Streams that have ended, of shards that both have owned.
+    let [one, other] = &nodes;
+    cluster.give(one, other, &shards(32, 64)).await;
+    let erased = [on(one, other, "one").await, on(other, one, "other").await];
+    let mut before = BTreeMap::new();
+    for id in &erased {
+        let text = SECRET.to_owned();
+        ask(&other.engine, id, Command::Heard { text }).await.unwrap();
+        before = pays(&nodes, id).await;
+    }
+    cluster.give(other, one, &shards(32, 64)).await;
+    eventually(async || {
+        before = balances(&nodes).await;
+        before.values().all(|balance| *balance == 100 - 2 * 3 + 2)
+    })
+    .await;
+    // That they were taken is known to those who sent them.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = [one, other].map(|node| {
+        let (engine, stop) = (node.engine.clone(), stop.clone());
+        tokio::spawn(async move {
+            let mut paid = 0;
+            while !stop.load(SeqCst) {
+                let (from, to) = (ids().nth(PAYING + paid % 20).unwrap(), ids().nth(PAYING + 20).unwrap());
+                ask(&engine, &from, Command::Pay { to, amount: 1 }).await.unwrap();
+                paid += 1;
+            }
+            i64::try_from(paid).unwrap()
+        })
+    });
+    // Each at the node that does not own it, both at once.
+    let (first, second) = tokio::join!(
+        other.engine.erase("account", &erased[0]),
+        one.engine.erase("account", &erased[1])
+    );
+    for done in [first.unwrap(), second.unwrap()] {
+        assert!(done.records > 2 * PAYING as u64, "{done}");
+    }
+    stop.store(true, SeqCst);
+    let mut paid = 0;
+    for busy in busy {
+        paid += busy.await.unwrap();
+    }
+    for id in &erased {
+        assert_eq!(left(&cluster, id).await, Vec::<String>::new());
+    }
+    let unknown = one.engine.erase("account", "nobody").await;
+    assert!(matches!(unknown, Err(Error::Unknown { .. })), "{unknown:?}");
+    // Both begin again from what is left, and nobody else has lost anything: nor the numbers of messages.
+    cluster.give(one, other, &shards(0, 128)).await;
+    cluster.give(other, one, &shards(0, SHARDS)).await;
+    for node in &nodes {
+        for id in &erased {
+            let late = node.engine.entity::<Account>(id.as_str()).read(View {}).await;
+            assert!(matches!(late, Err(Error::Ended { .. })), "{late:?}");
+        }
+    }
+    let collector = ids().nth(PAYING + 20).unwrap();
+    eventually(async || balance(&one.engine, &collector).await == 100 + paid).await;
+    assert_eq!(balances(&nodes).await, before);
+    for id in ids().take(PAYING) {
+        let to = collector.clone();
+        ask(&other.engine, &id, Command::Pay { to, amount: 1 }).await.unwrap();
+    }
+    let all = 100 + paid + PAYING as i64;
+    eventually(async || balance(&other.engine, &collector).await == all).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_waits_for_a_node_that_cannot_be_asked_and_goes_on_by_itself() {
+    let (cluster, nodes) = two().await;
+    let [one, other] = &nodes;
+    let id = on(one, other, "one").await;
+    let text = SECRET.to_owned();
+    ask(&one.engine, &id, Command::Heard { text }).await.unwrap();
+    cluster.wires.are_cut.store(true, SeqCst);
+    let refused = one.engine.erase("account", &id).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("is not erased yet, that goes on by itself"),
+        "{refused}"
+    );
+    let refused = other.engine.erase("account", &id).await.unwrap_err().to_string();
+    assert!(refused.contains("cannot be reached"), "{refused}");
+    assert!(!left(&cluster, &id).await.is_empty());
+    cluster.wires.are_cut.store(false, SeqCst);
+    eventually(async || left(&cluster, &id).await.is_empty()).await;
+}
