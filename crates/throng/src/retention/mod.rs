@@ -82,8 +82,7 @@ impl Core {
 }
 
 /// Why history stays, whatever a kind says.
-const IN_A_CLUSTER: &str =
-    "history that is kept no longer is not removed while several nodes write it: stop them, and remove it with one engine on the journal";
+const IN_A_CLUSTER: &str = "history that is kept no longer is not removed while several nodes write it: stop them, and remove it with one engine on the journal";
 
 /// Begins to look after what is kept.
 pub(crate) fn start(core: &Arc<Core>) {
