@@ -154,6 +154,7 @@ const COUNTS: Record<string, (count: number) => string> = {
   quarantined: (count) => `${whole(count)} refused`,
   stuck: (count) => `${plural(count, 'message')} wait`,
   timer: (count) => plural(count, 'try', 'tries'),
+  projection: (count) => `${plural(count, 'commit')} behind`,
 };
 
 function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
@@ -169,7 +170,7 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
       </div>
       <div class="trouble-when tabular small quiet">
         {item.since && <time title={instant(item.since)}>for {ago(item.since).replace(' ago', '')}</time>}
-        {item.count !== 1 && <span>{(COUNTS[item.type] ?? ((count) => `${whole(count)} times`))(item.count)}</span>}
+        {(item.count !== 1 || item.type === 'projection') && <span>{(COUNTS[item.type] ?? ((count) => `${whole(count)} times`))(item.count)}</span>}
       </div>
       <div class="row trouble-actions">
         {item.actions.map((action) => (
