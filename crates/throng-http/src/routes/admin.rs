@@ -74,6 +74,9 @@ pub(super) async fn answer(
         "/admin/compact" => serde_json::to_vec(&compact(server).await?),
         _ => serde_json::to_vec(&retry(server, parts).await?),
     };
+    if allow == Method::POST {
+        server.shared().console.changed();
+    }
     Ok(answer::json(body.unwrap_or_default()))
 }
 

@@ -114,7 +114,7 @@ impl Viewers {
                         count: shared.clone(),
                     };
                     let (opened, closes) = (opened.clone(), closes.clone());
-                    all.spawn(async move { viewer.look(&opened, closes).await });
+                    all.spawn(viewer.look(opened, closes));
                 }
                 drop(opened);
                 while let Some(ended) = all.join_next().await {
@@ -154,8 +154,7 @@ struct Viewer {
 
 impl Viewer {
     /// Until it is closed. Drops `opened` once it has all that it shows first.
-    async fn look(self, opened: &std::sync::mpsc::Sender<()>, mut closes: watch::Receiver<bool>) -> anyhow::Result<()> {
-        let opened = opened.clone();
+    async fn look(self, opened: std::sync::mpsc::Sender<()>, mut closes: watch::Receiver<bool>) -> anyhow::Result<()> {
         let mut http = Http::connect(self.address).await?;
         for path in ["/admin/series", "/admin/overview"] {
             self.count.add(http.get(path).await?);
