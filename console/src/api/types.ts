@@ -257,6 +257,18 @@ export interface Projection {
   lag_seconds: number | null;
   behind_seconds: number | null;
   events: number | null;
+  /** Events its rows are without, and the newest of them. */
+  skipped: number;
+  last_skipped: Skipped[];
+}
+
+export interface Skipped {
+  number: number;
+  event: string;
+  why: string;
+  at: string;
+  by: string;
+  reason: string;
 }
 
 export interface ClusterNode {

@@ -303,6 +303,24 @@ function ProjectionState({ one }: { one: Projection }) {
   );
 }
 
+function SkippedEvents({ one }: { one: Projection }) {
+  return (
+    <details class="small">
+      <summary>{plural(one.skipped, 'event was', 'events were')} skipped</summary>
+      <ul class="skipped">
+        {one.last_skipped.map((skipped) => (
+          <li key={skipped.number}>
+            <p class="break">{skipped.why}</p>
+            <p class="quiet break">
+              <time title={instant(skipped.at)}>{ago(skipped.at)}</time> by {skipped.by}: {skipped.reason}
+            </p>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
 function Projections({ projections, reload }: { projections: Projection[]; reload: () => void }) {
   const { ask, dialog } = useConfirm(reload);
   return (
@@ -337,6 +355,7 @@ function Projections({ projections, reload }: { projections: Projection[]; reloa
                   <td class="wide-cell">
                     {one.name} {one.kind && <span class="quiet">of {one.kind}</span>}
                     {one.reason && <p class="small break">{one.reason}</p>}
+                    {one.skipped > 0 && <SkippedEvents one={one} />}
                   </td>
                   <td>
                     <ProjectionState one={one} />

@@ -9,6 +9,8 @@ import { useLoad } from '../parts/load';
 import { troubles } from '../state/service';
 
 const RELOAD_MS = 3_000;
+/** So many of a type are listed. */
+const EACH_MAX = 100;
 
 interface Type {
   title: string;
@@ -135,6 +137,7 @@ function Group({ type, items, total, ask }: GroupProps) {
           {title}
           <Badge tone={tone} icon={icon}>
             {whole(total ?? items.length)}
+            {total === undefined && items.length >= EACH_MAX && ' and more'}
           </Badge>
         </span>
       }
@@ -154,6 +157,7 @@ const COUNTS: Record<string, (count: number) => string> = {
   quarantined: (count) => `${whole(count)} refused`,
   stuck: (count) => `${plural(count, 'message')} wait`,
   timer: (count) => plural(count, 'try', 'tries'),
+  projection: (count) => `${plural(count, 'commit')} behind`,
 };
 
 function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
@@ -169,7 +173,9 @@ function Item({ item, ask }: { item: Trouble; ask: GroupProps['ask'] }) {
       </div>
       <div class="trouble-when tabular small quiet">
         {item.since && <time title={instant(item.since)}>for {ago(item.since).replace(' ago', '')}</time>}
-        {item.count !== 1 && <span>{(COUNTS[item.type] ?? ((count) => `${whole(count)} times`))(item.count)}</span>}
+        {(item.count !== 1 || item.type === 'projection') && (
+          <span>{(COUNTS[item.type] ?? ((count) => `${whole(count)} times`))(item.count)}</span>
+        )}
       </div>
       <div class="row trouble-actions">
         {item.actions.map((action) => (

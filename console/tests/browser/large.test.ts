@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, type TestContext, test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
-import { fits, heading, launch, open } from './browser';
+import { accessible, fits, go, heading, launch, open } from './browser';
 import { driver, send } from './commands';
 import { Server } from './server';
 
@@ -68,4 +68,79 @@ test('an entity with a hundred thousand events is travelled through by pages', a
   assert.ok(rows <= 500, `${rows} events are in the page`);
   assert.deepEqual(wrong, []);
   await page.context().close();
+});
+
+/** Fewer where a million are too many for the machine. */
+const ENTITIES = Number(process.env.CONSOLE_ENTITIES ?? 1_000_000);
+/** What the page's objects may take, whatever it has shown. */
+const HEAP_BYTES_MAX = 100 << 20;
+
+/** Bytes of the page's live objects. */
+async function heapBytes(page: Page): Promise<number> {
+  const debug = await page.context().newCDPSession(page);
+  await debug.send('HeapProfiler.collectGarbage');
+  const { usedSize } = await debug.send('Runtime.getHeapUsage');
+  await debug.detach();
+  return usedSize;
+}
+
+test('a million entities are searched and paged through, and the page holds those it shows', async (t: TestContext) => {
+  const many = await Server.serve('registration', { sections: ENTITIES });
+  try {
+    const { page, wrong } = await open(browser, many, '#/map');
+    await page.getByRole('link', { name: /section/ }).waitFor();
+    const status = page.getByRole('status').filter({ hasText: /entit|first|to / });
+    const timed = async (what: string, shown: RegExp | string) => {
+      const begin = performance.now();
+      await status.filter({ hasText: shown }).waitFor();
+      t.diagnostic(`${what}: ${Math.round(performance.now() - begin)} ms`);
+    };
+    await go(page, '#/map/section');
+    await timed('the first page', /^The first [\d,]+/);
+    await page.getByRole('navigation', { name: 'Beginnings of ids' }).getByText('S1…').waitFor();
+    const first = await heapBytes(page);
+    for (let round = 1; round <= 4; round++) {
+      const before = (await status.last().textContent()) ?? '';
+      await page.getByRole('button', { name: 'The next ones' }).click();
+      await page.waitForFunction(
+        (before) =>
+          [...document.querySelectorAll('[role=status]')].some(
+            (one) => / to /.test(one.textContent ?? '') && one.textContent !== before,
+          ),
+        before,
+      );
+      await page.getByText('Loading …').waitFor({ state: 'detached' });
+    }
+    const last = await heapBytes(page);
+    t.diagnostic(`objects: ${first >> 20} MiB, after five pages ${last >> 20} MiB`);
+    assert.ok(last < HEAP_BYTES_MAX, `the page holds ${last} bytes`);
+
+    const box = page.getByRole('searchbox');
+    const named = (prefix: string) => {
+      let count = 0;
+      for (let number = Number(prefix), width = 1; number < ENTITIES; number *= 10, width *= 10)
+        count += Math.min(width, ENTITIES - number);
+      return count;
+    };
+    for (const prefix of ['77', '777', '7777', '77777']) {
+      const count = named(prefix);
+      await box.fill(`S${prefix}`);
+      const text =
+        count >= 10_000 ? /^(The first [\d,]+|[\d,]+ entit)/ : new RegExp(`^${count.toLocaleString('en')} entit`);
+      await timed(`ids that begin with S${prefix}, ${count}`, text);
+    }
+    await box.fill('');
+    await go(page, '#/map/section?as=list');
+    await page.getByRole('link', { name: 'section/S0', exact: true }).waitFor();
+    const rows = () => page.locator('tbody tr').count();
+    assert.ok((await rows()) <= 200, 'not all are in the page at once');
+    await page.getByRole('button', { name: /^Show 200 more/ }).click();
+    await page.waitForFunction(() => document.querySelectorAll('tbody tr').length === 400);
+    await fits(page);
+    await accessible(page);
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  } finally {
+    await many.end();
+  }
 });

@@ -1,6 +1,6 @@
 /** A server of the project on a free port, with a directory of its own; it ends with the test. */
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -17,6 +17,8 @@ const LOOK_AGAIN_MS = 50;
 export interface Options {
   args?: string[];
   env?: Record<string, string>;
+  /** So many sections, each with one event, are there before it starts. */
+  sections?: number;
 }
 
 export class Server {
@@ -32,8 +34,13 @@ export class Server {
   ) {}
 
   /** `throng serve --app APP`, once it answers. */
-  static async serve(app: string, { args = [], env = {} }: Options = {}): Promise<Server> {
-    return Server.run((directory) => ['serve', '--app', app, '--data', join(directory, 'data'), ...args], env);
+  static async serve(app: string, { args = [], env = {}, sections = 0 }: Options = {}): Promise<Server> {
+    const command = (directory: string) => {
+      const data = join(directory, 'data');
+      if (sections > 0) fill(data, sections);
+      return ['serve', '--app', app, '--data', data, ...args];
+    };
+    return Server.run(command, env);
   }
 
   /** Any sub-command that serves. */
@@ -92,6 +99,12 @@ export class Server {
   private hear(data: Buffer): void {
     this.said = (this.said + data.toString()).slice(-20_000);
   }
+}
+
+/** Writes sections S0, S1, … without a server. */
+function fill(data: string, sections: number): void {
+  const what = ['yardstick', 'fill', '--data', data, '--sections', String(sections), '--events', '0'];
+  execFileSync(PROGRAM, what, { stdio: ['ignore', 'ignore', 'inherit'] });
 }
 
 /** Waits for a condition; says what was waited for if it does not come about. */

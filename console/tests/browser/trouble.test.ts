@@ -1,16 +1,23 @@
 import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import type { Browser } from 'playwright-core';
 import { accessible, fits, launch, open, PHONE, type Theme } from './browser';
 import { Server, until } from './server';
+
+/** Where pictures go that are for whoever changes a screen. */
+const IMAGES = fileURLToPath(new URL('../images', import.meta.url));
 
 let browser: Browser;
 let picos: Server;
 let shows: Server;
 
 before(async () => {
+  mkdirSync(IMAGES, { recursive: true });
   browser = await launch();
-  [picos, shows] = await Promise.all([Server.serve('picos'), Server.serve('shows')]);
+  [picos, shows] = await Promise.all([Server.serve('picos'), Server.serve('shows', { args: ['--keep', 'show=1'] })]);
 });
 
 after(async () => {
@@ -71,4 +78,69 @@ test('a read model is rebuilt while the service runs', async () => {
   });
   assert.deepEqual(wrong, []);
   await page.context().close();
+});
+
+const SHOW = '0b5a1e0c-0000-4000-8000-000000000001';
+
+/** A read model that meets an event it cannot apply: what came before it was removed. */
+async function stop(): Promise<void> {
+  const post = (path: string) => fetch(new URL(path, shows.console), { method: 'POST' });
+  const created = await shows.post('/shows', { showId: SHOW, title: 'Faust', maxSeats: 3 });
+  assert.ok(created.ok, await created.text());
+  const change = { method: 'PATCH', headers: { 'content-type': 'application/json' } };
+  for (const seat of [1, 2]) {
+    const body = JSON.stringify({ action: 'RESERVE' });
+    const reserved = await fetch(`${shows.service}/shows/${SHOW}/seats/${seat}`, { ...change, body });
+    assert.ok(reserved.ok, await reserved.text());
+  }
+  await until('the first events are removed', async () => {
+    const pruned = await post('/admin/prune');
+    assert.ok(pruned.ok, await pruned.text());
+    const history = await admin(shows, `/admin/entity/show/${SHOW}/history`);
+    return history.removed >= 2;
+  });
+  assert.ok((await post('/admin/projection/rebuild?name=available-shows')).ok);
+}
+
+test('a projection that has stopped is told to go past the event, and it is shown who did it and why', async () => {
+  await stop();
+  for (const colorScheme of ['light', 'dark'] as Theme[]) {
+    const { page, wrong } = await open(browser, shows, '#/trouble', { colorScheme, viewport: PHONE });
+    await page.getByRole('button', { name: /^Skip the event/ }).click();
+    await page.getByText('and no other').waitFor();
+    await fits(page);
+    await accessible(page);
+    await page.screenshot({ path: join(IMAGES, `skip-${colorScheme}.png`) });
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
+  const { page, wrong } = await open(browser, shows, '#/trouble');
+  await page.getByText('the show would have -1 seats left').first().waitFor();
+  await page.screenshot({ path: join(IMAGES, 'skip-wide.png') });
+  await page.getByRole('button', { name: /^Skip the event/ }).click();
+  const skip = page.getByRole('dialog').getByRole('button', { name: 'Skip the event' });
+  assert.equal(await skip.isDisabled(), true, 'not without a reason');
+  await page.getByLabel(/^Why/).fill('its show was removed <b>');
+  await skip.click();
+  await page.getByText('All is well').waitFor();
+  await page.evaluate(() => {
+    location.hash = '#/journal';
+  });
+  await page.getByText('1 event was skipped').click();
+  await page.getByText('by local: its show was removed <b>').waitFor();
+  await accessible(page);
+  await fits(page);
+  await page.screenshot({ path: join(IMAGES, 'skipped-wide.png'), fullPage: true });
+  assert.deepEqual(wrong, []);
+  await page.context().close();
+  for (const colorScheme of ['light', 'dark'] as Theme[]) {
+    const { page, wrong } = await open(browser, shows, '#/journal', { colorScheme, viewport: PHONE });
+    await page.getByText('1 event was skipped').click();
+    await fits(page);
+    await accessible(page);
+    await page.getByText('1 event was skipped').scrollIntoViewIfNeeded();
+    await page.screenshot({ path: join(IMAGES, `skipped-${colorScheme}.png`) });
+    assert.deepEqual(wrong, []);
+    await page.context().close();
+  }
 });

@@ -66,6 +66,7 @@ mod tests {
             lag_seconds: 0.0,
             behind_seconds,
             events: 0,
+            skipped: Vec::new(),
         };
         let response = (Behind(seconds_behind(&progress)), "rows").into_response();
         let header = response.headers().get(HEADER)?;
@@ -78,6 +79,9 @@ mod tests {
         assert_eq!(shown(71.2, State::Running, false).as_deref(), Some("72"));
         assert_eq!(shown(0.3, State::Running, true).as_deref(), Some("1"), "not complete");
         let reason = String::new();
-        assert_eq!(shown(2.0, State::Stopped { reason }, false).as_deref(), Some("2"));
+        assert_eq!(
+            shown(2.0, State::Stopped { reason, at: None }, false).as_deref(),
+            Some("2")
+        );
     }
 }

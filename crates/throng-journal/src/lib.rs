@@ -52,7 +52,7 @@ pub use pace::Pace;
 pub use place::Place;
 pub use shards::ShardSet;
 pub use store::{
-    Checkpoint, Compacted, Covered, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_removal,
+    Checkpoint, Compacted, Covered, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_rows,
 };
 pub use streams::{Stream, Stretch, Told};
 pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

@@ -169,13 +169,16 @@ pub trait Store: Send + Sync {
     /// The store is not reachable.
     fn system(&self, key: &[u8]) -> Maybe<'_, Result<Option<Vec<u8>>, Error>>;
 
-    /// Shows the system rows whose key begins with a prefix, in the order of their keys.
+    /// Shows the system rows whose key begins with a prefix and comes after another (`&[]`: from the first one on), in the order of
+    /// their keys, at most `rows_max`: no others are read.
     ///
     /// # Errors
     /// The store is not reachable.
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>>;
 
@@ -204,9 +207,9 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// Where the rows begin that [`Store::remove_prefix`] looks at.
+/// Where the rows begin that [`Store::system_scan`] and [`Store::remove_prefix`] look at.
 #[must_use]
-pub fn begin_of_removal<'a>(prefix: &'a [u8], after: &'a [u8]) -> Bound<&'a [u8]> {
+pub fn begin_of_rows<'a>(prefix: &'a [u8], after: &'a [u8]) -> Bound<&'a [u8]> {
     if after < prefix {
         Bound::Included(prefix)
     } else {

@@ -155,7 +155,7 @@ async fn another_history_is_not_mixed_with_what_redis_holds() {
     let other = engine(&redis, parts()).await;
     hit(&other, 10).await;
     let reason = || match &other.projections()[0].state {
-        State::Stopped { reason } => Some(reason.clone()),
+        State::Stopped { reason, .. } => Some(reason.clone()),
         _ => None,
     };
     until("it stops", || reason().is_some()).await;
@@ -179,7 +179,7 @@ async fn a_redis_that_has_lost_what_it_had_taken_is_noticed_and_filled_again_by_
     let () = redis::cmd("FLUSHALL").query_async(&mut connection).await.unwrap();
     hit(&engine, 10).await;
     let has_lost =
-        || matches!(&engine.projections()[0].state, State::Stopped { reason } if reason.contains("has lost"));
+        || matches!(&engine.projections()[0].state, State::Stopped { reason, .. } if reason.contains("has lost"));
     until("it stops", has_lost).await;
     assert!(engine.rebuild_projection("hits"));
     caught_up(&engine, 30).await;
@@ -196,7 +196,7 @@ async fn a_command_that_redis_refuses_stops_the_sink_with_the_reason() {
     let engine = engine(&redis, parts()).await;
     hit(&engine, 1).await;
     let reason = || match &engine.projections()[0].state {
-        State::Stopped { reason } => Some(reason.clone()),
+        State::Stopped { reason, .. } => Some(reason.clone()),
         _ => None,
     };
     until("it stops", || reason().is_some()).await;

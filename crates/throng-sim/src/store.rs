@@ -8,7 +8,7 @@ use crate::{
 use std::{ops::Bound, sync::atomic::Ordering};
 use throng_journal::{
     Address, Checkpoint, Commit, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, Position, Record,
-    RecordKind, ShardSet, Store, StoredEvent, StoredState, begin_of_removal,
+    RecordKind, ShardSet, Store, StoredEvent, StoredState, begin_of_rows,
 };
 
 /// The store on the same medium as the journal.
@@ -323,12 +323,15 @@ impl Store for SimStore {
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>> {
         self.slowly(("scanning rows", "store read failed"), move |medium| {
-            let rows = medium.rows.system.range(prefix.to_vec()..);
+            let rows = (begin_of_rows(prefix, after), Bound::Unbounded);
+            let rows = medium.rows.system.range::<[u8], _>(rows);
             let mut visited = 0;
-            for (key, value) in rows.take_while(|(key, _)| key.starts_with(prefix)) {
+            for (key, value) in rows.take_while(|(key, _)| key.starts_with(prefix)).take(rows_max) {
                 visit(key, value);
                 visited += 1;
             }
@@ -346,7 +349,7 @@ impl Store for SimStore {
     ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
         self.slowly(("removing rows", "store write failed"), move |medium| {
             let system = &mut medium.rows.system;
-            let range = (begin_of_removal(prefix, after), Bound::Unbounded);
+            let range = (begin_of_rows(prefix, after), Bound::Unbounded);
             let keys = system.range::<[u8], _>(range).map(|(key, _)| key.clone());
             let keys: Vec<Vec<u8>> = keys.take_while(|key| key.starts_with(prefix)).take(rows_max).collect();
             for key in &keys {

@@ -44,7 +44,7 @@ type Answer<T> = Result<T, Error<JsonRejection>>;
 
 impl Engine {
     /// Dead messages to anybody, to a kind, or to one entity (kind and id): after where the last page ended, at most `limit`
-    /// (and never more than 1,000). Each page looks through the store's rows of those asked for.
+    /// (and never more than 1,000). A page reads as many rows of the store, and those that are dead no more since the last checkpoint.
     ///
     /// # Errors
     /// `Malformed` for an `after` that no page gave, or the engine's.
@@ -80,16 +80,15 @@ impl Engine {
         }
         let last = life.ledger.last();
         turn::wake_committer(context);
-        let mut stored = 0;
         let mut visit = |row: &[u8], value: &[u8]| {
-            if stored < limit && row > after.as_slice() && !gone.contains(row) {
-                stored += 1;
+            if !gone.contains(row) {
                 found
                     .entry(row.to_vec())
                     .or_insert_with(|| DeadMessage::read(row, value));
             }
         };
-        let scanned = context.store.system_scan(&begin, &mut visit).await;
+        let rows_max = limit + gone.len();
+        let scanned = context.store.system_scan(&begin, &after, rows_max, &mut visit).await;
         scanned.map_err(|why| unreadable(UNREADABLE.into(), &why))?;
         life.ledger.wait_until(last, context.until(None)).await?;
         let is_full = found.len() >= limit;

@@ -101,9 +101,11 @@ impl Store for Unreadable {
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), JournalError>> {
-        self.store.system_scan(prefix, visit)
+        self.store.system_scan(prefix, after, rows_max, visit)
     }
     fn remove_prefix<'a>(
         &'a self,

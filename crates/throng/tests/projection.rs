@@ -5,6 +5,7 @@ mod kinds;
 
 use kinds::{Account, Command, Counting, Happened, World, ask, eventually, failing::Failing, open};
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
@@ -13,9 +14,9 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Builder, Engine,
+    Builder, ByHand, Engine,
     journal::{Applied, Error, Later, MemoryViews, ViewBatch, ViewOffset, ViewRange, ViewRow, Views},
-    projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError, State},
+    projection::{EventOffset, Interrupt, Projection, Rows, Seen, Sink, SinkError, SkipError, State},
 };
 
 /// What each account has, and under `#` how many events there were.
@@ -308,7 +309,7 @@ async fn poisoned(panics: bool) {
     deposit(&engine, "ann", 13).await;
     deposit(&engine, "ann", 4).await;
     assert!(!engine.read_model::<Balances>().caught_up().await);
-    let State::Stopped { reason } = engine.projections()[0].state.clone() else {
+    let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
         panic!("{:?}", engine.projections())
     };
     for part in ["event 3 of account/ann", "13 is too much"] {
@@ -452,7 +453,7 @@ async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
     engine.stop().await;
     let engine = start_balances(&other, &views).await;
     assert!(!engine.read_model::<Balances>().caught_up().await);
-    let State::Stopped { reason } = engine.projections()[0].state.clone() else {
+    let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
         panic!("{:?}", engine.projections())
     };
     assert!(reason.contains("commit 1.2") && reason.contains("rebuild"), "{reason}");
@@ -464,7 +465,7 @@ async fn a_history_that_was_lost_is_noticed_and_only_a_rebuild_helps() {
     let empty = World::new();
     let engine = start_balances(&empty, &views).await;
     assert!(!engine.read_model::<Balances>().caught_up().await);
-    assert!(matches!(&engine.projections()[0].state, State::Stopped { reason } if reason.contains("lost its end")));
+    assert!(matches!(&engine.projections()[0].state, State::Stopped { reason, .. } if reason.contains("lost its end")));
     engine.stop().await;
 }
 
@@ -496,6 +497,128 @@ async fn with_nothing_new_the_journal_is_not_read() {
         more < 50,
         "{more} reads for 50 commits: what has gathered is read at once"
     );
+    engine.stop().await;
+}
+
+const BY_ANN: ByHand<'static> = ByHand {
+    by: Cow::Borrowed("ann"),
+    reason: Cow::Borrowed("it was entered twice"),
+};
+
+/// Waits until it has stopped, and says at which event.
+async fn stopped_at(engine: &Engine) -> EventOffset {
+    let at = || match engine.projections()[0].state {
+        State::Stopped { at, .. } => at,
+        _ => None,
+    };
+    eventually(async || at().is_some()).await;
+    at().unwrap()
+}
+
+#[tokio::test]
+async fn a_skipped_event_is_gone_past_alone_and_for_good() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let poison = Arc::new(AtomicU64::new(13));
+    let begin = async || {
+        let balances = Balances {
+            poison: poison.clone(),
+            panics: false,
+        };
+        start(&world, Arc::new(views.clone()), |builder| builder.projection(balances)).await
+    };
+    let engine = begin().await;
+    open(&engine, "ann", 1).await;
+    assert_eq!(caught_up(&engine).await, expected(&[("#", 1), ("ann", 1)]));
+    let nothing = "1.1.0".parse().unwrap();
+    assert_eq!(engine.skip_event("balances", nothing, BY_ANN), Err(SkipError::Running));
+    assert_eq!(engine.skip_event("none", nothing, BY_ANN), Err(SkipError::Unknown));
+    // Together: they stand in one commit, or in few.
+    let deposits = [13, 2, 13, 4].map(|amount| deposit(&engine, "ann", amount));
+    futures_util::future::join_all(deposits).await;
+    let first = stopped_at(&engine).await;
+    assert_eq!(
+        engine.skip_event("balances", nothing, BY_ANN),
+        Err(SkipError::Other(first))
+    );
+    assert!(engine.projections()[0].skipped.is_empty());
+    engine.skip_event("balances", first, BY_ANN).unwrap();
+    eventually(async || matches!(engine.projections()[0].state, State::Stopped { at: Some(at), .. } if at > first))
+        .await;
+    let second = stopped_at(&engine).await;
+    assert_eq!(
+        engine.skip_event("balances", first, BY_ANN),
+        Err(SkipError::Other(second))
+    );
+    engine.skip_event("balances", second, BY_ANN).unwrap();
+    eventually(async || engine.projections()[0].skipped.len() == 2).await;
+    let without = expected(&[("#", 3), ("ann", 7)]);
+    assert_eq!(caught_up(&engine).await, without);
+    let skipped = engine.projections().remove(0).skipped;
+    assert_eq!(
+        (skipped[0].event, skipped[1].event, skipped[1].number),
+        (first, second, 2)
+    );
+    assert_eq!((&*skipped[0].by, &*skipped[0].reason), ("ann", "it was entered twice"));
+    assert!(skipped[0].why.contains("13 is too much"), "{skipped:?}");
+    let mut text = String::new();
+    engine.metrics().encode(&mut text).unwrap();
+    assert!(
+        text.contains("throng_projection_skipped_total{projection=\"balances\"} 2"),
+        "{text}"
+    );
+    drop(engine);
+
+    // As after a crash: the rows say where it is, and what they are without.
+    let engine = begin().await;
+    assert_eq!(caught_up(&engine).await, without);
+    deposit(&engine, "ann", 5).await;
+    assert_eq!(caught_up(&engine).await, expected(&[("#", 4), ("ann", 12)]));
+    assert_eq!(engine.projections()[0].skipped, skipped);
+
+    // A rebuild comes to them again.
+    assert!(engine.rebuild_projection("balances"));
+    assert_eq!(stopped_at(&engine).await, first);
+    assert!(engine.projections()[0].skipped.is_empty());
+    poison.store(0, SeqCst);
+    assert!(engine.resume_projection("balances"));
+    eventually(async || engine.projections()[0].state == State::Running).await;
+    assert_eq!(caught_up(&engine).await, expected(&[("#", 6), ("ann", 38)]));
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_no_event_cannot_be_skipped() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let engine = start_balances(&world, &views).await;
+    open(&engine, "ann", 1).await;
+    caught_up(&engine).await;
+    engine.stop().await;
+    let engine = start_balances(&World::new(), &views).await;
+    assert!(!engine.read_model::<Balances>().caught_up().await);
+    let skipped = engine.skip_event("balances", "1.1.0".parse().unwrap(), BY_ANN);
+    assert!(
+        matches!(&skipped, Err(SkipError::NoEvent(why)) if why.contains("rebuild")),
+        "{skipped:?}"
+    );
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_sink_goes_past_an_event_that_its_receiver_refuses() {
+    let (world, views) = (World::new(), MemoryViews::new());
+    let courier = Courier::default();
+    courier.poison.store(3, SeqCst);
+    let engine = start(&world, Arc::new(views), |builder| builder.sink(courier.clone())).await;
+    open(&engine, "ann", 1).await;
+    for _ in 0..3 {
+        deposit(&engine, "ann", 1).await;
+    }
+    let at = stopped_at(&engine).await;
+    engine.skip_event("courier", at, BY_ANN).unwrap();
+    eventually(async || courier.once().len() == 3).await;
+    let taken: Vec<u64> = courier.once().into_iter().map(|(_, seq)| seq).collect();
+    assert_eq!(taken, [1, 2, 4]);
+    eventually(async || engine.projections()[0].skipped.len() == 1).await;
     engine.stop().await;
 }
 
@@ -587,7 +710,7 @@ async fn an_event_a_sink_refuses_for_good_stops_it_after_those_before() {
         deposit(&engine, "ann", 1).await;
     }
     eventually(async || matches!(engine.projections()[0].state, State::Stopped { .. })).await;
-    let State::Stopped { reason } = engine.projections()[0].state.clone() else {
+    let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
         unreachable!()
     };
     assert!(reason.contains("it is not for me"), "{reason}");

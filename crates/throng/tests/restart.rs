@@ -50,6 +50,8 @@ impl Store for Noting {
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>> {
         Box::pin(async move {
@@ -57,7 +59,7 @@ impl Store for Noting {
                 *self.shown.lock().unwrap().entry(key[0]).or_default() += 1;
                 visit(key, value);
             };
-            self.store.system_scan(prefix, &mut note).await
+            self.store.system_scan(prefix, after, rows_max, &mut note).await
         })
     }
     fn remove_prefix<'a>(
@@ -127,6 +129,34 @@ async fn a_start_reads_a_few_rows_however_many_entities_and_keys_there_are() {
 }
 
 #[tokio::test]
+async fn a_page_of_dead_messages_reads_no_more_rows_than_it_shows() {
+    let (world, shown) = (World::new(), Arc::default());
+    let engine = start(&world, &shown).await;
+    open(&engine, "a", 1_000).await;
+    for n in 0..300 {
+        let to = format!("nobody-{n}");
+        ask(&engine, "a", Command::Pay { to, amount: 1 }).await.unwrap();
+    }
+    let all = async || engine.dead_messages(None, None, 1_000).await.unwrap().messages.len();
+    eventually(async || all().await == 300).await;
+    engine.checkpoint().await.unwrap();
+    let (mut after, mut pages) = (None, 0);
+    loop {
+        shown.lock().unwrap().clear();
+        let page = engine.dead_messages(None, after.as_deref(), 50).await.unwrap();
+        let rows: usize = shown.lock().unwrap().values().sum();
+        assert_eq!(rows, page.messages.len(), "page {pages}");
+        pages += 1;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, 7, "the last one is empty");
+    engine.stop().await;
+}
+
+#[tokio::test]
 async fn rows_that_are_lost_or_damaged_are_read_from_the_journal_again() {
     for (row, damaged) in [
         (b"s", None),
@@ -138,7 +168,7 @@ async fn rows_that_are_lost_or_damaged_are_read_from_the_journal_again() {
         filled(&world).await;
         let mut named = Vec::new();
         let mut visit = |key: &[u8], _: &[u8]| named.push(key.to_vec());
-        world.store.system_scan(row, &mut visit).await.unwrap();
+        world.store.system_scan(row, b"", usize::MAX, &mut visit).await.unwrap();
         if named.is_empty() {
             assert_eq!(row, b"m", "nobody has sent a message");
             named.push(b"m\0\0".to_vec());

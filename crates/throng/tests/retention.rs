@@ -415,9 +415,11 @@ impl Store for Refusing {
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>> {
-        self.store.system_scan(prefix, visit)
+        self.store.system_scan(prefix, after, rows_max, visit)
     }
 
     fn remove_prefix<'a>(
@@ -463,7 +465,10 @@ async fn an_erasure_that_cannot_be_noted_has_not_ended_the_entity() {
     engine.checkpoint().await.unwrap();
     ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
     let mut noted = 0;
-    store.system_scan(b"x", &mut |_, _| noted += 1).await.unwrap();
+    store
+        .system_scan(b"x", b"", usize::MAX, &mut |_, _| noted += 1)
+        .await
+        .unwrap();
     assert_eq!((noted, seqs(&engine, "a").await.len()), (0, 5));
     engine.erase("account", "a").await.unwrap();
     assert_eq!(left(&world, "a").await, [(RecordKind::Ended, 5)]);

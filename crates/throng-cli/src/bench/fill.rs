@@ -98,6 +98,9 @@ pub(crate) struct FillArguments {
     data: PathBuf,
     #[arg(long)]
     events: usize,
+    /// Sections the students are spread over.
+    #[arg(long, default_value_t = SECTIONS)]
+    sections: usize,
 }
 
 /// Writes so many events after a checkpoint, says so on standard output, and waits to be killed.
@@ -112,14 +115,15 @@ pub(crate) fn run(arguments: &FillArguments) -> anyhow::Result<ExitCode> {
             ..Options::default()
         };
         let (engine, _) = engine(&arguments.data, options).await?;
-        ask(&engine, SECTIONS, |section| {
+        let sections = arguments.sections.max(1);
+        ask(&engine, sections, |section| {
             Ask::new(format!("S{section}"), SectionCommand::Open { capacity: u32::MAX })
         })
         .await?;
         engine.checkpoint().await?;
-        ask(&engine, arguments.events, |number| {
+        ask(&engine, arguments.events, move |number| {
             Ask::new(
-                format!("S{}", number % SECTIONS),
+                format!("S{}", number % sections),
                 SectionCommand::Add {
                     student: format!("{number:08}"),
                 },

@@ -1,6 +1,7 @@
 //! `throng bench`: the engine against what the machine can do, ratios taken in one run.
 
 mod cluster;
+mod console;
 mod entities;
 mod faults;
 mod fill;
@@ -84,6 +85,8 @@ enum BenchCommand {
     Long(long::LongArguments),
     /// Several nodes beside one: CPU a request, how long a hand-off and a fail-over hold requests up.
     Cluster(cluster::ClusterArguments),
+    /// Durable commands while no console is open, while one is, and while many are: throughput, CPU a request.
+    Console(console::ConsoleArguments),
     /// Starting from the journal after a crash.
     Recovery(recovery::RecoveryArguments),
     /// Starting with many entities and the idempotency keys of an hour, and the end of that hour.
@@ -111,6 +114,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
         BenchCommand::Faults(arguments) => faults::run(arguments),
         BenchCommand::Long(arguments) => long::run(arguments),
         BenchCommand::Cluster(arguments) => cluster::run(arguments),
+        BenchCommand::Console(arguments) => console::run(arguments),
         BenchCommand::Recovery(arguments) => recovery::run(arguments),
         BenchCommand::Start(arguments) => start::run(arguments),
     }

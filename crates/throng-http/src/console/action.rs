@@ -2,14 +2,15 @@
 
 use percent_encoding::{NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Value, json};
-use throng::projection::{Progress, State};
+use std::borrow::Cow;
+use throng::projection::{EventOffset, Progress, State};
 
 /// Something a person can do.
 pub(super) struct Action {
     pub(super) name: &'static str,
     pub(super) label: &'static str,
     pub(super) path: String,
-    pub(super) confirm: Option<&'static str>,
+    pub(super) confirm: Option<Cow<'static, str>>,
     /// Whoever does it says why: `reason` is added to the path.
     pub(super) needs_reason: bool,
 }
@@ -28,15 +29,19 @@ impl Action {
 
     /// What can be done with a projection or sink.
     pub(super) fn of_projection(progress: &Progress) -> Vec<Self> {
-        let action = |name, label, confirm| Self {
+        let action = |name, label, confirm: Option<&'static str>| Self {
             name,
             label,
             path: format!("/admin/projection/{name}?name={}", encoded(progress.name)),
-            confirm,
+            confirm: confirm.map(Cow::from),
             needs_reason: false,
         };
         let is_stopped = matches!(progress.state, State::Stopped { .. });
         let resume = is_stopped.then(|| action("resume", "Try again", None));
+        let skip = match &progress.state {
+            State::Stopped { at: Some(event), .. } => Some(Self::skip(progress, *event)),
+            _ => None,
+        };
         let rebuild = match progress.is_sink {
             true => action(
                 "rebuild",
@@ -53,7 +58,24 @@ impl Action {
                 ),
             ),
         };
-        resume.into_iter().chain([rebuild]).collect()
+        resume.into_iter().chain(skip).chain([rebuild]).collect()
+    }
+
+    /// Names the event, so that none is skipped but the one a person has looked at.
+    fn skip(progress: &Progress, event: EventOffset) -> Self {
+        let lost = match progress.is_sink {
+            true => "its receiver never gets it",
+            false => "what it would have changed is missing in the rows until they are rebuilt",
+        };
+        Self {
+            name: "skip",
+            label: "Skip the event",
+            path: format!("/admin/projection/skip?name={}&event={event}", encoded(progress.name)),
+            confirm: Some(
+                format!("It goes past the event at {event} and no other: {lost}. A rebuild comes to it again.").into(),
+            ),
+            needs_reason: true,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     sync::PoisonError,
     time::{Duration, SystemTime},
 };
-use throng::projection::State;
+use throng::projection::{Skipped, State};
 
 const DAY_SECONDS: f64 = 86_400.0;
 /// Later than this the disk is not said to be full.
@@ -82,7 +82,7 @@ fn projection(progress: &throng::projection::Progress) -> Value {
         State::Running => ("running", None),
         State::Elsewhere => ("elsewhere", None),
         State::Retrying { reason } => ("retrying", Some(reason)),
-        State::Stopped { reason } => ("stopped", Some(reason)),
+        State::Stopped { reason, .. } => ("stopped", Some(reason)),
     };
     let actions: Vec<Value> = Action::of_projection(progress).iter().map(Action::shown).collect();
     json!({
@@ -90,6 +90,15 @@ fn projection(progress: &throng::projection::Progress) -> Value {
         "is_rebuilding": progress.is_rebuilding, "actions": actions,
         "reached": progress.reached.map(|position| position.to_string()), "lag_commits": progress.lag_commits,
         "lag_seconds": progress.lag_seconds, "behind_seconds": progress.behind_seconds, "events": progress.events,
+        "skipped": progress.skipped.last().map_or(0, |last| last.number),
+        "last_skipped": progress.skipped.iter().rev().map(skipped).collect::<Vec<_>>(),
+    })
+}
+
+fn skipped(one: &Skipped) -> Value {
+    json!({
+        "number": one.number, "event": one.event.to_string(), "why": one.why, "at": micros(one.at.micros), "by": one.by,
+        "reason": one.reason,
     })
 }
 

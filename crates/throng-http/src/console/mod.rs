@@ -3,6 +3,7 @@
 mod action;
 mod entity;
 mod journal;
+mod kept;
 mod limiting;
 pub(crate) mod live;
 mod map;
@@ -26,6 +27,7 @@ use crate::{
     shared::{Places, Shared},
     websocket,
 };
+use bytes::Bytes;
 use entity::{AtQuery, Subject};
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -55,6 +57,8 @@ pub(crate) struct Console {
     points: broadcast::Sender<live::Point>,
     /// Places for open sockets.
     sockets: Places,
+    /// What several consoles are answered alike.
+    kept: kept::Kept,
     started: SystemTime,
     pub(crate) about: About,
 }
@@ -82,6 +86,7 @@ impl Console {
             passes: Mutex::default(),
             points: broadcast::Sender::new(live::POINTS_MAX),
             sockets: Places::new(live::SOCKETS_MAX),
+            kept: kept::Kept::default(),
             started: SystemTime::now(),
             about,
         }
@@ -90,6 +95,11 @@ impl Console {
     /// A loop begins, and is watched.
     pub(crate) fn watch(&self, pass: Arc<Pass>) {
         self.passes.lock().unwrap_or_else(PoisonError::into_inner).push(pass);
+    }
+
+    /// Something was changed by hand: who did it sees that at once.
+    pub(crate) fn changed(&self) {
+        self.kept.clear();
     }
 
     fn passes(&self) -> Vec<Arc<Pass>> {
@@ -163,6 +173,7 @@ fn take_point(shared: &Shared, runtime: &Runtime, trouble: &mut Trouble) {
     };
     series().add(shared, reading, &hot);
     if !is_watched {
+        console.kept.clear();
         return;
     }
     let total = trouble.look(shared, runtime);
@@ -249,6 +260,13 @@ enum Place<'a> {
     Entity(&'a str, &'a str, &'a str),
 }
 
+impl Place<'_> {
+    /// The answer is the same whoever asks, and does not follow something that this client has just seen.
+    fn is_alike(&self) -> bool {
+        !matches!(self, Self::Overview | Self::Series | Self::Live | Self::Entity(..))
+    }
+}
+
 fn place(path: &str) -> Option<Place<'_>> {
     let rest = path.strip_prefix("/admin/")?;
     let parts: Vec<&str> = rest.split('/').collect();
@@ -307,7 +325,14 @@ pub(crate) async fn answer(
     let shared = server.shared();
     let path = parts.uri.path();
     let by = By::of(server, connection, parts);
-    let value = match place(path).ok_or_else(|| Problem::unknown_route(path).boxed())? {
+    let place = place(path).ok_or_else(|| Problem::unknown_route(path).boxed())?;
+    // Alone, a console sees what is now.
+    if place.is_alike() && shared.console.sockets.taken() > 1 {
+        let asked = parts.uri.path_and_query().map_or(path, |asked| asked.as_str());
+        let answer = shared.console.kept.get(asked, look(shared, place, parts)).await?;
+        return Ok(json(answer));
+    }
+    let value = match place {
         Place::Live => return open(server, connection, parts),
         Place::Overview => {
             let Nothing {} = asked(parts)?;
@@ -318,16 +343,6 @@ pub(crate) async fn answer(
             let series = shared.console.series.lock().unwrap_or_else(PoisonError::into_inner);
             series.all(since)
         }
-        Place::Map => map::map(shared).await?,
-        Place::Kind(kind) => map::entities(shared, kind, asked(parts)?).await?,
-        Place::Groups(kind) => map::groups(shared, kind, asked(parts)?).await?,
-        Place::Hot => map::hot(shared, asked(parts)?).await?,
-        Place::Shards => map::shards(shared).await?,
-        Place::Trouble => trouble::trouble(shared).await?,
-        Place::Journal => journal::journal(shared)?,
-        Place::JournalParts => journal::parts(shared, asked(parts)?).await?,
-        // An engine that is alone has none.
-        Place::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(path).boxed())?,
         Place::Entity(kind, id, what) => {
             let id = path::decode(id).ok_or_else(|| {
                 let detail = "The id is not UTF-8 once its %-escapes are decoded.";
@@ -343,7 +358,11 @@ pub(crate) async fn answer(
                     let AtQuery { at } = asked(parts)?;
                     let command = entity::Asked::read(&body)?;
                     match what {
-                        "command" => entity::run(server, &subject, &command, &by).await?,
+                        "command" => {
+                            let done = entity::run(server, &subject, &command, &by).await?;
+                            shared.console.changed();
+                            done
+                        }
                         _ => entity::what_if(server, &subject, at, &command).await?,
                     }
                 }
@@ -353,8 +372,28 @@ pub(crate) async fn answer(
                 },
             }
         }
+        alike => look(shared, alike, parts).await?,
     };
-    Ok(json(&value))
+    Ok(json(value.to_string()))
+}
+
+/// What is told everybody alike.
+async fn look(shared: &Shared, place: Place<'_>, parts: &Parts) -> Answered<Value> {
+    match place {
+        Place::Map => map::map(shared).await,
+        Place::Kind(kind) => map::entities(shared, kind, asked(parts)?).await,
+        Place::Groups(kind) => map::groups(shared, kind, asked(parts)?).await,
+        Place::Hot => map::hot(shared, asked(parts)?).await,
+        Place::Shards => map::shards(shared).await,
+        Place::Trouble => trouble::trouble(shared).await,
+        Place::Journal => journal::journal(shared),
+        Place::JournalParts => journal::parts(shared, asked(parts)?).await,
+        // An engine that is alone has none.
+        Place::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed()),
+        Place::Overview | Place::Series | Place::Live | Place::Entity(..) => {
+            Err(Problem::unknown_route(parts.uri.path()).boxed())
+        }
+    }
 }
 
 /// Opens a socket, which is served once the answer has gone.
@@ -374,8 +413,8 @@ fn open(server: &Server, connection: &Connection, parts: &Parts) -> Answered<Res
 }
 
 /// An answer that must not be kept by a cache.
-fn json(value: &Value) -> Response<Answer> {
-    let mut response = answer::json(value.to_string());
+fn json(value: impl Into<Bytes>) -> Response<Answer> {
+    let mut response = answer::json(value);
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(header::CACHE_CONTROL, no_store);
     response

@@ -94,7 +94,8 @@ impl Troubles {
                 label: "Drop",
                 path: path("drop"),
                 confirm: Some(
-                    "It is never taken: nobody can try it again. If its sender asked for the outcome, it hears that it was dropped.",
+                    "It is never taken: nobody can try it again. If its sender asked for the outcome, it hears that it was dropped."
+                        .into(),
                 ),
                 needs_reason: true,
             };
@@ -157,7 +158,7 @@ impl Troubles {
                 label: "Cancel",
                 path: format!("/admin/timer/cancel?{}&name={}", query(of), encoded(&timer.due.name)),
                 confirm: Some(
-                    "It never fires, also once its entity can be loaded again, until the entity sets it anew.",
+                    "It never fires, also once its entity can be loaded again, until the entity sets it anew.".into(),
                 ),
                 needs_reason: true,
             };
@@ -175,12 +176,18 @@ impl Troubles {
     fn parts(&mut self, shared: &Shared) {
         for progress in shared.engine.projections() {
             let reason = match &progress.state {
-                State::Stopped { reason } => Some(format!("It has stopped: {reason}")),
+                State::Stopped { reason, .. } => Some(format!("It has stopped: {reason}")),
                 State::Retrying { reason } => Some(format!("It tries again: {reason}")),
                 State::Running | State::Elsewhere => progress.trouble(),
             };
             if let Some(reason) = reason {
+                let behind_micros = (progress.behind_seconds * 1e6) as i64;
                 self.add(&Item {
+                    since: match behind_micros {
+                        0 => Value::Null,
+                        _ => micros(jiff::Timestamp::now().as_microsecond() - behind_micros),
+                    },
+                    count: progress.lag_commits,
                     actions: Action::of_projection(&progress),
                     ..Item::new("projection", progress.name, reason)
                 });

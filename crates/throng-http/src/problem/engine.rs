@@ -10,6 +10,7 @@ use std::time::Duration;
 use throng::{
     JsonRejection,
     model::{Error, Rejection},
+    projection::{EventOffset, SkipError},
 };
 
 /// When an engine that cannot be asked may be asked again.
@@ -73,6 +74,15 @@ impl Problem {
     #[must_use]
     pub(crate) fn not_compacted(why: &throng::journal::Error) -> Self {
         Self::of(&catalog::UNAVAILABLE, sentence(&why.to_string()))
+    }
+
+    /// 409: a projection did not go past an event.
+    #[must_use]
+    pub(crate) fn not_skipped(name: &str, event: EventOffset, why: &SkipError) -> Self {
+        Self::of(
+            &catalog::NOT_SKIPPED,
+            format!("{name} does not go past the event at {event}: {why}."),
+        )
     }
 
     fn of_rejection(rejection: JsonRejection) -> Self {

@@ -93,6 +93,16 @@ pub(crate) struct ProjectionQuery {
     pub(crate) name: String,
 }
 
+/// Which event a projection or sink goes past, and why.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SkipQuery {
+    pub(crate) name: String,
+    /// As `/admin/journal` shows it, such as `3.1071.0`.
+    pub(crate) event: String,
+    pub(crate) reason: String,
+}
+
 /// How history is removed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -11,16 +11,19 @@ use crate::{
     request::{
         body::RequestBody,
         headers,
-        query::{self, CancelQuery, DeadQuery, DropQuery, ProjectionQuery, PruneQuery, ReleaseQuery, RetryQuery},
+        query::{
+            self, CancelQuery, DeadQuery, DropQuery, ProjectionQuery, PruneQuery, ReleaseQuery, RetryQuery, SkipQuery,
+        },
     },
     server::Server,
 };
 use http::{HeaderMap, Method, Response, header, request::Parts};
 use serde::Serialize;
 use throng::{
-    ByHand, DeadMessage, Erased, PruneReport, Retried,
+    ByHand, DeadMessage, Engine, Erased, PruneReport, Retried,
     journal::{Address, Compacted, ShardId},
     model::Timestamp,
+    projection::{EventOffset, SkipError},
 };
 
 /// Answers a path below `/admin/`.
@@ -35,6 +38,7 @@ pub(super) async fn answer(
         "/admin/dead" | "/admin/stuck" => Method::GET,
         "/admin/projection/rebuild"
         | "/admin/projection/resume"
+        | "/admin/projection/skip"
         | "/admin/dead/retry"
         | "/admin/dead/drop"
         | "/admin/timer/cancel"
@@ -62,6 +66,7 @@ pub(super) async fn answer(
         "/admin/dead/drop" => serde_json::to_vec(&drop_dead(server, parts, &by).await?),
         "/admin/timer/cancel" => serde_json::to_vec(&cancel(server, parts, &by).await?),
         "/admin/projection/rebuild" | "/admin/projection/resume" => serde_json::to_vec(&projection(server, parts)?),
+        "/admin/projection/skip" => serde_json::to_vec(&skip(server, parts, &by)?),
         "/admin/stuck" => serde_json::to_vec(&stuck(server).await?),
         "/admin/release" => serde_json::to_vec(&release(server, parts).await?),
         "/admin/prune" => serde_json::to_vec(&prune(server, parts).await?),
@@ -69,6 +74,9 @@ pub(super) async fn answer(
         "/admin/compact" => serde_json::to_vec(&compact(server).await?),
         _ => serde_json::to_vec(&retry(server, parts).await?),
     };
+    if allow == Method::POST {
+        server.shared().console.changed();
+    }
     Ok(answer::json(body.unwrap_or_default()))
 }
 
@@ -314,11 +322,28 @@ fn projection(server: &Server, parts: &Parts) -> Answered<Asked> {
     };
     match is_there {
         true => Ok(Asked { asked: name }),
-        false => {
-            let all: Vec<&str> = engine.projections().iter().map(|one| one.name).collect();
-            let detail = format!("There is no projection {name:?}; there are: {}.", all.join(", "));
-            Err(Problem::malformed(detail).at_field("name").boxed())
-        }
+        false => Err(no_projection(engine, &name)),
+    }
+}
+
+fn no_projection(engine: &Engine, name: &str) -> Box<Problem> {
+    let all: Vec<&str> = engine.projections().iter().map(|one| one.name).collect();
+    let detail = format!("There is no projection {name:?}; there are: {}.", all.join(", "));
+    Problem::malformed(detail).at_field("name").boxed()
+}
+
+/// Has a projection that has stopped go past the event that it has stopped at, if it is the one that is named. It does so behind.
+fn skip(server: &Server, parts: &Parts, by: &By<'_>) -> Answered<Asked> {
+    let SkipQuery { name, event, reason } = query::read(parts.uri.query())?;
+    let event: EventOffset = event.parse().map_err(|why| {
+        let detail = format!("event is {event:?}: {why}.");
+        Problem::malformed(detail).at_field("event").boxed()
+    })?;
+    let engine = &server.shared().engine;
+    match engine.skip_event(&name, event, by_hand(by, &reason)?) {
+        Ok(()) => Ok(Asked { asked: name }),
+        Err(SkipError::Unknown) => Err(no_projection(engine, &name)),
+        Err(why) => Err(Problem::not_skipped(&name, event, &why).boxed()),
     }
 }
 

@@ -523,7 +523,7 @@ fn a_projection_is_rebuilt_and_resumed_by_hand_while_the_service_runs() {
         .collect();
     assert_eq!(
         (&item["type"], &names[..]),
-        (&json!("projection"), &["resume", "rebuild"][..])
+        (&json!("projection"), &["resume", "skip", "rebuild"][..])
     );
     assert_eq!(one(&client.get("/admin/journal").json())["is_rebuilding"], true);
     is_poison.store(false, Ordering::SeqCst);
@@ -532,6 +532,77 @@ fn a_projection_is_rebuilt_and_resumed_by_hand_while_the_service_runs() {
         one(journal)["is_rebuilding"] == false
     });
     assert_eq!(client.get("/admin/trouble").json()["total"], 0);
+}
+
+#[test]
+fn a_stopped_projection_goes_past_the_event_that_is_named_and_no_other() {
+    let engine = crate::support::engine_of(|builder| builder.projection(Students(Arc::new(true.into()))));
+    let gateway = Gateway::builder(engine).start().unwrap();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    for student in [r#"{"student":"13"}"#, r#"{"student":"14"}"#] {
+        client.post("/api/section/S1/add_student", student);
+    }
+    let one = |journal: &Value| journal["projections"][0].clone();
+    let journal = until(&mut client, "/admin/journal", |journal| {
+        one(journal)["state"] == "stopped"
+    });
+    assert_eq!(
+        (&one(&journal)["skipped"], &one(&journal)["last_skipped"]),
+        (&json!(0), &json!([]))
+    );
+    let trouble = client.get("/admin/trouble").json();
+    assert!(trouble["items"][0]["since"].is_string(), "{trouble}");
+    let skip = trouble["items"][0]["actions"][1].clone();
+    let path = skip["path"].as_str().unwrap();
+    let (_, event) = path.rsplit_once("event=").unwrap();
+    assert!(
+        skip["confirm"]
+            .as_str()
+            .unwrap()
+            .contains(&format!("the event at {event} and no other"))
+    );
+    assert_eq!(skip["needs_reason"], true);
+
+    for (asked, slug) in [
+        (path.to_owned(), "malformed"),
+        (format!("{path}&reason=%20"), "malformed"),
+        (
+            format!("/admin/projection/skip?name=none&event={event}&reason=x"),
+            "malformed",
+        ),
+        (
+            "/admin/projection/skip?name=students&event=1.2&reason=x".into(),
+            "malformed",
+        ),
+    ] {
+        client.post(&asked, "").problem(400, slug);
+    }
+    let other = client.post("/admin/projection/skip?name=students&event=1.1.0&reason=x", "");
+    other.problem(409, "not-skipped");
+    assert!(String::from_utf8_lossy(&other.body).contains(&format!("it has stopped at the event {event}")));
+
+    let asked = client.post(&format!("{path}&reason=entered%20twice"), "").json();
+    assert_eq!(asked, json!({ "asked": "students" }));
+    let journal = until(&mut client, "/admin/journal", |journal| one(journal)["skipped"] == 1);
+    let skipped = &one(&journal)["last_skipped"][0];
+    assert_eq!(
+        (&skipped["event"], &skipped["by"], &skipped["reason"]),
+        (&json!(event), &json!("local"), &json!("entered twice"))
+    );
+    assert!(skipped["why"].as_str().unwrap().contains("13 is no student") && skipped["at"].is_string());
+    until(&mut client, "/admin/journal", |journal| {
+        one(journal)["lag_commits"] == 0
+    });
+    assert_eq!(client.get("/admin/trouble").json()["total"], 0);
+    client
+        .post(&format!("{path}&reason=again"), "")
+        .problem(409, "not-skipped");
+    let metrics = String::from_utf8(client.get("/metrics").body).unwrap();
+    assert!(
+        metrics.contains("throng_projection_skipped_total{projection=\"students\"} 1"),
+        "{metrics}"
+    );
 }
 
 #[test]

@@ -188,10 +188,14 @@ impl<'a, H: Harness> Bench<'a, H> {
     }
 
     fn system_scan(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        self.system_page(prefix, b"", usize::MAX)
+    }
+
+    fn system_page(&self, prefix: &[u8], after: &[u8], rows_max: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut rows = Vec::new();
         let mut visit = |key: &[u8], value: &[u8]| rows.push((key.to_vec(), value.to_vec()));
         self.harness
-            .run(self.pair.store.system_scan(prefix, &mut visit))
+            .run(self.pair.store.system_scan(prefix, after, rows_max, &mut visit))
             .expect("system rows");
         rows
     }
@@ -573,6 +577,19 @@ pub fn system_rows_are_set_read_and_removed<H: Harness>(harness: &H) {
         [pair("timer/1", "one"), pair("timer/2", "two")]
     );
     assert_eq!(bench.system_scan(b"").len(), 4);
+    for (prefix, after, rows_max, keys) in [
+        ("timer/", "", 1, &["timer/1"][..]),
+        ("timer/", "timer/1", 9, &["timer/2"]),
+        ("timer/", "timer/2", 9, &[]),
+        ("timer/", "zzz", 9, &[]),
+        ("", "", 3, &["key/1", "timer/1", "timer/2"]),
+        ("", "key/1", 0, &[]),
+    ] {
+        let found = bench.system_page(prefix.as_bytes(), after.as_bytes(), rows_max);
+        let found: Vec<&[u8]> = found.iter().map(|(key, _)| &**key).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        assert_eq!(found, keys, "{rows_max} of {prefix:?} after {after:?}");
+    }
     set(
         vec![
             row("timer/1", None),

@@ -2,7 +2,7 @@
 
 use crate::{
     Address, Checkpoint, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, MemoryJournal, Place,
-    Position, Record, RecordKind, ShardId, ShardSet, Store, StoredEvent, StoredState, begin_of_removal,
+    Position, Record, RecordKind, ShardId, ShardSet, Store, StoredEvent, StoredState, begin_of_rows,
 };
 use std::{
     collections::BTreeMap,
@@ -251,13 +251,16 @@ impl Store for MemoryStore {
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>> {
         let rows = self.rows();
         for (key, value) in rows
             .system
-            .range(prefix.to_vec()..)
+            .range::<[u8], _>((begin_of_rows(prefix, after), Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
+            .take(rows_max)
         {
             visit(key, value);
         }
@@ -281,7 +284,7 @@ fn remove_prefix(
     after: &[u8],
     rows_max: usize,
 ) -> Option<Vec<u8>> {
-    let range = (begin_of_removal(prefix, after), Bound::Unbounded);
+    let range = (begin_of_rows(prefix, after), Bound::Unbounded);
     let keys = system.range::<[u8], _>(range).map(|(key, _)| key.clone());
     let keys: Vec<Vec<u8>> = keys.take_while(|key| key.starts_with(prefix)).take(rows_max).collect();
     for key in &keys {

@@ -285,9 +285,11 @@ impl Store for EmbeddedStore {
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>> {
-        ready(self.inner.system_scan(prefix, visit))
+        ready(self.inner.system_scan((prefix, after), rows_max, visit))
     }
 
     fn remove_prefix<'a>(

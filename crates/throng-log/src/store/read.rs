@@ -6,7 +6,9 @@ use super::{
     database::{Snapshot, failed, head_key, head_of},
 };
 use std::{io::ErrorKind, ops::Bound};
-use throng_journal::{Address, CommitNo, EntityHead, Error, Loaded, Position, ShardId, StoredEvent, StoredState};
+use throng_journal::{
+    Address, CommitNo, EntityHead, Error, Loaded, Position, ShardId, StoredEvent, StoredState, begin_of_rows,
+};
 
 const DOING: &str = "reading the store";
 /// Bodies nearer to each other than this are read together.
@@ -163,9 +165,16 @@ impl Inner {
         })
     }
 
-    pub(super) fn system_scan(&self, prefix: &[u8], visit: &mut (dyn FnMut(&[u8], &[u8]) + Send)) -> Result<(), Error> {
+    pub(super) fn system_scan(
+        &self,
+        (prefix, after): (&[u8], &[u8]),
+        rows_max: usize,
+        visit: &mut (dyn FnMut(&[u8], &[u8]) + Send),
+    ) -> Result<(), Error> {
+        let rows = (begin_of_rows(prefix, after), Bound::Unbounded);
         self.read(DOING, |snapshot| {
-            for row in snapshot.system.range::<&[u8]>(prefix..).map_err(failed(DOING))? {
+            let rows = snapshot.system.range::<&[u8]>(rows).map_err(failed(DOING))?;
+            for row in rows.take(rows_max) {
                 let (key, value) = row.map_err(failed(DOING))?;
                 if !key.value().starts_with(prefix) {
                     break;

@@ -7,7 +7,7 @@ use super::{
 };
 use redb::ReadableTable as _;
 use std::ops::Bound;
-use throng_journal::{Error, begin_of_removal};
+use throng_journal::{Error, begin_of_rows};
 
 const DOING: &str = "removing system rows";
 
@@ -41,7 +41,7 @@ fn remove_in(
         let mut system = Rows::open(&transaction, SYSTEM, Of::System, changes)?;
         let last = last_of(&*system, prefix, after, rows_max)?;
         if let Some(last) = &last {
-            let range = (begin_of_removal(prefix, after), Bound::Included(&**last));
+            let range = (begin_of_rows(prefix, after), Bound::Included(&**last));
             system.remove_in::<&[u8]>(range)?;
             let mut meta = transaction.open_table(META).map_err(failed(DOING))?;
             let noted = meta.get(BYTES).map_err(failed(DOING))?.map(|bytes| bytes.value());
@@ -66,7 +66,7 @@ fn last_of(
     rows_max: usize,
 ) -> Result<Option<Vec<u8>>, Error> {
     let mut last = None;
-    let range = (begin_of_removal(prefix, after), Bound::Unbounded);
+    let range = (begin_of_rows(prefix, after), Bound::Unbounded);
     for row in system.range::<&[u8]>(range).map_err(failed(DOING))?.take(rows_max) {
         let (key, _) = row.map_err(failed(DOING))?;
         if !key.value().starts_with(prefix) {

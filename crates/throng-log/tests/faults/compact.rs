@@ -183,7 +183,7 @@ impl World {
     fn check(&self, context: &str) {
         let mut rows = BTreeMap::new();
         let mut visit = |key: &[u8], value: &[u8]| drop(rows.insert(key.to_vec(), value.to_vec()));
-        block_on(self.store.system_scan(b"", &mut visit)).unwrap();
+        block_on(self.store.system_scan(b"", b"", usize::MAX, &mut visit)).unwrap();
         assert!(rows == self.rows, "{context}: other rows");
         let heads = block_on(self.store.entities(KIND, None, usize::MAX)).unwrap();
         let heads: Vec<_> = heads.iter().map(|head| (&*head.id, head.seq)).collect();
@@ -437,7 +437,7 @@ fn who_reads_the_old_file_goes_on_with_it() {
             compacting
         });
     };
-    block_on(world.store.system_scan(b"", &mut visit)).unwrap();
+    block_on(world.store.system_scan(b"", b"", usize::MAX, &mut visit)).unwrap();
     assert!(rows == world.rows);
     compacting.unwrap().join().unwrap();
     world.check("compacted");

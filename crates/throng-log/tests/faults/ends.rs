@@ -180,7 +180,11 @@ async fn each_call_of_an_erasure(end: End) {
         while begun {
             begun = false;
             let mut visit = |_: &[u8], _: &[u8]| begun = true;
-            running.store.system_scan(b"x", &mut visit).await.unwrap();
+            running
+                .store
+                .system_scan(b"x", b"", usize::MAX, &mut visit)
+                .await
+                .unwrap();
             tokio::task::yield_now().await;
         }
         match look(&running.engine, "ann").await {

@@ -15,7 +15,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use std::{ops::Bound, pin::pin, sync::Arc};
 use throng_journal::{
     Address, Checkpoint, CommitNo, Covered, EntityHead, Error, Later, Loaded, Maybe, Position, ShardSet, Store,
-    StoredEvent, WriterId, begin_of_removal,
+    StoredEvent, WriterId, begin_of_rows,
 };
 use tokio::sync::mpsc;
 use tokio_postgres::{Row, types::ToSql};
@@ -105,6 +105,15 @@ pub(crate) fn position_of(row: &Row, writer: usize, commit: usize) -> Option<Pos
     })
 }
 
+/// The key at which the rows begin that come after one and begin with a prefix.
+fn first_row(prefix: &[u8], after: &[u8]) -> Vec<u8> {
+    match begin_of_rows(prefix, after) {
+        // The next key there can be.
+        Bound::Excluded(after) => [after, &[0]].concat(),
+        Bound::Included(_) | Bound::Unbounded => prefix.to_vec(),
+    }
+}
+
 impl Store for PostgresStore {
     fn covers<'a>(&'a self, shards: &'a ShardSet) -> Later<'a, Result<Vec<Covered>, Error>> {
         let shards = shards.clone();
@@ -184,12 +193,18 @@ impl Store for PostgresStore {
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>> {
         let mut batches = self.rows(
             "reading system rows",
-            "SELECT key, value FROM system WHERE key >= $1 AND ($2::bytea IS NULL OR key < $2) ORDER BY key",
-            vec![Box::new(prefix.to_vec()), Box::new(behind(prefix))],
+            "SELECT key, value FROM system WHERE key >= $1 AND ($2::bytea IS NULL OR key < $2) ORDER BY key LIMIT $3",
+            vec![
+                Box::new(first_row(prefix, after)),
+                Box::new(behind(prefix)),
+                Box::new(i64::try_from(rows_max).unwrap_or(i64::MAX)),
+            ],
         );
         Box::pin(async move {
             while let Some(batch) = batches.recv().await {
@@ -207,11 +222,7 @@ impl Store for PostgresStore {
         after: &'a [u8],
         rows_max: usize,
     ) -> Later<'a, Result<Option<Vec<u8>>, Error>> {
-        let from = match begin_of_removal(prefix, after) {
-            // The next key there can be.
-            Bound::Excluded(after) => [after, &[0]].concat(),
-            Bound::Included(_) | Bound::Unbounded => prefix.to_vec(),
-        };
+        let from = first_row(prefix, after);
         let (end, limit) = (behind(prefix), i64::try_from(rows_max).unwrap_or(i64::MAX));
         self.run(move |database| async move {
             let doing = "removing system rows";

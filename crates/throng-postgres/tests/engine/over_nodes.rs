@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    Engine,
+    ByHand, Engine,
     driver::peers::{Peers, Reply, Request},
     journal::{Directory, Join, Later, NodeId, NodeState, ShardId, ShardSet, ViewRange},
     projection::{Interrupt, Projection, Rows, Seen, State},
@@ -187,4 +187,56 @@ async fn rows_lists_and_histories_are_the_same_on_all_nodes_and_on_a_single_engi
     hit(&single).await;
     check(&[&single], 7).await;
     single.stop().await;
+}
+
+/// The last event of each counter; it cannot bear the second.
+struct NoSecond;
+
+impl Projection for NoSecond {
+    const NAME: &'static str = "no-second";
+    type Of = Counter;
+
+    fn apply(&self, seen: &Seen<Counter>, rows: &mut Rows<'_>) -> Result<(), Interrupt> {
+        match seen.seq {
+            2 => Err(Interrupt::poison("it is the second")),
+            seq => rows.put_json(&seen.id, &seq),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
+    let schema = kit::schema();
+    let start = async || {
+        let opened = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
+        let builder = Engine::builder().with::<Counter>().projection(NoSecond);
+        let engine = builder.views(opened.views).start_shared(opened.journal, opened.store);
+        engine.await.unwrap()
+    };
+    let engine = start().await;
+    for _ in 0..4 {
+        engine.entity::<Counter>("one").ask(Command::Hit).await.unwrap();
+    }
+    assert!(!engine.read_model::<NoSecond>().caught_up().await);
+    let State::Stopped { at: Some(at), .. } = engine.projections()[0].state else {
+        panic!("{:?}", engine.projections())
+    };
+    let by = ByHand {
+        by: "ann".into(),
+        reason: "it is of no use".into(),
+    };
+    engine.skip_event(NoSecond::NAME, at, by).unwrap();
+    while engine.projections()[0].skipped.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let skipped = engine.projections().remove(0).skipped;
+    engine.stop().await;
+
+    let engine = start().await;
+    let rows = engine.read_model::<NoSecond>();
+    assert!(rows.caught_up().await, "{:?}", engine.projections());
+    assert_eq!(rows.get("one").await.unwrap().as_deref(), Some(&b"4"[..]));
+    assert_eq!(engine.projections()[0].skipped, skipped);
+    assert_eq!((skipped.len(), skipped[0].event), (1, at));
+    engine.stop().await;
 }

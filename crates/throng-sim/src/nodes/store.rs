@@ -66,13 +66,15 @@ impl Store for FarStore {
     fn system_scan<'a>(
         &'a self,
         prefix: &'a [u8],
+        after: &'a [u8],
+        rows_max: usize,
         visit: &'a mut (dyn FnMut(&[u8], &[u8]) + Send),
     ) -> Later<'a, Result<(), Error>> {
-        let (store, prefix) = (self.0.database.store.clone(), prefix.to_vec());
+        let (store, prefix, after) = (self.0.database.store.clone(), prefix.to_vec(), after.to_vec());
         let read = self.0.call("reading rows", self.share(), async move {
             let mut rows = Vec::new();
             let mut keep = |key: &[u8], value: &[u8]| rows.push((key.to_vec(), value.to_vec()));
-            store.system_scan(&prefix, &mut keep).await?;
+            store.system_scan(&prefix, &after, rows_max, &mut keep).await?;
             Ok(rows)
         });
         Box::pin(async move {

@@ -170,7 +170,10 @@ impl Lives {
                 cursor = Some(cursor.map_or(at, |least| least.min(at)));
             }
         };
-        self.context.store.system_scan(OUTBOX_ROW, &mut visit).await?;
+        self.context
+            .store
+            .system_scan(OUTBOX_ROW, b"", usize::MAX, &mut visit)
+            .await?;
         Ok(cursor)
     }
 
@@ -194,7 +197,7 @@ impl Lives {
                     is_complete = false;
                 }
             };
-            context.store.system_scan(prefix, &mut visit).await?;
+            context.store.system_scan(prefix, b"", usize::MAX, &mut visit).await?;
         }
         Ok(is_complete)
     }

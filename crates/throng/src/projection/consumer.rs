@@ -1,7 +1,7 @@
 //! What takes a batch of commits: a projection, which changes a read model's rows, or a sink, which delivers events.
 
 use super::{
-    Projection, Sink, SinkError,
+    EventOffset, Projection, Sink, SinkError,
     fold::{Decoded, Poison, Step, decode, fold},
     rows::RowCache,
 };
@@ -19,10 +19,12 @@ pub(crate) trait Consumer: Send + Sync {
     /// It changes rows, and nothing else.
     fn is_projection(&self) -> bool;
 
-    /// Takes a batch, as far as it goes. What it changes of a read model is in `cache` then. An error is worth another attempt.
+    /// Takes a batch without the events to be `skipped`, as far as it goes. What it changes of a read model is in `cache` then. An error
+    /// is worth another attempt.
     fn handle<'a>(
         &'a self,
         commits: &'a [Commit],
+        skipped: &'a [EventOffset],
         cache: &'a mut RowCache,
         views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>>;
@@ -35,8 +37,8 @@ pub(crate) struct Handled {
     pub(super) commits: usize,
     /// Events in them.
     pub(super) events: usize,
-    /// Why it stops there, if it does.
-    pub(crate) poison: Option<String>,
+    /// Why it stops there, if it does, and at which event.
+    pub(crate) poison: Option<(String, Option<EventOffset>)>,
 }
 
 pub(super) struct ProjectionConsumer<P>(pub(super) P);
@@ -61,11 +63,12 @@ impl<P: Projection> Consumer for ProjectionConsumer<P> {
     fn handle<'a>(
         &'a self,
         commits: &'a [Commit],
+        skipped: &'a [EventOffset],
         cache: &'a mut RowCache,
         views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>> {
         Box::pin(async move {
-            let Decoded { mut events, mut poison } = decode::<P::Of>(commits);
+            let Decoded { mut events, mut poison } = decode::<P::Of>(commits, skipped);
             let (mut next, mut fetches) = (0, 0);
             loop {
                 let missing = match fold(&self.0, &events, &mut next, cache) {
@@ -82,13 +85,15 @@ impl<P: Projection> Consumer for ProjectionConsumer<P> {
                 };
                 fetches += 1;
                 if fetches > FETCHES_MAX {
-                    let commit = events.get(next).map_or(0, |(commit, _)| *commit);
+                    let (commit, event) = events
+                        .get(next)
+                        .map_or((0, None), |(at, seen)| (*at, Some(seen.offset)));
                     let reason = format!("it asks for other rows each time it is called, {FETCHES_MAX} times by now");
                     cache.clear();
                     return Ok(Handled {
                         commits: 0,
                         events: 0,
-                        poison: Some(format!("at commit {}: {reason}", commits[commit].position())),
+                        poison: Some((format!("at commit {}: {reason}", commits[commit].position()), event)),
                     });
                 }
                 let values = views.get(P::NAME, missing.clone()).await;
@@ -124,6 +129,7 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
     fn handle<'a>(
         &'a self,
         commits: &'a [Commit],
+        skipped: &'a [EventOffset],
         _cache: &'a mut RowCache,
         _views: &'a dyn Views,
     ) -> Later<'a, Result<Handled, String>> {
@@ -131,7 +137,7 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
             let mut upto = commits.len();
             let mut refused = None;
             loop {
-                let Decoded { events, poison } = decode::<S::Of>(&commits[..upto]);
+                let Decoded { events, poison } = decode::<S::Of>(&commits[..upto], skipped);
                 let poison = poison.or(refused.take());
                 let count = events.len();
                 if count == 0 {
@@ -148,6 +154,7 @@ impl<S: Sink> Consumer for SinkConsumer<S> {
                         refused = Some(Poison {
                             commit: upto,
                             reason: format!("the event at {offset} cannot be delivered: {reason}"),
+                            event: Some(offset),
                         });
                     }
                 }
@@ -166,7 +173,7 @@ fn handled(commits: usize, events: usize, poison: Option<Poison>) -> Handled {
         Some(poison) => Handled {
             commits: poison.commit,
             events,
-            poison: Some(poison.reason),
+            poison: Some((poison.reason, poison.event)),
         },
     }
 }

@@ -17,15 +17,17 @@ pub(super) struct Poison {
     pub(super) commit: usize,
     /// Which event, and why.
     pub(super) reason: String,
+    /// That event, if the others of its commit can be told from it.
+    pub(super) event: Option<EventOffset>,
 }
 
-/// The events of a kind in a batch of commits, each with its commit's index, up to the first that cannot be read.
+/// The events of a kind in a batch of commits but those to be skipped, each with its commit's index, up to the first that cannot be read.
 pub(super) struct Decoded<E: Entity> {
     pub(super) events: Vec<(usize, Seen<E>)>,
     pub(super) poison: Option<Poison>,
 }
 
-pub(super) fn decode<E: Entity>(commits: &[Commit]) -> Decoded<E> {
+pub(super) fn decode<E: Entity>(commits: &[Commit], skipped: &[EventOffset]) -> Decoded<E> {
     let mut events = Vec::new();
     for (at, commit) in commits.iter().enumerate() {
         let stamp = commit.stamp();
@@ -35,8 +37,10 @@ pub(super) fn decode<E: Entity>(commits: &[Commit]) -> Decoded<E> {
                 record: offset,
             };
             let read = match record {
-                Err(damage) => Err(format!("a record of commit {}: {damage}", offset.position)),
+                // What follows it in the commit is not known.
+                Err(damage) => Err((format!("a record of commit {}: {damage}", offset.position), None)),
                 Ok(record) if record.record != RecordKind::Event || record.kind != E::KIND => continue,
+                Ok(_) if skipped.contains(&offset) => continue,
                 Ok(record) => guarded(|| {
                     let id = record.id.parse::<E::Id>().map_err(|why| format!("its id: {why}"))?;
                     let event = decode_event::<E>(record.name, record.version, record.body)?;
@@ -52,14 +56,19 @@ pub(super) fn decode<E: Entity>(commits: &[Commit]) -> Decoded<E> {
                 })
                 .map_err(|why| {
                     let (kind, id, seq, name) = (record.kind, record.id, record.seq, record.name);
-                    format!("event {seq} of {kind}/{id} ({name:?}, at {offset}) cannot be read: {why}")
+                    let reason = format!("event {seq} of {kind}/{id} ({name:?}, at {offset}) cannot be read: {why}");
+                    (reason, Some(offset))
                 }),
             };
             match read {
                 Ok(seen) => events.push((at, seen)),
-                Err(reason) => {
+                Err((reason, event)) => {
                     events.retain(|(commit, _)| *commit < at);
-                    let poison = Some(Poison { commit: at, reason });
+                    let poison = Some(Poison {
+                        commit: at,
+                        reason,
+                        event,
+                    });
                     return Decoded { events, poison };
                 }
             }
@@ -123,6 +132,7 @@ pub(super) fn fold<P: Projection>(
                 return Step::Poison(Poison {
                     commit: *commit,
                     reason,
+                    event: Some(*offset),
                 });
             }
         }

@@ -20,6 +20,7 @@ pub(super) struct Families {
     events: Family<Labels, Count>,
     batches: Family<Labels, Count>,
     retries: Family<Labels, Count>,
+    skipped: Family<Labels, Count>,
 }
 
 impl Families {
@@ -31,6 +32,7 @@ impl Families {
             events: Family::default(),
             batches: Family::default(),
             retries: Family::default(),
+            skipped: Family::default(),
         };
         let Self {
             lag_commits,
@@ -39,6 +41,7 @@ impl Families {
             events,
             batches,
             retries,
+            skipped,
         } = &families;
         registry.register(
             "projection_lag_commits",
@@ -62,6 +65,11 @@ impl Families {
             "Batches a projection has had to try again",
             retries.clone(),
         );
+        registry.register(
+            "projection_skipped",
+            "Events a projection was told to go past",
+            skipped.clone(),
+        );
         families
     }
 
@@ -74,6 +82,7 @@ impl Families {
             events: self.events.get_or_create_owned(&labels),
             batches: self.batches.get_or_create_owned(&labels),
             retries: self.retries.get_or_create_owned(&labels),
+            skipped: self.skipped.get_or_create_owned(&labels),
         }
     }
 }
@@ -86,6 +95,7 @@ pub(super) struct Gauges {
     events: Count,
     batches: Count,
     retries: Count,
+    skipped: Count,
 }
 
 impl Gauges {
@@ -99,6 +109,7 @@ impl Gauges {
             (&self.events, report.events),
             (&self.batches, report.batches),
             (&self.retries, report.retries),
+            (&self.skipped, report.skips),
         ] {
             counter.inc_by(now.saturating_sub(counter.get()));
         }

@@ -69,7 +69,9 @@
 //!
 //! - A read model that cannot be written, or a sink that fails, is tried again with a pause that doubles from 100 ms to 30 s.
 //! - An event that cannot be read or applied (also a panic) stops this projection before its commit, never the engine: its
-//!   [`State`] and a metric say which event and why. It goes on after a restart, [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild.
+//!   [`State`] and a metric say which event and why. It goes on after a restart, [`Engine::resume_projection`](crate::Engine::resume_projection) or a rebuild,
+//!   where what was wrong is mended; else [`Engine::skip_event`](crate::Engine::skip_event) has it go past exactly that event. What was
+//!   skipped is kept with the rows ([`Skipped`]) until they are rebuilt.
 //! - An offset the journal does not hold (it was restored from an older copy, or lost its end at a weaker durability) stops it,
 //!   too: only a rebuild brings such a read model back in step.
 //! - Another [`Projection::VERSION`] than the one that wrote the rows rebuilds them from zero.
@@ -86,6 +88,7 @@ mod read_model;
 mod rows;
 mod runner;
 mod sink;
+mod skip;
 mod source;
 mod table;
 
@@ -94,6 +97,7 @@ pub use progress::{Progress, State};
 pub use read_model::ReadModel;
 pub use rows::{Interrupt, Rows};
 pub use sink::{Sink, SinkError};
+pub use skip::{SkipError, Skipped};
 pub use table::{RowPage, Table, row_key};
 
 pub(crate) use consumer::Consumer;
@@ -156,5 +160,17 @@ pub struct EventOffset {
 impl std::fmt::Display for EventOffset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.position, self.record)
+    }
+}
+
+impl std::str::FromStr for EventOffset {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = text
+            .rsplit_once('.')
+            .and_then(|(position, record)| Some((position.parse().ok()?, record.parse().ok()?)));
+        let (position, record) = read.ok_or("write an event's place as `3.1071.0`: writer, commit, record")?;
+        Ok(Self { position, record })
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! The views keep one position for a read model. Of a cluster's streams, written side by side, several are needed: they stand in a row
 //! of their own, written in the same batch. Where one position says it all, there is no such row. Rows that are being built from the first
-//! event have it, too, until they have come to what is durable: a start in between knows that they are not complete.
+//! event have it, too, until they have come to what is durable: a start in between knows that they are not complete. So have rows in which
+//! an event was skipped, as long as there are any.
 
+use super::Skipped;
 use std::ops::Bound;
 use throng_journal::{Position, Told, ViewOffset, ViewRange, Views};
 
@@ -19,35 +21,51 @@ pub(super) struct Place {
     pub(super) told: Told,
     /// It began with the first event, and has not come to the end since.
     pub(super) is_rebuilding: bool,
+    /// The newest events that it has gone past, the oldest first.
+    pub(super) skipped: Vec<Skipped>,
 }
 
-/// What the row says of rows that are being built.
+/// What the row says of rows that are being built, and of others where more follows.
 const REBUILDING: &str = "rebuilding";
+const COMPLETE: &str = "complete";
 
 impl Place {
     /// What the row has to say; `None`: nothing.
     pub(super) fn row(&self) -> Option<Vec<u8>> {
         let is_one = self.told == Told::from(self.last.position);
         let Self { last, told, .. } = self;
-        match self.is_rebuilding {
-            true => Some(format!("{} {told} {REBUILDING}", last.position).into_bytes()),
-            false => (!is_one).then(|| format!("{} {told}", last.position).into_bytes()),
+        let mut row = format!("{} {told}", last.position);
+        match (self.is_rebuilding, self.skipped.is_empty()) {
+            (false, true) if is_one => return None,
+            (false, true) => {}
+            (true, true) => row = format!("{row} {REBUILDING}"),
+            (is_rebuilding, false) => {
+                let built = if is_rebuilding { REBUILDING } else { COMPLETE };
+                row = format!(
+                    "{row} {built} {}",
+                    serde_json::to_string(&self.skipped).unwrap_or_default()
+                );
+            }
         }
+        Some(row.into_bytes())
     }
 
     fn read(last: ViewOffset, row: Option<&[u8]>) -> Self {
         // A row of another position was left behind by a program that knows of none.
         let read = row.and_then(|row| {
-            let mut parts = std::str::from_utf8(row).ok()?.split(' ');
+            let mut parts = std::str::from_utf8(row).ok()?.splitn(4, ' ');
             let of: Position = parts.next()?.parse().ok()?;
             let told: Told = parts.next()?.parse().ok()?;
-            (of == last.position).then(|| (told, parts.next() == Some(REBUILDING)))
+            let is_rebuilding = parts.next() == Some(REBUILDING);
+            let skipped = parts.next().and_then(|skipped| serde_json::from_str(skipped).ok());
+            (of == last.position).then(|| (told, is_rebuilding, skipped.unwrap_or_default()))
         });
-        let (told, is_rebuilding) = read.unwrap_or_else(|| (Told::from(last.position), false));
+        let (told, is_rebuilding, skipped) = read.unwrap_or_else(|| (Told::from(last.position), false, Vec::new()));
         Self {
             last,
             told,
             is_rebuilding,
+            skipped,
         }
     }
 
@@ -98,7 +116,7 @@ mod tests {
         let one = Place {
             last: last("3.5"),
             told: "3.5".parse().unwrap(),
-            is_rebuilding: false,
+            ..Place::default()
         };
         assert_eq!(one.row(), None);
         assert_eq!(Place::read(one.last, None), one);
@@ -110,13 +128,34 @@ mod tests {
         let several = Place {
             last: last("3.5"),
             told: "3.5,7.22".parse().unwrap(),
-            is_rebuilding: false,
+            ..Place::default()
         };
         let row = several.row().unwrap();
         assert_eq!(Place::read(several.last, Some(&row)), several);
         // The row of an earlier position does not count.
         let later = Place::read(last("8.1"), Some(&row));
         assert_eq!(later.told, "8.1".parse().unwrap());
+    }
+
+    #[test]
+    fn what_was_skipped_stands_in_the_row_of_the_place() {
+        let skipped = Skipped {
+            number: 1,
+            event: "3.4.0".parse().unwrap(),
+            why: "event 1 of a/b (at 3.4.0) cannot be applied: \"no\"".into(),
+            at: crate::model::Timestamp { micros: 5 },
+            by: "ann".into(),
+            reason: "it was entered twice".into(),
+        };
+        for is_rebuilding in [false, true] {
+            let place = Place {
+                last: last("3.5"),
+                told: "3.5".parse().unwrap(),
+                is_rebuilding,
+                skipped: vec![skipped.clone()],
+            };
+            assert_eq!(Place::read(place.last, place.row().as_deref()), place);
+        }
     }
 
     #[test]

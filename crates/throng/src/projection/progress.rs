@@ -1,5 +1,6 @@
 //! How far projections and sinks have come.
 
+use super::{EventOffset, Skipped};
 use throng_journal::Position;
 
 /// Whether a projection or sink goes on.
@@ -18,6 +19,9 @@ pub enum State {
     Stopped {
         /// Which event and why, or what is wrong with the offset.
         reason: String,
+        /// The event that cannot be read, applied or delivered: the one that [`Engine::skip_event`](crate::Engine::skip_event) goes
+        /// past. `None` where something else is wrong.
+        at: Option<EventOffset>,
     },
 }
 
@@ -52,6 +56,8 @@ pub struct Progress {
     pub behind_seconds: f64,
     /// Events it has taken since the engine started.
     pub events: u64,
+    /// The newest events that it was told to go past since its rows began, at most 16; the last one's number says how many there are.
+    pub skipped: Vec<Skipped>,
 }
 
 impl Progress {

@@ -1,12 +1,13 @@
 //! An engine's projections and sinks: what others ask them and have them do.
 
 use super::{
-    Progress, Projection, ReadModel, Sink, State,
+    EventOffset, Progress, Projection, ReadModel, Sink, SkipError, Skipped, State,
     consumer::{Consumer, ProjectionConsumer, SinkConsumer},
     metrics::{Families, Gauges},
     runner,
+    skip::Skip,
 };
-use crate::{Builder, Engine, context::Signal, engine::Core, host::Host, life::Status, tail::Ends};
+use crate::{Builder, ByHand, Engine, context::Signal, engine::Core, host::Host, life::Status, tail::Ends};
 use std::{
     sync::{
         Arc, Mutex, PoisonError, Weak,
@@ -35,12 +36,14 @@ pub(crate) struct Projector {
 }
 
 /// What its runner was asked for.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Requests {
     /// How often it was asked to begin anew.
     pub(super) rebuilds: u64,
     /// It was asked to try again the event it has stopped at.
     pub(super) resume: bool,
+    /// It was asked to go past the event it has stopped at, if it is this one.
+    pub(super) skip: Option<Skip>,
 }
 
 /// What its runner says.
@@ -65,6 +68,10 @@ pub(super) struct Report {
     pub(super) events: u64,
     pub(super) batches: u64,
     pub(super) retries: u64,
+    /// How many events it has gone past since the engine started.
+    pub(super) skips: u64,
+    /// Those that it has gone past since its rows began, the newest.
+    pub(super) skipped: Vec<Skipped>,
     pub(super) ended: bool,
 }
 
@@ -162,6 +169,8 @@ impl Projector {
             events: 0,
             batches: 0,
             retries: 0,
+            skips: 0,
+            skipped: Vec::new(),
             ended: false,
         };
         Self {
@@ -202,6 +211,7 @@ impl Projector {
             lag_seconds: if is_behind { age_micros as f64 / 1e6 } else { 0.0 },
             behind_seconds: behind_micros as f64 / 1e6,
             events: report.events,
+            skipped: report.skipped,
         }
     }
 
@@ -210,12 +220,14 @@ impl Projector {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).rebuilds
     }
 
-    /// What it was asked for; a request to resume is given out once.
+    /// What it was asked for; a request to resume, or to skip, is given out once.
     pub(super) fn take_requests(&self) -> Requests {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = *requests;
-        requests.resume = false;
-        taken
+        Requests {
+            rebuilds: requests.rebuilds,
+            resume: std::mem::take(&mut requests.resume),
+            skip: requests.skip.take(),
+        }
     }
 
     fn request(&self, request: impl FnOnce(&mut Requests)) {
@@ -254,6 +266,29 @@ impl Engine {
         projector
             .inspect(|projector| projector.request(|requests| requests.resume = true))
             .is_some()
+    }
+
+    /// Has a projection or sink that has stopped go past the event it has stopped at, which the caller names ([`State::Stopped`]): the
+    /// others of its commit are applied. The rows' offset moves past it in the batch that says who decided it and why, so that it
+    /// counts as skipped only once that is durable ([`Progress::skipped`]). A rebuild comes to the event again.
+    ///
+    /// It is done behind. If the projection has begun anew meanwhile, or stops at another event, nothing is skipped.
+    ///
+    /// # Errors
+    /// There is none of this name, or it has not stopped at that event.
+    pub fn skip_event(&self, name: &str, event: EventOffset, by: ByHand<'_>) -> Result<(), SkipError> {
+        let projector = self.core.projections.find(name).ok_or(SkipError::Unknown)?;
+        let report = projector.report.borrow();
+        match &report.state {
+            State::Stopped { at: Some(at), .. } if *at == event => {}
+            State::Stopped { at: Some(at), .. } => return Err(SkipError::Other(*at)),
+            State::Stopped { at: None, reason } => return Err(SkipError::NoEvent(reason.clone())),
+            State::Elsewhere => return Err(SkipError::Elsewhere),
+            State::Running | State::Retrying { .. } => return Err(SkipError::Running),
+        }
+        drop(report);
+        projector.request(|requests| requests.skip = Some(Skip::new(event, &by)));
+        Ok(())
     }
 }
 

@@ -2,18 +2,19 @@
 //! has come.
 
 use super::{
-    State,
+    EventOffset, Skipped, State,
     consumer::Handled,
     place::{PLACE_KEY, Place},
     projector::{Projector, Running},
     rows::RowCache,
-    source,
+    skip, source,
 };
 use crate::{
     context::micros,
     engine::Core,
     host::Task,
     life::Life,
+    model::Timestamp,
     tail::{self, Ends},
 };
 use std::{
@@ -69,6 +70,8 @@ struct Runner {
     skipped_bytes: usize,
     /// Failures since it succeeded last.
     failures: u32,
+    /// Events of the commit it has stopped before that it was told to go past: none that is stored as skipped.
+    skips: Vec<Skipped>,
     has_stopped: bool,
     /// There was nothing new when it read last.
     is_idle: bool,
@@ -89,6 +92,7 @@ pub(super) async fn run(running: Running) {
         cache: RowCache::default(),
         skipped_bytes: 0,
         failures: 0,
+        skips: Vec::new(),
         has_stopped: false,
         is_idle: false,
         stored_micros: 0,
@@ -166,7 +170,7 @@ impl Runner {
     /// Takes one batch at most. An error is worth another attempt.
     async fn attempt(&mut self, inner: &Arc<Core>) -> Result<Next, String> {
         let views = &*inner.projections.views;
-        self.follow_requests(views).await?;
+        self.follow_requests(views, inner.context.host.now()).await?;
         // One that is over has no position: who waited for another one would not wait at all.
         let Some(life) = inner.lives.running() else {
             return Ok(Next::WaitForCommit(None));
@@ -196,7 +200,7 @@ impl Runner {
         if !is_checked {
             let mismatch = source::mismatch(inner, &self.streams, &self.read).await;
             if let Some(reason) = mismatch.map_err(|error| error.to_string())? {
-                return Ok(self.stop(reason));
+                return Ok(self.stop(reason, None));
             }
             self.checked = Arc::downgrade(&life);
         }
@@ -248,6 +252,7 @@ impl Runner {
         }
         if !was_elsewhere {
             self.has_stopped = false;
+            self.skips.clear();
             self.stored = None;
             self.cache.clear();
             self.read = Place::default();
@@ -259,11 +264,13 @@ impl Runner {
             let own = stored.as_ref().filter(|place| place.last.version == version);
             let told = own.map(|place| place.told.clone());
             let is_rebuilding = own.is_none_or(|place| place.is_rebuilding);
+            let skipped = own.map_or_else(Vec::new, |place| place.skipped.clone());
             self.projector.report.send_modify(|report| {
                 report.state = State::Elsewhere;
                 report.reached = told.as_ref().and_then(|told| told.positions().next());
                 report.told = told;
                 report.is_rebuilding = is_rebuilding;
+                report.skipped = skipped;
                 report.untold = 0;
             });
             self.read = stored.unwrap_or_default();
@@ -301,7 +308,9 @@ impl Runner {
     async fn take(&mut self, commits: &[Commit], inner: &Core) -> Result<Next, String> {
         let views = &*inner.projections.views;
         let projector = self.projector.clone();
-        let handled = projector.consumer.handle(commits, &mut self.cache, views).await?;
+        let skipped: Vec<EventOffset> = self.skips.iter().map(|skip| skip.event).collect();
+        let handled = projector.consumer.handle(commits, &skipped, &mut self.cache, views);
+        let handled = handled.await?;
         let Handled {
             commits: counted,
             events,
@@ -316,23 +325,32 @@ impl Runner {
             };
             let bytes: usize = commits[..counted].iter().map(|commit| commit.bytes().len()).sum();
             self.skipped_bytes += bytes;
+            let before = self.read.skipped.last().map_or(0, |last| last.number);
+            let passed = self.skips.iter().filter(|skip| {
+                let at = skip.event.position;
+                commits[..counted].iter().any(|commit| commit.position() == at)
+            });
+            skip::keep(&mut self.read.skipped, passed.cloned());
+            let skips = self.read.skipped.last().map_or(0, |last| last.number) - before;
             let is_due =
                 self.skipped_bytes > SKIPPED_BYTES_MAX || (inner.lives.member().is_some() && self.is_to_store(inner));
-            if (events > 0 || is_due || poison.is_some()) && !self.store(inner).await? {
+            if (events > 0 || is_due || poison.is_some() || skips > 0) && !self.store(inner).await? {
                 return Ok(Next::Continue);
             }
             projector.report.send_modify(|report| {
                 report.events += events as u64;
                 report.batches += 1;
+                report.skips += skips;
+                report.skipped.clone_from(&self.read.skipped);
                 report.at_micros = last.stamp().at_micros;
             });
             self.report_reached(None);
         }
-        if let Some(reason) = poison {
+        if let Some((reason, event)) = poison {
             // Rows that another runner has moved on do not fit the events that this one reads.
             return Ok(match self.was_moved(views).await? {
                 true => Next::Continue,
-                false => self.stop(reason),
+                false => self.stop(reason, event),
             });
         }
         self.cache.shrink(CACHE_BYTES_MAX);
@@ -341,10 +359,11 @@ impl Runner {
     }
 
     /// Begins anew, or resumes, if it was asked to.
-    async fn follow_requests(&mut self, views: &dyn Views) -> Result<(), String> {
+    async fn follow_requests(&mut self, views: &dyn Views, now: Timestamp) -> Result<(), String> {
         let requests = self.projector.take_requests();
         let resume = requests.resume && self.has_stopped;
         let rebuild = requests.rebuilds > self.projector.report.borrow().rebuilds;
+        let skip = !rebuild && requests.skip.is_some_and(|skip| self.is_to_skip(skip, now));
         if rebuild {
             self.clear(views).await?;
             self.projector.report.send_modify(|report| {
@@ -353,18 +372,40 @@ impl Runner {
                 report.reached = None;
                 report.told = None;
                 report.is_rebuilding = true;
+                report.skipped = Vec::new();
                 report.state = State::Running;
             });
-        } else if resume {
+            self.skips.clear();
+        } else if resume || skip {
             self.projector
                 .report
                 .send_modify(|report| report.state = State::Running);
         }
-        if rebuild || resume {
+        if rebuild || resume || skip {
             self.has_stopped = false;
             self.stored = None;
         }
         Ok(())
+    }
+
+    /// It has stopped at the very event that it is to go past, and will.
+    fn is_to_skip(&mut self, skip: skip::Skip, now: Timestamp) -> bool {
+        let name = self.projector.consumer.name();
+        let why = match &self.projector.report.borrow().state {
+            State::Stopped { reason, at } if self.has_stopped && *at == Some(skip.event) => reason.clone(),
+            _ => {
+                tracing::warn!(
+                    "projection {name} has not stopped at {} any more: it is not skipped",
+                    skip.event
+                );
+                return false;
+            }
+        };
+        let skipped = skip.decided(&why, now);
+        let Skipped { by, reason, .. } = &skipped;
+        tracing::warn!("projection {name} goes past an event, as {by} decided ({reason:?}): {why}");
+        self.skips.push(skipped);
+        true
     }
 
     async fn clear(&mut self, views: &dyn Views) -> Result<(), String> {
@@ -404,15 +445,23 @@ impl Runner {
                     },
                     told: Told::default(),
                     is_rebuilding: true,
+                    skipped: Vec::new(),
                 }
             },
             |(place, _)| place,
         );
         let Place {
-            told, is_rebuilding, ..
+            told,
+            is_rebuilding,
+            skipped,
+            ..
         } = self.read.clone();
+        // The answer of their batch may have been lost.
+        self.skips
+            .retain(|skip| !skipped.iter().any(|one| one.event == skip.event));
         self.projector.report.send_modify(|report| {
             report.is_rebuilding = is_rebuilding;
+            report.skipped = skipped;
             report.told = Some(told);
         });
         Ok(())
@@ -459,6 +508,9 @@ impl Runner {
                 self.has_row = has_row;
                 self.skipped_bytes = 0;
                 self.stored_micros = inner.context.host.elapsed_micros();
+                let skipped = &self.read.skipped;
+                self.skips
+                    .retain(|skip| !skipped.iter().any(|one| one.event == skip.event));
                 Ok(true)
             }
             Applied::Moved(found) => {
@@ -535,13 +587,13 @@ impl Runner {
         });
     }
 
-    fn stop(&mut self, reason: String) -> Next {
+    fn stop(&mut self, reason: String, at: Option<EventOffset>) -> Next {
         let name = self.projector.consumer.name();
         tracing::error!("projection {name} has stopped: {reason}");
         self.has_stopped = true;
         self.cache.clear();
         let report = &self.projector.report;
-        report.send_modify(|report| report.state = State::Stopped { reason });
+        report.send_modify(|report| report.state = State::Stopped { reason, at });
         Next::WaitForRequest
     }
 }

@@ -111,7 +111,10 @@ pub(super) async fn taken_upto(core: &Core, life: &Life, of: &Address) -> Result
             }
         }
     };
-    core.context.store.system_scan(OUTBOX_ROW, &mut visit).await?;
+    core.context
+        .store
+        .system_scan(OUTBOX_ROW, &[], usize::MAX, &mut visit)
+        .await?;
     Ok(upto)
 }
 

@@ -123,7 +123,10 @@ pub(super) async fn resume(core: &Arc<Core>, life: &Arc<Life>) -> Result<(), Sto
     let mut cut_off = core.pruning.lock().await;
     let mut begun = Vec::new();
     let mut visit = |row: &[u8], value: &[u8]| begun.extend(read_row(row, value));
-    core.context.store.system_scan(ERASING, &mut visit).await?;
+    core.context
+        .store
+        .system_scan(ERASING, b"", usize::MAX, &mut visit)
+        .await?;
     for (address, ended) in begun {
         if !life.ledger.shards.contains(shard_of(life, &address).0) {
             continue;
@@ -231,7 +234,10 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
     ];
     let dead_of_it = dead_rows(Some((&address.kind, Some(&address.id))));
     let mut visit = |row: &[u8], _: &[u8]| rows.push((row.to_vec(), None));
-    core.context.store.system_scan(&dead_of_it, &mut visit).await?;
+    core.context
+        .store
+        .system_scan(&dead_of_it, b"", usize::MAX, &mut visit)
+        .await?;
     {
         let mut due = life.due();
         due.rows.extend(rows);

@@ -417,7 +417,10 @@ pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan
 pub(super) async fn dead(core: &Core) -> Result<std::collections::HashSet<Vec<u8>>, Error> {
     let mut found = std::collections::HashSet::new();
     let mut visit = |row: &[u8], _: &[u8]| _ = found.insert(row.to_vec());
-    core.context.store.system_scan(&dead_rows(None), &mut visit).await?;
+    core.context
+        .store
+        .system_scan(&dead_rows(None), b"", usize::MAX, &mut visit)
+        .await?;
     Ok(found)
 }
 

@@ -458,7 +458,7 @@ mod tests {
             assert!(!new_path(&inner.path).exists());
             let mut found = Vec::new();
             let mut visit = |key: &[u8], value: &[u8]| found.push((key[0], value[0]));
-            block_on(store.system_scan(b"", &mut visit)).unwrap();
+            block_on(store.system_scan(b"", b"", usize::MAX, &mut visit)).unwrap();
             assert_eq!(found.len(), 10);
             assert!(
                 found.iter().all(|(key, value)| *key >= rows || *value == rows),

@@ -1,0 +1,101 @@
+//! Answers that are the same whoever asks: while several consoles are open each is made once a second at most, and shared.
+
+use crate::routes::Answered;
+use bytes::Bytes;
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// How old an answer is at most that is given to another console.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+/// So many answers are kept; one of more bytes is not.
+const ANSWERS_MAX: usize = 32;
+const BYTES_MAX: usize = 1 << 20;
+
+/// When it was made; held while it is made anew, so that those who ask meanwhile get the same.
+type Place = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
+
+/// By what was asked.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<HashMap<String, Place>>);
+
+impl Kept {
+    /// The answer that is kept, or a new one.
+    pub(super) async fn get(&self, asked: &str, answer: impl Future<Output = Answered<Value>>) -> Answered<Bytes> {
+        let place = self.place(asked);
+        let mut kept = place.lock().await;
+        if let Some((_, answer)) = kept.as_ref().filter(|(at, _)| at.elapsed() < KEPT_FOR) {
+            return Ok(answer.clone());
+        }
+        // As old as what it says.
+        let at = Instant::now();
+        let answer = Bytes::from(answer.await?.to_string());
+        *kept = (answer.len() <= BYTES_MAX).then(|| (at, answer.clone()));
+        Ok(answer)
+    }
+
+    fn place(&self, asked: &str) -> Place {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= ANSWERS_MAX && !all.contains_key(asked) {
+            all.clear();
+        }
+        all.entry(asked.to_owned()).or_default().clone()
+    }
+
+    /// What was kept is not so any more, or nobody asks.
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Problem;
+    use serde_json::json;
+    use std::cell::Cell;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(future)
+    }
+
+    #[test]
+    fn an_answer_is_made_once_for_all_who_ask_at_a_time_until_it_is_cleared() {
+        let (kept, made) = (Kept::default(), Cell::new(0));
+        let made_anew = async || {
+            made.set(made.get() + 1);
+            tokio::task::yield_now().await;
+            Ok(json!(made.get()))
+        };
+        block_on(async {
+            let all = (0..10).map(|_| kept.get("/admin/trouble", made_anew()));
+            for answer in futures_util::future::join_all(all).await {
+                assert_eq!(answer.ok().unwrap(), "1");
+            }
+            assert_eq!(kept.get("/admin/map", made_anew()).await.ok().unwrap(), "2");
+            kept.clear();
+            assert_eq!(kept.get("/admin/trouble", made_anew()).await.ok().unwrap(), "3");
+        });
+    }
+
+    #[test]
+    fn no_problem_is_kept_nor_anything_large_and_only_so_many() {
+        let kept = Kept::default();
+        block_on(async {
+            let problem = async { Err(Problem::malformed("no").boxed()) };
+            assert!(kept.get("a", problem).await.is_err());
+            let large = "x".repeat(BYTES_MAX);
+            assert!(kept.get("a", async { Ok(json!(large)) }).await.is_ok());
+            assert_eq!(kept.get("a", async { Ok(json!(2)) }).await.ok().unwrap(), "2");
+            for other in 0..100 {
+                assert!(kept.get(&other.to_string(), async { Ok(json!(1)) }).await.is_ok());
+                assert!(kept.0.lock().unwrap().len() <= ANSWERS_MAX);
+            }
+        });
+    }
+}

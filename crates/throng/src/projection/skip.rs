@@ -1,0 +1,126 @@
+//! An event that a projection was told to go past, by a person.
+
+use super::EventOffset;
+use crate::{ByHand, model::Timestamp};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// So many are kept with the rows, the newest, and of each text so many bytes: they are written with every batch.
+const KEPT_MAX: u64 = 16;
+const TEXT_BYTES_MAX: usize = 500;
+
+/// An event that a projection or sink was told to go past ([`Engine::skip_event`](crate::Engine::skip_event)): its rows are without it
+/// until they are rebuilt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// 1, 2, 3, … since the rows began: that of the last one is how many were skipped.
+    pub number: u64,
+    /// Which event.
+    #[serde(serialize_with = "write_offset", deserialize_with = "read_offset")]
+    pub event: EventOffset,
+    /// Why the projection had stopped at it.
+    pub why: String,
+    /// When it was gone past.
+    pub at: Timestamp,
+    /// Who decided it.
+    pub by: String,
+    /// Why, in that person's words.
+    pub reason: String,
+}
+
+fn write_offset<S: Serializer>(offset: &EventOffset, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(offset)
+}
+
+fn read_offset<'de, D: Deserializer<'de>>(from: D) -> Result<EventOffset, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(serde::de::Error::custom)
+}
+
+/// A projection was not told to go past an event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SkipError {
+    /// No projection or sink has the name.
+    #[error("there is no projection of this name")]
+    Unknown,
+    /// It has not stopped, or goes on meanwhile.
+    #[error("it has not stopped: there is nothing to skip")]
+    Running,
+    /// Another node of the cluster runs it.
+    #[error("another node runs it: ask that one")]
+    Elsewhere,
+    /// It has stopped at another event.
+    #[error("it has stopped at the event {0}, look at that one first")]
+    Other(EventOffset),
+    /// It has stopped, and no event is the reason.
+    #[error("it has not stopped at an event: {0}")]
+    NoEvent(String),
+}
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Skip {
+    pub(super) event: EventOffset,
+    by: String,
+    reason: String,
+}
+
+fn short(text: &str) -> String {
+    text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned()
+}
+
+impl Skip {
+    pub(super) fn new(event: EventOffset, by: &ByHand<'_>) -> Self {
+        Self {
+            event,
+            by: short(&by.by),
+            reason: short(&by.reason),
+        }
+    }
+
+    /// With why the projection had stopped there.
+    pub(super) fn decided(self, why: &str, at: Timestamp) -> Skipped {
+        let Self { event, by, reason } = self;
+        Skipped {
+            number: 0,
+            event,
+            why: short(why),
+            at,
+            by,
+            reason,
+        }
+    }
+}
+
+/// Adds what was gone past to what is kept with the rows.
+pub(super) fn keep(kept: &mut Vec<Skipped>, passed: impl IntoIterator<Item = Skipped>) {
+    for skipped in passed {
+        let number = kept.last().map_or(0, |last| last.number) + 1;
+        kept.push(Skipped { number, ..skipped });
+        kept.retain(|one| one.number + KEPT_MAX > number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_are_kept_and_the_last_says_how_many_there_were() {
+        let by = ByHand {
+            by: "ann".into(),
+            reason: "x".repeat(TEXT_BYTES_MAX + 1).into(),
+        };
+        let mut kept = Vec::new();
+        for commit in 1..=20 {
+            let event = format!("1.{commit}.0").parse().unwrap();
+            let skipped = Skip::new(event, &by).decided("it is bad", Timestamp::default());
+            keep(&mut kept, [skipped]);
+        }
+        assert_eq!(kept.len(), 16);
+        assert_eq!((kept[0].number, kept[15].number), (5, 20));
+        assert_eq!(kept[15].event.to_string(), "1.20.0");
+        assert_eq!(kept[15].reason.len(), TEXT_BYTES_MAX);
+        let read: Vec<Skipped> = serde_json::from_str(&serde_json::to_string(&kept).unwrap()).unwrap();
+        assert_eq!(read, kept);
+    }
+}
