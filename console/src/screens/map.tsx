@@ -402,9 +402,23 @@ function Nobody({ kind, id, prefix }: { kind: string; id: string | undefined; pr
   );
 }
 
+/** Letters that all ids have in common are gone past, so many at most. */
+const COMMON_MAX = 32;
+
+/** How ids go on where they first differ. */
+async function branches(kind: string, prefix: string): ReturnType<typeof calls.groups> {
+  let found = await calls.groups(kind, prefix);
+  for (let letters = 0; letters < COMMON_MAX; letters++) {
+    const [only] = found.groups;
+    if (found.groups.length !== 1 || !only || only.is_leaf) break;
+    found = await calls.groups(kind, only.prefix);
+  }
+  return found;
+}
+
 /** How ids go on: a million are narrowed by their beginnings. */
 function Groups({ kind, prefix }: { kind: string; prefix: string }) {
-  const { value } = useLoad(() => calls.groups(kind, prefix), [kind, prefix]);
+  const { value } = useLoad(() => branches(kind, prefix), [kind, prefix]);
   if (!value || value.groups.length < 2) return null;
   return (
     <nav class="groups" aria-label="Beginnings of ids">

@@ -87,17 +87,20 @@ async function stop(): Promise<void> {
   const post = (path: string) => fetch(new URL(path, shows.console), { method: 'POST' });
   const created = await shows.post('/shows', { showId: SHOW, title: 'Faust', maxSeats: 3 });
   assert.ok(created.ok, await created.text());
-  const change = { method: 'PATCH', headers: { 'content-type': 'application/json' } };
-  for (const seat of [1, 2]) {
-    const body = JSON.stringify({ action: 'RESERVE' });
-    const reserved = await fetch(`${shows.service}/shows/${SHOW}/seats/${seat}`, { ...change, body });
+  const reserve = async (seat: number) => {
+    const change = { method: 'PATCH', headers: { 'content-type': 'application/json' }, body: '{"action":"RESERVE"}' };
+    const reserved = await fetch(`${shows.service}/shows/${SHOW}/seats/${seat}`, change);
     assert.ok(reserved.ok, await reserved.text());
-  }
+  };
+  await reserve(0);
+  // What a segment holds that is still written to stays.
+  await shows.kill();
+  await shows.start();
+  await reserve(1);
   await until('the first events are removed', async () => {
     const pruned = await post('/admin/prune');
-    assert.ok(pruned.ok, await pruned.text());
-    const history = await admin(shows, `/admin/entity/show/${SHOW}/history`);
-    return history.removed >= 2;
+    assert.ok(pruned.ok);
+    return (await pruned.json()).commits > 0;
   });
   assert.ok((await post('/admin/projection/rebuild?name=available-shows')).ok);
 }
