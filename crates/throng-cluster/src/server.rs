@@ -25,6 +25,8 @@ const HANDSHAKE: Duration = Duration::from_secs(3);
 const STALLED: Duration = Duration::from_secs(3);
 /// Most connections that have not proved yet that they are a node's; more are closed.
 const STRANGERS_MAX: usize = 64;
+/// Between two of them: a handshake under TLS costs about a millisecond of a loop that has clients to answer, and whoever reaches the port may ask for one.
+const STRANGER_EVERY: Duration = Duration::from_millis(10);
 /// Most requests of one connection that are worked on; more are read once some are answered.
 const ASKS_MAX: usize = 8_192;
 /// Answers in one frame, about, in bytes.
@@ -70,6 +72,7 @@ impl Server {
                     if let Some(on) = loops.next() {
                         on.spawn(serve);
                     }
+                    tokio::time::sleep(STRANGER_EVERY).await;
                 }
                 Err(error) => {
                     tracing::warn!("no connection of another node can be taken: {error}");
