@@ -603,8 +603,8 @@ async fn what_is_wrong_with_no_event_cannot_be_skipped() {
     engine.stop().await;
 }
 
-#[tokio::test]
-async fn a_sink_goes_past_an_event_that_its_receiver_refuses() {
+/// An engine with four events, the third of which its sink's receiver refuses for good.
+async fn with_a_refused_event() -> (Engine, Courier) {
     let (world, views) = (World::new(), MemoryViews::new());
     let courier = Courier::default();
     courier.poison.store(3, SeqCst);
@@ -613,6 +613,12 @@ async fn a_sink_goes_past_an_event_that_its_receiver_refuses() {
     for _ in 0..3 {
         deposit(&engine, "ann", 1).await;
     }
+    (engine, courier)
+}
+
+#[tokio::test]
+async fn a_sink_goes_past_an_event_that_its_receiver_refuses() {
+    let (engine, courier) = with_a_refused_event().await;
     let at = stopped_at(&engine).await;
     engine.skip_event("courier", at, BY_ANN).unwrap();
     eventually(async || courier.once().len() == 3).await;
@@ -701,14 +707,7 @@ async fn a_sink_is_given_every_event_at_least_once_and_its_offset_tells_the_seco
 
 #[tokio::test]
 async fn an_event_a_sink_refuses_for_good_stops_it_after_those_before() {
-    let (world, views) = (World::new(), MemoryViews::new());
-    let courier = Courier::default();
-    courier.poison.store(3, SeqCst);
-    let engine = start(&world, Arc::new(views), |builder| builder.sink(courier.clone())).await;
-    open(&engine, "ann", 1).await;
-    for _ in 0..3 {
-        deposit(&engine, "ann", 1).await;
-    }
+    let (engine, courier) = with_a_refused_event().await;
     eventually(async || matches!(engine.projections()[0].state, State::Stopped { .. })).await;
     let State::Stopped { reason, .. } = engine.projections()[0].state.clone() else {
         unreachable!()
