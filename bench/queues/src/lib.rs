@@ -44,7 +44,7 @@ impl Trade {
     }
 }
 
-/// One measurement.
+/// What one queue did in one arrangement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Task {
     /// The work without a hand-off.

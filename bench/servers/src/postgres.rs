@@ -65,7 +65,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// The superuser.
+    /// The superuser of the private server.
     pub const USER: &str = "throng";
     /// The superuser's password.
     pub const PASSWORD: &str = "a secret of the tests";

@@ -1,4 +1,4 @@
-//! Responses.
+//! What a request is answered with, before it is written to a connection.
 
 use crate::connection::{Connection, Going};
 use bytes::Bytes;

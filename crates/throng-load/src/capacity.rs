@@ -68,18 +68,18 @@ pub enum Search {
     /// Doubles from `from` until a trial fails (or `to`), then halves the gap until it is within
     /// `precision` of the rate.
     Bisect {
-        /// First rate.
+        /// The first rate that is tried, in requests a second.
         from: f64,
-        /// No higher.
+        /// No higher rate is tried, in requests a second.
         to: f64,
         /// Relative gap at which it ends.
         precision: f64,
     },
     /// From `from` by `step` until a trial fails (or `to`).
     Steps {
-        /// First rate.
+        /// The first rate that is tried, in requests a second.
         from: f64,
-        /// No higher.
+        /// No higher rate is tried, in requests a second.
         to: f64,
         /// Difference between two rates.
         step: f64,

@@ -29,7 +29,7 @@ pub struct Difference {
     pub name: String,
     /// Geometric mean over A's repetitions.
     pub a: f64,
-    /// Over B's.
+    /// Geometric mean over B's repetitions.
     pub b: f64,
     /// A divided by B.
     pub ratio: f64,

@@ -46,9 +46,9 @@ pub enum ErrorKind {
     Unanswered,
     /// A redirect (3xx other than 304): not followed.
     Redirect,
-    /// Status 4xx.
+    /// Answered with a status from 400 to 499.
     ClientError,
-    /// Status 5xx.
+    /// Answered with a status from 500 to 599.
     ServerError,
     /// Another status that is no success.
     OtherStatus,

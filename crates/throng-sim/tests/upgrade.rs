@@ -42,7 +42,7 @@ macro_rules! bank {
             $beat,
             /// Has interest paid every day.
             Remind,
-            /// Charges another.
+            /// Has another one charged.
             Send {
                 to: String,
             },

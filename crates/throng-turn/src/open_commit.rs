@@ -168,7 +168,7 @@ impl<B: Default> OpenCommit<B> {
         lock(&self.inner).in_flight.len()
     }
 
-    /// Those waiting.
+    /// How many wait for a commit to be durable.
     pub fn waiting(&self) -> usize {
         lock(&self.waiters).len()
     }

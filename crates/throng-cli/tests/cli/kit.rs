@@ -208,7 +208,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// SplitMix64.
+/// SplitMix64: what it draws is decided by its seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

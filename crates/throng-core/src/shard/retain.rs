@@ -32,7 +32,7 @@ pub enum Recorded {
     State {
         /// The number of its last event.
         seq: u64,
-        /// The commit.
+        /// The commit from which on the log says so.
         commit: u64,
     },
     /// What the log says of it already is enough.

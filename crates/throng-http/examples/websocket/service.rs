@@ -10,7 +10,7 @@ use throng::{
 };
 use throng_http::{Gateway, Running};
 
-/// Counts.
+/// Counts what it was told to add.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Counter {
     hits: u64,

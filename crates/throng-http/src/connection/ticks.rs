@@ -5,7 +5,7 @@ use std::{cell::Cell, time::Duration};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Counts sweeps.
+/// Counts sweeps: a clock that costs a connection nothing to read.
 #[derive(Default)]
 pub(crate) struct Ticks(Cell<u32>);
 

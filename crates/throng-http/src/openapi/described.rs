@@ -65,7 +65,7 @@ impl Described {
         }
     }
 
-    /// Adds one.
+    /// Adds one to those that are described.
     #[must_use]
     pub fn route(mut self, route: Route) -> Self {
         self.routes.push(route);

@@ -1,4 +1,4 @@
-//! Live events.
+//! Live events, as server-sent events over HTTP.
 
 use crate::support::{Client, client::request, plain, start};
 use std::thread;

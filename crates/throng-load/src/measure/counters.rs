@@ -24,7 +24,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All attempts.
+    /// All that was tried, whatever came of it.
     pub fn attempts(&self) -> u64 {
         self.successes + self.failures + self.retried
     }

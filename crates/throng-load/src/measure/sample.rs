@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 /// Requests kept one by one.
 const KEPT_MAX: usize = 1024;
 
-/// One request.
+/// What is known of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// When it ended, since the start of the run.

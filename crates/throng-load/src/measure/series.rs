@@ -33,7 +33,7 @@ pub struct Outlier {
     pub at_nanos: u64,
     /// Its response time, in nanoseconds.
     pub latency_nanos: u64,
-    /// Its class.
+    /// The class of requests it is of, by its number in the plan.
     pub class: u16,
     /// Its status; 0 without an answer.
     pub status: u16,

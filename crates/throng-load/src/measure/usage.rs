@@ -9,7 +9,7 @@ pub struct GeneratorUsage {
     pub cpu_nanos: u64,
     /// Time the workers were ready to run and waited for a core, in nanoseconds (Linux schedstat).
     pub run_delay_nanos: u64,
-    /// Workers.
+    /// Threads that send requests.
     pub threads: u64,
     /// CPU share of the busiest worker over the run, 0 to 1.
     pub busiest_share: f64,

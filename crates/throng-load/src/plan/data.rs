@@ -59,7 +59,7 @@ enum Picker {
     Zipf(Vec<f64>),
 }
 
-/// Who draws.
+/// The user that draws, of so many.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Drawer {
     pub(crate) user: u64,

@@ -89,7 +89,7 @@ impl Plan {
         })
     }
 
-    /// Its title.
+    /// The title the plan gives itself.
     pub fn name(&self) -> &str {
         &self.file.name
     }
@@ -109,7 +109,7 @@ impl Plan {
         self.file.target.as_deref()
     }
 
-    /// Its variables.
+    /// What can be set in it, by name.
     pub fn variables(&self) -> &BTreeMap<String, f64> {
         &self.file.variables
     }

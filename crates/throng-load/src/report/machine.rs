@@ -16,7 +16,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
+    /// The machine this program runs on.
     pub fn here() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let processor = read("/proc/cpuinfo")

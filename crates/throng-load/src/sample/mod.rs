@@ -71,7 +71,7 @@ struct Gathered {
 }
 
 impl Sampler {
-    /// Starts sampling.
+    /// Looks at the probes from now on, on a thread of its own.
     pub fn start(probes: Vec<Probe>) -> Result<Self> {
         let gathered = Arc::new(Mutex::new(Gathered::default()));
         let stop = Arc::new(AtomicBool::new(false));

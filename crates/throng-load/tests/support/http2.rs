@@ -24,7 +24,7 @@ pub(crate) enum Reply {
     Close,
     /// The stream is reset.
     Reset(Reason),
-    /// Never answers.
+    /// Takes the request and never answers.
     Hang,
     /// Answers, and says that the connection ends after the streams it has taken.
     AnswerAndGoAway,

@@ -26,7 +26,7 @@ pub(crate) enum Reply {
     RawThenClose(Vec<u8>),
     /// Closes with a reset.
     Reset,
-    /// Never answers.
+    /// Takes the request and never answers.
     Hang,
 }
 

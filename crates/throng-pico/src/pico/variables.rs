@@ -16,7 +16,7 @@ pub struct Variable {
     /// No other ruleset sees it.
     #[serde(with = "name")]
     pub rid: Arc<str>,
-    /// Without `ent:`.
+    /// As rules name it, without `ent:`.
     #[serde(with = "name")]
     pub name: Arc<str>,
     /// What it holds: data, no function.

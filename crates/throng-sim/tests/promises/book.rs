@@ -15,7 +15,7 @@ pub(crate) enum Told {
     Refused(View),
     /// The engine's, which says that nothing was done.
     Nothing(&'static str),
-    /// Nobody knows.
+    /// Nobody was told what came of it.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Durable timers.
+//! Timers that survive a restart: due, fired, and set anew.
 
 use super::{Mail, Within};
 use crate::door::{Answer, Attempt, Carried, Target, Work};

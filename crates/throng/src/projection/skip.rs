@@ -14,7 +14,7 @@ const TEXT_BYTES_MAX: usize = 500;
 pub struct Skipped {
     /// 1, 2, 3, … since the rows began: that of the last one is how many were skipped.
     pub number: u64,
-    /// Which event.
+    /// Where it stands in the log.
     #[serde(serialize_with = "write_offset", deserialize_with = "read_offset")]
     pub event: EventOffset,
     /// Why the projection had stopped at it.

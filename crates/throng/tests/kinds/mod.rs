@@ -328,9 +328,9 @@ pub async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
 #[derive(Clone)]
 pub struct Counting {
     journal: MemoryJournal,
-    /// Of commits.
+    /// How often commits were asked for.
     pub reads: Arc<AtomicU32>,
-    /// Commits read.
+    /// How many commits that came to.
     pub commits: Arc<AtomicU32>,
     /// Of single records.
     pub reads_at: Arc<AtomicU32>,

@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Ponder {
         ms: u64,
     },
-    /// Crashes.
+    /// Panics while it is decided.
     Crash,
     /// From another section: takes its students over.
     TakeOver(Moved),
