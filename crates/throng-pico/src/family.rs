@@ -4,7 +4,7 @@
 //! They are usable only by the other one of the two, so that it is the sender who opens them; the secret only says which.
 
 use crate::id::{Eci, PicoId, Secret};
-use ring::hmac;
+use ring::{digest, hmac};
 
 /// What a parent makes the channels to and from its children with. Nobody else knows it.
 #[derive(Clone, Copy)]
@@ -76,29 +76,44 @@ pub(crate) fn ui(realm: Secret, pico: PicoId) -> Eci {
 /// A number nobody can guess who does not know the key.
 pub(crate) fn first(key: Secret, text: &[u8]) -> u128 {
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0.to_be_bytes());
-    let tag = hmac::sign(&key, text);
-    tag.as_ref()
-        .first_chunk()
-        .map_or(0, |bytes| u128::from_be_bytes(*bytes))
+    number(hmac::sign(&key, text).as_ref())
 }
 
-/// Fresh numbers of one command, made of the one the engine gives it.
+/// Of the first 16 bytes.
+fn number(bytes: &[u8]) -> u128 {
+    bytes.first_chunk().map_or(0, |bytes| u128::from_be_bytes(*bytes))
+}
+
+/// Fresh numbers of one command, made of the one the engine gives it: SHA-256 over that and a counter, both of fixed length, so that whoever
+/// knows some of them cannot say another one.
 pub(crate) struct Fresh {
     entropy: Secret,
-    made: u64,
+    digests: u64,
+    /// The second half of the last digest, until it is used.
+    half: Option<u128>,
 }
 
 impl Fresh {
     pub(crate) fn of(entropy: u128) -> Self {
         Self {
             entropy: Secret(entropy),
-            made: 0,
+            digests: 0,
+            half: None,
         }
     }
 
     pub(crate) fn number(&mut self) -> u128 {
-        self.made += 1;
-        first(self.entropy, &self.made.to_be_bytes())
+        if let Some(half) = self.half.take() {
+            return half;
+        }
+        self.digests += 1;
+        let mut text = [0; 24];
+        text[..16].copy_from_slice(&self.entropy.0.to_be_bytes());
+        text[16..].copy_from_slice(&self.digests.to_be_bytes());
+        let digest = digest::digest(&digest::SHA256, &text);
+        let (first, second) = digest.as_ref().split_at(16);
+        self.half = Some(number(second));
+        number(first)
     }
 
     pub(crate) fn secret(&mut self) -> Secret {
@@ -135,8 +150,9 @@ mod tests {
     #[test]
     fn one_command_makes_many_numbers_and_another_makes_others() {
         let (mut one, mut other) = (Fresh::of(1), Fresh::of(2));
-        let made = [one.number(), one.number(), other.number()];
-        assert!(made[0] != made[1] && made[0] != made[2] && made[1] != made[2]);
+        let made = [one.number(), one.number(), one.number(), other.number(), other.number()];
+        let different: std::collections::HashSet<_> = made.iter().collect();
+        assert_eq!(different.len(), made.len());
         assert_eq!(Fresh::of(1).number(), made[0]);
     }
 }

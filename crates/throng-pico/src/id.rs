@@ -46,16 +46,25 @@ impl Eci {
     const DIGITS: usize = PicoId::DIGITS + Secret::DIGITS;
 }
 
+/// A number in so many digits. An event writes a dozen of them; `{:x}` pads, and takes several times as long.
+fn write_digits<const DIGITS: usize>(mut number: u128, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut digits = [b'0'; DIGITS];
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[usize::from(number as u8 & 0xf)];
+        number >>= 4;
+    }
+    f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
+}
+
 impl fmt::Display for PicoId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
+        write_digits::<{ Self::DIGITS }>(self.0.into(), f)
     }
 }
 
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = self.0;
-        write!(f, "{number:032x}")
+        write_digits::<{ Self::DIGITS }>(self.0, f)
     }
 }
 

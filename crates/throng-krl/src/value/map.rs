@@ -5,11 +5,36 @@ use std::sync::Arc;
 /// Values by name, in the order of a JavaScript object: names that are array indices first, ascending, then the others as they came.
 #[derive(Clone, Debug)]
 pub struct Map {
-    entries: IndexMap<Arc<str>, Value>,
-    /// How many keys are array indices. Without any, the order is that of insertion.
+    entries: Storage,
+    /// How many keys are array indices.
     indices: usize,
     /// What the entries cost; kept by every method that changes them.
     cost: Cost,
+}
+
+/// How many entries are compared one by one rather than hashed: most maps are attributes, directives and paths, built and thrown away.
+const FEW: usize = 16;
+
+#[derive(Clone, Debug)]
+enum Storage {
+    /// At most [`FEW`], in their order.
+    Few(Vec<(Arc<str>, Value)>),
+    /// In the order in which they came.
+    Many(IndexMap<Arc<str>, Value>),
+}
+
+impl Storage {
+    fn with_capacity(count: usize) -> Self {
+        if count <= FEW {
+            Storage::Few(Vec::with_capacity(count))
+        } else {
+            Storage::Many(IndexMap::with_capacity(count))
+        }
+    }
+}
+
+fn place(few: &[(Arc<str>, Value)], key: &str) -> Option<usize> {
+    few.iter().position(|(name, _)| **name == *key)
 }
 
 impl Map {
@@ -20,35 +45,70 @@ impl Map {
     /// How many entries there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.entries.len()
+        match &self.entries {
+            Storage::Few(few) => few.len(),
+            Storage::Many(many) => many.len(),
+        }
     }
 
     /// Whether there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// The value of a key, none where the key is missing.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.entries.get(key)
+        match &self.entries {
+            Storage::Few(few) => Some(&few.get(place(few, key)?)?.1),
+            Storage::Many(many) => many.get(key),
+        }
+    }
+
+    fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        match &mut self.entries {
+            Storage::Few(few) => {
+                let place = place(few, key)?;
+                Some(&mut few.get_mut(place)?.1)
+            }
+            Storage::Many(many) => many.get_mut(key),
+        }
     }
 
     /// Sets the value of a key, which keeps its place if it is there already.
     pub fn insert(&mut self, key: Arc<str>, value: Value) {
-        self.cost.add(key.len() + 16, &value);
         let key_bytes = key.len() + 16;
-        let is_index = array_index(&key).is_some();
-        match self.entries.insert(key, value) {
-            Some(old) => self.cost.subtract(key_bytes, &old),
-            None => self.indices += usize::from(is_index),
+        self.cost.add(key_bytes, &value);
+        if let Some(known) = self.get_mut(&key) {
+            let old = std::mem::replace(known, value);
+            self.cost.subtract(key_bytes, &old);
+            return;
         }
+        let index = array_index(&key);
+        match &mut self.entries {
+            Storage::Few(few) if few.len() < FEW => {
+                let place = index.map_or(few.len(), |index| {
+                    few[..self.indices].partition_point(|(name, _)| array_index(name) < Some(index))
+                });
+                few.insert(place, (key, value));
+            }
+            Storage::Few(few) => {
+                let mut many: IndexMap<_, _> = few.drain(..).collect();
+                many.insert(key, value);
+                self.entries = Storage::Many(many);
+            }
+            Storage::Many(many) => drop(many.insert(key, value)),
+        }
+        self.indices += usize::from(index.is_some());
     }
 
     /// Removes a key; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
-        let value = self.entries.shift_remove(key)?;
+        let value = match &mut self.entries {
+            Storage::Few(few) => few.remove(place(few, key)?).1,
+            Storage::Many(many) => many.shift_remove(key)?,
+        };
         self.cost.subtract(key.len() + 16, &value);
         self.indices -= usize::from(array_index(key).is_some());
         Some(value)
@@ -56,29 +116,33 @@ impl Map {
 
     /// Takes the value of a key out, to be changed and inserted again at its place; null stays.
     pub(crate) fn take(&mut self, key: &str) -> Option<Value> {
-        let value = std::mem::take(self.entries.get_mut(key)?);
+        let value = std::mem::take(self.get_mut(key)?);
         self.cost.subtract(0, &value);
         self.cost.add(0, &Value::Null);
         Some(value)
     }
 
-    /// Keys with their values, in the order in which the keys came.
+    /// Keys with their values, in their order.
     #[must_use]
     pub fn iter(&self) -> Entries<'_> {
+        let many = match &self.entries {
+            Storage::Few(few) => return Entries(Order::Few(few.iter())),
+            Storage::Many(many) => many,
+        };
         if self.indices == 0 {
-            return Entries(Order::AsInserted(self.entries.iter()));
+            return Entries(Order::AsInserted(many.iter()));
         }
-        let mut places: Vec<usize> = (0..self.entries.len()).collect();
-        let rank = |place: &usize| self.entries.get_index(*place).and_then(|(key, _)| array_index(key));
-        // Stable: keys that are no indices keep their order.
-        places.sort_by_key(|place| rank(place).map_or(u64::MAX, u64::from));
+        let rank = |key: &str| array_index(key).map_or(u64::MAX, u64::from);
+        // By rank, then as they came.
+        let mut places: Vec<_> = many.keys().enumerate().map(|(place, key)| (rank(key), place)).collect();
+        places.sort_unstable();
         Entries(Order::Sorted {
-            map: self,
+            many,
             places: places.into_iter(),
         })
     }
 
-    /// The keys, in the order in which they came.
+    /// The keys, in their order.
     pub fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.iter().map(|(key, _)| key)
     }
@@ -103,7 +167,7 @@ pub(super) fn array_index(key: &str) -> Option<u32> {
 impl Default for Map {
     fn default() -> Map {
         Map {
-            entries: IndexMap::new(),
+            entries: Storage::Few(Vec::new()),
             indices: 0,
             cost: Cost::EMPTY,
         }
@@ -114,7 +178,7 @@ impl FromIterator<(Arc<str>, Value)> for Map {
     fn from_iter<I: IntoIterator<Item = (Arc<str>, Value)>>(entries: I) -> Map {
         let entries = entries.into_iter();
         let mut map = Map {
-            entries: IndexMap::with_capacity(entries.size_hint().0),
+            entries: Storage::with_capacity(entries.size_hint().0),
             ..Map::default()
         };
         for (key, value) in entries {
@@ -126,7 +190,12 @@ impl FromIterator<(Arc<str>, Value)> for Map {
 
 impl PartialEq for Map {
     fn eq(&self, other: &Map) -> bool {
-        self.len() == other.len() && self.entries.iter().all(|(key, value)| other.get(key) == Some(value))
+        let is_same = |(key, value): (&Arc<str>, &Value)| other.get(key) == Some(value);
+        self.len() == other.len()
+            && match &self.entries {
+                Storage::Few(few) => few.iter().all(|(key, value)| is_same((key, value))),
+                Storage::Many(many) => many.iter().all(is_same),
+            }
     }
 }
 
@@ -136,10 +205,11 @@ pub struct Entries<'a>(Order<'a>);
 
 #[derive(Debug)]
 enum Order<'a> {
+    Few(std::slice::Iter<'a, (Arc<str>, Value)>),
     AsInserted(indexmap::map::Iter<'a, Arc<str>, Value>),
     Sorted {
-        map: &'a Map,
-        places: std::vec::IntoIter<usize>,
+        many: &'a IndexMap<Arc<str>, Value>,
+        places: std::vec::IntoIter<(u64, usize)>,
     },
 }
 
@@ -148,13 +218,15 @@ impl<'a> Iterator for Entries<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
+            Order::Few(entries) => entries.next().map(|(key, value)| (key, value)),
             Order::AsInserted(entries) => entries.next(),
-            Order::Sorted { map, places } => map.entries.get_index(places.next()?),
+            Order::Sorted { many, places } => many.get_index(places.next()?.1),
         }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         match &self.0 {
+            Order::Few(entries) => entries.size_hint(),
             Order::AsInserted(entries) => entries.size_hint(),
             Order::Sorted { places, .. } => places.size_hint(),
         }
@@ -167,5 +239,57 @@ impl<'a> IntoIterator for &'a Map {
 
     fn into_iter(self) -> Entries<'a> {
         self.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a JavaScript object does, the slow way.
+    #[derive(Default)]
+    struct Object(Vec<(String, Value)>);
+
+    impl Object {
+        fn insert(&mut self, key: &str, value: Value) {
+            match self.0.iter_mut().find(|(name, _)| name == key) {
+                Some(entry) => entry.1 = value,
+                None => self.0.push((key.to_owned(), value)),
+            }
+        }
+
+        fn entries(&self) -> Vec<(String, Value)> {
+            let mut entries = self.0.clone();
+            entries.sort_by_key(|(key, _)| array_index(key).map_or(u64::MAX, u64::from));
+            entries
+        }
+    }
+
+    fn entries(map: &Map) -> Vec<(String, Value)> {
+        map.iter()
+            .map(|(key, value)| (key.to_string(), value.clone()))
+            .collect()
+    }
+
+    #[test]
+    fn entries_have_the_order_of_a_javascript_object_however_many_there_are() {
+        let names = ["b", "10", "a", "2", "01", "0", "-1", "4294967295", "4294967294"];
+        let more: Vec<String> = (0..2 * FEW).map(|number| format!("{}", number * 7 % 31)).collect();
+        let keys: Vec<&str> = names.iter().copied().chain(more.iter().map(String::as_str)).collect();
+        let (mut map, mut object) = (Map::default(), Object::default());
+        for (number, key) in keys.iter().enumerate() {
+            map.insert((*key).into(), (number as f64).into());
+            object.insert(key, (number as f64).into());
+            assert_eq!(entries(&map), object.entries());
+            let collected: Map = map.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+            assert_eq!((&collected, collected.cost()), (&map, map.cost()));
+        }
+        for key in keys {
+            object.0.retain(|(name, _)| name != key);
+            map.remove(key);
+            assert_eq!(entries(&map), object.entries());
+            assert!(map.get(key).is_none());
+        }
+        assert_eq!((map.len(), map.cost()), (0, Cost::EMPTY));
     }
 }
