@@ -6,13 +6,13 @@
 //! - [`Publisher`] and [`Frames`]: a server in front of a broker, which answers once the broker has confirmed.
 //!
 //! ```no_run
-//! use throng_amqp::{Command, Incoming, Ingress, IngressOptions};
+//! use throng_amqp::{EntityCommand, Incoming, Ingress, IngressOptions};
 //!
 //! # fn consume(engine: &throng::Engine) -> Result<Ingress, throng_amqp::Error> {
 //! let options = IngressOptions::new("amqp://consumer:secret@localhost".parse()?, "hits");
 //! let ingress = Ingress::start(engine, options, |message: &Incoming<'_>| {
 //!     let counter = String::from_utf8(message.body.to_vec()).map_err(|error| error.to_string())?;
-//!     Ok(vec![Command { kind: "counter", id: counter, name: "hit".into(), body: Vec::new() }])
+//!     Ok(vec![EntityCommand { kind: "counter", id: counter, name: "hit".into(), body: Vec::new() }])
 //! })?;
 //! # Ok(ingress)
 //! # }
@@ -46,7 +46,7 @@ pub use connection::Broker;
 pub use egress::{Egress, Outbound};
 pub use error::Error;
 pub use frames::{FrameOptions, Frames};
-pub use ingress::{Command, Incoming, Ingress, IngressOptions, Intake};
+pub use ingress::{EntityCommand, Incoming, Ingress, IngressOptions, Intake};
 pub use metrics::Metrics;
 pub use publisher::{Message, PublishError, Publisher, PublisherOptions};
 pub use topology::{Exchange, Queue, QueueType, Routing, Topology};

@@ -208,9 +208,9 @@ impl fmt::Debug for Publisher {
 }
 
 /// A place among the unconfirmed.
-struct Place<'a>(&'a Shared);
+struct Unconfirmed<'a>(&'a Shared);
 
-impl Drop for Place<'_> {
+impl Drop for Unconfirmed<'_> {
     fn drop(&mut self) {
         self.0.unconfirmed.fetch_sub(1, Ordering::AcqRel);
         self.0.metrics.unconfirmed.dec();
@@ -227,7 +227,7 @@ impl Shared {
         *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = channel;
     }
 
-    fn place(&self) -> Result<Place<'_>, PublishError> {
+    fn place(&self) -> Result<Unconfirmed<'_>, PublishError> {
         let max = self.options.unconfirmed_max;
         let taken = self
             .unconfirmed
@@ -236,7 +236,7 @@ impl Shared {
             });
         taken.map_err(PublishError::Full)?;
         self.metrics.unconfirmed.inc();
-        Ok(Place(self))
+        Ok(Unconfirmed(self))
     }
 
     async fn publish(&self, message: Message) -> Result<(), PublishError> {

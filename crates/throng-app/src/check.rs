@@ -9,14 +9,14 @@ use throng_postgres::tools::Seen;
 
 use crate::{
     App,
-    place::{Place, PlaceArguments},
+    place::{JournalLocation, LocationArguments},
 };
 
 /// What to check.
 #[derive(Debug, Args)]
 pub struct CheckArguments {
     #[command(flatten)]
-    place: PlaceArguments,
+    place: LocationArguments,
     /// Decide again what is recorded of commands (messages, timers, and what clients asked of kinds that keep it), each against its entity as
     /// it was then, and say whose outcome changes.
     #[arg(long)]
@@ -47,12 +47,12 @@ impl CheckArguments {
             Ok(())
         };
         match &place {
-            Place::Memory => anyhow::bail!("what is in memory is gone: name a directory or a database"),
-            Place::Directory(directory) => {
+            JournalLocation::Memory => anyhow::bail!("what is in memory is gone: name a directory or a database"),
+            JournalLocation::Directory(directory) => {
                 throng_log::tools::for_each_commit(&throng_log::Options::default(), directory, &mut commit)?;
             }
             #[cfg(feature = "postgres")]
-            Place::Postgres(options) => throng_postgres::tools::walk(options, &mut |seen| match seen {
+            JournalLocation::Postgres(options) => throng_postgres::tools::walk(options, &mut |seen| match seen {
                 Seen::Commit(found) => commit(found),
                 Seen::Damage(damage) => Err(damage),
                 Seen::Writer { .. } => Ok(()),

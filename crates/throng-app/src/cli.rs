@@ -7,7 +7,7 @@ pub use crate::{
     exit::exit_code,
     journal::JournalArguments,
     logging::{is_colourless, start as start_logging},
-    place::PlaceArguments,
+    place::LocationArguments,
     projection::ProjectionArguments,
     serve::ServeArguments,
     service::close_journal,

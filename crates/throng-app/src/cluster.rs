@@ -22,7 +22,7 @@ use throng_postgres::PostgresDirectory;
 
 use crate::{
     limits,
-    place::{Place, PlaceArguments},
+    place::{JournalLocation, LocationArguments},
 };
 
 /// How long a node that starts waits until it serves something, or knows that others do.
@@ -216,7 +216,7 @@ enum ClusterCommand {
 #[derive(Debug, Args)]
 struct LookArguments {
     #[command(flatten)]
-    place: PlaceArguments,
+    place: LocationArguments,
     /// As one JSON object.
     #[arg(long)]
     json: bool,
@@ -228,7 +228,7 @@ struct NodeArguments {
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
-    place: PlaceArguments,
+    place: LocationArguments,
 }
 
 #[derive(Serialize)]
@@ -334,15 +334,15 @@ impl NodeArguments {
 }
 
 /// Where the nodes of a cluster meet, as they have left it: a look must not change the tables under them.
-fn directory(place: &PlaceArguments, app: &str) -> anyhow::Result<PostgresDirectory> {
+fn directory(place: &LocationArguments, app: &str) -> anyhow::Result<PostgresDirectory> {
     match place.place(app)? {
-        Place::Postgres(options) => Ok(PostgresDirectory::look(*options)?),
+        JournalLocation::Postgres(options) => Ok(PostgresDirectory::look(*options)?),
         other => Err(not_shared(&other)),
     }
 }
 
 /// Why there can be no cluster there.
-pub(crate) fn not_shared(place: &Place) -> anyhow::Error {
+pub(crate) fn not_shared(place: &JournalLocation) -> anyhow::Error {
     anyhow::anyhow!(
         "nodes of a cluster share a journal on PostgreSQL; {place} is one process's: write --journal postgres://USER@HOST/DATABASE"
     )

@@ -3,7 +3,7 @@
 
 use crate::{
     App,
-    place::{Opened, Opening, Place},
+    place::{JournalLocation, Opened, Opening},
     serve,
     service::{Durability, close_journal},
 };
@@ -108,7 +108,7 @@ fn on_engine<T>(
     archive: Option<PathBuf>,
     work: impl AsyncFn(&Engine) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let place: Place = place.parse().map_err(anyhow::Error::msg)?;
+    let place: JournalLocation = place.parse().map_err(anyhow::Error::msg)?;
     refuse_in_use(&place)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -150,14 +150,14 @@ fn on_engine<T>(
     done
 }
 
-fn refuse_in_use(place: &Place) -> anyhow::Result<()> {
+fn refuse_in_use(place: &JournalLocation) -> anyhow::Result<()> {
     match place {
-        Place::Memory => bail!("what is in memory is gone: name a directory or a database"),
-        Place::Directory(directory) => {
+        JournalLocation::Memory => bail!("what is in memory is gone: name a directory or a database"),
+        JournalLocation::Directory(directory) => {
             drop(throng_log::tools::hold(&throng_log::Options::default(), directory)?);
             Ok(())
         }
         #[cfg(feature = "postgres")]
-        Place::Postgres(options) => Ok(throng_postgres::tools::refuse_in_use(options)?),
+        JournalLocation::Postgres(options) => Ok(throng_postgres::tools::refuse_in_use(options)?),
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     App,
     history::{EraseArguments, PruneArguments},
-    place::Place,
+    place::JournalLocation,
 };
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -80,11 +80,11 @@ enum Source {
 
 /// Not read by the parser of the arguments: that would show what it cannot read, with the password in it.
 fn source(text: &str) -> anyhow::Result<Source> {
-    match text.parse::<Place>().map_err(anyhow::Error::msg)? {
-        Place::Directory(directory) => Ok(Source::Directory(directory)),
+    match text.parse::<JournalLocation>().map_err(anyhow::Error::msg)? {
+        JournalLocation::Directory(directory) => Ok(Source::Directory(directory)),
         #[cfg(feature = "postgres")]
-        Place::Postgres(options) => Ok(Source::Postgres(options)),
-        Place::Memory => bail!("what is in memory is gone: name a directory or a database"),
+        JournalLocation::Postgres(options) => Ok(Source::Postgres(options)),
+        JournalLocation::Memory => bail!("what is in memory is gone: name a directory or a database"),
     }
 }
 

@@ -88,7 +88,7 @@ pub use limits::LimitArguments;
 /// engine's instructions.
 #[cfg(feature = "mimalloc")]
 pub use mimalloc::MiMalloc as Allocator;
-pub use place::Place;
+pub use place::JournalLocation;
 pub use security::SecurityArguments;
 pub use service::{Durability, Service, Settings};
 #[doc(no_inline)]

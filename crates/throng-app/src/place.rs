@@ -17,7 +17,7 @@ use crate::service::Durability;
 
 /// Where a journal stands. Shown without a password.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum JournalLocation {
     /// The embedded journal's directory.
     Directory(PathBuf),
     /// A schema of a database.
@@ -27,7 +27,7 @@ pub enum Place {
     Memory,
 }
 
-impl Place {
+impl JournalLocation {
     /// `directory`, `postgresql` or `memory`: what the console's API calls it.
     pub(crate) fn medium(&self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for JournalLocation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -65,7 +65,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for JournalLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(directory) => directory.display().fmt(f),
@@ -78,7 +78,7 @@ impl fmt::Display for Place {
 
 /// `--journal`, and its short form `--data`.
 #[derive(Clone, Debug, Args)]
-pub struct PlaceArguments {
+pub struct LocationArguments {
     /// Where the journal stands: a directory, file:DIR, postgres://USER:PASSWORD@HOST:PORT/DATABASE (docs/postgresql.md says which
     /// options follow), or memory: for nothing that stays. A password is better given as PGPASSWORD.
     #[arg(long, value_name = "PLACE", conflicts_with = "data")]
@@ -89,7 +89,7 @@ pub struct PlaceArguments {
     data: Option<PathBuf>,
 }
 
-impl PlaceArguments {
+impl LocationArguments {
     /// Whether a place was named.
     #[must_use]
     pub fn is_given(&self) -> bool {
@@ -100,20 +100,20 @@ impl PlaceArguments {
     ///
     /// # Errors
     /// It is no place.
-    pub fn place(&self, app: &str) -> anyhow::Result<Place> {
+    pub fn place(&self, app: &str) -> anyhow::Result<JournalLocation> {
         self.place_or(app, None)
     }
 
     /// What was said here, else by a variable, or the app's own directory.
     ///
     /// Read here and not by the parser of the arguments: that would show what it cannot read, with the password in it.
-    pub(crate) fn place_or(&self, app: &str, variable: Option<&str>) -> anyhow::Result<Place> {
+    pub(crate) fn place_or(&self, app: &str, variable: Option<&str>) -> anyhow::Result<JournalLocation> {
         let read = |from: &str, place: &str| place.parse().map_err(|why| anyhow!("{from} cannot be read: {why}"));
         match (&self.journal, &self.data, variable) {
             (Some(place), ..) => read("--journal", place),
-            (None, Some(directory), _) => Ok(Place::Directory(directory.clone())),
+            (None, Some(directory), _) => Ok(JournalLocation::Directory(directory.clone())),
             (None, None, Some(place)) => read("what the environment says of the journal", place),
-            (None, None, None) => Ok(Place::Directory(Path::new("data").join(app))),
+            (None, None, None) => Ok(JournalLocation::Directory(Path::new("data").join(app))),
         }
     }
 }
@@ -157,7 +157,7 @@ pub(crate) struct Opening {
     pub(crate) lease: Option<Duration>,
 }
 
-impl Place {
+impl JournalLocation {
     /// Opens what stands there.
     pub(crate) fn open(&self, how: &Opening) -> anyhow::Result<Opened> {
         let (durability, sync_delay) = (how.durability, how.sync_delay);
@@ -216,7 +216,7 @@ impl Place {
     }
 }
 
-impl Place {
+impl JournalLocation {
     /// Opens the read models that stand there, without the rest. An embedded directory must not be in use; a database may
     /// be: the running service notices.
     pub(crate) fn open_views(&self) -> anyhow::Result<Arc<dyn Views>> {
@@ -262,7 +262,7 @@ mod tests {
     #[cfg(not(feature = "postgres"))]
     #[test]
     fn a_program_without_postgresql_says_how_to_build_one_that_has_it() {
-        let said = "postgres://ann:secret@h/d".parse::<Place>().unwrap_err();
+        let said = "postgres://ann:secret@h/d".parse::<JournalLocation>().unwrap_err();
         assert!(
             said.contains("feature `postgres`") && !said.contains("secret"),
             "{said}"
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_place_is_written_as_one_word_and_shown_without_a_password() {
-        let shown = |text: &str| text.parse::<Place>().map(|place| place.to_string());
+        let shown = |text: &str| text.parse::<JournalLocation>().map(|place| place.to_string());
         assert_eq!(shown("file:data/x"), Ok("data/x".into()));
         assert_eq!(shown("data/x"), Ok("data/x".into()), "as the journal's tools take it");
         assert_eq!(shown("memory:"), Ok("memory".into()));

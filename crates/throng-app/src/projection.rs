@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use std::{process::ExitCode, sync::Arc};
 use throng::journal::{ViewOffset, Views};
 
-use crate::place::PlaceArguments;
+use crate::place::LocationArguments;
 
 /// What to do with the read models.
 #[derive(Debug, Args)]
@@ -17,7 +17,7 @@ pub struct ProjectionArguments {
 #[derive(Debug, Subcommand)]
 enum ProjectionCommand {
     /// Show the read models and sinks, and the commit each has come to.
-    List(PlaceArguments),
+    List(LocationArguments),
     /// Clear a read model: it is rebuilt from the first event, by the next start; on PostgreSQL also by a service that runs,
     /// within ten seconds.
     Rebuild(RebuildArguments),
@@ -29,7 +29,7 @@ struct RebuildArguments {
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
-    place: PlaceArguments,
+    place: LocationArguments,
 }
 
 impl ProjectionArguments {
@@ -74,7 +74,7 @@ impl ProjectionCommand {
     }
 }
 
-fn open(place: &PlaceArguments, app: Option<&str>) -> anyhow::Result<Arc<dyn Views>> {
+fn open(place: &LocationArguments, app: Option<&str>) -> anyhow::Result<Arc<dyn Views>> {
     if app.is_none() && !place.is_given() {
         bail!("say where the read models stand: --journal PLACE, or --data DIR");
     }

@@ -27,7 +27,7 @@ use crate::{
     AccessLogArguments, App, SecurityArguments,
     limits::{self, LimitArguments},
     logging,
-    place::PlaceArguments,
+    place::LocationArguments,
     service::{Durability, Service, Settings},
 };
 
@@ -61,7 +61,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "NAME")]
     role: Option<String>,
     #[command(flatten)]
-    place: PlaceArguments,
+    place: LocationArguments,
     /// What an acknowledged command survives.
     #[arg(long, value_enum, default_value = "fsync")]
     durability: Durability,

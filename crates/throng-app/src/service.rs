@@ -22,7 +22,7 @@ use crate::cluster::{ClusterSettings, not_shared, report};
 use crate::{
     AccessLogArguments, App, End, SecurityArguments,
     limits::LimitArguments,
-    place::{Opened, Opening, Place},
+    place::{JournalLocation, Opened, Opening},
 };
 
 /// What an acknowledged command survives.
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Where to listen; port 0 takes any free one.
     pub listen: SocketAddr,
     /// Where the journal stands. A service without entities keeps nothing anywhere.
-    pub place: Place,
+    pub place: JournalLocation,
     /// What an acknowledged command survives.
     pub durability: Durability,
     /// Added to every sync of the embedded journal: a slow disk, for tests.

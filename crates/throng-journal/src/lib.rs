@@ -54,5 +54,5 @@ pub use shards::ShardSet;
 pub use store::{
     Checkpoint, Compacted, Covered, Cut, EntityHead, Loaded, Store, StoredEvent, StoredState, begin_of_rows,
 };
-pub use streams::{Stream, Stretch, Told};
+pub use streams::{Positions, Stream, Stretch};
 pub use views::{Applied, ViewBatch, ViewOffset, ViewRange, ViewRow, Views};

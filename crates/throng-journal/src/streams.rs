@@ -56,11 +56,11 @@ impl Stretch {
 ///
 /// Written as its positions, `3.1071,7.22`; nothing for a history of which nothing is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Positions {
     upto: BTreeMap<WriterId, CommitNo>,
 }
 
-impl From<Position> for Told {
+impl From<Position> for Positions {
     fn from(position: Position) -> Self {
         Self {
             upto: [(position.writer, position.commit)].into(),
@@ -69,7 +69,7 @@ impl From<Position> for Told {
 }
 
 /// Of one stream the last one counts.
-impl FromIterator<Position> for Told {
+impl FromIterator<Position> for Positions {
     fn from_iter<I: IntoIterator<Item = Position>>(positions: I) -> Self {
         let positions = positions.into_iter();
         Self {
@@ -78,7 +78,7 @@ impl FromIterator<Position> for Told {
     }
 }
 
-impl Told {
+impl Positions {
     /// The first stream of which something may be left to tell: [`Journal::streams`] need not say more of those before it.
     #[must_use]
     pub fn first(&self) -> WriterId {
@@ -220,7 +220,7 @@ fn share(one: &Stream, other: &Stream) -> bool {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Positions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
         for position in self.positions() {
@@ -232,7 +232,7 @@ impl fmt::Display for Told {
 }
 
 /// Read as it is shown.
-impl FromStr for Told {
+impl FromStr for Positions {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -260,11 +260,11 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn told(text: &str) -> Told {
+    fn told(text: &str) -> Positions {
         text.parse().unwrap()
     }
 
-    fn next(told: &Told, streams: &[Stream]) -> String {
+    fn next(told: &Positions, streams: &[Stream]) -> String {
         let next = told.next(streams);
         let next: Vec<String> = next.iter().map(|at| format!("{}-{}", at.after, at.upto)).collect();
         next.join(" ")
@@ -306,11 +306,11 @@ mod tests {
             stream(2, None, 5, true),
             stream(3, None, 0, false),
         ];
-        let mut told = Told::from(at("1.2"));
+        let mut told = Positions::from(at("1.2"));
         assert_eq!(next(&told, &streams), "1.2-3");
         told.tell(at("1.3"), &streams);
         told.tell(at("2.5"), &streams);
-        assert_eq!((told.clone(), told.untold(&streams)), (Told::from(at("2.5")), 0));
+        assert_eq!((told.clone(), told.untold(&streams)), (Positions::from(at("2.5")), 0));
     }
 
     /// What happens to a journal, and to whoever tells it.
@@ -420,8 +420,8 @@ mod tests {
             let mut model = Model { streams: Vec::new(), owners: [0, 0, 1, 1, 2], alone: true };
             model.open_all();
             let mut seen: Vec<Position> = Vec::new();
-            let (mut told, mut streams) = (Told::default(), Vec::new());
-            let look = |told: &Told, model: &Model| -> Vec<Stream> {
+            let (mut told, mut streams) = (Positions::default(), Vec::new());
+            let look = |told: &Positions, model: &Model| -> Vec<Stream> {
                 model.streams.iter().filter(|stream| stream.writer >= told.first()).cloned().collect()
             };
             for step in &steps {

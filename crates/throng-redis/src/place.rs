@@ -11,12 +11,12 @@ use throng::{
 /// Another history (the journal was removed or restored from an older copy, Redis was not) has the same places. It is told by the time: an event at a
 /// place that is passed cannot be newer than the one that was taken last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SinkPosition {
     pub(crate) offset: EventOffset,
     pub(crate) at_micros: i64,
 }
 
-impl Place {
+impl SinkPosition {
     /// Whether an event was taken already. An error: it is of another history.
     pub(crate) fn has(self, event: Self) -> Result<bool, ()> {
         if event.offset > self.offset {
@@ -27,13 +27,13 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for SinkPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}@{}", self.offset, self.at_micros)
     }
 }
 
-impl FromStr for Place {
+impl FromStr for SinkPosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -58,7 +58,7 @@ impl FromStr for Place {
 mod tests {
     use super::*;
 
-    fn place(text: &str) -> Place {
+    fn place(text: &str) -> SinkPosition {
         text.parse().unwrap()
     }
 
@@ -66,7 +66,7 @@ mod tests {
     fn a_place_is_read_as_it_is_written_and_nothing_else_is_one() {
         assert_eq!(place("3.1071.2@5").to_string(), "3.1071.2@5");
         for text in ["", "3.1071@5", "3.1071.2", "a.1.2@5", "3.1.2.4@5"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<SinkPosition>().is_err(), "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! The sink that writes to Redis.
 
-use crate::place::Place;
+use crate::place::SinkPosition;
 use redis::{
     AsyncConnectionConfig, Client, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection,
 };
@@ -53,7 +53,7 @@ pub struct RedisSink<M> {
 struct Session {
     connection: Option<MultiplexedConnection>,
     /// The place that was stored last.
-    stored: Option<Place>,
+    stored: Option<SinkPosition>,
 }
 
 struct Inner<M> {
@@ -193,7 +193,7 @@ impl<M: Mapping> Inner<M> {
         look.cmd("WATCH").arg(&key).ignore().get(&key);
         let (found,): (Option<String>,) = look.query_async(connection).await?;
         let place = found.map(|found| {
-            found.parse::<Place>().map_err(|()| {
+            found.parse::<SinkPosition>().map_err(|()| {
                 Failed::Poison(format!(
                     "the key {key:?} in Redis holds {found:?} and no place in history"
                 ))
@@ -229,15 +229,15 @@ impl<M: Mapping> Inner<M> {
     /// The transaction of those events of a batch that were not taken before, and the place of the last of them.
     fn commands(
         &self,
-        place: Option<Place>,
+        place: Option<SinkPosition>,
         key: &str,
         batch: Vec<Seen<M::Of>>,
-    ) -> Result<Option<(Pipeline, Place)>, Failed> {
+    ) -> Result<Option<(Pipeline, SinkPosition)>, Failed> {
         let mut commands = redis::pipe();
         commands.atomic();
         let mut last = None;
         for seen in batch {
-            let event = Place {
+            let event = SinkPosition {
                 offset: seen.offset,
                 at_micros: seen.at.micros,
             };

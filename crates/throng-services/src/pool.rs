@@ -21,11 +21,11 @@ pub struct PoolSetup<S: Service> {
     workers: usize,
     key_of: Option<KeyOf<S::Message>>,
     each: Box<dyn Fn(Setup<S>) -> Setup<S>>,
-    place: Place,
+    place: Placement,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Placement {
     Threads,
     Here,
     ByCores,
@@ -39,7 +39,7 @@ pub fn pool<S: Service>(name: impl Into<String>, factory: impl Fn(usize) -> S + 
         workers: cores(),
         key_of: None,
         each: Box::new(|setup| setup),
-        place: Place::Threads,
+        place: Placement::Threads,
     }
 }
 
@@ -72,7 +72,7 @@ impl<S: Service> PoolSetup<S> {
     /// Runs the workers [in place](Setup::in_place), on the callers' own threads: for callers who are as many as the cores.
     #[must_use]
     pub fn in_place(mut self) -> Self {
-        self.place = Place::Here;
+        self.place = Placement::Here;
         self
     }
 
@@ -80,7 +80,7 @@ impl<S: Service> PoolSetup<S> {
     /// elsewhere.
     #[must_use]
     pub fn in_place_on_one_core(mut self) -> Self {
-        self.place = Place::ByCores;
+        self.place = Placement::ByCores;
         self
     }
 
@@ -90,9 +90,9 @@ impl<S: Service> PoolSetup<S> {
     /// The system gives no threads.
     pub fn start(self) -> io::Result<Pool<S::Message>> {
         let is_in_place = match self.place {
-            Place::Threads => false,
-            Place::Here => true,
-            Place::ByCores => cores() == 1,
+            Placement::Threads => false,
+            Placement::Here => true,
+            Placement::ByCores => cores() == 1,
         };
         let worker = |number: usize| {
             let factory = Arc::clone(&self.factory);

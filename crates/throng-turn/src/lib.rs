@@ -14,6 +14,6 @@ mod sync;
 mod turnstile;
 
 pub use leader::{Candidate, Leader, Term};
-pub use open_commit::{Durable, Lost, OpenCommit, Place};
+pub use open_commit::{Durable, InCommit, Lost, OpenCommit};
 pub use sync::instead_of_blocking;
 pub use turnstile::{Entered, Job, Turnstile};

@@ -10,7 +10,7 @@ use std::{
 
 /// Where records went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<R> {
+pub struct InCommit<R> {
     /// The number of the open commit.
     pub number: u64,
     /// They are the first in it: somebody has to lead it.
@@ -69,10 +69,10 @@ impl<B: Default> Default for OpenCommit<B> {
 
 impl<B: Default> OpenCommit<B> {
     /// Puts records into the open commit.
-    pub fn stage<R>(&self, put: impl FnOnce(&mut B) -> R) -> Place<R> {
+    pub fn stage<R>(&self, put: impl FnOnce(&mut B) -> R) -> InCommit<R> {
         let mut inner = lock(&self.inner);
         let first = std::mem::replace(&mut inner.empty, false);
-        Place {
+        InCommit {
             number: inner.number,
             first,
             put: put(&mut inner.batch),

@@ -21,7 +21,7 @@ use std::{
 };
 use throng_core::{
     limits,
-    model::{Actor, Error, Place},
+    model::{Actor, Error, Placement},
     shard::JsonRejection,
     tagged,
 };
@@ -176,9 +176,9 @@ struct Typed<A: Actor> {
 
 impl<A: Actor> Typed<A> {
     fn start(host: &Arc<dyn Host>, stats: &Stats) -> std::io::Result<Self> {
-        let count = match A::PLACE {
-            Place::InTurn => PARTS_IN_PLACE,
-            Place::Workers => std::thread::available_parallelism().map_or(1, usize::from),
+        let count = match A::PLACEMENT {
+            Placement::InTurn => PARTS_IN_PLACE,
+            Placement::Workers => std::thread::available_parallelism().map_or(1, usize::from),
         };
         let young_max = (A::KEPT_MAX / count / 2).max(1);
         let part = |_| {
@@ -190,9 +190,9 @@ impl<A: Actor> Typed<A> {
                 young_max,
             });
             let setup = setup.stats(stats);
-            match A::PLACE {
-                Place::InTurn => Ok(setup.in_place()),
-                Place::Workers => setup.start(),
+            match A::PLACEMENT {
+                Placement::InTurn => Ok(setup.in_place()),
+                Placement::Workers => setup.start(),
             }
         };
         let running = (0..count).map(part).collect::<std::io::Result<Vec<_>>>()?;
@@ -219,10 +219,10 @@ impl<A: Actor> Typed<A> {
             until,
             reply,
         };
-        let asked = match A::PLACE {
+        let asked = match A::PLACEMENT {
             // The work is not done with the shared address locked.
-            Place::InTurn => part.address().try_ask(make),
-            Place::Workers => part.try_ask(make),
+            Placement::InTurn => part.address().try_ask(make),
+            Placement::Workers => part.try_ask(make),
         };
         asked.map_err(|error| match error {
             AskError::Full => Error::Overloaded { retry_after: RETRY },
@@ -234,10 +234,10 @@ impl<A: Actor> Typed<A> {
 }
 
 async fn answered<A: Actor>(pending: Pending<Answer<A>>, left: Duration) -> Answer<A> {
-    let answered = match A::PLACE {
+    let answered = match A::PLACEMENT {
         // It is there, or another thread is just at work on it.
-        Place::InTurn => pending.await,
-        Place::Workers => pending.within(left).await,
+        Placement::InTurn => pending.await,
+        Placement::Workers => pending.within(left).await,
     };
     answered.unwrap_or_else(|error| {
         Err(match error {

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 use throng_core::{model::Error, shard::JsonRejection};
-use throng_journal::{CommitNo, Position, Stream, Told, WriterId};
+use throng_journal::{CommitNo, Position, Positions, Stream, WriterId};
 
 /// A place in the log between two records: what comes next is told, all before it was.
 ///
@@ -17,7 +17,7 @@ use throng_journal::{CommitNo, Position, Stream, Told, WriterId};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// The commits that were told.
-    pub(crate) told: Told,
+    pub(crate) told: Positions,
     /// Of the next one of these streams, so many records were told.
     pub(crate) begun: BTreeMap<WriterId, u32>,
 }
@@ -75,9 +75,9 @@ impl Cursor {
     }
 
     /// What is told there was told here, too.
-    pub(crate) fn join(&mut self, told: &Told) {
+    pub(crate) fn join(&mut self, told: &Positions) {
         let before = match self.begun.is_empty() {
-            true => Told::default(),
+            true => Positions::default(),
             false => self.told.clone(),
         };
         self.told.join(told);
@@ -99,8 +99,8 @@ impl Cursor {
     }
 }
 
-impl From<Told> for Cursor {
-    fn from(told: Told) -> Self {
+impl From<Positions> for Cursor {
+    fn from(told: Positions) -> Self {
         let begun = BTreeMap::new();
         Self { told, begun }
     }
@@ -169,8 +169,8 @@ impl Engine {
     pub async fn place(&self, at_start: bool) -> Result<Cursor, FeedError> {
         let streams = self.core.streams(WriterId(0)).await?;
         let (first, last) = (streams.first(), streams.last().map(|stream| stream.writer));
-        let told: Told = match at_start {
-            true => Told::from(first.map_or_else(Position::default, |first| Position {
+        let told: Positions = match at_start {
+            true => Positions::from(first.map_or_else(Position::default, |first| Position {
                 writer: first.writer,
                 commit: CommitNo(0),
             })),

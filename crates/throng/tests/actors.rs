@@ -11,7 +11,7 @@ use std::{
 use throng::{
     Engine,
     journal::{MemoryJournal, MemoryStore},
-    model::{Actor, Error, Place, Rejection, Timestamp},
+    model::{Actor, Error, Placement, Rejection, Timestamp},
 };
 
 /// Counts, in place.
@@ -73,7 +73,7 @@ static GO: Mutex<Option<mpsc::Receiver<()>>> = Mutex::new(None);
 
 impl Actor for Slow {
     const KIND: &'static str = "slow";
-    const PLACE: Place = Place::Workers;
+    const PLACEMENT: Placement = Placement::Workers;
     type Id = u64;
     type Command = SlowCommand;
     type Reply = String;

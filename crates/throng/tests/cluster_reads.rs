@@ -368,9 +368,9 @@ async fn an_entity_is_followed_from_any_node() {
 
 /// What a follower of all accounts was told: the number of the last event of each.
 #[derive(Default)]
-struct Told(BTreeMap<String, u64>);
+struct Positions(BTreeMap<String, u64>);
 
-impl Told {
+impl Positions {
     /// Each event follows the one before it of its entity.
     fn note(&mut self, events: &[Arc<EntityEvent>]) {
         for event in events {
@@ -386,7 +386,7 @@ impl Told {
 }
 
 /// Follows all accounts from a cursor on until so many events of theirs were told; where that is.
-async fn follow(node: &Node, from: Cursor, told: &mut Told, until: u64) -> Cursor {
+async fn follow(node: &Node, from: Cursor, told: &mut Positions, until: u64) -> Cursor {
     let mut follower = node.engine.follow(Follow::Kind { kind: 0, from }).await.unwrap();
     while told.count() < until {
         let events = tokio::time::timeout(Duration::from_secs(20), follower.next(7)).await;
@@ -401,7 +401,7 @@ async fn a_kind_is_followed_at_any_node_and_the_rest_of_it_at_another_one() {
     let reads = Reads::new();
     let [one, other] = reads.two().await;
     let start = other.engine.place(true).await.unwrap();
-    let (mut told, mut at) = (Told::default(), start.clone());
+    let (mut told, mut at) = (Positions::default(), start.clone());
     let mut count = 0;
     for round in 0..8_u64 {
         let asked = if round % 2 == 0 { &one } else { &other };
@@ -424,7 +424,7 @@ async fn a_kind_is_followed_at_any_node_and_the_rest_of_it_at_another_one() {
     assert_eq!(told.count(), count);
     // From the start it is the same, at each node; and at the end there is nothing more.
     for node in [&one, &other] {
-        let mut all = Told::default();
+        let mut all = Positions::default();
         let end = follow(node, start.clone(), &mut all, count).await;
         assert_eq!(all.0, told.0);
         for from in [&end, &at] {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{message::RideMessage, skier::Skier};
 use throng::{Engine, model::Entity as _};
-use throng_amqp::{Command, Incoming, Ingress, IngressOptions, Metrics, frame};
+use throng_amqp::{EntityCommand, Incoming, Ingress, IngressOptions, Metrics, frame};
 use throng_app::App;
 use throng_breaker::{Breakers, Settings};
 use throng_redis::RedisSink;
@@ -53,11 +53,11 @@ pub fn start(engine: &Engine, environment: &Environment, metrics: Metrics) -> Re
 }
 
 /// What a message asks of skiers: that they take its ride, or each ride of its frame.
-fn read(message: &Incoming<'_>) -> Result<Vec<Command>, String> {
+fn read(message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String> {
     let rides = frame::decode(message.content_type, message.body)?;
     let command = |body: &[u8]| {
         let message: RideMessage = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        Ok(Command {
+        Ok(EntityCommand {
             kind: Skier::KIND,
             id: message.skier.to_string(),
             name: "ride".into(),

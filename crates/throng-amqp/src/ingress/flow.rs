@@ -1,7 +1,7 @@
 //! Messages in flight: from their delivery, through the engine, to what the broker is told of them.
 
 use super::{
-    Command, Incoming, Part,
+    EntityCommand, Incoming, Part,
     letters::{Letters, Verdict},
 };
 use crate::metrics::OfQueue;
@@ -41,7 +41,7 @@ struct Message {
     delivery: Option<Delivery>,
     tag: u64,
     came: Instant,
-    commands: Vec<(Command, Step)>,
+    commands: Vec<(EntityCommand, Step)>,
     /// On its way to the dead letters.
     letter: Option<Pin<Box<dyn Future<Output = lapin::Result<bool>> + Send>>>,
     /// It cannot be read.
@@ -164,7 +164,7 @@ impl<'a> Flow<'a> {
         left
     }
 
-    fn try_one(&self, command: &Command, key: String) -> Step {
+    fn try_one(&self, command: &EntityCommand, key: String) -> Step {
         let Some(kind) = self.part.engine.kind(command.kind) else {
             return Step::Refused(format!("the engine has no kind {:?}", command.kind));
         };

@@ -81,7 +81,7 @@ pub struct Incoming<'a> {
 
 /// What a message asks of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct EntityCommand {
     /// The kind of entity.
     pub kind: &'static str,
     /// The entity within its kind.
@@ -98,11 +98,11 @@ pub trait Intake: Send + Sync + 'static {
     ///
     /// # Errors
     /// It cannot be read: why, for people. The message goes to the dead letters.
-    fn read(&self, message: &Incoming<'_>) -> Result<Vec<Command>, String>;
+    fn read(&self, message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String>;
 }
 
-impl<F: Fn(&Incoming<'_>) -> Result<Vec<Command>, String> + Send + Sync + 'static> Intake for F {
-    fn read(&self, message: &Incoming<'_>) -> Result<Vec<Command>, String> {
+impl<F: Fn(&Incoming<'_>) -> Result<Vec<EntityCommand>, String> + Send + Sync + 'static> Intake for F {
+    fn read(&self, message: &Incoming<'_>) -> Result<Vec<EntityCommand>, String> {
         self(message)
     }
 }

@@ -79,12 +79,12 @@ pub(crate) fn ask(counter: &str, command: &str) -> Vec<u8> {
 }
 
 /// Reads messages and frames of them.
-pub(crate) fn read(message: &Incoming<'_>) -> Result<Vec<throng_amqp::Command>, String> {
+pub(crate) fn read(message: &Incoming<'_>) -> Result<Vec<throng_amqp::EntityCommand>, String> {
     let bodies = frame::decode(message.content_type, message.body)?;
     let one = |body: &[u8]| {
         let Ask { counter, command } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         assert_ne!(command, "Panic", "the reader fell over");
-        Ok(throng_amqp::Command {
+        Ok(throng_amqp::EntityCommand {
             kind: if command == "Nothing" { "nothing" } else { Counter::KIND },
             id: counter,
             name: command.into(),

@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{AccessLogArguments, Durability, LimitArguments, Place, SecurityArguments, Service, Settings};
+use throng_app::{
+    AccessLogArguments, Durability, JournalLocation, LimitArguments, SecurityArguments, Service, Settings,
+};
 use throng_load::Report;
 
 use super::{Common, entities::resident_bytes, table::Table};
@@ -140,7 +142,7 @@ fn start(scratch: &Path, arguments: &PicosArguments) -> anyhow::Result<Service> 
     });
     let settings = Settings {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        place: Place::Directory(scratch.join("journal")),
+        place: JournalLocation::Directory(scratch.join("journal")),
         durability: arguments.durability,
         sync_delay: Duration::ZERO,
         accept_loss: None,

@@ -32,7 +32,7 @@ pub(crate) struct ServerArguments {
     #[arg(long)]
     role: Option<String>,
     #[command(flatten)]
-    place: cli::PlaceArguments,
+    place: cli::LocationArguments,
     #[arg(long)]
     no_projections: bool,
     #[arg(long, value_enum, default_value = "fsync")]

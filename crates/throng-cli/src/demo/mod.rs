@@ -25,7 +25,9 @@ use std::{
     time::Duration,
 };
 use throng::Options;
-use throng_app::{AccessLogArguments, Durability, LimitArguments, Place, SecurityArguments, Service, Settings, cli};
+use throng_app::{
+    AccessLogArguments, Durability, JournalLocation, LimitArguments, SecurityArguments, Service, Settings, cli,
+};
 use throng_http::StopSignal;
 use throng_load::report::html;
 
@@ -270,25 +272,25 @@ fn read_trace(arguments: &DemoArguments) -> anyhow::Result<(Arc<Trace>, String)>
 }
 
 /// An empty place for the demo's journal.
-fn fresh(arguments: &DemoArguments, directory: Option<&Directory>) -> anyhow::Result<Place> {
+fn fresh(arguments: &DemoArguments, directory: Option<&Directory>) -> anyhow::Result<JournalLocation> {
     if let Some(directory) = directory {
-        return Ok(Place::Directory(directory.journal()));
+        return Ok(JournalLocation::Directory(directory.journal()));
     }
     let place = arguments.journal.as_deref().unwrap_or_default();
     match place
-        .parse::<Place>()
+        .parse::<JournalLocation>()
         .map_err(|why| anyhow!("--journal cannot be read: {why}"))?
     {
         #[cfg(feature = "postgres")]
-        Place::Postgres(options) => {
+        JournalLocation::Postgres(options) => {
             throng_postgres::begin_anew(&options, MARK)?;
-            Ok(Place::Postgres(options))
+            Ok(JournalLocation::Postgres(options))
         }
         _ => bail!("--journal takes postgres://…; for the embedded journal there is --data DIR"),
     }
 }
 
-fn settings(arguments: &DemoArguments, place: &Place) -> Settings {
+fn settings(arguments: &DemoArguments, place: &JournalLocation) -> Settings {
     Settings {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port)),
         place: place.clone(),

@@ -14,7 +14,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use throng_app::{Place, Service, Settings};
+use throng_app::{JournalLocation, Service, Settings};
 use throng_load::Report;
 
 use super::{DemoArguments, steps};
@@ -120,7 +120,7 @@ impl Demo<'_> {
     /// What the same day takes where a section is an entity in Rust.
     fn compiled_cpu(&self) -> anyhow::Result<Duration> {
         let settings = Settings {
-            place: Place::Directory(self.compiled.clone()),
+            place: JournalLocation::Directory(self.compiled.clone()),
             ..self.settings.clone()
         };
         let service = Service::start(registration::app(), &settings)?;

@@ -4,7 +4,7 @@ use super::{EntityId, Message, Rejection, Timestamp};
 
 /// Where the actors of a kind are at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// On the thread of whoever asks: nothing is handed over, and nothing may take long.
     #[default]
     InTurn,
@@ -28,7 +28,7 @@ pub trait Actor: Send + 'static {
     /// these is no command of the kind.
     const PUBLIC: &'static [&'static str] = &[];
     /// Where they are at work.
-    const PLACE: Place = Place::InTurn;
+    const PLACEMENT: Placement = Placement::InTurn;
     /// How many are kept in memory, about: of more, those that nobody asked for longest are dropped.
     const KEPT_MAX: usize = 100_000;
     /// The address within the kind.

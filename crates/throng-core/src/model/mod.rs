@@ -11,7 +11,7 @@ mod query;
 mod text_id;
 mod turn;
 
-pub use actor::{Actor, Place};
+pub use actor::{Actor, Placement};
 pub use answer::{Answer, Read};
 pub use asker::Asker;
 pub use entity::{Entity, EntityId, Hears, Message, Rejection, RequestError};

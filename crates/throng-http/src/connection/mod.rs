@@ -14,7 +14,7 @@ pub(crate) use waits::{Coming, Going};
 
 use crate::{
     access::{Caller, Entrance, Held},
-    gate::{self, Client, Place},
+    gate::{self, Client, TurnSlot},
     metrics::Limit,
 };
 use std::{
@@ -68,7 +68,7 @@ pub(crate) struct Connection {
     /// Whose it is.
     client: Cell<Client>,
     /// Its place in its loop's turn.
-    pub(crate) place: Place,
+    pub(crate) place: TurnSlot,
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
     is_console: Cell<bool>,
@@ -127,7 +127,7 @@ impl Connection {
             finishes_since: Cell::default(),
             waker: RefCell::default(),
             client: Cell::new(gate::LOCAL),
-            place: Place::default(),
+            place: TurnSlot::default(),
             is_socket: Cell::default(),
             is_console: Cell::default(),
             exchange: Cell::default(),

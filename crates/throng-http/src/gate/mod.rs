@@ -18,7 +18,7 @@ mod ticket;
 
 pub(crate) use clients::{Client, LOCAL};
 pub(crate) use pass::Pass;
-pub(crate) use ticket::{Admitted, Place, Reason, Ticket};
+pub(crate) use ticket::{Admitted, Reason, Ticket, TurnSlot};
 
 use crate::limits::Limits;
 use clients::Clients;
@@ -73,7 +73,7 @@ impl Gate {
     /// Lets a request of so many bytes go, in this turn or a later one. Whose it is is asked only of one that waits.
     pub(crate) async fn enter(
         &self,
-        place: &Place,
+        place: &TurnSlot,
         bytes: usize,
         client: impl FnOnce() -> Client,
     ) -> Result<Admitted, Refused> {
@@ -95,7 +95,7 @@ impl Gate {
     }
 
     /// Lets a request of so many bytes go if it goes at once; otherwise when it can have arrived.
-    fn go(&self, place: &Place, bytes: usize) -> Result<Admitted, Instant> {
+    fn go(&self, place: &TurnSlot, bytes: usize) -> Result<Admitted, Instant> {
         if let Some(admitted) = self.enter_now(place, bytes) {
             return Ok(admitted);
         }
@@ -111,7 +111,7 @@ impl Gate {
     }
 
     /// Lets a request of so many bytes go if its connection has a place in this turn.
-    pub(crate) fn enter_now(&self, place: &Place, bytes: usize) -> Option<Admitted> {
+    pub(crate) fn enter_now(&self, place: &TurnSlot, bytes: usize) -> Option<Admitted> {
         let mut queue = self.queue.borrow_mut();
         let admitted = place.go(queue.number(), bytes);
         if admitted.is_some() {
@@ -126,7 +126,7 @@ impl Gate {
         self.pass.woken().map_or(ended, |woken| woken.max(ended)).min(now)
     }
 
-    fn take(&self, place: &Place, arrived: Instant) {
+    fn take(&self, place: &TurnSlot, arrived: Instant) {
         let now = Instant::now();
         place.take(self.queue.borrow().number(), Admitted { arrived, now });
     }
@@ -224,7 +224,7 @@ impl Gate {
     }
 
     /// Gives a connection that is ready its place in this turn; `false`: it has to [wait](Self::wait_unread).
-    pub(crate) fn goes_at_once(&self, place: &Place) -> bool {
+    pub(crate) fn goes_at_once(&self, place: &TurnSlot) -> bool {
         let goes = self.queue.borrow_mut().goes_at_once(&ThreadClock);
         if goes {
             self.take(place, self.arrived(Instant::now()));
@@ -250,7 +250,7 @@ impl Gate {
     }
 
     /// A connection whose ticket was the next has its place in this turn.
-    pub(crate) fn admit(&self, place: &Place, ticket: &Ticket) {
+    pub(crate) fn admit(&self, place: &TurnSlot, ticket: &Ticket) {
         self.take(place, ticket.arrived);
     }
 
@@ -277,7 +277,7 @@ impl Gate {
 /// A task waits for its turn.
 struct Waits<'a> {
     gate: &'a Gate,
-    place: &'a Place,
+    place: &'a TurnSlot,
     ticket: Rc<Ticket>,
 }
 
@@ -356,14 +356,14 @@ mod tests {
             };
             let gate = Gate::new(&limits, Arc::default(), Gauge::default());
             gate.begin_turn();
-            let place = Place::default();
+            let place = TurnSlot::default();
             assert!(gate.goes_at_once(&place) && gate.enter_now(&place, 9).is_some());
-            let next = Place::default();
+            let next = TurnSlot::default();
             assert!(gate.goes_at_once(&next), "a byte is left");
             assert!(gate.enter_now(&next, 1).is_some());
-            assert!(!gate.goes_at_once(&Place::default()), "none is left");
+            assert!(!gate.goes_at_once(&TurnSlot::default()), "none is left");
             gate.begin_turn();
-            assert!(gate.goes_at_once(&Place::default()));
+            assert!(gate.goes_at_once(&TurnSlot::default()));
         });
     }
 
@@ -377,7 +377,7 @@ mod tests {
             for number in 0..10 {
                 let (gate, went) = (gate.clone(), went.clone());
                 tasks.push(spawn_local(async move {
-                    assert!(gate.enter(&Place::default(), 1, || LOCAL).await.is_ok());
+                    assert!(gate.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok());
                     went.borrow_mut().push(number);
                 }));
             }
@@ -395,13 +395,13 @@ mod tests {
         run(async {
             let gate = gate();
             gate.begin_turn();
-            let first = Place::default();
+            let first = TurnSlot::default();
             assert!(gate.goes_at_once(&first) && gate.enter_now(&first, 1).is_some());
-            assert!(!gate.goes_at_once(&Place::default()), "the turn is full");
+            assert!(!gate.goes_at_once(&TurnSlot::default()), "the turn is full");
             let one = gate.wait_unread(1, LOCAL);
             let task = spawn_local({
                 let gate = gate.clone();
-                async move { gate.enter(&Place::default(), 1, || LOCAL).await.is_ok() }
+                async move { gate.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok() }
             });
             while gate.waiting.get() < 2 {
                 yield_now().await;
@@ -425,10 +425,11 @@ mod tests {
     fn a_client_that_goes_away_holds_up_nobody() {
         run(async {
             let gate = gate();
-            let enter =
-                |gate: Rc<Gate>| spawn_local(async move { gate.enter(&Place::default(), 1, || LOCAL).await.is_ok() });
+            let enter = |gate: Rc<Gate>| {
+                spawn_local(async move { gate.enter(&TurnSlot::default(), 1, || LOCAL).await.is_ok() })
+            };
             gate.begin_turn();
-            assert!(gate.goes_at_once(&Place::default()));
+            assert!(gate.goes_at_once(&TurnSlot::default()));
             let connection = gate.wait_unread(7, LOCAL);
             let (first, second) = (enter(gate.clone()), enter(gate.clone()));
             while gate.waiting.get() < 3 {

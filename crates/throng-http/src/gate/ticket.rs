@@ -14,7 +14,7 @@ const TOGETHER: (usize, usize) = (31, 64 << 10);
 /// A connection's place in a turn: what it sent together goes together. If each of its requests had to wait for a turn of its
 /// own, a loop that is just saturated would make a turn and a commit of every few.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct TurnSlot {
     /// The turn's number.
     turn: Cell<u64>,
     /// Requests and bytes that may still go.
@@ -34,7 +34,7 @@ pub(crate) struct Admitted {
     pub(crate) now: Instant,
 }
 
-impl Place {
+impl TurnSlot {
     /// The connection has its place in a turn.
     pub(super) fn take(&self, turn: u64, times: Admitted) {
         self.turn.set(turn);
@@ -156,7 +156,7 @@ mod tests {
     fn what_a_connection_sent_together_goes_together_in_one_turn() {
         let now = Instant::now();
         let times = Admitted { arrived: now, now };
-        let place = Place::default();
+        let place = TurnSlot::default();
         assert!(place.go(1, 0).is_none(), "it has none yet");
         place.take(1, times);
         assert!(place.go(1, 1 << 20).is_some(), "the first may be as large as it is");

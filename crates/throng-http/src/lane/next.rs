@@ -8,7 +8,7 @@ use crate::{
     request::{
         body::RequestBody,
         headers,
-        path::{self, Place},
+        path::{self, ApiPath},
     },
 };
 use bytes::Bytes;
@@ -74,7 +74,7 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
     };
     let path = head.path();
     if head.method == "POST"
-        && let Some(Place::Member(kind, id, name)) = path::place(path)
+        && let Some(ApiPath::Member(kind, id, name)) = path::place(path)
     {
         let (sender, headers) = telling(&head);
         // A page's: the answer has to tell its browser more.

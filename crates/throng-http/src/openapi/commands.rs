@@ -4,7 +4,7 @@ use schemars::Schema;
 use serde_json::{Map, Value, json};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Command {
+pub(super) struct CommandDoc {
     /// As serde says it.
     pub(super) name: String,
     /// What its documentation says.
@@ -14,7 +14,7 @@ pub(super) struct Command {
 }
 
 /// The variants of an externally tagged enum; empty if the schema is not one.
-pub(super) fn of(schema: &Schema, definitions: &Map<String, Value>) -> Vec<Command> {
+pub(super) fn of(schema: &Schema, definitions: &Map<String, Value>) -> Vec<CommandDoc> {
     let whole = resolve(schema.as_value(), definitions);
     let alone = [whole.clone()];
     let variants = whole
@@ -34,12 +34,12 @@ fn resolve<'a>(schema: &'a Value, definitions: &'a Map<String, Value>) -> &'a Va
     name.and_then(|name| definitions.get(name)).unwrap_or(schema)
 }
 
-fn commands(variant: &Value) -> Vec<Command> {
+fn commands(variant: &Value) -> Vec<CommandDoc> {
     let description = variant.get("description").and_then(Value::as_str).map(str::to_owned);
     let nothing = || json!({ "type": "object", "description": "Nothing; the body may be empty." });
     let unit = |name: &Value| {
         let name = name.as_str()?.to_owned();
-        Some(Command {
+        Some(CommandDoc {
             name,
             description: description.clone(),
             body: nothing(),
@@ -62,7 +62,7 @@ fn commands(variant: &Value) -> Vec<Command> {
     let Some((name, body)) = name.as_str().and_then(|name| properties.get_key_value(name)) else {
         return Vec::new();
     };
-    vec![Command {
+    vec![CommandDoc {
         name: name.clone(),
         description,
         body: body.clone(),

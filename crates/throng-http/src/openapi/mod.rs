@@ -12,7 +12,7 @@ use crate::{
     kinds::{Kinds, Names, Refusal, kebab},
 };
 use bytes::Bytes;
-use commands::Command;
+use commands::CommandDoc;
 use schemars::{Schema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use throng::{ActorKind, Registry};
@@ -234,13 +234,13 @@ pub(crate) fn kinds(registry: &Registry, actors: &[ActorKind]) -> (Vec<KindShown
 /// A kind's commands, as its schema has them.
 struct Commands {
     /// Those that clients may ask.
-    public: Vec<Command>,
+    public: Vec<CommandDoc>,
     /// The names of the others.
     internal: Vec<String>,
 }
 
 impl Commands {
-    fn of(kind: &'static str, public: &'static [&'static str], all: Vec<Command>) -> Result<Self, StartError> {
+    fn of(kind: &'static str, public: &'static [&'static str], all: Vec<CommandDoc>) -> Result<Self, StartError> {
         let is_command = |name: &str| all.iter().any(|command| command.name == name);
         // A type may hide its commands from its schema.
         if let Some(command) = public.iter().find(|name| !all.is_empty() && !is_command(name)) {

@@ -1,6 +1,6 @@
 //! The paths of the document.
 
-use super::commands::Command;
+use super::commands::CommandDoc;
 use crate::{
     kinds::{Kinds, kebab},
     limits::{KEY_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX},
@@ -70,7 +70,12 @@ pub(super) const WRITE_PROBLEMS: &[&str] = &[
 ];
 
 /// All paths of a kind.
-pub(super) fn of(kind: &Kind, schemas: &KindSchemas, commands: &[Command], events: &[Command]) -> Map<String, Value> {
+pub(super) fn of(
+    kind: &Kind,
+    schemas: &KindSchemas,
+    commands: &[CommandDoc],
+    events: &[CommandDoc],
+) -> Map<String, Value> {
     let mut paths = Map::new();
     let name = kind.name;
     paths.insert(format!("/api/{name}"), json!({ "get": list(name) }));
@@ -96,7 +101,7 @@ pub(super) fn of(kind: &Kind, schemas: &KindSchemas, commands: &[Command], event
 }
 
 /// All paths of a kind of actor.
-pub(super) fn of_actor(kind: &str, schemas: &KindSchemas, commands: &[Command]) -> Map<String, Value> {
+pub(super) fn of_actor(kind: &str, schemas: &KindSchemas, commands: &[CommandDoc]) -> Map<String, Value> {
     let paths = commands.iter().map(|command| {
         let mut post = post(kind, schemas, command);
         post["parameters"] = json!([id(kind), timeout(), trace()]);
@@ -135,7 +140,7 @@ fn timeout() -> Value {
     json!({ "name": "Request-Timeout", "in": "header", "description": description, "schema": { "type": "string", "examples": ["2", "500ms"] } })
 }
 
-fn post(kind: &str, schemas: &KindSchemas, command: &Command) -> Value {
+fn post(kind: &str, schemas: &KindSchemas, command: &CommandDoc) -> Value {
     let name = &command.name;
     let mut responses = problems(WRITE_PROBLEMS);
     responses.insert(
@@ -169,7 +174,7 @@ fn get(kind: &str, query: &str, schemas: &KindSchemas, fields: &Schema, answer: 
     })
 }
 
-fn history(kind: &str, events: &[Command]) -> Value {
+fn history(kind: &str, events: &[CommandDoc]) -> Value {
     let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
     let payloads: Vec<Value> = events.iter().map(payload).collect();
     let event = json!({
@@ -227,7 +232,7 @@ fn limit() -> Value {
 }
 
 /// The content of an event, under its name.
-fn payload(event: &Command) -> Value {
+fn payload(event: &CommandDoc) -> Value {
     let mut body = event.body.clone();
     if let Value::Object(body) = &mut body {
         body.insert("title".into(), json!(event.name));

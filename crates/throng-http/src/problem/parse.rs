@@ -2,16 +2,16 @@
 
 /// The place named by a sentence.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ErrorLocation {
     pub(super) field: Option<String>,
     pub(super) line: Option<u64>,
     pub(super) column: Option<u64>,
 }
 
 /// `path: … at line 1 column 2`, ``missing field `name` at line 1 column 2``.
-pub(super) fn place(sentence: &str) -> Place {
+pub(super) fn place(sentence: &str) -> ErrorLocation {
     let (rest, line, column) = position(sentence).unwrap_or((sentence, None, None));
-    Place {
+    ErrorLocation {
         field: field(rest),
         line,
         column,
@@ -54,8 +54,8 @@ fn field(sentence: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn at(field: Option<&str>, line: u64, column: u64) -> Place {
-        Place {
+    fn at(field: Option<&str>, line: u64, column: u64) -> ErrorLocation {
+        ErrorLocation {
             field: field.map(str::to_owned),
             line: Some(line),
             column: Some(column),
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_sentence_without_a_place_has_none() {
-        assert_eq!(place("the id is empty"), Place::default());
-        assert_eq!(place("the train leaves at line 5"), Place::default());
+        assert_eq!(place("the id is empty"), ErrorLocation::default());
+        assert_eq!(place("the train leaves at line 5"), ErrorLocation::default());
     }
 }

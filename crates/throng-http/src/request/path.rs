@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// What a path below `/api/` names; the parts still encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place<'a> {
+pub(crate) enum ApiPath<'a> {
     /// `/api/{kind}`
     Kind(&'a str),
     /// `/api/{kind}/{id}`
@@ -15,12 +15,12 @@ pub(crate) enum Place<'a> {
 }
 
 /// Matches a path; `None` if it is none of the generic routes'.
-pub(crate) fn place(path: &str) -> Option<Place<'_>> {
+pub(crate) fn place(path: &str) -> Option<ApiPath<'_>> {
     let rest = path.strip_prefix("/api/")?;
     // Bytes, since a slash is one: this is done for every command.
     let split = |part: &str| part.as_bytes().iter().position(|byte| *byte == b'/');
     let Some(end) = split(rest) else {
-        return (!rest.is_empty()).then_some(Place::Kind(rest));
+        return (!rest.is_empty()).then_some(ApiPath::Kind(rest));
     };
     let (kind, rest) = (&rest[..end], &rest[end + 1..]);
     let (id, name) = match split(rest) {
@@ -31,9 +31,9 @@ pub(crate) fn place(path: &str) -> Option<Place<'_>> {
         return None;
     }
     match name {
-        None => Some(Place::Entity(kind, id)),
+        None => Some(ApiPath::Entity(kind, id)),
         Some(name) if name.is_empty() || split(name).is_some() => None,
-        Some(name) => Some(Place::Member(kind, id, name)),
+        Some(name) => Some(ApiPath::Member(kind, id, name)),
     }
 }
 
@@ -51,9 +51,9 @@ pub(crate) fn decode(part: &str) -> Option<Cow<'_, str>> {
 pub fn fuzzed(path: &str) {
     let parts = match place(path) {
         None => return,
-        Some(Place::Kind(kind)) => vec![kind],
-        Some(Place::Entity(kind, id)) => vec![kind, id],
-        Some(Place::Member(kind, id, name)) => vec![kind, id, name],
+        Some(ApiPath::Kind(kind)) => vec![kind],
+        Some(ApiPath::Entity(kind, id)) => vec![kind, id],
+        Some(ApiPath::Member(kind, id, name)) => vec![kind, id, name],
     };
     assert!(parts.iter().all(|part| !part.is_empty() && !part.contains('/')));
     assert_eq!(format!("/api/{}", parts.join("/")), path);
@@ -68,15 +68,15 @@ mod tests {
 
     #[test]
     fn a_path_names_a_kind_an_entity_or_a_member() {
-        assert_eq!(place("/api/section"), Some(Place::Kind("section")));
-        assert_eq!(place("/api/section/S1"), Some(Place::Entity("section", "S1")));
+        assert_eq!(place("/api/section"), Some(ApiPath::Kind("section")));
+        assert_eq!(place("/api/section/S1"), Some(ApiPath::Entity("section", "S1")));
         assert_eq!(
             place("/api/section/S1/add"),
-            Some(Place::Member("section", "S1", "add"))
+            Some(ApiPath::Member("section", "S1", "add"))
         );
         assert_eq!(
             place("/api/section/a%2Fb/add"),
-            Some(Place::Member("section", "a%2Fb", "add"))
+            Some(ApiPath::Member("section", "a%2Fb", "add"))
         );
     }
 

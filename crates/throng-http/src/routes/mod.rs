@@ -27,7 +27,7 @@ use crate::{
     request::{
         body::RequestBody,
         headers,
-        path::{self, Place},
+        path::{self, ApiPath},
     },
     server::Server,
     websocket,
@@ -86,7 +86,7 @@ async fn answer_same_origin(
 ) -> Response<Answer> {
     let (mut parts, body) = request.into_parts();
     if parts.method == Method::POST
-        && let Some(Place::Member(kind, id, name)) = path::place(parts.uri.path())
+        && let Some(ApiPath::Member(kind, id, name)) = path::place(parts.uri.path())
     {
         let asked = Asked {
             path: parts.uri.path(),
@@ -294,18 +294,18 @@ async fn other(
     let path = parts.uri.path();
     if is_generic {
         let (route, answered) = match path::place(path) {
-            Some(Place::Kind(SOCKET)) if is_read => {
+            Some(ApiPath::Kind(SOCKET)) if is_read => {
                 // Its messages have no header fields that would say it.
                 connection.speaks_for(server.shared().client_address(connection, &parts.headers));
                 (Route::Socket, websocket::accept(connection, &parts))
             }
             None => (Route::Other, Err(Problem::unknown_route(path).boxed())),
             Some(_) if !is_read => (Route::Other, Err(wrong_method(server, &parts))),
-            Some(Place::Kind(kind)) => (
+            Some(ApiPath::Kind(kind)) => (
                 Route::Entities,
                 entities::list(server, connection, &parts, kind, &mut arrived).await,
             ),
-            Some(Place::Entity(kind, id)) => (
+            Some(ApiPath::Entity(kind, id)) => (
                 Route::Query,
                 query::run(
                     server,
@@ -316,14 +316,14 @@ async fn other(
                 )
                 .await,
             ),
-            Some(Place::Member(kind, id, "events")) if headers::wants_stream(&parts.headers) => {
+            Some(ApiPath::Member(kind, id, "events")) if headers::wants_stream(&parts.headers) => {
                 (Route::Live, live::open(server, &parts, (kind, id)).await)
             }
-            Some(Place::Member(kind, id, "events")) => (
+            Some(ApiPath::Member(kind, id, "events")) => (
                 Route::History,
                 history::page(server, connection, &parts, (kind, id), &mut arrived).await,
             ),
-            Some(Place::Member(kind, id, name)) => (
+            Some(ApiPath::Member(kind, id, name)) => (
                 Route::Query,
                 query::run(server, connection, &parts, (kind, id, name), &mut arrived).await,
             ),
@@ -417,7 +417,7 @@ fn counted(server: &Server, problem: Problem, path: &str) -> Problem {
 /// What a `POST`, `PUT`, … to a read-only path is told.
 fn wrong_method(server: &Server, parts: &Parts) -> Box<Problem> {
     let allow = match path::place(parts.uri.path()) {
-        Some(Place::Member(kind, _, name)) => match server.shared().kinds.find(kind) {
+        Some(ApiPath::Member(kind, _, name)) => match server.shared().kinds.find(kind) {
             None => return unknown_kind(server, kind),
             Some((_, names)) => allowed(names, name),
         },

@@ -34,13 +34,13 @@ pub struct Step {
     /// The line's number, from 1.
     pub line: usize,
     /// The event, query or change of the clock.
-    pub command: Command,
+    pub command: Action,
     expected: Vec<Expected>,
 }
 
 /// What a step does.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Command {
+pub enum Action {
     /// Sends an event, and compares the directives.
     Event {
         /// The first part of its type, `say` of `say:hello`.
@@ -160,8 +160,8 @@ impl Script {
     /// The files of rulesets it asks for, and whether they are installed.
     pub fn files(&self) -> impl Iterator<Item = (&str, bool)> {
         self.steps.iter().filter_map(|step| match &step.command {
-            Command::Use(file) => Some((file.as_str(), true)),
-            Command::Module(file) => Some((file.as_str(), false)),
+            Action::Use(file) => Some((file.as_str(), true)),
+            Action::Module(file) => Some((file.as_str(), false)),
             _ => None,
         })
     }
@@ -176,18 +176,18 @@ impl Step {
     fn run(&self, pico: &mut Pico) -> Option<Mismatch> {
         pico.take_log();
         let found = match &self.command {
-            Command::Event {
+            Action::Event {
                 domain,
                 name,
                 attributes,
             } => pico.event(domain, name, attributes.clone()).map(Found::Directives),
-            Command::Wait(milliseconds) => {
+            Action::Wait(milliseconds) => {
                 let time = pico.time_ms().saturating_add(*milliseconds);
                 pico.set_time_ms(time).map(Found::Directives)
             }
-            Command::Query { name, arguments } => pico.query(name, arguments.clone()).map(Found::Value),
-            Command::Variable(name) => Ok(Found::Value(pico.variable(name))),
-            Command::Use(_) | Command::Module(_) => return None,
+            Action::Query { name, arguments } => pico.query(name, arguments.clone()).map(Found::Value),
+            Action::Variable(name) => Ok(Found::Value(pico.variable(name))),
+            Action::Use(_) | Action::Module(_) => return None,
         };
         let log = pico.take_log();
         let logged = |text: &String| {
@@ -268,7 +268,7 @@ impl fmt::Display for Expected {
     }
 }
 
-fn command(line: &str) -> Result<Command, String> {
+fn command(line: &str) -> Result<Action, String> {
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
     let (first, value) = rest.trim().split_once([' ', '\t']).unwrap_or((rest.trim(), ""));
     let json = || match value.trim() {
@@ -285,19 +285,19 @@ fn command(line: &str) -> Result<Command, String> {
             };
             let (domain, name) = (domain.to_owned(), name.to_owned());
             let attributes = json()?;
-            Ok(Command::Event {
+            Ok(Action::Event {
                 domain,
                 name,
                 attributes,
             })
         }
-        "query" => Ok(Command::Query {
+        "query" => Ok(Action::Query {
             name: first.into(),
             arguments: json()?,
         }),
-        "ent" => Ok(Command::Variable(first.into())),
-        "use" => Ok(Command::Use(first.into())),
-        "module" => Ok(Command::Module(first.into())),
+        "ent" => Ok(Action::Variable(first.into())),
+        "use" => Ok(Action::Use(first.into())),
+        "module" => Ok(Action::Module(first.into())),
         "wait" => {
             let milliseconds = match value.trim() {
                 "ms" => 1,
@@ -308,7 +308,7 @@ fn command(line: &str) -> Result<Command, String> {
                 unit => return Err(format!("`wait` needs a unit, ms, s, min, h or d, not `{unit}`")),
             };
             let amount: i64 = first.parse().map_err(|_| format!("`{first}` is no whole number"))?;
-            Ok(Command::Wait(amount.saturating_mul(milliseconds)))
+            Ok(Action::Wait(amount.saturating_mul(milliseconds)))
         }
         _ => Err(format!(
             "expected `event`, `query`, `ent`, `wait`, `use` or `module`, found `{verb}`"

@@ -3,7 +3,7 @@
 
 use super::{
     Inner,
-    chunk::{Packer, Told},
+    chunk::{PackedEvent, Packer},
     cut::cut,
     database::{self, Database, backend_error, failed, head_key},
     read::{encode_state, seq_of_state},
@@ -233,7 +233,7 @@ impl Index {
                 entity.rows.push((entity.seq, entity.packer.finish()));
             }
             let before = entity.packer.bytes();
-            entity.packer.push(Told {
+            entity.packer.push(PackedEvent {
                 position: stamp.position(),
                 at_micros: stamp.at_micros,
                 segment: located.segment,

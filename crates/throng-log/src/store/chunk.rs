@@ -66,7 +66,7 @@ pub(super) struct Packer {
 
 /// What is told of an event as it is packed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'a> {
+pub(super) struct PackedEvent<'a> {
     pub position: Position,
     pub at_micros: i64,
     pub segment: u64,
@@ -80,8 +80,8 @@ pub(super) struct Told<'a> {
 
 impl Entry {
     /// To be packed again.
-    pub(super) fn told(&self) -> Told<'_> {
-        Told {
+    pub(super) fn told(&self) -> PackedEvent<'_> {
+        PackedEvent {
             position: self.position,
             at_micros: self.at_micros,
             segment: self.segment,
@@ -108,7 +108,7 @@ impl Packer {
         self.entries.len()
     }
 
-    pub(super) fn push(&mut self, told: Told<'_>) {
+    pub(super) fn push(&mut self, told: PackedEvent<'_>) {
         let (bytes, before) = (&mut self.entries, &mut self.before);
         self.writer = told.position.writer;
         put(bytes, told.position.commit.0.wrapping_sub(before.commit));
@@ -252,7 +252,7 @@ mod tests {
             let mut expected = Vec::new();
             for (commit, at_micros, segment, offset, body, version, name) in &entries {
                 let position = Position { writer: WriterId(writer), commit: CommitNo(*commit) };
-                packer.push(Told {
+                packer.push(PackedEvent {
                     position, at_micros: *at_micros, segment: *segment, offset: *offset, length: body.len() as u32,
                     crc: crc32c::crc32c(body), version: *version, name,
                 });

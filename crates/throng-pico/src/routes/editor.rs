@@ -69,8 +69,8 @@ pub(super) struct Checked {
     sound: bool,
     /// Its id, if it can be read.
     rid: Option<String>,
-    errors: Vec<Place>,
-    warnings: Vec<Place>,
+    errors: Vec<SourceLocation>,
+    warnings: Vec<SourceLocation>,
     /// Its queries with their parameters, its events with the attributes it asks for.
     #[schemars(with = "serde_json::Value")]
     testing: Value,
@@ -78,7 +78,7 @@ pub(super) struct Checked {
 
 /// Something about a place of the source.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Place {
+pub(super) struct SourceLocation {
     /// The first line is 1.
     line: u32,
     /// In characters; the first is 1.
@@ -86,7 +86,7 @@ pub(super) struct Place {
     message: String,
 }
 
-impl Place {
+impl SourceLocation {
     fn of(diagnostic: &Diagnostic) -> Self {
         Self {
             line: diagnostic.location.line,
@@ -129,7 +129,7 @@ fn checked(source: &str) -> Checked {
                 found => format!(", found {found}"),
             };
             return Checked {
-                errors: vec![Place {
+                errors: vec![SourceLocation {
                     line: error.location.line,
                     column: error.location.column,
                     message: format!("{}{found}", error.expected),
@@ -144,12 +144,12 @@ fn checked(source: &str) -> Checked {
             sound: true,
             rid,
             errors: Vec::new(),
-            warnings: program.warnings().iter().map(Place::of).collect(),
+            warnings: program.warnings().iter().map(SourceLocation::of).collect(),
             testing: program.testing().clone(),
         },
         Err(error) => Checked {
             rid,
-            errors: error.diagnostics.iter().map(Place::of).collect(),
+            errors: error.diagnostics.iter().map(SourceLocation::of).collect(),
             ..Checked::default()
         },
     }

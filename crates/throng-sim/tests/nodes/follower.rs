@@ -19,7 +19,7 @@ pub(crate) struct Followed {
 }
 
 /// What came of following for a while.
-struct Told {
+struct Positions {
     events: Vec<(String, u64)>,
     /// The place behind them.
     place: Option<String>,
@@ -76,7 +76,7 @@ impl Followed {
     }
 
     /// Each event follows the one before it of its counter.
-    fn note(&self, clients: &Clients, node: usize, now: &Told) {
+    fn note(&self, clients: &Clients, node: usize, now: &Positions) {
         let mut told = self.told.lock().unwrap();
         let is_erased = |counter: &str| counter.parse::<u64>().is_ok_and(|counter| counter >= ERASED);
         for (counter, seq) in now.events.iter().filter(|(counter, _)| !is_erased(counter)) {
@@ -99,6 +99,6 @@ impl Followed {
     }
 }
 
-fn told(events: Vec<(String, u64)>, place: Option<String>, why: Option<String>) -> Told {
-    Told { events, place, why }
+fn told(events: Vec<(String, u64)>, place: Option<String>, why: Option<String>) -> Positions {
+    Positions { events, place, why }
 }

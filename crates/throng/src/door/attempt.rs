@@ -135,7 +135,7 @@ pub(crate) enum Answer {
     Json(JsonReply),
     Nobody,
     /// The command was forwarded as a message: another entity answers.
-    Elsewhere(tokio::sync::oneshot::Receiver<Told>),
+    Elsewhere(tokio::sync::oneshot::Receiver<ForwardedReply>),
 }
 
 /// Where a typed answer goes, whoever gives it.
@@ -146,7 +146,7 @@ pub(crate) struct Typed {
 }
 
 /// The answer to a command that was forwarded as a message, and what it rests on.
-pub(crate) struct Told {
+pub(crate) struct ForwardedReply {
     pub(crate) answer: Answer,
     pub(crate) rests_on: Position,
 }

@@ -15,7 +15,9 @@ pub(crate) mod turn;
 pub(crate) mod watchdog;
 
 pub use attempt::Attempt;
-pub(crate) use attempt::{Answer, Asking, Command, Look, NOTHING, Payload, Progress, Retry, Target, Told, Typed, Work};
+pub(crate) use attempt::{
+    Answer, Asking, Command, ForwardedReply, Look, NOTHING, Payload, Progress, Retry, Target, Typed, Work,
+};
 pub(crate) use elsewhere::{OwnerOf, command_of};
 pub(crate) use load::now_or_later;
 pub use outbox::Pending;

@@ -4,7 +4,7 @@ use super::widen;
 #[cfg(feature = "services")]
 use crate::actors::JsonAnswer;
 use crate::{
-    door::{Answer, Attempt, Told},
+    door::{Answer, Attempt, ForwardedReply},
     ledger::Refusal,
     life::Life,
 };
@@ -162,7 +162,7 @@ impl Entity {
             return Ok(self.take());
         };
         let told = ledger.in_time(self.until, told).await;
-        let Ok(Some(Ok(Told { answer, rests_on }))) = told else {
+        let Ok(Some(Ok(ForwardedReply { answer, rests_on }))) = told else {
             return Err(Error::OutcomeUnknown);
         };
         // The answer may be lost where the message it answers is not: that will be taken again.

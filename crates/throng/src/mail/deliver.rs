@@ -3,7 +3,10 @@
 use super::Mail;
 use crate::{
     context::Context,
-    door::{Answer, Attempt, Carried, Outgoing, Parked, Progress, ROOM_RETRY, Target, Told, Wait, Waiter, Work, turn},
+    door::{
+        Answer, Attempt, Carried, ForwardedReply, Outgoing, Parked, Progress, ROOM_RETRY, Target, Wait, Waiter, Work,
+        turn,
+    },
     ledger::{Origin, Refusal},
 };
 use std::{
@@ -137,7 +140,7 @@ impl Mail {
         // One that was taken before answers nobody: whoever asked asks again.
         if let (Some(waiter), Some(rests_on)) = (outgoing.waiter, rests_on) {
             let answer = attempt.answer;
-            drop(waiter.tell.send(Told { answer, rests_on }));
+            drop(waiter.tell.send(ForwardedReply { answer, rests_on }));
         }
     }
 

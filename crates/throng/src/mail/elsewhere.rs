@@ -8,7 +8,7 @@ use super::{
     deliver::{self, READ_BYTES},
 };
 use crate::{
-    door::{Answer, Behind, Carried, Next, Outgoing, Told},
+    door::{Answer, Behind, Carried, ForwardedReply, Next, Outgoing},
     driver::peers::{Letter, RemoteError, Reply, Request, TakenAs},
 };
 use serde_bytes::ByteBuf;
@@ -118,7 +118,7 @@ impl Mail {
         if let (Some(mut waiter), Some(answer)) = (outgoing.waiter, answer) {
             waiter.answer.put(answer.map_err(|error| error.into_error(registry)));
             let rests_on = outgoing.sent;
-            drop(waiter.tell.send(Told {
+            drop(waiter.tell.send(ForwardedReply {
                 answer: waiter.answer,
                 rests_on,
             }));

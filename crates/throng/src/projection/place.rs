@@ -7,18 +7,18 @@
 
 use super::Skipped;
 use std::ops::Bound;
-use throng_journal::{Position, Told, ViewOffset, ViewRange, Views};
+use throng_journal::{Position, Positions, ViewOffset, ViewRange, Views};
 
 /// The key of the row with the place; no projection can write it, and no reader sees it.
 pub(super) const PLACE_KEY: &[u8] = b"";
 
 /// How far a projection has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ProjectionPosition {
     /// The last commit that it has read, and by which version of it; its position is what tells one batch from another.
     pub(super) last: ViewOffset,
     /// All that it has read.
-    pub(super) told: Told,
+    pub(super) told: Positions,
     /// It began with the first event, and has not come to the end since.
     pub(super) is_rebuilding: bool,
     /// The newest events that it has gone past, the oldest first.
@@ -29,10 +29,10 @@ pub(super) struct Place {
 const REBUILDING: &str = "rebuilding";
 const COMPLETE: &str = "complete";
 
-impl Place {
+impl ProjectionPosition {
     /// What the row has to say; `None`: nothing.
     pub(super) fn row(&self) -> Option<Vec<u8>> {
-        let is_one = self.told == Told::from(self.last.position);
+        let is_one = self.told == Positions::from(self.last.position);
         let Self { last, told, .. } = self;
         let mut row = format!("{} {told}", last.position);
         match (self.is_rebuilding, self.skipped.is_empty()) {
@@ -55,12 +55,13 @@ impl Place {
         let read = row.and_then(|row| {
             let mut parts = std::str::from_utf8(row).ok()?.splitn(4, ' ');
             let of: Position = parts.next()?.parse().ok()?;
-            let told: Told = parts.next()?.parse().ok()?;
+            let told: Positions = parts.next()?.parse().ok()?;
             let is_rebuilding = parts.next() == Some(REBUILDING);
             let skipped = parts.next().and_then(|skipped| serde_json::from_str(skipped).ok());
             (of == last.position).then(|| (told, is_rebuilding, skipped.unwrap_or_default()))
         });
-        let (told, is_rebuilding, skipped) = read.unwrap_or_else(|| (Told::from(last.position), false, Vec::new()));
+        let (told, is_rebuilding, skipped) =
+            read.unwrap_or_else(|| (Positions::from(last.position), false, Vec::new()));
         Self {
             last,
             told,
@@ -113,27 +114,27 @@ mod tests {
 
     #[test]
     fn a_place_among_several_streams_has_a_row_and_one_of_a_single_stream_has_none() {
-        let one = Place {
+        let one = ProjectionPosition {
             last: last("3.5"),
             told: "3.5".parse().unwrap(),
-            ..Place::default()
+            ..ProjectionPosition::default()
         };
         assert_eq!(one.row(), None);
-        assert_eq!(Place::read(one.last, None), one);
-        let half = Place {
+        assert_eq!(ProjectionPosition::read(one.last, None), one);
+        let half = ProjectionPosition {
             is_rebuilding: true,
             ..one.clone()
         };
-        assert_eq!(Place::read(half.last, half.row().as_deref()), half);
-        let several = Place {
+        assert_eq!(ProjectionPosition::read(half.last, half.row().as_deref()), half);
+        let several = ProjectionPosition {
             last: last("3.5"),
             told: "3.5,7.22".parse().unwrap(),
-            ..Place::default()
+            ..ProjectionPosition::default()
         };
         let row = several.row().unwrap();
-        assert_eq!(Place::read(several.last, Some(&row)), several);
+        assert_eq!(ProjectionPosition::read(several.last, Some(&row)), several);
         // The row of an earlier position does not count.
-        let later = Place::read(last("8.1"), Some(&row));
+        let later = ProjectionPosition::read(last("8.1"), Some(&row));
         assert_eq!(later.told, "8.1".parse().unwrap());
     }
 
@@ -148,13 +149,13 @@ mod tests {
             reason: "it was entered twice".into(),
         };
         for is_rebuilding in [false, true] {
-            let place = Place {
+            let place = ProjectionPosition {
                 last: last("3.5"),
                 told: "3.5".parse().unwrap(),
                 is_rebuilding,
                 skipped: vec![skipped.clone()],
             };
-            assert_eq!(Place::read(place.last, place.row().as_deref()), place);
+            assert_eq!(ProjectionPosition::read(place.last, place.row().as_deref()), place);
         }
     }
 

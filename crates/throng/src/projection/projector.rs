@@ -15,7 +15,7 @@ use std::{
     },
     time::Duration,
 };
-use throng_journal::{MemoryViews, Position, Told, Views};
+use throng_journal::{MemoryViews, Position, Positions, Views};
 use tokio::sync::watch;
 
 /// All projections and sinks of an engine.
@@ -54,7 +54,7 @@ pub(super) struct Report {
     pub(super) rebuilds: u64,
     pub(super) reached: Option<Position>,
     /// All that it has taken.
-    pub(super) told: Option<Told>,
+    pub(super) told: Option<Positions>,
     /// Its rows are being built from the first event.
     pub(super) is_rebuilding: bool,
     /// How many commits it had not taken when it looked last.

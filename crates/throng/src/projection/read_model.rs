@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Engine, tail};
 use std::{future::Future as _, marker::PhantomData, sync::Arc, task::Poll, time::Duration};
-use throng_journal::{Error, Told, ViewOffset, ViewRange, ViewRow, WriterId};
+use throng_journal::{Error, Positions, ViewOffset, ViewRange, ViewRow, WriterId};
 
 /// So long what another node runs is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -79,7 +79,12 @@ impl<P: Projection> ReadModel<P> {
     pub async fn caught_up(&self) -> bool {
         let Some(projector) = &self.projector else { return false };
         let (core, driver) = (&self.engine.core, self.engine.driver());
-        let first = projector.report.borrow().told.as_ref().map_or(WriterId(0), Told::first);
+        let first = projector
+            .report
+            .borrow()
+            .told
+            .as_ref()
+            .map_or(WriterId(0), Positions::first);
         let (streams, durable) = loop {
             if let Some(life) = core.lives.running() {
                 // A node among others tells nothing of its own stream that all do not see.
@@ -98,7 +103,7 @@ impl<P: Projection> ReadModel<P> {
         };
         let rebuilds = projector.rebuilds();
         let is_there = |report: &Report| {
-            let has_told = |told: &Told| told.untold(&streams) == 0;
+            let has_told = |told: &Positions| told.untold(&streams) == 0;
             report.rebuilds >= rebuilds && report.told.as_ref().is_some_and(has_told) && report.reached >= durable
         };
         let mut report = projector.report.subscribe();

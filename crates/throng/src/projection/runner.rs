@@ -4,7 +4,7 @@
 use super::{
     EventOffset, Skipped, State,
     consumer::Handled,
-    place::{PLACE_KEY, Place},
+    place::{PLACE_KEY, ProjectionPosition},
     projector::{Projector, Running},
     rows::RowCache,
     skip, source,
@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 use throng_core::limits;
-use throng_journal::{Applied, Commit, CommitNo, Position, Stream, Stretch, Told, ViewBatch, ViewOffset, Views};
+use throng_journal::{Applied, Commit, CommitNo, Position, Positions, Stream, Stretch, ViewBatch, ViewOffset, Views};
 
 /// Once it has caught up it reads again after this long at the earliest, so that it takes what has gathered at once.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ struct Runner {
     /// The offset that is stored, if one is; the outer `None`: it has to be read first.
     stored: Option<Option<ViewOffset>>,
     /// How far it has read.
-    read: Place,
+    read: ProjectionPosition,
     /// A row beside those of the projection says how far that is.
     has_row: bool,
     /// The streams as they were when it looked last: they are read to their ends before it looks again.
@@ -85,7 +85,7 @@ pub(super) async fn run(running: Running) {
     let mut runner = Runner {
         projector: running.projector.clone(),
         stored: None,
-        read: Place::default(),
+        read: ProjectionPosition::default(),
         has_row: false,
         streams: Vec::new(),
         checked: Weak::new(),
@@ -255,12 +255,12 @@ impl Runner {
             self.skips.clear();
             self.stored = None;
             self.cache.clear();
-            self.read = Place::default();
+            self.read = ProjectionPosition::default();
         }
         let found = views.offset(name).await;
         let found = found.map_err(|error| format!("its offset cannot be read: {error}"))?;
         if !was_elsewhere || found != Some(self.read.last) {
-            let stored = Place::stored(views, name).await?.map(|(place, _)| place);
+            let stored = ProjectionPosition::stored(views, name).await?.map(|(place, _)| place);
             let own = stored.as_ref().filter(|place| place.last.version == version);
             let told = own.map(|place| place.told.clone());
             let is_rebuilding = own.is_none_or(|place| place.is_rebuilding);
@@ -421,7 +421,7 @@ impl Runner {
     async fn load_offset(&mut self, views: &dyn Views, life: &Life) -> Result<(), String> {
         let projector = self.projector.clone();
         let (name, version) = (projector.consumer.name(), projector.consumer.version());
-        let mut found = Place::stored(views, name).await?;
+        let mut found = ProjectionPosition::stored(views, name).await?;
         if let Some((other, _)) = found.as_ref().filter(|(found, _)| found.last.version != version) {
             let other = other.last.version;
             tracing::info!("projection {name} was written by version {other}, this is version {version}");
@@ -437,20 +437,20 @@ impl Runner {
             || {
                 let position = Ends::of(life).start();
                 let checksum = 0;
-                Place {
+                ProjectionPosition {
                     last: ViewOffset {
                         position,
                         checksum,
                         version,
                     },
-                    told: Told::default(),
+                    told: Positions::default(),
                     is_rebuilding: true,
                     skipped: Vec::new(),
                 }
             },
             |(place, _)| place,
         );
-        let Place {
+        let ProjectionPosition {
             told,
             is_rebuilding,
             skipped,

@@ -1,6 +1,6 @@
 //! Where a projection reads: the durable commits it was not told yet, over all lives of the engine and all nodes of a cluster.
 
-use super::place::Place;
+use super::place::ProjectionPosition;
 use crate::engine::Core;
 use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, Stream, Stretch};
 
@@ -8,7 +8,11 @@ use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, Stream, Stre
 const READ_BYTES: usize = 1 << 20;
 
 /// Why a place is not one of this history; `None` if it is.
-pub(super) async fn mismatch(inner: &Core, streams: &[Stream], place: &Place) -> Result<Option<String>, Error> {
+pub(super) async fn mismatch(
+    inner: &Core,
+    streams: &[Stream],
+    place: &ProjectionPosition,
+) -> Result<Option<String>, Error> {
     const LOST: &str =
         "the journal was restored from an older copy or has lost its end; rebuild to bring it back in step";
     for at in place.told.positions() {

@@ -56,14 +56,14 @@ impl fmt::Display for Follow {
 /// committed, ten times a second, an entity's in its order; an entity's own followers ask its owner, four times a second.
 pub struct Follower {
     engine: Engine,
-    place: Place,
+    place: FollowerPosition,
     watch: Watch,
     removed_upto: Option<Position>,
 }
 
 /// Where a follower is.
 #[derive(Clone, Debug)]
-struct Place {
+struct FollowerPosition {
     follow: Follow,
     /// An entity's follower that has seen its history goes on from here in the tail.
     tail: Option<Cursor>,
@@ -75,7 +75,7 @@ struct Place {
 struct Found {
     events: Vec<Arc<EntityEvent>>,
     /// The place after them.
-    place: Place,
+    place: FollowerPosition,
     /// There is no more than these before that place in the log, which is where to wait for it.
     is_end: bool,
 }
@@ -118,7 +118,7 @@ impl Engine {
         };
         Ok(Follower {
             engine: self.clone(),
-            place: Place {
+            place: FollowerPosition {
                 follow,
                 tail: None,
                 spot: None,
@@ -248,13 +248,13 @@ impl Follower {
 }
 
 impl Found {
-    fn nothing(place: Place) -> Self {
+    fn nothing(place: FollowerPosition) -> Self {
         let (events, is_end) = (Vec::new(), false);
         Self { events, place, is_end }
     }
 }
 
-impl Place {
+impl FollowerPosition {
     /// Where it is in the log; an entity's follower is in its history first.
     fn cursor(&self) -> Option<&Cursor> {
         match &self.follow {

@@ -35,7 +35,7 @@ use std::{
     task::Waker,
 };
 use throng_core::{model::Error, shard::Registry};
-use throng_journal::{Journal, Position, Stream, Stretch, Told, WriterId};
+use throng_journal::{Journal, Position, Positions, Stream, Stretch, WriterId};
 use tokio::sync::{Semaphore, oneshot};
 use watch::{Next, Watch};
 use watchers::Watchers;
@@ -90,7 +90,7 @@ struct Waited {
     /// The window's id, the first stream it names, and its end.
     window: u64,
     first: WriterId,
-    end: Told,
+    end: Positions,
     /// What follows, if that is known.
     next: Option<Stretch>,
 }
@@ -271,7 +271,7 @@ impl Tail {
     fn waits(&self, durable: Option<Position>) -> Option<bool> {
         let state = self.state();
         let window = state.window.as_ref()?;
-        let is_it = || durable.is_some_and(|durable| *window.end() == Told::from(durable));
+        let is_it = || durable.is_some_and(|durable| *window.end() == Positions::from(durable));
         state.watchers.are_waiting().then(|| !is_it())
     }
 

@@ -1,12 +1,12 @@
 //! The last commits, decoded: a contiguous part of history, bounded, without I/O.
 //!
 //! The streams of several nodes have no common order but that of their shards. A window holds their commits in the order in which this node
-//! read them; another node's may hold the same ones in another. So a follower's place is what it was [told](Told) of each stream, whichever
+//! read them; another node's may hold the same ones in another. So a follower's place is what it was [told](Positions) of each stream, whichever
 //! window it looks into, and its [spot](Spot) in this one only spares it to look at what it has seen here.
 
 use super::{Cursor, Feed, decode::Decoded};
 use std::collections::VecDeque;
-use throng_journal::{Position, Stream, Told};
+use throng_journal::{Position, Positions, Stream};
 
 /// Bytes of payloads one page holds, after its first event.
 const PAGE_BYTES_MAX: usize = 1 << 20;
@@ -31,8 +31,8 @@ pub(super) struct Interest {
 pub(super) struct Window {
     /// Tells it from those before and after it.
     id: u64,
-    begin: Told,
-    end: Told,
+    begin: Positions,
+    end: Positions,
     /// In an order in which they may be told; none missing between `begin` and `end`.
     commits: VecDeque<Decoded>,
     /// The place of the first of them.
@@ -53,7 +53,7 @@ pub(super) struct Spot {
 
 impl Window {
     /// Nothing yet, but what is not told here is to come.
-    pub(super) fn new(id: u64, begin: Told, bounds: Bounds) -> Self {
+    pub(super) fn new(id: u64, begin: Positions, bounds: Bounds) -> Self {
         Self {
             id,
             end: begin.clone(),
@@ -70,11 +70,11 @@ impl Window {
         self.id
     }
 
-    pub(super) fn begin(&self) -> &Told {
+    pub(super) fn begin(&self) -> &Positions {
         &self.begin
     }
 
-    pub(super) fn end(&self) -> &Told {
+    pub(super) fn end(&self) -> &Positions {
         &self.end
     }
 
@@ -116,7 +116,7 @@ impl Window {
 
     /// Adds commits of one stream that follow each other in front, as far as there is room, if they, after what is told before them, reach
     /// the window.
-    pub(super) fn extend_back(&mut self, before: &Told, commits: Vec<Decoded>, streams: &[Stream]) {
+    pub(super) fn extend_back(&mut self, before: &Positions, commits: Vec<Decoded>, streams: &[Stream]) {
         let Some(last) = commits.last() else { return };
         let mut after = before.clone();
         after.tell(last.position, streams);
@@ -255,7 +255,7 @@ mod tests {
     /// Of two nodes' streams, and one that has ended.
     fn window(begin: &str, bytes_max: usize) -> Window {
         let commits_max = 5;
-        let begin: Told = begin.parse().unwrap();
+        let begin: Positions = begin.parse().unwrap();
         let mut window = Window::new(1, begin, Bounds { bytes_max, commits_max });
         window.streams = vec![stream(1, 30, false), stream(2, 30, false)];
         window
@@ -363,7 +363,7 @@ mod tests {
         let commit = |number| decoded(at(1, number), &[("till", "a", number)]);
         let mut window = window("1.7", 4 * commit(1).bytes);
         let streams = [stream(1, 30, false), stream(2, 30, false)];
-        let told_before = |text: &str| text.parse::<Told>().unwrap();
+        let told_before = |text: &str| text.parse::<Positions>().unwrap();
         window.push(commit(8));
         window.extend_back(&told_before("1.2"), (3..=6).map(commit).collect(), &streams);
         assert_eq!(window.begin.to_string(), "1.7", "commit 7 is missing between");

@@ -4,7 +4,7 @@ mod elsewhere;
 
 pub(crate) use elsewhere::Next;
 
-use super::{Answer, Told};
+use super::{Answer, ForwardedReply};
 use crate::stuck::StuckEntity;
 use elsewhere::Elsewhere;
 use std::{
@@ -31,7 +31,7 @@ pub(crate) struct Outgoing {
 /// Somebody waits for what a command answers that was forwarded as a message.
 pub(crate) struct Waiter {
     pub(crate) answer: Answer,
-    pub(crate) tell: oneshot::Sender<Told>,
+    pub(crate) tell: oneshot::Sender<ForwardedReply>,
 }
 
 /// A message on its way, to be looked at.
