@@ -233,6 +233,10 @@ impl RabbitMq {
             line("management.tcp.ip", "127.0.0.1");
             line("management.tcp.port", &management.to_string());
             line("collect_statistics_interval", "1000");
+            // What is shown is of the finest of these, every five seconds unless told.
+            for policy in ["global.minute", "basic.minute", "detailed.10"] {
+                line(&format!("management.sample_retention_policies.{policy}"), "1");
+            }
         }
         let home = self.directory.path().display();
         if !options.users.is_empty() {

@@ -26,7 +26,7 @@ pub(super) struct Series {
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 24.0;
+const RIGHT: f64 = 36.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 56.0;
 /// Told apart also by who sees few colours.
