@@ -239,6 +239,8 @@ export interface Troubles {
   total: number;
   /** How many entities there are of these types, listed or not. */
   totals: Record<string, number>;
+  /** Types of which there are more than was counted. */
+  uncounted: string[];
   items: Trouble[];
   more: boolean;
 }
@@ -281,6 +283,8 @@ export interface ClusterNode {
   peer: string;
   program: string;
   connected: boolean;
+  /** How long it has not said that it lives; null for the one that is asked and for those that have ended. */
+  silent_ms: number | null;
 }
 
 /** The nodes of a cluster, as the one that is asked sees them. */
@@ -292,6 +296,8 @@ export interface Cluster {
   /** As ranges; empty where each has an owner. */
   unowned: string;
   nodes: ClusterNode[];
+  /** After 1.25 times this a silent node is taken for dead. */
+  lease_ms: number;
   /** Nodes it is connected to. */
   reaches: number[];
   changes: number;

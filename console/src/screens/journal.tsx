@@ -240,6 +240,9 @@ function Nodes({ cluster }: { cluster: Cluster }) {
                 Shards
               </th>
               <th scope="col">Which</th>
+              <th scope="col" class="number">
+                Lease
+              </th>
               <th scope="col">Clients reach it at</th>
               <th scope="col">Nodes reach it at</th>
             </tr>
@@ -255,6 +258,9 @@ function Nodes({ cluster }: { cluster: Cluster }) {
                 </td>
                 <td class="number">{whole(node.owns)}</td>
                 <td class="mono break">{node.shards || '–'}</td>
+                <td class="number">
+                  <Lease node={node} lease={cluster.lease_ms} />
+                </td>
                 <td class="mono break">{node.http}</td>
                 <td class="mono break">{node.peer}</td>
               </tr>
@@ -263,11 +269,24 @@ function Nodes({ cluster }: { cluster: Cluster }) {
         </table>
       </Scroll>
       <p class="small quiet">
-        {plural(cluster.changes, 'change')} of what this node serves, the last one in{' '}
+        Lease: how long ago a node said that it lives; one that is silent for {milliseconds(cluster.lease_ms * 1.25)} is
+        taken for dead. {plural(cluster.changes, 'change')} of what this node serves, the last one in{' '}
         {milliseconds(cluster.last_change_ms)}; {whole(cluster.asked)} requests passed on to other nodes,{' '}
         {whole(cluster.unknown)} of unknown outcome.
       </p>
     </Card>
+  );
+}
+
+/** A lease that is half over is a beat that did not come: they come six times a lease. */
+function Lease({ node, lease }: { node: ClusterNode; lease: number }) {
+  if (node.silent_ms === null) return <>–</>;
+  const text = `${milliseconds(node.silent_ms)} ago`;
+  if (node.silent_ms < lease / 2) return <>{text}</>;
+  return (
+    <Badge tone="warn" icon="trouble">
+      {text}
+    </Badge>
   );
 }
 

@@ -92,6 +92,7 @@ export function TroubleScreen() {
             type={type}
             items={value?.items.filter((item) => item.type === type) ?? []}
             total={value?.totals[type]}
+            isUncounted={value?.uncounted.includes(type)}
             ask={(action, item) => ask({ action, of: item })}
           />
         ))}
@@ -125,10 +126,11 @@ interface GroupProps {
   items: Trouble[];
   /** Of all, listed or not. */
   total: number | undefined;
+  isUncounted: boolean | undefined;
   ask: (action: Action, item: Trouble) => void;
 }
 
-function Group({ type, items, total, ask }: GroupProps) {
+function Group({ type, items, total, isUncounted, ask }: GroupProps) {
   const { title, icon, tone, says } = TYPES[type] ?? { title: type, icon: 'trouble', tone: 'warn' as const, says: '' };
   return (
     <Card
@@ -137,7 +139,7 @@ function Group({ type, items, total, ask }: GroupProps) {
           {title}
           <Badge tone={tone} icon={icon}>
             {whole(total ?? items.length)}
-            {total === undefined && items.length >= EACH_MAX && ' and more'}
+            {(isUncounted || (total === undefined && items.length >= EACH_MAX)) && ' and more'}
           </Badge>
         </span>
       }

@@ -352,6 +352,16 @@ pub(crate) fn not_shared(place: &JournalLocation) -> anyhow::Error {
 pub(crate) fn report(status: &Status) -> serde_json::Value {
     let mut report = serde_json::to_value(Shown::of(&status.view)).unwrap_or_default();
     report["node"] = status.node.0.into();
+    report["lease_ms"] = (status.lease.as_secs_f64() * 1e3).into();
+    for (shown, node) in report["nodes"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .zip(&status.view.nodes)
+    {
+        let silence = status.silences.get(&node.id);
+        shown["silent_ms"] = silence.map(|silence| silence.as_secs_f64() * 1e3).into();
+    }
     report["serves"] = status.serves.len().into();
     report["reaches"] = status.connected.iter().map(|node| node.0).collect();
     report["changes"] = status.changes.into();

@@ -3,7 +3,7 @@
 
 use crate::membership::{Action, Membership, Seen, Timing};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -66,6 +66,10 @@ pub struct Status {
     pub node: NodeId,
     /// What it saw last.
     pub view: View,
+    /// What it goes by: see [`Timing::lease`].
+    pub lease: Duration,
+    /// How long each of the other nodes that live had not beaten when it looked last.
+    pub silences: BTreeMap<NodeId, Duration>,
     /// What its engine serves.
     pub serves: ShardSet,
     /// Nodes it is connected to.
@@ -191,9 +195,10 @@ impl Life {
                     continue;
                 }
             };
-            self.look(node, &view);
+            self.parts.connections.look(node, &view);
             let now = self.parts.clock.elapsed_micros();
             let actions = membership.actions(&view, now, &self.seen());
+            self.publish(node, &view, membership.silences(now));
             let mut has_changed = false;
             for action in actions {
                 has_changed |= self.act(node, &view, action).await;
@@ -230,8 +235,7 @@ impl Life {
         }
     }
 
-    fn look(&self, node: NodeId, view: &View) {
-        self.parts.connections.look(node, view);
+    fn publish(&self, node: NodeId, view: &View, silences: BTreeMap<NodeId, Duration>) {
         let (serves, last_change) = {
             let change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
             (change.serves.clone().unwrap_or_default(), change.last)
@@ -239,6 +243,8 @@ impl Life {
         let mut status = Status {
             node,
             view: view.clone(),
+            lease: self.parts.timing.lease,
+            silences,
             serves,
             changes: self.changes.load(Ordering::Relaxed),
             last_change,

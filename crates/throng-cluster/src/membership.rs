@@ -104,6 +104,16 @@ impl Membership {
         self.beats.clear();
     }
 
+    /// How long the others that live have not beaten, as far as this node has watched.
+    #[must_use]
+    pub fn silences(&self, now: u64) -> BTreeMap<NodeId, Duration> {
+        let silence = |since: u64| Duration::from_micros(now.saturating_sub(since));
+        self.beats
+            .iter()
+            .map(|(node, (_, since))| (*node, silence(*since)))
+            .collect()
+    }
+
     /// What to do now, in this order; `now` in microseconds of any clock that never goes back.
     pub fn actions(&mut self, view: &View, now: u64, seen: &Seen) -> Vec<Action> {
         let mut actions = self.dead(view, now, seen);

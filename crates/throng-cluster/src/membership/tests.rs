@@ -287,3 +287,23 @@ fn a_port_that_refuses_alone_and_a_session_that_is_gone_alone_prove_nothing() {
         assert_eq!(state == NodeState::Dead, is_dead, "{refuses} {is_disconnected}");
     }
 }
+
+#[test]
+fn a_silence_lasts_from_the_first_look_at_a_beat_until_the_next_one() {
+    let mut world = World::new();
+    world.join();
+    world.join();
+    let silence = |world: &World| {
+        world.nodes[&NodeId(1)]
+            .membership
+            .silences(world.now)
+            .get(&NodeId(2))
+            .copied()
+    };
+    world.step(NodeId(1));
+    world.now += BEAT;
+    assert_eq!(silence(&world), Some(Duration::from_micros(BEAT)));
+    world.step(NodeId(2));
+    world.step(NodeId(1));
+    assert_eq!(silence(&world), Some(Duration::ZERO));
+}

@@ -11,10 +11,12 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::sync::PoisonError;
-use throng::{projection::State, services::health::Status};
+use throng::{DeadPage, projection::State, services::health::Status};
 
 /// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
+/// Pages of dead messages that are counted at most beyond those.
+const DEAD_PAGES_MAX: usize = 100;
 
 struct Item<'a> {
     r#type: &'static str,
@@ -64,6 +66,9 @@ struct Troubles {
     /// How many entities there are of these types, listed or not.
     quarantined: usize,
     stuck: usize,
+    /// Dead messages, and whether there may be more.
+    dead: usize,
+    dead_more: bool,
 }
 
 impl Troubles {
@@ -78,6 +83,7 @@ impl Troubles {
             .await
             .map_err(engine_problem)?;
         self.more |= page.next.is_some();
+        self.count_dead(shared, &page).await?;
         for message in &page.messages {
             let of = (&*message.receiver.kind, &*message.receiver.id);
             let number = format!("{}.{}", message.number.0, message.number.1);
@@ -108,6 +114,21 @@ impl Troubles {
                 ..Item::new("dead", what, &message.reason)
             });
         }
+        Ok(())
+    }
+
+    /// How many there are with this first page.
+    async fn count_dead(&mut self, shared: &Shared, first: &DeadPage) -> Answered<()> {
+        self.dead = first.messages.len();
+        let mut next = first.next.clone();
+        for _ in 0..DEAD_PAGES_MAX {
+            let Some(after) = next.take() else { return Ok(()) };
+            let page = shared.engine.dead_messages(None, Some(&after), usize::MAX).await;
+            let page = page.map_err(engine_problem)?;
+            self.dead += page.messages.len();
+            next = page.next;
+        }
+        self.dead_more = next.is_some();
         Ok(())
     }
 
@@ -266,10 +287,16 @@ pub(super) async fn trouble(shared: &Shared) -> Answered<Value> {
         more,
         quarantined,
         stuck,
+        dead,
+        dead_more,
     } = troubles;
-    let unlisted = quarantined.saturating_sub(EACH_MAX) + stuck.saturating_sub(EACH_MAX);
+    let unlisted: usize = [quarantined, stuck, dead]
+        .map(|count| count.saturating_sub(EACH_MAX))
+        .iter()
+        .sum();
     Ok(json!({
-        "total": items.len() + unlisted, "totals": { "quarantined": quarantined, "stuck": stuck },
+        "total": items.len() + unlisted, "totals": { "quarantined": quarantined, "stuck": stuck, "dead": dead },
+        "uncounted": if dead_more { &["dead"][..] } else { &[] },
         "items": items, "more": more || unlisted > 0,
     }))
 }

@@ -429,12 +429,32 @@ fn a_command_is_run_by_hand_and_one_is_tried_out_without_a_trace() {
 }
 
 #[test]
+fn trouble_counts_all_dead_messages_and_lists_the_first() {
+    let gateway = plain();
+    let mut client = Client::new(&gateway);
+    client.post("/api/section/S1/open", r#"{"capacity":9}"#);
+    for student in 0..130 {
+        let body = json!({ "to": HOSTILE[1], "student": student.to_string() }).to_string();
+        assert_eq!(client.post("/api/section/S1/recommend", &body).status, 200);
+    }
+    let trouble = until(&mut client, "/admin/trouble", |trouble| trouble["total"] == 130);
+    assert_eq!(
+        (&trouble["totals"]["dead"], &trouble["more"]),
+        (&json!(130), &json!(true))
+    );
+    assert_eq!(
+        (trouble["items"].as_array().map(Vec::len), &trouble["uncounted"]),
+        (Some(100), &json!([]))
+    );
+}
+
+#[test]
 fn trouble_names_what_is_wrong_with_an_action_that_mends_it() {
     let gateway = plain();
     let mut client = Client::new(&gateway);
     assert_eq!(
         client.get("/admin/trouble").json(),
-        json!({ "total": 0, "totals": { "quarantined": 0, "stuck": 0 }, "items": [], "more": false })
+        json!({ "total": 0, "totals": { "quarantined": 0, "stuck": 0, "dead": 0 }, "uncounted": [], "items": [], "more": false })
     );
     client.post("/api/section/S1/open", r#"{"capacity":9}"#);
     let to = HOSTILE[1];
