@@ -531,9 +531,15 @@ mod tests {
             seen.insert(served_by(running.address()));
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["throng-http-0", "throng-http-1"]);
-        let mut text = String::new();
-        running.engine().metrics().encode(&mut text).unwrap();
-        assert!(text.lines().any(|line| line == "throng_http_loops 2"), "{text}");
+        // It serves from its first moment on, and is counted a moment later.
+        let are_two = || {
+            let mut text = String::new();
+            running.engine().metrics().encode(&mut text).unwrap();
+            text.lines().any(|line| line == "throng_http_loops 2")
+        };
+        while !are_two() {
+            thread::yield_now();
+        }
         running.stop_blocking();
     }
 }
