@@ -15,8 +15,8 @@ use throng::{DeadPage, projection::State, services::health::Status};
 
 /// Troubles of each type that are listed at most.
 const EACH_MAX: usize = 100;
-/// Pages of dead messages that are counted at most beyond those.
-const DEAD_PAGES_MAX: usize = 100;
+/// From so many dead messages on no more are counted: each is read from the store, once a second while a console shows them.
+const DEAD_COUNTED_MAX: usize = 10_000;
 
 struct Item<'a> {
     r#type: &'static str,
@@ -121,8 +121,7 @@ impl Troubles {
     async fn count_dead(&mut self, shared: &Shared, first: &DeadPage) -> Answered<()> {
         self.dead = first.messages.len();
         let mut next = first.next.clone();
-        for _ in 0..DEAD_PAGES_MAX {
-            let Some(after) = next.take() else { return Ok(()) };
+        while let Some(after) = next.take_if(|_| self.dead < DEAD_COUNTED_MAX) {
             let page = shared.engine.dead_messages(None, Some(&after), usize::MAX).await;
             let page = page.map_err(engine_problem)?;
             self.dead += page.messages.len();
