@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 /// What is sent: a name and an amount, 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trade {
-    /// Whose shares.
+    /// The company's symbol, with zeros behind it.
     pub name: [u8; 8],
     /// How many; in a [`Level`] the time it was sent, in nanoseconds since the beginning.
     pub amount: u64,

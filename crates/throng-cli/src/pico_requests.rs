@@ -46,7 +46,7 @@ fn get(path: String) -> Build {
     Box::new(move |host| Request::get(host, &path).bytes().to_vec())
 }
 
-/// `GET /c/{eci}/query/{rid}/{name}`.
+/// Asks what a ruleset shares: `GET /c/{eci}/query/{rid}/{name}`.
 pub(crate) fn query(eci: &str, rid: &str, name: &str) -> Build {
     get(format!("/c/{eci}/query/{rid}/{name}"))
 }

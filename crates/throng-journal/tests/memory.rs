@@ -57,13 +57,13 @@ impl cluster::Harness for Memory {
     type Journal = MemoryJournal;
     type Store = MemoryStore;
     type Directory = MemoryDirectory;
-    type Place = Pair<MemoryJournal, MemoryStore>;
+    type Cluster = Pair<MemoryJournal, MemoryStore>;
 
-    fn create(&self) -> Self::Place {
+    fn create(&self) -> Self::Cluster {
         store::Harness::create(self)
     }
 
-    fn open(&self, place: &Self::Place) -> Member<MemoryJournal, MemoryStore, MemoryDirectory> {
+    fn open(&self, place: &Self::Cluster) -> Member<MemoryJournal, MemoryStore, MemoryDirectory> {
         Member {
             directory: Arc::new(place.journal.directory()),
             journal: Arc::clone(&place.journal),

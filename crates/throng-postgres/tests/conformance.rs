@@ -82,7 +82,7 @@ impl cluster::Harness for OnServer {
     type Journal = PostgresJournal;
     type Store = PostgresStore;
     type Directory = PostgresDirectory;
-    type Place = String;
+    type Cluster = String;
 
     fn create(&self) -> String {
         kit::schema()

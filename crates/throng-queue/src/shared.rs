@@ -32,7 +32,7 @@ pub(crate) struct Shared<T> {
     /// An item that adaptive senders add is to be handed over at once: a receiver waits, or none is there any more. Written
     /// under the lock of `state`, as the others.
     demand: Padded<AtomicBool>,
-    /// [`CLOSED`], [`FULL`].
+    /// What senders look at before they begin: the bits [`CLOSED`] and [`FULL`].
     signal: Padded<AtomicU8>,
     /// There are batches in the ring, or there will never be any again; a hint for receivers, apart from what senders read.
     filled: Padded<AtomicBool>,

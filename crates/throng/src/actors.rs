@@ -3,7 +3,7 @@
 
 use crate::{
     Metrics,
-    door::{Attempt, Command, Payload, Work},
+    door::{Attempt, ClientCommand, Payload, Work},
     engine::{Core, Engine},
     handle::unknown_kind,
     host::Host,
@@ -359,7 +359,7 @@ impl Core {
         let Some(kind) = self.services.kinds.get(number) else {
             return Err(Error::Malformed("the engine has no kind of this number".into()));
         };
-        let Work::Command(Command {
+        let Work::Command(ClientCommand {
             input: Payload::Json { name, body },
             key,
             ..

@@ -1,7 +1,7 @@
 //! Asking an entity from Rust: nothing is serialised.
 
 use crate::{
-    door::{Answer, Asking, Command, Look, NOTHING, Payload, Target, Typed, Work},
+    door::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work},
     driver::{check_key, widen},
     engine::Engine,
 };
@@ -63,7 +63,7 @@ impl<E: Entity> Handle<E> {
         if let Some(key) = &self.key {
             check_key(key)?;
         }
-        let work = Work::Command(Command {
+        let work = Work::Command(ClientCommand {
             input: Payload::Typed(Box::new(Some(command))),
             key: self.key.clone().map(Into::into),
             caller: self.caller.clone().map(Into::into),

@@ -28,7 +28,7 @@ pub struct Population {
 /// Counts and sizes of one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardNow {
-    /// Which one.
+    /// Its number, from 0 to one below the engine's shards.
     pub shard: ShardId,
     /// What counts against the memory budget.
     pub load: Load,

@@ -23,7 +23,7 @@ pub enum SectionCommand {
     },
     /// Takes the student's seat back. Of a student who has none, nothing changes.
     Drop {
-        /// Who.
+        /// Whose seat is given back.
         student: String,
     },
 }

@@ -19,28 +19,28 @@ pub(super) enum PathError {
 /// What a path below `/skiers/` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SkiersPath {
-    /// `{resort}/seasons/{season}/days/{day}/skiers/{skier}`
+    /// A skier's day: `{resort}/seasons/{season}/days/{day}/skiers/{skier}`
     Day { day: ResortDayId, skier: u32 },
     /// The same, and `/lifts`.
     Lifts { day: ResortDayId, skier: u32 },
-    /// `{resort}/seasons/{season}/skiers/{skier}`
+    /// A skier's season: `{resort}/seasons/{season}/skiers/{skier}`
     Season { resort: u32, season: u32, skier: u32 },
-    /// `{skier}/vertical`
+    /// By resort and season: `{skier}/vertical`
     Vertical { skier: u32 },
 }
 
 /// What a path below `/resorts/` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResortsPath {
-    /// `{resort}/seasons`
+    /// Seasons of a resort: `{resort}/seasons`
     Seasons { resort: u32 },
-    /// `{resort}/seasons/{season}/day/{day}/skiers`
+    /// How many were there: `{resort}/seasons/{season}/day/{day}/skiers`
     Skiers(ResortDayId),
-    /// `{resort}/seasons/{season}/day/{day}/lifts`
+    /// Rides of each lift: `{resort}/seasons/{season}/day/{day}/lifts`
     Lifts(ResortDayId),
-    /// `{resort}/seasons/{season}/day/{day}/lifts/{lift}`
+    /// Rides of one lift: `{resort}/seasons/{season}/day/{day}/lifts/{lift}`
     Lift { day: ResortDayId, lift: u32 },
-    /// `{resort}/seasons/{season}/day/{day}/hours`
+    /// Rides by hour: `{resort}/seasons/{season}/day/{day}/hours`
     Hours(ResortDayId),
 }
 

@@ -17,11 +17,11 @@ const ANSWERS_MAX: usize = 32;
 const BYTES_MAX: usize = 1 << 20;
 
 /// When it was made; held while it is made anew, so that those who ask meanwhile get the same.
-type Place = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
+type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Bytes)>>>;
 
 /// By what was asked.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<HashMap<String, Place>>);
+pub(super) struct Kept(Mutex<HashMap<String, Slot>>);
 
 impl Kept {
     /// The answer that is kept, or a new one.
@@ -38,7 +38,7 @@ impl Kept {
         Ok(answer)
     }
 
-    fn place(&self, asked: &str) -> Place {
+    fn place(&self, asked: &str) -> Slot {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= ANSWERS_MAX && !all.contains_key(asked) {
             all.clear();

@@ -243,7 +243,7 @@ pub(crate) fn reads_body(path: &str) -> bool {
 }
 
 /// A path of the console's API.
-enum Place<'a> {
+enum ConsolePath<'a> {
     Overview,
     Series,
     Live,
@@ -260,36 +260,36 @@ enum Place<'a> {
     Entity(&'a str, &'a str, &'a str),
 }
 
-impl Place<'_> {
+impl ConsolePath<'_> {
     /// The answer is the same whoever asks, and does not follow something that this client has just seen.
     fn is_alike(&self) -> bool {
         !matches!(self, Self::Overview | Self::Series | Self::Live | Self::Entity(..))
     }
 }
 
-fn place(path: &str) -> Option<Place<'_>> {
+fn place(path: &str) -> Option<ConsolePath<'_>> {
     let rest = path.strip_prefix("/admin/")?;
     let parts: Vec<&str> = rest.split('/').collect();
     Some(match parts[..] {
-        ["overview"] => Place::Overview,
-        ["series"] => Place::Series,
-        ["live"] => Place::Live,
-        ["map"] => Place::Map,
-        ["map", kind] => Place::Kind(kind),
-        ["map", kind, "groups"] => Place::Groups(kind),
-        ["hot"] => Place::Hot,
-        ["shards"] => Place::Shards,
-        ["trouble"] => Place::Trouble,
-        ["journal"] => Place::Journal,
-        ["journal", "parts"] => Place::JournalParts,
-        ["cluster"] => Place::Cluster,
-        ["entity", kind, id] => Place::Entity(kind, id, ""),
+        ["overview"] => ConsolePath::Overview,
+        ["series"] => ConsolePath::Series,
+        ["live"] => ConsolePath::Live,
+        ["map"] => ConsolePath::Map,
+        ["map", kind] => ConsolePath::Kind(kind),
+        ["map", kind, "groups"] => ConsolePath::Groups(kind),
+        ["hot"] => ConsolePath::Hot,
+        ["shards"] => ConsolePath::Shards,
+        ["trouble"] => ConsolePath::Trouble,
+        ["journal"] => ConsolePath::Journal,
+        ["journal", "parts"] => ConsolePath::JournalParts,
+        ["cluster"] => ConsolePath::Cluster,
+        ["entity", kind, id] => ConsolePath::Entity(kind, id, ""),
         [
             "entity",
             kind,
             id,
             what @ ("history" | "children" | "command" | "what-if"),
-        ] => Place::Entity(kind, id, what),
+        ] => ConsolePath::Entity(kind, id, what),
         _ => return None,
     })
 }
@@ -297,7 +297,7 @@ fn place(path: &str) -> Option<Place<'_>> {
 /// The method of a path of the console's API; `None` if it is none of them.
 pub(crate) fn method(path: &str) -> Option<Method> {
     Some(match place(path)? {
-        Place::Entity(_, _, "command" | "what-if") => Method::POST,
+        ConsolePath::Entity(_, _, "command" | "what-if") => Method::POST,
         _ => Method::GET,
     })
 }
@@ -333,17 +333,17 @@ pub(crate) async fn answer(
         return Ok(json(answer));
     }
     let value = match place {
-        Place::Live => return open(server, connection, parts),
-        Place::Overview => {
+        ConsolePath::Live => return open(server, connection, parts),
+        ConsolePath::Overview => {
             let Nothing {} = asked(parts)?;
             overview::overview(shared, &by).await?
         }
-        Place::Series => {
+        ConsolePath::Series => {
             let SeriesQuery { since } = asked(parts)?;
             let series = shared.console.series.lock().unwrap_or_else(PoisonError::into_inner);
             series.all(since)
         }
-        Place::Entity(kind, id, what) => {
+        ConsolePath::Entity(kind, id, what) => {
             let id = path::decode(id).ok_or_else(|| {
                 let detail = "The id is not UTF-8 once its %-escapes are decoded.";
                 Problem::malformed(detail).at_field("id").boxed()
@@ -378,19 +378,19 @@ pub(crate) async fn answer(
 }
 
 /// What is told everybody alike.
-async fn look(shared: &Shared, place: Place<'_>, parts: &Parts) -> Answered<Value> {
+async fn look(shared: &Shared, place: ConsolePath<'_>, parts: &Parts) -> Answered<Value> {
     match place {
-        Place::Map => map::map(shared).await,
-        Place::Kind(kind) => map::entities(shared, kind, asked(parts)?).await,
-        Place::Groups(kind) => map::groups(shared, kind, asked(parts)?).await,
-        Place::Hot => map::hot(shared, asked(parts)?).await,
-        Place::Shards => map::shards(shared).await,
-        Place::Trouble => trouble::trouble(shared).await,
-        Place::Journal => journal::journal(shared),
-        Place::JournalParts => journal::parts(shared, asked(parts)?).await,
+        ConsolePath::Map => map::map(shared).await,
+        ConsolePath::Kind(kind) => map::entities(shared, kind, asked(parts)?).await,
+        ConsolePath::Groups(kind) => map::groups(shared, kind, asked(parts)?).await,
+        ConsolePath::Hot => map::hot(shared, asked(parts)?).await,
+        ConsolePath::Shards => map::shards(shared).await,
+        ConsolePath::Trouble => trouble::trouble(shared).await,
+        ConsolePath::Journal => journal::journal(shared),
+        ConsolePath::JournalParts => journal::parts(shared, asked(parts)?).await,
         // An engine that is alone has none.
-        Place::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed()),
-        Place::Overview | Place::Series | Place::Live | Place::Entity(..) => {
+        ConsolePath::Cluster => cluster(shared).ok_or_else(|| Problem::unknown_route(parts.uri.path()).boxed()),
+        ConsolePath::Overview | ConsolePath::Series | ConsolePath::Live | ConsolePath::Entity(..) => {
             Err(Problem::unknown_route(parts.uri.path()).boxed())
         }
     }
@@ -442,7 +442,7 @@ mod tests {
             "/admin/entity/a/b/c",
             "/admin/map/a/b",
         ] {
-            assert!(!matches!(place(path), Some(Place::Overview)), "{path}");
+            assert!(!matches!(place(path), Some(ConsolePath::Overview)), "{path}");
         }
         assert!(place("/admin/entity/a/b/c").is_none() && place("/admin/map/a/b").is_none());
     }

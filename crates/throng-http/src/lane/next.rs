@@ -23,7 +23,7 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
     reason = "it lives for the length of a look, on the stack"
 )]
 pub(super) enum Next<'a> {
-    Command(Command<'a>),
+    Command(CommandRequest<'a>),
     Else(Else),
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Else {
 }
 
 /// A command, among the bytes that have come.
-pub(super) struct Command<'a> {
+pub(super) struct CommandRequest<'a> {
     pub(super) path: &'a str,
     pub(super) place: (&'a str, &'a str, &'a str),
     pub(super) sender: Sender<'a>,
@@ -81,7 +81,7 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
         if sender.origin.is_some() {
             return Next::Else(other(&head, body));
         }
-        return Next::Command(Command {
+        return Next::Command(CommandRequest {
             path,
             place: (kind, id, name),
             sender,

@@ -2,7 +2,7 @@
 
 use super::{
     TOGETHER_MAX,
-    next::{Command, Else, Next, Other, look},
+    next::{CommandRequest, Else, Next, Other, look},
     outgoing::{Outgoing, Written},
     response,
     wire::{ReadOutcome, Wire},
@@ -92,7 +92,7 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
             Next::Else(next) => next,
             Next::Command(command) => {
                 in_flight.get_or_insert_with(|| (connection.begin(Version::HTTP_11), None));
-                let Command {
+                let CommandRequest {
                     path,
                     place,
                     sender,

@@ -114,25 +114,25 @@ impl Route {
         Self::new("GET", path, summary)
     }
 
-    /// `POST`.
+    /// `POST` on a path, as [`get`](Self::get).
     #[must_use]
     pub fn post(path: impl Into<String>, summary: impl Into<String>) -> Self {
         Self::new("POST", path, summary)
     }
 
-    /// `PUT`.
+    /// `PUT` on a path, as [`get`](Self::get).
     #[must_use]
     pub fn put(path: impl Into<String>, summary: impl Into<String>) -> Self {
         Self::new("PUT", path, summary)
     }
 
-    /// `PATCH`.
+    /// `PATCH` on a path, as [`get`](Self::get).
     #[must_use]
     pub fn patch(path: impl Into<String>, summary: impl Into<String>) -> Self {
         Self::new("PATCH", path, summary)
     }
 
-    /// `DELETE`.
+    /// `DELETE` on a path, as [`get`](Self::get).
     #[must_use]
     pub fn delete(path: impl Into<String>, summary: impl Into<String>) -> Self {
         Self::new("DELETE", path, summary)

@@ -6,11 +6,11 @@ use std::borrow::Cow;
 /// What a path below `/api/` names; the parts still encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApiPath<'a> {
-    /// `/api/{kind}`
+    /// All of a kind: `/api/{kind}`
     Kind(&'a str),
-    /// `/api/{kind}/{id}`
+    /// The entity itself: `/api/{kind}/{id}`
     Entity(&'a str, &'a str),
-    /// `/api/{kind}/{id}/{name}`
+    /// What is asked of an entity, or about it: `/api/{kind}/{id}/{name}`
     Member(&'a str, &'a str, &'a str),
 }
 

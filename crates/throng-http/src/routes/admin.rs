@@ -171,7 +171,7 @@ fn shown(message: &DeadMessage) -> serde_json::Value {
     serde_json::to_value(shown).unwrap_or_default()
 }
 
-/// `shard.number`
+/// As clients write it: `shard.number`, as `17.3`.
 fn number((shard, number): (ShardId, u64)) -> String {
     format!("{shard}.{number}")
 }

@@ -18,16 +18,16 @@ pub(super) enum Id {
 
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    Command(Command<'a>),
+    Command(CommandMessage<'a>),
     Query(Query<'a>),
     Subscribe(Subscribe<'a>),
     Credit(u32),
     Unsubscribe,
 }
 
-/// `{"type":"command",…}`
+/// A client's frame `{"type":"command",…}`
 #[derive(Debug)]
-pub(super) struct Command<'a> {
+pub(super) struct CommandMessage<'a> {
     pub(super) kind: Cow<'a, str>,
     pub(super) entity: Cow<'a, str>,
     pub(super) command: Cow<'a, str>,
@@ -38,7 +38,7 @@ pub(super) struct Command<'a> {
     pub(super) traceparent: Option<Cow<'a, str>>,
 }
 
-/// `{"type":"query",…}`
+/// A client's frame `{"type":"query",…}`
 #[derive(Debug)]
 pub(super) struct Query<'a> {
     pub(super) kind: Cow<'a, str>,
@@ -63,7 +63,7 @@ impl Query<'_> {
     }
 }
 
-/// `{"type":"subscribe",…}`
+/// A client's frame `{"type":"subscribe",…}`
 #[derive(Debug)]
 pub(super) struct Subscribe<'a> {
     pub(super) kind: Cow<'a, str>,
@@ -154,7 +154,7 @@ fn message_of(fields: Fields<'_>) -> Result<Message<'_>, Box<Problem>> {
     let kind = |kind| need(kind, "kind", "the kind of entity");
     let entity = |entity| need(entity, "entity", "the entity's id");
     match &*fields.is.0 {
-        "command" => Ok(Message::Command(Command {
+        "command" => Ok(Message::Command(CommandMessage {
             kind: kind(fields.kind)?,
             entity: entity(fields.entity)?,
             command: need(fields.command, "command", "the command's name")?,

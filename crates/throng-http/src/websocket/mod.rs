@@ -37,19 +37,12 @@ const EVENTS_BYTES_MAX: usize = 64 << 10;
 /// Why a socket is closed: the code and reason of its close frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Close {
-    /// 1001
     Stopping,
-    /// 1002
     Protocol,
-    /// 1003
     Binary,
-    /// 1007
     NotText,
-    /// 1009
     TooLarge,
-    /// 4401
     Expired,
-    /// 4408
     Silent,
 }
 

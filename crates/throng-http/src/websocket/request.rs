@@ -1,6 +1,6 @@
 //! Commands and queries of a socket: the same way into the engine as over HTTP.
 
-use super::message::{Command, Query};
+use super::message::{CommandMessage, Query};
 use crate::{
     access::Action,
     connection::Connection,
@@ -16,7 +16,7 @@ use throng::driver::Executed;
 pub(super) async fn stage(
     server: &Server,
     connection: &Connection,
-    command: Command<'_>,
+    command: CommandMessage<'_>,
     arrived: &mut Option<Instant>,
 ) -> Answered<Executed> {
     let wanted = within(server, command.timeout);

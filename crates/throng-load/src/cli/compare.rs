@@ -15,7 +15,7 @@ use crate::report::html;
 pub(crate) struct CompareArgs {
     /// A saved run (--json).
     a: PathBuf,
-    /// Another.
+    /// Another one, compared with the first.
     b: PathBuf,
     /// Write both as one self-contained page.
     #[arg(long, value_name = "FILE")]

@@ -16,7 +16,7 @@ use crate::{Aftermath, ErrorKind, OrderedReplay, Outcome, Verdict, run_watched, 
 pub(crate) struct ReplayArgs {
     /// Recorded requests, one JSON object a line.
     trace: PathBuf,
-    /// Base URL.
+    /// The URL that recorded paths are put behind.
     #[arg(long)]
     target: String,
     /// So many times as fast as recorded; without it as fast as answers come.

@@ -54,7 +54,7 @@ pub(crate) fn known<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// `Name: value`.
+/// A field as the command line has it, `Name: value`.
 pub fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once(':')

@@ -16,11 +16,11 @@ pub struct Second {
     pub connections: u64,
     /// Percentiles of the response time, in nanoseconds; 0 where nothing ended.
     pub p50_nanos: u64,
-    /// 90th percentile.
+    /// Nine of ten responses of this second took at most so long.
     pub p90_nanos: u64,
-    /// 99th percentile.
+    /// 99 of 100 took at most so long.
     pub p99_nanos: u64,
-    /// 99.9th percentile.
+    /// 999 of 1,000 took at most so long.
     pub p999_nanos: u64,
     /// The slowest response of this second.
     pub max_nanos: u64,

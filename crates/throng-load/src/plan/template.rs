@@ -12,7 +12,7 @@ pub(crate) enum Piece {
 pub(crate) enum Filter {
     /// As it is (bodies).
     Plain,
-    /// Percent-encoded (`${name|url}`).
+    /// Percent-encoded for a path or a query string (`${name|url}`).
     Url,
     /// Escaped for a JSON string (`${name|json}`).
     Json,

@@ -11,23 +11,23 @@ pub struct Summary {
     pub count: u64,
     /// The shortest, in nanoseconds, as all that follows.
     pub min: u64,
-    /// Mean.
+    /// The arithmetic mean.
     pub mean: f64,
-    /// Standard deviation.
+    /// The standard deviation of all, not of a sample.
     pub deviation: f64,
-    /// Median.
+    /// Half of them took at most so long.
     pub p50: u64,
-    /// 90th percentile.
+    /// Nine of ten took at most so long.
     pub p90: u64,
-    /// 95th percentile.
+    /// 95 of 100 took at most so long.
     pub p95: u64,
-    /// 99th percentile.
+    /// 99 of 100 took at most so long.
     pub p99: u64,
-    /// 99.9th percentile.
+    /// 999 of 1,000 took at most so long.
     pub p999: u64,
-    /// 99.99th percentile.
+    /// 9,999 of 10,000 took at most so long.
     pub p9999: u64,
-    /// The longest.
+    /// What the slowest of them took.
     pub max: u64,
 }
 

@@ -19,7 +19,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Parses `http://[user:password@]host[:port][/path]`.
+    /// Of `http://[user:password@]host[:port][/path]`; TLS is not spoken.
     pub fn parse(url: &str, owned: bool) -> Result<Self> {
         let rest = url.strip_prefix("http://").ok_or_else(|| Error::Url {
             url: url.to_string(),

@@ -105,7 +105,7 @@ impl Query<Pico> for Look {
 pub struct May {
     /// The secret of the channel that asks.
     pub via: Secret,
-    /// What for.
+    /// Decides which of the channel's policies is asked.
     pub what: Use,
 }
 

@@ -56,7 +56,7 @@ impl Entity for Counter {
     }
 }
 
-/// How many.
+/// Asks how often the counter was hit.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Hits;
 

@@ -74,7 +74,7 @@ impl Exporter {
         self
     }
 
-    /// For [`service`](crate::service()).
+    /// What [`service`](crate::service()) makes each part's with: clones that send over the same socket.
     pub fn factory(self) -> impl FnMut() -> Self + Send + 'static {
         move || self.clone()
     }

@@ -48,7 +48,7 @@ pub(crate) struct Target<'a> {
 /// What is asked, and why.
 pub(crate) enum Work<'a> {
     /// A command from outside.
-    Command(Command<'a>),
+    Command(ClientCommand<'a>),
     /// A query from outside.
     Query {
         name: Cow<'a, str>,
@@ -97,7 +97,7 @@ pub(crate) struct Asking {
 }
 
 /// A command from outside.
-pub(crate) struct Command<'a> {
+pub(crate) struct ClientCommand<'a> {
     pub(crate) input: Payload<'a>,
     /// It takes effect once under this key.
     pub(crate) key: Option<Cow<'a, str>>,
@@ -190,7 +190,7 @@ impl<'a> Attempt<'a> {
                 id: owned(self.target.id),
             },
             work: match self.work {
-                Work::Command(command) => Work::Command(Command {
+                Work::Command(command) => Work::Command(ClientCommand {
                     input: match command.input {
                         Payload::Typed(command) => Payload::Typed(command),
                         Payload::Json { name, body } => Payload::Json {
@@ -419,7 +419,7 @@ impl<'a> Attempt<'a> {
             hash: limits::hash(kind, &id),
             id: id.into(),
         };
-        self.work = Work::Command(Command {
+        self.work = Work::Command(ClientCommand {
             input,
             key: key.map(Cow::Owned),
             caller,

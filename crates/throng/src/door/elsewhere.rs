@@ -1,6 +1,6 @@
 //! What another node does: an attempt on an entity whose shard that one owns.
 
-use super::{Answer, Attempt, Carried, Command, Door, Payload, Work, attempt::Answered};
+use super::{Answer, Attempt, Carried, ClientCommand, Door, Payload, Work, attempt::Answered};
 use crate::{
     context::Context,
     driver::peers::{Ask, Asked, Reply, Request},
@@ -224,7 +224,7 @@ pub(crate) fn command_of(ask: Asked, caller: Option<String>) -> (Work<'static>, 
                 name: name.into(),
                 body: body.into(),
             };
-            let command = Command {
+            let command = ClientCommand {
                 input,
                 key: key.map(Into::into),
                 caller: caller.map(Into::into),

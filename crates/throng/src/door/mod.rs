@@ -16,7 +16,7 @@ pub(crate) mod watchdog;
 
 pub use attempt::Attempt;
 pub(crate) use attempt::{
-    Answer, Asking, Command, ForwardedReply, Look, NOTHING, Payload, Progress, Retry, Target, Typed, Work,
+    Answer, Asking, ClientCommand, ForwardedReply, Look, NOTHING, Payload, Progress, Retry, Target, Typed, Work,
 };
 pub(crate) use elsewhere::{OwnerOf, command_of};
 pub(crate) use load::now_or_later;

@@ -27,7 +27,7 @@ pub use executed::Executed;
 pub use throng_core::shard::KeyLife;
 
 use crate::{
-    door::{Answer, Carried, Command, Payload, Progress, Target, Work, turn},
+    door::{Answer, Carried, ClientCommand, Payload, Progress, Target, Work, turn},
     engine::{Core, Engine},
     ledger::Refusal,
     life::{HOLD, Life, tasks::Seat},
@@ -102,7 +102,7 @@ impl Driver {
         name: impl Into<Cow<'a, str>>,
         body: impl Into<Cow<'a, [u8]>>,
     ) -> Result<Attempt<'a>, Error<JsonRejection>> {
-        let work = Work::Command(Command {
+        let work = Work::Command(ClientCommand {
             input: Payload::Json {
                 name: name.into(),
                 body: body.into(),
@@ -265,7 +265,7 @@ impl<'a> Attempt<'a> {
     /// Who asks: what [`Asker::Client`](throng_core::model::Asker) says.
     #[must_use]
     pub fn caller(mut self, by: impl Into<Cow<'a, str>>) -> Self {
-        if let Work::Command(Command { caller, .. }) | Work::Query { caller, .. } = &mut self.work {
+        if let Work::Command(ClientCommand { caller, .. }) | Work::Query { caller, .. } = &mut self.work {
             *caller = Some(by.into());
         }
         self

@@ -6,7 +6,7 @@ use crate::{
     connection::Verdict,
     lane::{
         TOGETHER_MAX, Work,
-        next::{Command, Else, Next, Other, look},
+        next::{CommandRequest, Else, Next, Other, look},
         outgoing::{Outgoing, Written},
         wire::ReadOutcome,
     },
@@ -42,7 +42,7 @@ impl Direct {
                     return self.next(key);
                 }
                 Next::Command(command) if headers::is_plain(&command.headers) => {
-                    let Command {
+                    let CommandRequest {
                         path,
                         place,
                         sender,

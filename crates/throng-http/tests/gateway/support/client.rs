@@ -11,12 +11,12 @@ use throng_http::Running;
 /// A test that waits longer than this has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// One connection.
+/// A connection, whose requests go one after the other.
 pub(crate) struct Client<S = TcpStream> {
     reader: BufReader<S>,
 }
 
-/// One response.
+/// A response that has come whole.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -16,7 +16,7 @@ use tokio::{net::TcpStream, sync::mpsc, task::JoinHandle, time::timeout};
 /// What a request may be sent with.
 type Body = BoxBody<Bytes, Infallible>;
 
-/// One connection.
+/// A connection; its clones share it.
 #[derive(Clone)]
 pub(crate) struct Http2 {
     sender: SendRequest<Body>,

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::{
     protocol::CloseFrame,
 };
 
-/// One socket.
+/// A WebSocket, with what came before it was asked for.
 pub(crate) struct Socket {
     pub(crate) inner: WebSocket<TcpStream>,
     told: VecDeque<Value>,

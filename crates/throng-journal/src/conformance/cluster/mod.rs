@@ -49,13 +49,13 @@ pub trait Harness {
     /// The directory beside both.
     type Directory: Directory;
     /// Where the processes of one cluster meet.
-    type Place;
+    type Cluster;
 
     /// A place that holds nothing.
-    fn create(&self) -> Self::Place;
+    fn create(&self) -> Self::Cluster;
 
     /// What one more process opens there.
-    fn open(&self, place: &Self::Place) -> Member<Self::Journal, Self::Store, Self::Directory>;
+    fn open(&self, place: &Self::Cluster) -> Member<Self::Journal, Self::Store, Self::Directory>;
 
     /// Runs a future; a backend that needs a runtime of its own says how.
     fn run<F: Future>(&self, future: F) -> F::Output {
@@ -122,7 +122,7 @@ struct Process<'a, H: Harness> {
 
 impl<'a, H: Harness> Process<'a, H> {
     /// No node of a cluster.
-    fn alone(harness: &'a H, place: &H::Place) -> Self {
+    fn alone(harness: &'a H, place: &H::Cluster) -> Self {
         Self {
             harness,
             member: harness.open(place),
@@ -133,14 +133,14 @@ impl<'a, H: Harness> Process<'a, H> {
         }
     }
 
-    fn joined(harness: &'a H, place: &H::Place, name: &str) -> Self {
+    fn joined(harness: &'a H, place: &H::Cluster, name: &str) -> Self {
         let mut process = Self::alone(harness, place);
         process.id = process.join(&join(name)).expect("a node joins");
         process
     }
 
     /// Joined, and the owner of these with a stream of these.
-    fn serving(harness: &'a H, place: &H::Place, name: &str, of: &[u16]) -> Self {
+    fn serving(harness: &'a H, place: &H::Cluster, name: &str, of: &[u16]) -> Self {
         let mut process = Self::joined(harness, place, name);
         assert_eq!(process.take(of), shards(of), "nobody owns them");
         process.open(of);

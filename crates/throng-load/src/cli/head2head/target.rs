@@ -18,7 +18,7 @@ const END: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const CONNECT: Duration = Duration::from_millis(200);
 
-/// `name=NAME,url=URL[,http2=STREAMS][,pid=PID][,command=COMMAND]`.
+/// As the command line has it: `name=NAME,url=URL[,http2=STREAMS][,pid=PID][,command=COMMAND]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TargetArgument {
     pub(crate) name: String,
