@@ -257,7 +257,7 @@ function Nodes({ cluster }: { cluster: Cluster }) {
                   <NodeState node={node} cluster={cluster} />
                 </td>
                 <td class="number">{whole(node.owns)}</td>
-                <td class="mono break">{node.shards || '–'}</td>
+                <td class="mono break">{node.shards.replaceAll(',', ', ') || '–'}</td>
                 <td class="number">
                   <Lease node={node} lease={cluster.lease_ms} />
                 </td>
@@ -281,7 +281,7 @@ function Nodes({ cluster }: { cluster: Cluster }) {
 /** A lease that is half over is a beat that did not come: they come six times a lease. */
 function Lease({ node, lease }: { node: ClusterNode; lease: number }) {
   if (node.silent_ms === null) return <>–</>;
-  const text = `${milliseconds(node.silent_ms)} ago`;
+  const text = `${(node.silent_ms / 1000).toFixed(1)}\u00a0s\u00a0ago`;
   if (node.silent_ms < lease / 2) return <>{text}</>;
   return (
     <Badge tone="warn" icon="trouble">

@@ -353,6 +353,7 @@ pub(crate) fn report(status: &Status) -> serde_json::Value {
     let mut report = serde_json::to_value(Shown::of(&status.view)).unwrap_or_default();
     report["node"] = status.node.0.into();
     report["lease_ms"] = (status.lease.as_secs_f64() * 1e3).into();
+    let since_look = status.looked.map(|looked| looked.elapsed()).unwrap_or_default();
     for (shown, node) in report["nodes"]
         .as_array_mut()
         .into_iter()
@@ -360,7 +361,9 @@ pub(crate) fn report(status: &Status) -> serde_json::Value {
         .zip(&status.view.nodes)
     {
         let silence = status.silences.get(&node.id);
-        shown["silent_ms"] = silence.map(|silence| silence.as_secs_f64() * 1e3).into();
+        shown["silent_ms"] = silence
+            .map(|silence| (*silence + since_look).as_secs_f64() * 1e3)
+            .into();
     }
     report["serves"] = status.serves.len().into();
     report["reaches"] = status.connected.iter().map(|node| node.0).collect();

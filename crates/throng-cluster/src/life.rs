@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use throng::{
     driver::{
@@ -55,7 +55,7 @@ pub trait Connections: Send + Sync + 'static {
     fn refusing(&self) -> BTreeSet<NodeId>;
     /// Resolves when a connection began to fail, or to work.
     fn changed(&self) -> Later<'_, ()>;
-    /// Adds what is known of connections.
+    /// Adds what is known of connections, and when that was.
     fn describe(&self, status: &mut Status);
 }
 
@@ -68,8 +68,10 @@ pub struct Status {
     pub view: View,
     /// What it goes by: see [`Timing::lease`].
     pub lease: Duration,
-    /// How long each of the other nodes that live had not beaten when it looked last.
+    /// How long each of the other nodes that live had not beaten when it looked last. Nodes look about as often as others beat.
     pub silences: BTreeMap<NodeId, Duration>,
+    /// When it looked last; `None` in a simulation, which has no such clock.
+    pub looked: Option<Instant>,
     /// What its engine serves.
     pub serves: ShardSet,
     /// Nodes it is connected to.

@@ -11,7 +11,7 @@ use std::{
     collections::BTreeSet,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use throng::host::TokioHost;
 use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, View};
@@ -89,6 +89,7 @@ impl Connections for BothWays {
 
     fn describe(&self, status: &mut Status) {
         let counts = self.links.counts();
+        status.looked = Some(Instant::now());
         status.connected = self.links.connected();
         status.asks = counts.asks.load(Ordering::Relaxed);
         status.frames = counts.frames.load(Ordering::Relaxed);
