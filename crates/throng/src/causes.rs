@@ -10,7 +10,7 @@ use crate::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome, is_by_hand};
+use throng_core::shard::{Delivery, OUTCOME_NAME, RequestOutcome, is_by_hand, is_refused_key};
 use throng_journal::{Address, Commit, CommitNo, Error, Position, Record, RecordKind, ShardId, StoredEvent};
 
 /// How far behind a message's taking its sending is looked for, in commits and bytes.
@@ -172,6 +172,12 @@ fn is_of(record: &Record<'_>, own: &Address) -> bool {
     record.kind == &*own.kind && record.id == &*own.id
 }
 
+/// What a person decided, and what was refused, is of no command that recorded something; nor is what was told of that just before.
+fn is_of_no_command(record: &Record<'_>) -> bool {
+    let was_refused = record.record == RecordKind::Taken && ["refused", "dead"].contains(&record.name);
+    was_refused || is_by_hand(record) || is_refused_key(record)
+}
+
 /// What its commit says of an event, and the message it came with, if it did.
 fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<Taken>) {
     let mut provenance = Provenance::default();
@@ -187,8 +193,7 @@ fn provenance(commit: &Commit, own: &Address, seq: u64) -> (Provenance, Option<T
     cause.is_certain = others == 0;
     let rest = records[at + 1 + others..].iter().take_while(|record| !is_event(record));
     let mut rest: Vec<&Record<'_>> = rest.collect();
-    if let Some(end) = rest.iter().position(|record| is_by_hand(record)) {
-        // What a person decided, and what was told of that, is of no command.
+    if let Some(end) = rest.iter().position(|record| is_of_no_command(record)) {
         rest.truncate(end);
         rest.pop_if(|last| last.record == RecordKind::Sent && last.name == OUTCOME_NAME);
     }

@@ -295,7 +295,7 @@ async fn a_key_takes_effect_once_through_forwarding_and_restart() {
 }
 
 #[tokio::test]
-async fn a_command_that_was_refused_under_a_key_is_not_accepted_when_its_twin_comes_late() {
+async fn a_command_that_was_refused_under_a_key_is_not_accepted_when_its_copy_comes_late() {
     let world = World::new();
     let engine = world.engine().await;
     open(&engine, "a", 1).await;
@@ -317,12 +317,31 @@ async fn a_command_that_was_refused_under_a_key_is_not_accepted_when_its_twin_co
     let late = withdraw(&engine, "k", 5).await;
     assert_eq!(late, Err(Error::KeyRefused("k".into())));
     assert_eq!(balance(&engine, "a").await, 10);
+    let engine = world.engine().await;
+    let refused = Err(Error::KeyRefused("k".into()));
+    assert_eq!(withdraw(&engine, "k", 5).await, refused, "after a restart");
+    assert!(matches!(withdraw(&engine, "k", 11).await, Err(Error::Rejected(_))));
+    engine.checkpoint().await.unwrap();
+    assert_eq!(withdraw(&engine, "k", 5).await, refused, "from the store");
+    let engine = world.engine().await;
+    assert_eq!(
+        withdraw(&engine, "k", 5).await,
+        refused,
+        "after a checkpoint and a restart"
+    );
+    ask(&engine, "a", Command::Deposit { amount: 1 }).await.unwrap();
+    assert_eq!(withdraw(&engine, "k", 11).await, refused, "each that was refused");
     assert_eq!(
         withdraw(&engine, "k", 4).await,
-        Ok(6),
-        "another command is not its twin"
+        Ok(7),
+        "another command is not its copy"
     );
-    assert_eq!(withdraw(&engine, "fresh", 5).await, Ok(1));
+    let late = withdraw(&engine, "k", 5).await;
+    assert!(
+        matches!(late, Err(Error::KeyReused(_))),
+        "the key is the other command's now: {late:?}"
+    );
+    assert_eq!(withdraw(&engine, "fresh", 5).await, Ok(2));
 }
 
 #[tokio::test]

@@ -232,8 +232,9 @@ impl<E: Entity> Entities<E> {
                         json.len(),
                         limits::KEPT_REPLY_BYTES_MAX,
                     )?;
-                    let answer = KeptAnswer::Reply(json.into());
-                    written.key = Some((key.number, write_key(common, call, &own(), key, answer)?));
+                    let kept = Kept::accepted(key, KeptAnswer::Reply(json.into()), call.now);
+                    write_key(common, &own(), key, &kept)?;
+                    written.key = Some((key.number, kept));
                 }
                 if let Output::Json(out) = &mut call.output {
                     out.body.clear();
@@ -266,7 +267,9 @@ impl<E: Entity> Entities<E> {
                         KeptAnswer::Forward
                     };
                     let answer = kept(Box::new((to.kind.into(), to.id.clone(), command.into(), body)));
-                    written.key = Some((key.number, write_key(common, call, &own(), key, answer)?));
+                    let kept = Kept::accepted(key, answer, call.now);
+                    write_key(common, &own(), key, &kept)?;
+                    written.key = Some((key.number, kept));
                 }
                 written.forward = Some((to, taking));
             }

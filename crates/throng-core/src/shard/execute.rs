@@ -9,7 +9,7 @@ use super::{
     messages::RecordedOutcome,
     outcome::put,
     read::{CommandKey, Origin, body_length, crashed, fingerprint, key_of, read_command, too_many, unwritable},
-    records::{close_cause, write_dead_beat, write_outcome, write_taken},
+    records::{close_cause, write_dead_beat, write_key, write_outcome, write_taken},
     registry::Registry,
     slot::{Body, panic_text},
 };
@@ -103,7 +103,7 @@ impl<E: Entity> Entities<E> {
         let Body::Resident(resident) = &slot.body else {
             return Ran::Load;
         };
-        let (seq, mut key) = (resident.seq, key_of(call));
+        let (seq, mut key, mut refusals) = (resident.seq, key_of(call), None);
         let has_ended = seq > 0 && seq == slot.ended;
         if let Some(key) = &key
             && matches!(common.keys.find(key.number, call.now), Found::Look)
@@ -129,10 +129,13 @@ impl<E: Entity> Entities<E> {
                 Ok(fingerprint) => fingerprint,
                 Err(error) => return self.refuse(common, registry, call, error, stage),
             };
-            if let Found::Kept(kept) = common.keys.find(key.number, call.now) {
-                return self.answer_again(common, call, at, kept, key, stage);
+            match common.keys.find(key.number, call.now) {
+                Found::Kept(kept) if kept.is_refusal() => refusals = Some(kept),
+                Found::Kept(kept) => return self.answer_again(common, call, at, kept, key, stage),
+                _ => {}
             }
         }
+        let key = key;
         if has_ended && !E::creates_anew(&command) {
             let error = Error::Ended {
                 kind: E::KIND,
@@ -147,7 +150,6 @@ impl<E: Entity> Entities<E> {
             };
             return self.refuse(common, registry, call, error, stage);
         }
-        let refusable = key.as_ref().map(|key| (key.number, key.fingerprint));
         let kept = match call.cause {
             Cause::Asked { .. } if E::KEEPS_COMMANDS => {
                 let mut content = Vec::new();
@@ -163,9 +165,16 @@ impl<E: Entity> Entities<E> {
         };
         // One that is created anew begins with nothing of what it was.
         let last_state = has_ended.then(|| self.replace_state(at, E::default())).flatten();
-        let decided = self.guarded(common, call, at, command, key.as_ref());
-        if let (Err(Error::Rejected(_)), Some((number, fingerprint))) = (&decided, refusable) {
-            common.refused.insert(number, fingerprint, call.now);
+        let has_refused = |key: &&CommandKey| refusals.as_ref().is_some_and(|kept| kept.has_refused(key.fingerprint));
+        let refused_under = key.as_ref().filter(has_refused);
+        let mut decided = self.guarded(common, call, at, command, refused_under);
+        let mut refusal = None;
+        if let (Err(Error::Rejected(_)), Some(key), None) = (&decided, &key, refused_under) {
+            let kept = Kept::refused(key, refusals.as_ref(), call.now);
+            match write_key(common, &Address::new(E::KIND, call.id), key, &kept) {
+                Ok(()) => refusal = Some((key.number, kept)),
+                Err(why) => decided = Err(why),
+            }
         }
         let accepted = decided.and_then(|accepted| {
             let accepted = Accepted { key, kept, ..accepted };
@@ -176,10 +185,20 @@ impl<E: Entity> Entities<E> {
         {
             self.replace_state(at, last);
         }
-        match accepted {
-            Ok(ran) => ran,
-            Err(error) => self.refuse(common, registry, call, error, stage),
+        let error = match accepted {
+            Ok(ran) => return ran,
+            Err(error) => error,
+        };
+        let mut ran = self.refuse(common, registry, call, error, stage);
+        if let Ran::Done { rests_on, .. } = &mut ran {
+            // A copy is told "no" again only when that will not be forgotten.
+            *rests_on = refusals.map_or(0, |kept| kept.rests_on).max(*rests_on);
+            if let Some((key, kept)) = refusal {
+                let rests_on = *rests_on;
+                common.keys.insert(key, Kept { rests_on, ..kept });
+            }
         }
+        ran
     }
 
     fn replace_state(&mut self, at: u32, state: E) -> Option<E> {
@@ -196,7 +215,7 @@ impl<E: Entity> Entities<E> {
         call: &Call<'_>,
         at: u32,
         command: E::Command,
-        asked_under: Option<&CommandKey>,
+        refused_under: Option<&CommandKey>,
     ) -> Result<Accepted<E>, Error<E::Rejection>> {
         let mut events = std::mem::take(&mut self.shapes);
         events.clear();
@@ -223,9 +242,8 @@ impl<E: Entity> Entities<E> {
                 .state
                 .decide(command, &mut Turn::new(moment, effects))
                 .map_err(Error::Rejected)?;
-            // Whoever asked was told "no", and may have gone elsewhere since: this is a twin that comes late.
-            if let Some(key) = asked_under.filter(|key| common.refused.contains(key.number, key.fingerprint, call.now))
-            {
+            // Whoever asked was told "no", and may have gone elsewhere since: this is a copy that comes late.
+            if let Some(key) = refused_under {
                 return Err(Error::KeyRefused(key.name.clone()));
             }
             too_many(
@@ -306,12 +324,12 @@ impl<E: Entity> Entities<E> {
         };
         let at = self.find(call.hash, call.id);
         let mut rests_on = at.map_or(0, |at| self.slot(at).rests_on);
+        let mut report = None;
         // A timer of an entity that cannot be applied waits for the program that can.
         let is_waiting = matches!((call.cause, &error), (Cause::Timer(_), Error::Quarantined { .. }));
         if !is_waiting && !matches!(call.cause, Cause::Asked { .. }) {
             let own = Address::new(E::KIND, call.id);
             let (mut word, mut reason) = ("refused", error.to_string());
-            let mut report = None;
             if let (Some(asks), Some(told)) = (asks, told) {
                 match report_refusal::<E::Rejection>(common, registry, &own, asks, &told) {
                     Ok(delivery) => report = Some(delivery),
@@ -331,15 +349,15 @@ impl<E: Entity> Entities<E> {
                 }
             }
             close_cause(common, call, &own, word, &reason);
-            if !common.records.is_empty() {
-                rests_on = common.stage(stage).commit;
-                common.outbox.extend(report.map(|delivery| Delivery {
-                    commit: rests_on,
-                    ..delivery
-                }));
-                if let Some(at) = at.filter(|at| self.find(call.hash, call.id) == Some(*at)) {
-                    self.slot(at).rests_on = rests_on;
-                }
+        }
+        if !common.records.is_empty() {
+            rests_on = common.stage(stage).commit;
+            common.outbox.extend(report.map(|delivery| Delivery {
+                commit: rests_on,
+                ..delivery
+            }));
+            if let Some(at) = at.filter(|at| self.find(call.hash, call.id) == Some(*at)) {
+                self.slot(at).rests_on = rests_on;
             }
         }
         put::<E>(&mut call.output, Err(error));
@@ -384,6 +402,13 @@ impl<E: Entity> Entities<E> {
                 Ran::Done {
                     rests_on,
                     outcome: Outcome::Done,
+                }
+            }
+            KeptAnswer::Refused(_) => {
+                put::<E>(&mut call.output, Err(Error::KeyRefused(key.name.clone())));
+                Ran::Done {
+                    rests_on,
+                    outcome: Outcome::Failed,
                 }
             }
             KeptAnswer::Forward(forwarded) | KeptAnswer::Create(forwarded) => {

@@ -1,5 +1,8 @@
-//! Idempotency keys: accepted once, answered the same for an hour (or a longer [`KeyLife`]), however many there are. (What they
-//! remember of refusals is another matter: [`super::refused`].)
+//! Idempotency keys: accepted once, answered the same for an hour (or a longer [`KeyLife`]), however many there are.
+//!
+//! Refused once, a command is not accepted under its key for ten minutes: whoever was told "no" may have gone elsewhere, and a copy of
+//! the request may come late, over another connection or at another node. So it is recorded as an accepted one is. Decided it is
+//! again each time, and refused with the reason of that time.
 //!
 //! Keys since the last checkpoint are in memory; older ones stand in [rows of the store](super::key_rows), found through four
 //! bytes of each, so that a fresh key costs no read.
@@ -7,6 +10,7 @@
 use super::{
     SystemRow,
     key_rows::{self, Bucket, Stored, bucket, read_list_row},
+    read::CommandKey,
 };
 use crate::{limits::KEY_MICROS, model::Timestamp};
 use serde::{Deserialize, Serialize};
@@ -17,7 +21,7 @@ use std::{
 };
 use throng_journal::ShardId;
 
-/// What is kept of an accepted command.
+/// What is kept under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kept {
     /// Hash of the command, so that another one under the same key is noticed.
@@ -89,6 +93,51 @@ pub(super) enum KeptAnswer {
     Forward(Box<Forwarded>),
     /// The same, to create a child.
     Create(Box<Forwarded>),
+    /// It was refused, and before it commands with these fingerprints, the oldest first.
+    Refused(Vec<u64>),
+}
+
+/// Commands a key remembers as refused at most: who asks under one key for so many different things is not protected from the first.
+const REFUSED_MAX: usize = 16;
+/// For how long a refusal is remembered.
+const REFUSED_MICROS: i64 = 600_000_000;
+
+impl Kept {
+    fn new(print: u64, until: i64, answer: KeptAnswer) -> Self {
+        Self {
+            print,
+            until,
+            answer,
+            rests_on: 0,
+        }
+    }
+
+    pub(super) fn accepted(key: &CommandKey, answer: KeptAnswer, now: Timestamp) -> Self {
+        Self::new(key.fingerprint, until(now, key.life), answer)
+    }
+
+    /// That this command was refused, beside what was refused under its key before.
+    pub(super) fn refused(key: &CommandKey, before: Option<&Self>, now: Timestamp) -> Self {
+        let mut others = Vec::new();
+        if let Some(before) = before
+            && let KeptAnswer::Refused(older) = &before.answer
+        {
+            let newest = older.iter().copied().chain([before.print]);
+            others.extend(newest.skip((older.len() + 1).saturating_sub(REFUSED_MAX - 1)));
+        }
+        let until = now.micros.saturating_add(REFUSED_MICROS);
+        Self::new(key.fingerprint, until, KeptAnswer::Refused(others))
+    }
+
+    /// It is about refusals, and nothing was accepted.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self.answer, KeptAnswer::Refused(_))
+    }
+
+    /// Whether a command of this fingerprint was refused.
+    pub(super) fn has_refused(&self, fingerprint: u64) -> bool {
+        matches!(&self.answer, KeptAnswer::Refused(others) if self.print == fingerprint || others.contains(&fingerprint))
+    }
 }
 
 /// Kind, id, the command's name, its content.
@@ -129,14 +178,15 @@ fn weigh(kept: Option<&Kept>) -> usize {
             let (kind, id, name, body) = &**to;
             size_of::<Forwarded>() + kind.len() + id.len() + name.len() + body.len()
         }
+        KeptAnswer::Refused(others) => size_of_val(&**others),
     });
     answer + KEY_BYTES
 }
 
 pub(super) enum Found {
-    /// Nothing was accepted under this key.
+    /// Nothing was accepted or refused under this key.
     Fresh,
-    /// This was accepted, and is what it is answered again.
+    /// This was.
     Kept(Kept),
     /// It may be in a row of the store.
     Look,
@@ -322,7 +372,7 @@ pub(super) fn shard_of_list(name: &[u8]) -> Option<ShardId> {
     read_list_row(name).map(|list| list.shard)
 }
 
-pub(super) fn until(now: Timestamp, life: KeyLife) -> i64 {
+fn until(now: Timestamp, life: KeyLife) -> i64 {
     let hours = i64::from(life.hours.get());
     let until = now.micros.saturating_add(hours * KEY_MICROS);
     if life == KeyLife::default() {

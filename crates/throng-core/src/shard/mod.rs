@@ -28,7 +28,6 @@ mod query;
 mod read;
 mod recency;
 mod records;
-mod refused;
 mod registry;
 mod replay;
 mod retain;
@@ -52,6 +51,7 @@ pub use keys::{KeyLife, KeyRows, is_key_over};
 pub use messages::{Asks, Delivery, Envelope, MessageCounts, OUTCOME_NAME, Parcel, RequestOutcome, Taking};
 pub use outcome::{Answered, JsonRejection, JsonReply, Outcome};
 pub use quarantine::{Quarantined, Unloadable};
+pub use records::is_refused_key;
 pub use registry::{Kind, QueryKind, Registry};
 pub use replay::{RESTORED, shard_of_row};
 pub use retain::{ERASED, Recorded, Recording, base_row, timer_print};
@@ -85,7 +85,6 @@ pub struct Common {
     now: Timestamp,
     messages: messages::Numbers,
     keys: keys::Keys,
-    refused: refused::Refused,
     timers: timers::Timers,
     dead: dead::DeadMessages,
     /// Messages the last command sent, for the driver to deliver.
@@ -160,7 +159,6 @@ impl Shard {
                 now,
                 messages: messages::Numbers::default(),
                 keys: keys::Keys::default(),
-                refused: refused::Refused::default(),
                 timers: timers::Timers::default(),
                 dead: dead::DeadMessages::default(),
                 outbox: Vec::new(),
@@ -189,8 +187,7 @@ impl Shard {
             bytes: self.common.resident_bytes
                 + self.common.known_bytes
                 + self.common.timers.bytes()
-                + self.common.keys.bytes()
-                + self.common.refused.bytes(),
+                + self.common.keys.bytes(),
             pending_bytes: self.common.pending_bytes + self.common.dead.bytes() + self.common.keys.pending_bytes(),
             timers: self.common.timers.len(),
         }

@@ -2,7 +2,7 @@
 
 use super::{
     Asks, Call, Cause, Common, Delivery, KeyLife, Taking, dead,
-    keys::{self, Kept, KeptAnswer},
+    keys::Kept,
     messages::{OUTCOME_NAME, Parcel, RequestOutcome},
     read::{CommandKey, body_length, crashed, too_many, unwritable},
     registry::Registry,
@@ -14,7 +14,7 @@ use crate::{
     tagged,
 };
 use serde_json::value::RawValue;
-use throng_journal::{Address, RecordKind};
+use throng_journal::{Address, Record, RecordKind};
 
 pub(super) fn known_kind<R>(registry: &Registry, to: &Sent) -> Result<(), Error<R>> {
     if registry.find(to.kind).is_none() {
@@ -222,28 +222,26 @@ fn record_timer(common: &mut Common, own: &Address, name: &str, set: Option<&Set
     common.records.push(kind, common.id, own, 0, name, 0, &body);
 }
 
-pub(super) fn write_key<R>(
-    common: &mut Common,
-    call: &Call<'_>,
-    own: &Address,
-    key: &CommandKey,
-    answer: KeptAnswer,
-) -> Result<Kept, Error<R>> {
-    let kept = Kept {
-        print: key.fingerprint,
-        until: keys::until(call.now, key.life),
-        answer,
-        rests_on: 0,
-    };
-    let body = serde_json::to_vec(&kept).map_err(|why| unwritable("reply", why))?;
+/// The version of a key's record that is about a refusal.
+const REFUSED_VERSION: u16 = 1;
+
+/// Whether this says that a command was refused under its key: it belongs to no accepted one.
+#[must_use]
+pub fn is_refused_key(record: &Record<'_>) -> bool {
+    record.record == RecordKind::Key && record.version == REFUSED_VERSION
+}
+
+pub(super) fn write_key<R>(common: &mut Common, own: &Address, key: &CommandKey, kept: &Kept) -> Result<(), Error<R>> {
+    let body = serde_json::to_vec(kept).map_err(|why| unwritable("reply", why))?;
     // A derived key may be longer than a record's name: the body's fingerprint and the number find it again.
     let mut with_number = key.number.to_le_bytes().to_vec();
     with_number.extend_from_slice(&body);
     let shown = &key.name[..key.name.floor_char_boundary(limits::NAME_BYTES_MAX)];
+    let version = if kept.is_refusal() { REFUSED_VERSION } else { 0 };
     common
         .records
-        .push(RecordKind::Key, common.id, own, 0, shown, 0, &with_number);
-    Ok(kept)
+        .push(RecordKind::Key, common.id, own, 0, shown, version, &with_number);
+    Ok(())
 }
 
 /// A client's command as it is kept.

@@ -50,7 +50,7 @@ catalog! {
     SLOW_READER = "slow-reader", 408, "Events were left waiting too long",
         "A subscription's events waited for credit longer than the service allows, and it ended. Nothing is lost: subscribe again after its cursor.";
     KEY_REFUSED = "key-refused", 409, "The command was refused under this key before",
-        "The same command was refused under this Idempotency-Key within the last minutes, and stays refused, though it would be accepted by now: so a request that comes late takes no effect after its client was told no. Nothing was done. To ask again, use a fresh key.";
+        "The same command was refused under this Idempotency-Key within the last ten minutes, and stays refused, though it would be accepted by now: so a request that comes late takes no effect after its client was told no. Nothing was done. To ask again, use a fresh key.";
     NOT_SKIPPED = "not-skipped", 409, "The event was not skipped",
         "The projection has not stopped at the event that was named, so nothing was skipped: it goes on, stops at another event, or another node runs it. `detail` says which. Look at /admin/journal, and decide anew.";
     HISTORY_LOST = "history-lost", 410, "The history has no such place",

@@ -17,6 +17,8 @@ pub(crate) enum Command {
     Send { to: u64 },
     /// Another one counts, and answers.
     Forward { to: u64 },
+    /// Records one more event, if there is an even number of them.
+    AddToEven,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -26,11 +28,13 @@ pub(crate) enum Happened {
 impl Event for Happened {}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-pub(crate) struct Never;
-impl Rejection for Never {
+#[error("it has {events} events")]
+pub(crate) struct Odd {
+    pub(crate) events: u64,
+}
+impl Rejection for Odd {
     fn code(&self) -> &'static str {
-        "never"
+        "odd"
     }
 }
 
@@ -41,15 +45,16 @@ impl Entity for Counter {
     type Event = Happened;
     /// How many events there are with this command's.
     type Reply = u64;
-    type Rejection = Never;
+    type Rejection = Odd;
 
     fn creates(_: &Command) -> bool {
         true
     }
 
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Odd> {
         match command {
-            Command::Add => {}
+            Command::AddToEven if !self.events.is_multiple_of(2) => return Err(Odd { events: self.events }),
+            Command::Add | Command::AddToEven => {}
             Command::Send { to } => turn.send::<Self>(to, Command::Add),
             Command::Forward { to } => return Ok(Answer::forward::<Self>(to, Command::Add)),
         }
@@ -69,7 +74,7 @@ pub(crate) struct Events {}
 impl Query<Counter> for Events {
     const NAME: &'static str = "events";
     type Answer = u64;
-    fn answer(self, counter: &Counter, _: &Moment<'_, Counter>) -> Result<u64, Never> {
+    fn answer(self, counter: &Counter, _: &Moment<'_, Counter>) -> Result<u64, Odd> {
         Ok(counter.events)
     }
 }

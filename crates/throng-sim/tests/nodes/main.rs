@@ -8,7 +8,7 @@ mod follower;
 mod seen;
 
 use counted::{Counted, SharedViews};
-use counter::{Command, Counter, Events};
+use counter::{Command, Counter, Events, Odd};
 use follower::Followed;
 use seen::{Answer, Seen};
 use std::{
@@ -50,6 +50,17 @@ enum Ask {
     Add,
     Send { to: u64 },
     Forward { to: u64 },
+    AddToEven,
+}
+
+/// What a client is told for certain.
+enum Told {
+    /// So many events there are, with the one it asked for.
+    Events(u64),
+    /// So many there are, and it was not added: nor will it be.
+    Refused(u64),
+    /// It was refused when it was asked before, under the same key.
+    RefusedBefore,
 }
 
 struct Clients {
@@ -76,7 +87,7 @@ impl Clients {
         }
     }
 
-    async fn ask(&self, ask: Ask, counter: u64, key: &str) -> Result<u64, String> {
+    async fn ask(&self, ask: Ask, counter: u64, key: &str) -> Result<Told, String> {
         let (node, key) = (self.any_node().await, key.to_owned());
         let called = self.nodes.call(node, move |engine| async move {
             let command = match ask {
@@ -84,6 +95,7 @@ impl Clients {
                 Ask::Add => Command::Add,
                 Ask::Send { to } => Command::Send { to },
                 Ask::Forward { to } => Command::Forward { to },
+                Ask::AddToEven => Command::AddToEven,
             };
             engine.entity::<Counter>(counter).once(&key).ask(command).await
         });
@@ -92,9 +104,11 @@ impl Clients {
         match called {
             None => Err("no answer in time".into()),
             Some(Err(gone)) => Err(gone.to_string()),
-            Some(Ok(Ok(events))) => Ok(events),
+            Some(Ok(Ok(events))) => Ok(Told::Events(events)),
+            Some(Ok(Err(Error::Rejected(Odd { events })))) => Ok(Told::Refused(events)),
+            Some(Ok(Err(Error::KeyRefused(_)))) => Ok(Told::RefusedBefore),
             // As long as nobody has counted, there is nothing to read.
-            Some(Ok(Err(Error::Unknown { .. }))) if matches!(ask, Ask::Read) => Ok(0),
+            Some(Ok(Err(Error::Unknown { .. }))) if matches!(ask, Ask::Read) => Ok(Told::Events(0)),
             Some(Ok(Err(error))) => Err(error.to_string()),
         }
     }
@@ -112,25 +126,36 @@ impl Clients {
         while !self.is_over.load(Ordering::Relaxed) {
             number += 1;
             let (counter, other) = (self.sim.below(COUNTERS), self.sim.below(COUNTERS));
-            let ask = match self.sim.below(5) {
+            let ask = match self.sim.below(6) {
                 _ if self.sim.below(100) >= self.changes => Ask::Read,
                 0..=2 => Ask::Add,
                 3 => Ask::Send { to: other },
+                4 => Ask::AddToEven,
                 _ => Ask::Forward { to: other },
             };
             let key = format!("{client}-{number}");
-            let mut asked = self.sim.elapsed();
-            let events = loop {
+            let first = self.sim.elapsed();
+            let (last, told) = loop {
+                let last = self.sim.elapsed();
                 match self.ask(ask, counter, &key).await {
-                    Ok(events) => break events,
+                    Ok(told) => break (last, told),
                     Err(why) => {
                         self.sim.note(format_args!("client {client}, {number}: {why}"));
                         self.sim.sleep(PAUSE).await;
                     }
                 }
-                if matches!(ask, Ask::Read) {
-                    // Another read, not the same one again.
-                    asked = self.sim.elapsed();
+            };
+            // What was read or refused was so when it was asked last; what was done may have been done when it was asked first.
+            let (asked, events, is_read) = match told {
+                Told::Events(events) if !matches!(ask, Ask::Read) => (first, events, false),
+                Told::Events(events) => (last, events, true),
+                Told::Refused(events) => {
+                    self.sim.count("command refused");
+                    (last, events, true)
+                }
+                Told::RefusedBefore => {
+                    self.sim.count("copy refused");
+                    continue;
                 }
             };
             let answer = Answer {
@@ -141,7 +166,7 @@ impl Clients {
                 asked,
                 given: self.sim.elapsed(),
                 events,
-                is_read: matches!(ask, Ask::Read),
+                is_read,
             };
             self.note(ask, answer);
             self.sim.sleep(Duration::from_micros(self.sim.below(100_000))).await;
@@ -157,7 +182,7 @@ impl Clients {
     async fn surely(&self, ask: Ask, counter: u64, key: &str) -> Answer {
         let asked = self.sim.elapsed();
         loop {
-            if let Ok(events) = self.ask(ask, counter, key).await {
+            if let Ok(Told::Events(events)) = self.ask(ask, counter, key).await {
                 return Answer {
                     counter,
                     asked,
@@ -319,8 +344,8 @@ async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews, followed
         let expected = seen.events(counter);
         let found = loop {
             match clients.ask(Ask::Read, counter, "").await {
-                Ok(events) if events == expected => break events,
-                Ok(events) if sim.elapsed() > until => break events,
+                Ok(Told::Events(events)) if events == expected => break events,
+                Ok(Told::Events(events)) if sim.elapsed() > until => break events,
                 _ if sim.elapsed() > until + Duration::from_secs(10) => {
                     wrong.push(format!("counter {counter} cannot be read"));
                     break expected;
@@ -336,7 +361,7 @@ async fn counts_once(sim: &Sim, clients: &Clients, views: &SharedViews, followed
     }
     let erased = std::mem::take(&mut *clients.erased.lock().unwrap());
     for id in erased {
-        if let Ok(events) = clients.ask(Ask::Read, id, "").await {
+        if let Ok(Told::Events(events)) = clients.ask(Ask::Read, id, "").await {
             wrong.push(format!("counter {id} was erased, and has {events} events"));
         }
     }
@@ -405,6 +430,8 @@ fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
             "append to a sealed stream",
             "append in doubt",
             "counter erased",
+            "command refused",
+            "copy refused",
         ] {
             assert!(
                 counts.get(what).is_some_and(|count| *count > 0),

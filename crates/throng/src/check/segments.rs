@@ -7,7 +7,7 @@ use super::{
 use std::collections::HashMap;
 use throng_core::{
     model::Timestamp,
-    shard::{OUTCOME_NAME, RequestOutcome, is_by_hand},
+    shard::{OUTCOME_NAME, RequestOutcome, is_by_hand, is_refused_key},
 };
 use throng_journal::{Address, Record, RecordKind};
 
@@ -101,7 +101,7 @@ pub(super) fn segments(
             fit: Fit::None(None),
         };
         match record.record {
-            _ if is_by_hand(record) => {
+            _ if is_by_hand(record) || is_refused_key(record) => {
                 begin = end + 1;
                 continue;
             }
@@ -172,8 +172,8 @@ fn is_of(record: &Record<'_>, own: &Address) -> bool {
     record.kind == &*own.kind && record.id == &*own.id
 }
 
-/// A timer's record ends a beat of it where nothing of the same command follows: a new command begins with an event.
+/// A timer's record ends a beat of it where nothing of the same command follows: a new command that is accepted begins with an event.
 fn ends(records: &[Record<'_>], at: usize, own: &Address) -> bool {
     let next = records.get(at + 1).filter(|next| is_of(next, own));
-    next.is_none_or(|next| next.record == RecordKind::Event)
+    next.is_none_or(|next| next.record == RecordKind::Event || is_refused_key(next))
 }

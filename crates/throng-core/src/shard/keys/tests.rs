@@ -166,3 +166,36 @@ fn what_the_store_said_before_a_key_was_accepted_does_not_count() {
     keys.looked(&asked, None);
     assert!(matches!(keys.find(1, now), Found::Look), "the answer came after both");
 }
+
+#[test]
+fn the_last_refusals_under_a_key_are_remembered_for_minutes_also_once_they_are_rows() {
+    let key = |fingerprint| CommandKey {
+        number: 1,
+        name: "k".into(),
+        fingerprint,
+        life: KeyLife::default(),
+    };
+    let (mut keys, now) = (Keys::default(), at(5));
+    let found = |keys: &mut Keys, now| match keys.find(1, now) {
+        Found::Kept(kept) => Some(kept),
+        _ => None,
+    };
+    let mut stored = Vec::new();
+    for fingerprint in 0..2 * REFUSED_MAX as u64 {
+        let before = found(&mut keys, now);
+        keys.insert(1, Kept::refused(&key(fingerprint), before.as_ref(), now));
+        // Each in a row of its own: the newest counts.
+        stored.extend(rows(&mut keys, now));
+        keys.stored();
+        look(&mut keys, 1, now, &stored);
+    }
+    let kept = found(&mut keys, now).unwrap();
+    assert!(kept.is_refusal());
+    let remembered: Vec<u64> = (0..100).filter(|print| kept.has_refused(*print)).collect();
+    let (first, end) = (REFUSED_MAX as u64, 2 * REFUSED_MAX as u64);
+    assert_eq!(remembered, (first..end).collect::<Vec<u64>>());
+    assert!(found(&mut keys, at(5 + REFUSED_MICROS - 1)).is_some());
+    assert!(found(&mut keys, at(5 + REFUSED_MICROS)).is_none());
+    let accepted = Kept::accepted(&key(3), KeptAnswer::Reply("1".into()), now);
+    assert!(!accepted.is_refusal() && !accepted.has_refused(3));
+}
