@@ -412,6 +412,46 @@ fn a_ruleset_is_tried_on_a_copy_of_the_pico_and_nothing_is_recorded() {
 }
 
 #[test]
+fn a_ruleset_that_is_tried_makes_no_http_request_to_a_host_that_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let counters = Counters::with(Settings {
+        files: Some(rulesets()),
+        hosts: vec![address.clone()],
+        ..Settings::default()
+    });
+    let path = format!("/c/{}/try", counters.service.ui());
+    let tried = |what: Value| {
+        let response = counters.service.post(&path, &what);
+        assert_eq!(response.status, 200, "{}", response.body);
+        response.json()
+    };
+    let source = r#"ruleset counter {
+  meta { shares status }
+  global { status = function(url) { http:get(url){"status_code"} } }
+  rule ask {
+    select when counter ask
+    http:post(event:attr("url"))
+  }
+}
+"#;
+    let url = format!("http://{address}/");
+    let query = tried(json!({ "source": source, "query": { "name": "status", "args": { "url": url } } }));
+    let event = json!({ "domain": "counter", "name": "ask", "attrs": { "url": url } });
+    let event = tried(json!({ "source": source, "event": event }));
+    for (tried, request) in [(query, "HTTP request (GET)"), (event, "HTTP request (POST)")] {
+        let error = text(&tried["error"]);
+        assert!(error.contains(request), "it says what it waits for: {error}");
+    }
+    let accepted = listener.accept().map(|(_, from)| from);
+    assert_eq!(
+        accepted.map_err(|error| error.kind()),
+        Err(std::io::ErrorKind::WouldBlock)
+    );
+}
+
+#[test]
 fn a_ruleset_is_installed_as_it_stands_and_outlives_a_restart() {
     let counters = Counters::start();
     let ui = counters.service.ui();
