@@ -299,3 +299,57 @@ fn sent_in(commit: &Commit, taken: &Taken, cause: &mut EventCause) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng_journal::{CommitBuilder, Stamp, WriterId};
+
+    const OUTCOME: &[u8] =
+        br#"{"to": ["account", "bob"], "command": {"from": ["account", "ann"], "note": "", "outcome": {"Err": 1}}}"#;
+
+    /// What is said of an event that a command without a key has recorded, with these records behind it: kind, number, name, version.
+    fn said(behind: &[(RecordKind, u64, &str, u16)]) -> Provenance {
+        let (own, shard) = (Address::new("account", "ann"), ShardId(0));
+        let mut commit = CommitBuilder::default();
+        commit.push(RecordKind::Event, shard, &own, 1, "Opened", 0, b"{}");
+        for (kind, seq, name, version) in behind {
+            let body: &[u8] = match kind {
+                RecordKind::Sent => OUTCOME,
+                _ => b"{}",
+            };
+            commit.push(*kind, shard, &own, *seq, name, *version, body);
+        }
+        let commit = commit.finish(Stamp {
+            writer: WriterId(1),
+            number: CommitNo(1),
+            synced: CommitNo(0),
+            at_micros: 0,
+        });
+        provenance(&commit, &own, 1).0
+    }
+
+    #[test]
+    fn what_was_refused_behind_an_event_is_not_its_cause() {
+        let refused_key = (RecordKind::Key, 0, "k", 1);
+        let outcome = (RecordKind::Sent, 7, OUTCOME_NAME, 0);
+        for behind in [
+            vec![refused_key],
+            vec![(RecordKind::Taken, 3, "refused", 0)],
+            vec![(RecordKind::Taken, 3, "dead", 0)],
+            vec![outcome, (RecordKind::Taken, 3, "refused", 0)],
+            vec![refused_key, outcome, (RecordKind::Taken, 3, "refused", 0)],
+        ] {
+            let said = said(&behind);
+            assert_eq!(
+                (said.cause.r#type, said.cause.has_key),
+                ("command", false),
+                "{behind:?}"
+            );
+            assert!(said.sent.is_empty(), "{behind:?}");
+        }
+        assert_eq!(said(&[outcome]).sent.len(), 1, "what a command has sent is told");
+        assert!(said(&[(RecordKind::Key, 0, "k", 0)]).cause.has_key);
+        assert_eq!(said(&[(RecordKind::Taken, 3, "done", 0)]).cause.r#type, "message");
+    }
+}

@@ -67,7 +67,7 @@ pub enum RecordKind {
     Sent = 2,
     /// A message was taken; `seq` is its number at the sending shard.
     Taken = 3,
-    /// A command under an idempotency key was accepted; the body holds its answer.
+    /// A command under an idempotency key was accepted; the body holds its answer. Of `version` 1: it was refused.
     Key = 4,
     /// A timer was set.
     TimerSet = 5,
