@@ -38,6 +38,7 @@ pub mod frame;
 mod frames;
 mod ingress;
 mod metrics;
+mod pace;
 mod publisher;
 mod runner;
 mod topology;

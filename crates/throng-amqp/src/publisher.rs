@@ -3,6 +3,7 @@
 use crate::{
     Broker, Error, Metrics, Topology,
     metrics::OfPublisher,
+    pace::Pace,
     runner::{Runner, Stop},
 };
 use futures_util::StreamExt as _;
@@ -28,6 +29,9 @@ use tokio::time::timeout;
 const PERSISTENT: u8 = 2;
 /// How often it is looked whether the channel is there, though nothing was said of it.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// Between two looks at the broker while much leaves: clients wait for the confirms.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// How to publish.
 #[derive(Clone, Debug)]
@@ -125,6 +129,7 @@ struct Shared {
     prefix: String,
     ids: AtomicU64,
     metrics: OfPublisher,
+    pace: Arc<Pace>,
 }
 
 impl Publisher {
@@ -139,12 +144,14 @@ impl Publisher {
             unconfirmed: AtomicUsize::new(0),
             prefix: format!("{:032x}", rand::random::<u128>()),
             ids: AtomicU64::new(0),
+            pace: Arc::new(Pace::new(PAUSE)),
             metrics: options.metrics.of_publisher(&options.name),
             options,
         });
         let (first, tried) = mpsc::sync_channel(1);
         let task = shared.clone();
-        let runner = Runner::start("throng-publisher", move |stop| keep_connected(task, stop, first))?;
+        let pace = shared.pace.clone();
+        let runner = Runner::start("throng-publisher", pace, move |stop| keep_connected(task, stop, first))?;
         match tried.recv() {
             Ok(Err(error)) if error.is_final() => Err(error),
             _ => Ok(Self {
@@ -241,6 +248,7 @@ impl Shared {
 
     async fn publish(&self, message: Message) -> Result<(), PublishError> {
         let _place = self.place()?;
+        self.pace.add(1);
         let Some(channel) = self.channel() else {
             let retry_after = Duration::from_secs(1);
             return Err(PublishError::Unavailable { retry_after });

@@ -1,7 +1,7 @@
 //! A thread with a runtime of its own: what talks to a broker stalls neither a gateway's loop nor the engine.
 
-use crate::Error;
-use std::{future::Future, thread};
+use crate::{Error, pace::Pace};
+use std::{future::Future, sync::Arc, thread};
 use tokio::{runtime::Handle, sync::watch};
 
 /// A thread that ends when it is told to, or dropped.
@@ -29,14 +29,16 @@ impl Stop {
 }
 
 impl Runner {
-    /// Runs a task on a thread of its own. The task is made there.
+    /// Runs a task on a thread of its own, at this pace. The task is made there.
     pub(crate) fn start<F: Future<Output = ()>>(
         name: &str,
+        pace: Arc<Pace>,
         task: impl FnOnce(Stop) -> F + Send + 'static,
     ) -> Result<Self, Error> {
         let thread_error = |error: std::io::Error| Error::Thread(error.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .on_thread_park(move || pace.pause())
             .build()
             .map_err(thread_error)?;
         let (stop, stopped) = watch::channel(false);

@@ -123,6 +123,7 @@ impl<'a> Flow<'a> {
             Err(why) => (Vec::new(), Some(why)),
         };
         metrics.commands.inc_by(commands.len() as u64);
+        self.part.pace.add(commands.len());
         let mut message = Message {
             tag: delivery.delivery_tag,
             came: Instant::now(),

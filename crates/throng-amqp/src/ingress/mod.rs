@@ -7,6 +7,7 @@ mod window;
 
 use crate::{
     Broker, Error, Metrics, Topology,
+    pace::Pace,
     runner::{Runner, Stop},
 };
 use session::{Ended, session};
@@ -19,6 +20,9 @@ use std::{
 };
 use throng::{Engine, driver::KeyLife};
 use throng_breaker::Pauses;
+
+/// Between two looks at the broker while much comes: nobody waits for what comes of a message.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// How a queue is consumed.
 #[derive(Clone, Debug)]
@@ -123,8 +127,10 @@ impl Ingress {
         let queue = options.queue.clone();
         let (first, tried) = mpsc::sync_channel(1);
         let (engine, intake) = (engine.clone(), Arc::new(intake) as Arc<dyn Intake>);
-        let runner = Runner::start("throng-ingress", move |stop| {
+        let pace = Arc::new(Pace::new(PAUSE));
+        let runner = Runner::start("throng-ingress", pace.clone(), move |stop| {
             let part = Part {
+                pace,
                 metrics: options.metrics.of_queue(&options.queue),
                 engine,
                 options,
@@ -158,6 +164,7 @@ struct Part {
     options: IngressOptions,
     intake: Arc<dyn Intake>,
     metrics: crate::metrics::OfQueue,
+    pace: Arc<Pace>,
 }
 
 /// Tells whoever started it how the first connection went.

@@ -1,0 +1,113 @@
+//! How long a thread that talks to a broker leaves its sockets alone.
+//!
+//! A broker sends each message as soon as it has it, and so wakes whoever reads it for each: a system call, a commit, an acknowledgement and a packet for
+//! one or two messages. While many come, the thread looks at its sockets only after a pause: what has come meanwhile is one read, one turn, one commit, one
+//! acknowledgement, and goes out in one write. Few messages are not held up at all.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Pauses are made where one gathers at least so many messages.
+const GATHERED_MIN: u64 = 4;
+/// For so long messages are counted before it is said anew how many come.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Counts messages, and says when to pause. Anybody counts, one thread pauses.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    pause: Duration,
+    messages: AtomicU64,
+    rate: Mutex<Rate>,
+}
+
+impl Pace {
+    /// With pauses of this length, while there are any.
+    pub(crate) fn new(pause: Duration) -> Self {
+        Self {
+            pause,
+            messages: AtomicU64::new(0),
+            rate: Mutex::new(Rate::new(Instant::now())),
+        }
+    }
+
+    /// So many messages came, or leave.
+    pub(crate) fn add(&self, messages: usize) {
+        self.messages.fetch_add(messages as u64, Ordering::Relaxed);
+    }
+
+    /// Pauses if that gathers something. For a thread that has nothing left to do.
+    pub(crate) fn pause(&self) {
+        let messages = self.messages.load(Ordering::Relaxed);
+        let gathers = {
+            let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+            rate.look(Instant::now(), messages);
+            rate.within(self.pause)
+        };
+        if gathers >= GATHERED_MIN {
+            std::thread::sleep(self.pause);
+        }
+    }
+}
+
+/// How many messages come, by what was counted at two times.
+#[derive(Debug)]
+struct Rate {
+    since: Instant,
+    messages: u64,
+    /// So many came in so long, when that was looked at last.
+    came: (u64, Duration),
+}
+
+impl Rate {
+    fn new(now: Instant) -> Self {
+        Self {
+            since: now,
+            messages: 0,
+            came: (0, LOOK),
+        }
+    }
+
+    fn look(&mut self, now: Instant, messages: u64) {
+        let elapsed = now.saturating_duration_since(self.since);
+        if elapsed < LOOK {
+            return;
+        }
+        self.came = (messages.saturating_sub(self.messages), elapsed);
+        (self.since, self.messages) = (now, messages);
+    }
+
+    /// How many come in so long, about.
+    fn within(&self, duration: Duration) -> u64 {
+        let (came, elapsed) = self.came;
+        let within = u128::from(came) * duration.as_nanos() / elapsed.as_nanos();
+        u64::try_from(within).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_many_messages_come_is_said_of_the_last_stretch_that_was_long_enough() {
+        let start = Instant::now();
+        let mut rate = Rate::new(start);
+        let at = |millis| start + Duration::from_millis(millis);
+        let pause = Duration::from_millis(1);
+        rate.look(at(4), 1_000);
+        assert_eq!(rate.within(pause), 0, "too early to say");
+        rate.look(at(5), 19);
+        assert_eq!(rate.within(pause), 3);
+        rate.look(at(10), 39);
+        assert_eq!((rate.within(pause), rate.within(pause * 2)), (4, 8));
+        rate.look(at(12), 39);
+        assert_eq!(rate.within(pause), 4);
+        rate.look(at(60), 45);
+        assert_eq!(rate.within(pause), 0, "most of the time nothing came");
+    }
+}
