@@ -313,6 +313,7 @@ fn weight(request: &Request) -> usize {
         Request::History { id, .. } => 128 + id.len(),
         Request::Erase { kind, id } => 64 + kind.len() + id.len(),
         Request::Record { kind, id } => 64 + kind.len() + id.len(),
+        Request::Prune { .. } => 16,
         Request::List { after, .. } => 128 + after.as_ref().map_or(0, String::len),
         Request::Take(letters) => letters.iter().map(|letter| 128 + letter.body.len()).sum(),
     }

@@ -33,7 +33,9 @@ use throng_cluster::{
     Host, Status, Timing,
     life::{Life, Parts},
 };
-use throng_journal::{Join, MemoryJournal, MemoryStore, NodeState, ShardSet};
+use throng_journal::{
+    CommitNo, Join, Journal as _, MemoryJournal, MemoryStore, NodeState, Position, ShardSet, WriterId,
+};
 use tokio::sync::watch;
 
 /// The nodes of a simulated cluster, by their numbers from 0 on. Cheap to clone.
@@ -338,6 +340,30 @@ impl Nodes {
             commits: self.database.rows().landed.clone(),
             is_pruned: false,
         }
+    }
+
+    /// What the journal holds now, of which nodes may have removed something.
+    pub async fn left(&self) -> History {
+        let journal = &self.database.journal;
+        let mut commits = Vec::new();
+        for stream in journal.streams(WriterId(0)).await.unwrap_or_default() {
+            let start = Position {
+                writer: stream.writer,
+                commit: CommitNo(0),
+            };
+            commits.extend(journal.read(start, usize::MAX).await.unwrap_or_default());
+        }
+        History {
+            commits,
+            is_pruned: true,
+        }
+    }
+
+    /// The store loses all it holds. To be called while no node runs.
+    pub fn lose_store(&self) {
+        self.sim.note(format_args!("the store is lost"));
+        self.sim.count("store lost");
+        self.database.store.lose();
     }
 
     /// Ends the world of these nodes, and checks what they leave.

@@ -5,6 +5,7 @@
 mod counted;
 mod counter;
 mod follower;
+mod retention;
 mod seen;
 
 use counted::{Counted, SharedViews};

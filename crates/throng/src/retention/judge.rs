@@ -6,7 +6,7 @@ use throng_core::{
     model::Timestamp,
     shard::{Envelope, MessageCounts, dead_row, is_key_over, timer_print},
 };
-use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId, Stamp};
+use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId, ShardSet, Stamp};
 
 /// What goes of one entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +52,15 @@ impl Erasing {
 /// All that is known when records are judged. It was true of what is durable, and stays true.
 #[derive(Default)]
 pub(super) struct Plan {
+    /// Only records of these are judged by their age: whoever owns others judges those.
+    pub(super) shards: ShardSet,
     /// Up to where records of a kind are looked at; those of other kinds stay.
     pub(super) horizons: HashMap<Box<str>, Position>,
     pub(super) entities: HashMap<Address, Going>,
     /// Nothing is left of these as they were up to there, whatever their kinds keep.
     pub(super) erased: HashMap<Address, Erasing>,
     /// How many messages each shard has taken, and where the log says so.
-    pub(super) counts: Vec<(MessageCounts, Position)>,
+    pub(super) counts: HashMap<ShardId, (MessageCounts, Position)>,
     /// In a cluster, where a shard's messages go to shards of other nodes: up to where each shard's were taken, durably, and a checkpoint covers that.
     pub(super) taken_upto: Option<Vec<Position>>,
     /// The timers that are set.
@@ -79,7 +81,8 @@ impl Plan {
         if !self.erased.is_empty() && self.is_of_erased(record, at) {
             return record.record != RecordKind::Sent || self.was_taken(record, at);
         }
-        let is_looked_at = self.horizons.get(record.kind).is_some_and(|horizon| at <= *horizon);
+        let is_looked_at =
+            self.shards.contains(record.shard) && self.horizons.get(record.kind).is_some_and(|horizon| at <= *horizon);
         is_looked_at && self.is_over_by_age(record, at)
     }
 
@@ -106,7 +109,7 @@ impl Plan {
     }
 
     fn counts_of(&self, shard: ShardId) -> Option<&(MessageCounts, Position)> {
-        self.counts.get(usize::from(shard.0))
+        self.counts.get(&shard)
     }
 
     fn was_taken(&self, record: &Record<'_>, at: Position) -> bool {

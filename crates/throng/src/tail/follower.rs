@@ -95,7 +95,7 @@ impl Engine {
                 let removed = removed
                     .map_err(|error| unreadable(format!("what is left of {name} is not known"), &error))
                     .map_err(FeedError::Engine)?;
-                removed_upto = removed.filter(|upto| !from.told.has(*upto));
+                removed_upto = removed.into_iter().filter(|upto| !from.told.has(*upto)).max();
                 if let Some(upto) = removed_upto {
                     tracing::info!("who follows {name} from {from} misses what was removed up to commit {upto}");
                 }
