@@ -10,7 +10,7 @@ use std::{
 };
 use throng_journal::{
     Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, Join, Journal, NodeId,
-    NodeState, Pace, Position, RecordKind, ShardId, ShardSet, Stamp, Store, WriterId,
+    NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
 };
 use throng_postgres::{Opened, open_postgres, tools};
 
@@ -160,6 +160,40 @@ async fn end_sessions(schema: &str, name: &str) {
          name = $1 ORDER BY node DESC LIMIT 1)"
     );
     assert!(!psql.query(&ended, &[&name]).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_reads_a_stream_that_another_node_goes_on_with_may_meet_a_row_that_stands_for_more() {
+    let schema = kit::schema();
+    let mut one = Node::serving(&schema, "", "one", &[0, 1]).await;
+    for seq in 1..=6 {
+        one.append(&[(0, seq)]).await.unwrap();
+    }
+    let seen = Stretch {
+        after: Position {
+            commit: CommitNo(1),
+            ..one.position()
+        },
+        upto: CommitNo(3),
+    };
+    one.checkpoint().await;
+    let prune = Prune {
+        after: Position {
+            commit: CommitNo(0),
+            ..one.position()
+        },
+        upto: CommitNo(5),
+        judge: Arc::new(|_, _| true),
+        how: PruneHow::Remove,
+    };
+    assert_eq!(one.opened.journal.prune(prune).await.unwrap().commits, 5);
+    let other = open(&schema, "").await;
+    let read = seen.read(&*other.journal, 1 << 20).await.unwrap();
+    let read: Vec<_> = read
+        .iter()
+        .map(|commit| (commit.first().0, commit.stamp().number.0))
+        .collect();
+    assert_eq!(read, [(1, 5)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

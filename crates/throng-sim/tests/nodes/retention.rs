@@ -286,6 +286,10 @@ impl World {
             };
             self.note(kind, &page, &told);
             place = Some(page.place);
+            if self.sim.chance(0.1) && !self.is_over.load(Ordering::Relaxed) {
+                // Long enough for passes to go beyond it.
+                self.sim.sleep(Duration::from_micros(self.sim.below(6_000_000))).await;
+            }
         }
     }
 
