@@ -16,6 +16,9 @@ use throng_journal::{
 
 /// Renewed so many times in its length.
 const RENEWALS: u32 = 5;
+/// Share of removals of history that come long after they were asked for, and how much later at most.
+const LATE: f64 = 0.2;
+const LATE_MICROS: u64 = 4_000_000;
 /// Between two looks at other engines' leases.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -287,12 +290,23 @@ impl Journal for FarJournal {
     }
 
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
-        let (database, lie) = (self.0.database.clone(), self.0.lie());
+        let (database, own) = (self.0.database.clone(), self.0.lease().writer);
+        let (world, faults) = (database.world.clone(), database.faults());
+        let late = faults.journal_error > 0.0 && world.chance(LATE);
+        let late = late.then(|| Duration::from_micros(world.dice(|rng| rng.u64(..LATE_MICROS))));
         let work = async move {
-            let prune = match lie {
+            if let Some(late) = late {
+                world.sleep(late).await;
+            }
+            let prune = match faults.lie {
                 Some(lie) => database.lying(prune, lie).await?,
                 None => prune,
             };
+            let streams = database.journal.streams(own).await?;
+            let is_of = |stream: &&Stream| stream.writer == own;
+            if streams.iter().find(is_of).is_some_and(|stream| stream.is_sealed) {
+                world.count("history removed by whoever has lost its shards");
+            }
             let pruned = database.journal.prune(prune).await?;
             database.world.count("history removed");
             database.world.add("record removed", pruned.records);

@@ -270,7 +270,7 @@ impl World {
     }
 
     /// Follows a kind at one node after the other. What it is not told was removed, and that it is told.
-    async fn follow(self: Arc<Self>, kind: usize, told: Arc<Mutex<BTreeMap<String, u64>>>) {
+    async fn follow(self: Arc<Self>, kind: usize, told: Arc<Mutex<Told>>) {
         let mut place: Option<String> = None;
         while !self.is_told.load(Ordering::Relaxed) {
             let (node, from) = (self.any_node().await, place.clone());
@@ -284,8 +284,12 @@ impl World {
                 self.sim.sleep(PAUSE).await;
                 continue;
             };
-            self.note(kind, &page, &told);
+            self.note(kind, &page, &mut told.lock().unwrap());
             place = Some(page.place);
+            if let Some(why) = page.why {
+                self.sim.note(format_args!("a follower at node {node}: {why}"));
+                self.sim.sleep(PAUSE).await;
+            }
             if self.sim.chance(0.1) && !self.is_over.load(Ordering::Relaxed) {
                 // Long enough for passes to go beyond it.
                 self.sim.sleep(Duration::from_micros(self.sim.below(6_000_000))).await;
@@ -293,18 +297,22 @@ impl World {
         }
     }
 
-    fn note(&self, kind: usize, page: &Page, told: &Mutex<BTreeMap<String, u64>>) {
-        let mut told = told.lock().unwrap();
+    fn note(&self, kind: usize, page: &Page, told: &mut Told) {
+        told.pages += 1;
+        if page.is_told_of_removal {
+            told.removal = told.pages;
+        }
         for (id, seq) in &page.events {
-            let last = told.entry(id.clone()).or_default();
-            if *seq > *last + 1 && page.is_told_of_removal {
+            let (last, at) = told.last.get(id).copied().unwrap_or_default();
+            // What was removed was gone past with this page, or with one since the diary's last event.
+            if *seq > last + 1 && told.removal >= at && told.removal > 0 {
                 self.sim.count("follower told that history was removed");
-            } else if *seq != *last + 1 {
+            } else if *seq != last + 1 {
                 let kind = KINDS[kind];
                 self.sim
                     .wrong(format!("a follower was told event {seq} of {kind} {id} after {last}"));
             }
-            *last = *seq;
+            told.last.insert(id.clone(), (*seq, told.pages));
         }
     }
 
@@ -321,7 +329,8 @@ impl World {
         let closed = self.closed.lock().unwrap().clone();
         for id in closed {
             let shown = self.surely(move |engine| look(engine, (AGED, id))).await;
-            if !matches!(shown, Err(Error::Ended { .. })) {
+            // What it was can be read as long as its history is kept.
+            if !matches!(shown, Ok((1, sum)) if sum == id) && !matches!(shown, Err(Error::Ended { .. })) {
                 wrong.push(format!("the closed diary {id} is shown as {shown:?}"));
             }
         }
@@ -376,10 +385,22 @@ impl World {
     }
 }
 
+/// What a follower was told, page by page.
+#[derive(Default)]
+struct Told {
+    pages: u64,
+    /// The last page of which it was told that history was removed there.
+    removal: u64,
+    /// The number of each diary's last event, and the page it came with.
+    last: BTreeMap<String, (u64, u64)>,
+}
+
 /// What a follower was told, and its place behind that.
 struct Page {
     events: Vec<(String, u64)>,
     place: String,
+    /// Why there is no more.
+    why: Option<String>,
     /// Whoever is where it was is told that history was removed.
     is_told_of_removal: bool,
 }
@@ -400,11 +421,15 @@ async fn follow(
         from: from.clone(),
     };
     let mut follower = engine.follow(begin()).await.ok()?;
-    let mut events = Vec::new();
+    let (mut events, mut why) = (Vec::new(), None);
     for _ in 0..pages {
         match in_time(&sim, Duration::from_millis(700), follower.next(limit)).await {
             Some(Ok(page)) => events.extend(page.iter().map(|event| (event.id.to_string(), event.event.seq))),
-            Some(Err(_)) | None => break,
+            Some(Err(error)) => why = Some(error.to_string()),
+            None => break,
+        }
+        if why.is_some() {
+            break;
         }
     }
     let place = follower.place().to_string();
@@ -412,6 +437,7 @@ async fn follow(
     Some(Page {
         events,
         place,
+        why,
         is_told_of_removal: again.removed_upto().is_some(),
     })
 }
@@ -427,7 +453,7 @@ async fn rows_of(views: &SharedViews) -> BTreeMap<u64, Model> {
 }
 
 /// All is as it was acknowledged, what is over goes, and what is left is enough to begin from.
-async fn check(world: &World, views: &SharedViews, told: [&Mutex<BTreeMap<String, u64>>; 2]) {
+async fn check(world: &World, views: &SharedViews, told: [&Mutex<Told>; 2]) {
     let (sim, nodes) = (&world.sim, &world.nodes);
     world
         .eventually(Duration::from_secs(20), async || world.wrong_shown().await)
@@ -463,7 +489,11 @@ async fn check(world: &World, views: &SharedViews, told: [&Mutex<BTreeMap<String
             for (kind, told) in [FOREVER, COUNTED].into_iter().zip(told) {
                 let told = told.lock().unwrap();
                 let all = models.iter().filter(|((of, _), _)| *of == kind);
-                let missing = all.filter(|((_, id), model)| told.get(&id.to_string()) != Some(&model.count));
+                let missing = all.filter(|((_, id), model)| {
+                    told.last
+                        .get(&id.to_string())
+                        .is_none_or(|(last, _)| *last != model.count)
+                });
                 wrong.extend(missing.map(|(of, model)| format!("followers were not told all of {of:?}: {model:?}")));
             }
             wrong
@@ -483,6 +513,15 @@ async fn check(world: &World, views: &SharedViews, told: [&Mutex<BTreeMap<String
     world
         .eventually(Duration::ZERO, async || world.wrong_shown().await)
         .await;
+    let closed = world.closed.lock().unwrap().clone();
+    for id in closed {
+        let shown = world.surely(move |engine| look(engine, (AGED, id))).await;
+        if !matches!(shown, Err(Error::Ended { .. })) {
+            sim.wrong(format!(
+                "nothing is kept of the closed diary {id}, and it is shown as {shown:?}"
+            ));
+        }
+    }
 }
 
 fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<Run, Box<Failure>> {
@@ -522,7 +561,7 @@ fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<Run, Box<Failur
         });
         let mut running: Vec<_> = (0..CLIENTS).map(|_| sim.spawn(world.clone().client())).collect();
         running.push(sim.spawn(world.clone().pruner()));
-        let told: [Arc<Mutex<BTreeMap<String, u64>>>; 2] = Default::default();
+        let told: [Arc<Mutex<Told>>; 2] = Default::default();
         let following = [FOREVER, COUNTED].into_iter().zip(&told);
         let following: Vec<_> = following
             .map(|(kind, told)| sim.spawn(world.clone().follow(kind, told.clone())))
@@ -572,6 +611,7 @@ fn history_ends_as_it_is_kept_whatever_happens_to_nodes() {
             "node declared dead that lived",
             "shards given",
             "record removed",
+            "history removed by whoever has lost its shards",
             "pass of all nodes",
             "diary closed",
             "follower told that history was removed",

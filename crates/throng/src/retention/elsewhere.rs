@@ -113,7 +113,10 @@ async fn prune_with(core: &Arc<Core>, shard: ShardId, is_dry: bool) -> Result<(S
         let reply = owner.ask(Request::Prune { is_dry }).await;
         let reply = reply.map_err(|error: Refused<JsonRejection>| Error::Backend {
             doing: format!("having the node that owns shard {shard} remove its history"),
-            why: error.to_string(),
+            why: match error {
+                Refused::Unavailable { reason } => reason,
+                other => other.to_string(),
+            },
         })?;
         if let Reply::Pruned { shards, report } = reply {
             let shards = ShardSet::from_bytes(&shards);

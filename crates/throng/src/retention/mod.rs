@@ -123,6 +123,7 @@ async fn task(core: Weak<Core>) {
                     match pass::run(&strong, &life, Pass::Usual).await {
                         Ok(report) if report.is_cut_short => due = Some(now),
                         Ok(_) => {}
+                        Err(_) if !pass::goes_on(&life) => due = Some(now),
                         Err(error) => tracing::warn!("history could not be removed, it is tried again: {error}"),
                     }
                 }

@@ -257,11 +257,18 @@ pub(super) async fn settle(core: &Core, life: &Arc<Life>) -> Result<(), Error> {
     }
 }
 
-/// Nothing more is recorded by whoever ends in order.
+/// Whether the life neither is over nor ends in order, so that a pass may go on.
+pub(super) fn goes_on(life: &Life) -> bool {
+    !life.ledger.is_over() && !life.ledger.is_closing()
+}
+
 fn go_on(life: &Life) -> Result<(), Error> {
-    match life.ledger.is_over() || life.ledger.is_closing() {
-        true => Err(backend(&recovering())),
-        false => Ok(()),
+    match goes_on(life) {
+        true => Ok(()),
+        false => Err(Error::Backend {
+            doing: "removing history".into(),
+            why: "what was to be removed belongs to the next life of its shards; what is left goes with its next pass".into(),
+        }),
     }
 }
 
