@@ -146,11 +146,10 @@ fn of_all(rows: &BTreeMap<ShardId, Row>) -> (HashMap<Box<str>, Position>, i64) {
     let mut each = rows.values();
     let mut kinds = each.next().map_or_else(Positions::new, |first| first.looked.clone());
     for row in each {
-        kinds.retain(|kind, at| {
-            let other = row.looked.get(kind);
-            *at = other.map_or(*at, |other| *at.min(&mut other.clone()));
-            other.is_some()
-        });
+        kinds.retain(|kind, _| row.looked.contains_key(kind));
+        for (kind, at) in &mut kinds {
+            *at = row.looked.get(kind).map_or(*at, |other| (*at).min(*other));
+        }
     }
     let looked_at_all = rows.values().map(|row| row.looked_at_all).min();
     (kinds.into_iter().collect(), looked_at_all.unwrap_or_default())
