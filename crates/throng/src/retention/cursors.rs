@@ -47,8 +47,8 @@ pub(super) struct Cursors {
 }
 
 fn texts(positions: &Positions) -> BTreeMap<Box<str>, String> {
-    let text = |(kind, at): (&Box<str>, &Position)| (kind.clone(), at.to_string());
-    positions.iter().map(text).collect()
+    let texts = positions.iter();
+    texts.map(|(kind, at)| (kind.clone(), at.to_string())).collect()
 }
 
 fn positions(texts: BTreeMap<Box<str>, String>) -> Positions {
