@@ -14,7 +14,7 @@ use std::{
 };
 use throng::{
     Engine,
-    journal::{Directory, Join, NodeState, ShardSet, View},
+    journal::{Directory, FEATURES, Join, NodeState, ShardSet, View},
 };
 use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, Trust, frame::Secret};
 use throng_http::Running;
@@ -27,6 +27,9 @@ use crate::{
 
 /// How long a node that starts waits until it serves something, or knows that others do.
 const FIRST: Duration = Duration::from_secs(60);
+
+/// Where shards are moved that are to be pinned to no node any more.
+const ANY: &str = "any";
 
 /// How a service takes part in a cluster.
 #[derive(Clone, Debug, Args)]
@@ -70,6 +73,11 @@ pub struct ClusterArguments {
 
 fn name(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if text == ANY {
+        return Err(format!(
+            "{ANY:?} is what `cluster move --to` calls every node: call this one otherwise"
+        ));
+    }
     match (1..=64).contains(&text.len()) && text.bytes().all(is_name) {
         true => Ok(text.to_owned()),
         false => Err("a name has 1 to 64 of a-z, 0-9 and -".into()),
@@ -179,6 +187,7 @@ impl ClusterSettings {
                 http: gateway.url(),
                 program,
                 app: self.app,
+                features: FEATURES,
                 shards: engine.registry().shards(),
             },
             listen: self.listen,
@@ -205,8 +214,11 @@ pub struct ClusterCommands {
 enum ClusterCommand {
     /// Show the nodes, what they are at, and how many shards each owns.
     Status(LookArguments),
-    /// Show which shards each node owns.
+    /// Show which shards each node owns, and which are pinned to one.
     Shards(LookArguments),
+    /// Pin shards to a node: they go to it, and stay there while it serves. While it does not they are as all others, and they go back
+    /// once it does.
+    Move(MoveArguments),
     /// Have a node give away all its shards; it goes on taking requests, which others answer.
     Drain(NodeArguments),
     /// Let a node own shards again.
@@ -231,12 +243,26 @@ struct NodeArguments {
     place: LocationArguments,
 }
 
+#[derive(Debug, Args)]
+struct MoveArguments {
+    /// Which ones, as `cluster shards` shows them: numbers and ranges, 0-9,17.
+    #[arg(value_name = "SHARDS")]
+    shards: ShardSet,
+    /// What the node is called; `any`: they are pinned to none any more, and balanced as all others.
+    #[arg(long, value_name = "NAME")]
+    to: String,
+    #[command(flatten)]
+    place: LocationArguments,
+}
+
 #[derive(Serialize)]
 struct Shown<'a> {
     cluster: &'a str,
     version: u64,
     shards: usize,
     unowned: String,
+    /// Names of nodes, which need not live, with the shards that are pinned to them.
+    pinned: BTreeMap<&'a str, String>,
     nodes: Vec<ShownNode<'a>>,
 }
 
@@ -293,7 +319,18 @@ impl ClusterCommand {
                 let view = look.view(app).await?;
                 let shown = Shown::of(&view);
                 if look.json {
-                    let of: BTreeMap<&str, &str> = shown.nodes.iter().map(|node| (node.name, &*node.shards)).collect();
+                    let own = |node: &'_ throng::journal::Node| (node.said.name.clone(), view.shards_of(Some(node.id)));
+                    let mut owned: BTreeMap<String, ShardSet> = BTreeMap::new();
+                    // One that died may still own some while the next one of its name serves.
+                    for (name, shards) in view.nodes.iter().map(own) {
+                        let before = owned.entry(name).or_default();
+                        *before = before.union(&shards);
+                    }
+                    let owned: BTreeMap<String, String> = owned
+                        .into_iter()
+                        .map(|(name, shards)| (name, shards.to_string()))
+                        .collect();
+                    let of = serde_json::json!({ "owned": owned, "unowned": shown.unowned, "pinned": shown.pinned });
                     println!("{}", serde_json::to_string_pretty(&of)?);
                     return Ok(ExitCode::SUCCESS);
                 }
@@ -303,7 +340,11 @@ impl ClusterCommand {
                 if !shown.unowned.is_empty() {
                     println!("nobody: {}", shown.unowned);
                 }
+                for (name, shards) in &shown.pinned {
+                    println!("pinned to {name}: {shards}");
+                }
             }
+            Self::Move(moved) => moved.pin(app).await?,
             Self::Drain(node) => node.ask(app, true).await?,
             Self::Undrain(node) => node.ask(app, false).await?,
         }
@@ -328,6 +369,19 @@ impl NodeArguments {
         match drain {
             true => println!("{} gives away its shards", self.name),
             false => println!("{} may own shards again", self.name),
+        }
+        Ok(())
+    }
+}
+
+impl MoveArguments {
+    async fn pin(&self, app: &str) -> anyhow::Result<()> {
+        let Self { shards, to, place } = self;
+        let name = (to != ANY).then_some(&**to);
+        directory(place, app)?.pin(shards, name).await?;
+        match name {
+            Some(name) => println!("the shards {shards} are pinned to {name}: whoever owns them gives them to it"),
+            None => println!("the shards {shards} are pinned to no node, and are balanced as all others"),
         }
         Ok(())
     }
@@ -382,11 +436,19 @@ impl<'a> Shown<'a> {
             all.union(&view.shards_of(Some(node.id)))
         });
         let all = ShardSet::first(u16::try_from(view.owners.len()).unwrap_or(u16::MAX));
+        let mut pinned: BTreeMap<&str, ShardSet> = BTreeMap::new();
+        for (shard, name) in &view.pins {
+            pinned.entry(name).or_default().insert(*shard);
+        }
         Self {
             cluster: &view.cluster,
             version: view.version,
             shards: view.owners.len(),
             unowned: all.without(&owned).to_string(),
+            pinned: pinned
+                .into_iter()
+                .map(|(name, shards)| (name, shards.to_string()))
+                .collect(),
             nodes: view
                 .nodes
                 .iter()

@@ -8,7 +8,7 @@
 //! Everything here is one conditional change of rows; no node decides for another one that lives.
 
 use crate::{Error, Later, ShardId, ShardSet};
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// One life of one process of a cluster; never given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,11 @@ impl fmt::Display for NodeId {
         self.0.fmt(f)
     }
 }
+
+/// The [feature](Join::features) of nodes that erase in a cluster, and that give shards to where they are [pinned](Directory::pin).
+pub const ERASES: u32 = 1;
+/// The newest feature that this program knows.
+pub const FEATURES: u32 = ERASES;
 
 /// What a node says of itself when it joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +38,9 @@ pub struct Join {
     pub program: String,
     /// The service's release: shards go to nodes of an equal or greater one.
     pub app: u64,
+    /// The newest of what nodes ask of each other that it understands: a number that programs raise with each request or rule that those
+    /// before do not know. 0: of a program that did not say.
+    pub features: u32,
     /// How many shards the service has.
     pub shards: u16,
 }
@@ -79,6 +87,16 @@ pub struct Node {
     pub beat: u64,
     /// Its connections to the database are gone: it is, too, or is cut off.
     pub is_disconnected: bool,
+    /// An operator has asked it to give away all it owns.
+    pub wants_drain: bool,
+}
+
+impl Node {
+    /// Whether it may own shards.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        matches!(self.state, NodeState::Serving | NodeState::Draining)
+    }
 }
 
 /// What a beat is answered with: all nodes that are not over, and who owns what.
@@ -92,6 +110,8 @@ pub struct View {
     pub nodes: Vec<Node>,
     /// The owner of each shard, by its number; `None` as long as nobody has ever owned it.
     pub owners: Vec<Option<NodeId>>,
+    /// Shards that an operator wants at the node of this name while one serves; all of them stand in `owners`, too.
+    pub pins: BTreeMap<ShardId, String>,
 }
 
 impl View {
@@ -107,6 +127,46 @@ impl View {
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// Says why these shards cannot be [pinned](Directory::pin) so.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in a sentence.
+    pub fn refuse_pins(&self, shards: &ShardSet, to: Option<&str>) -> Result<(), Error> {
+        let refuse = |why: String| Err(Error::Refused(why));
+        if shards.is_empty() {
+            return refuse("no shard is named".into());
+        }
+        let all = ShardSet::first(u16::try_from(self.owners.len()).unwrap_or(u16::MAX));
+        let unknown = shards.without(&all);
+        if all.is_empty() {
+            return refuse(
+                "no node of a cluster has ever joined on this journal: there are no shards to be moved".into(),
+            );
+        }
+        if !unknown.is_empty() {
+            return refuse(format!("there are no shards {unknown}: this service has {all}"));
+        }
+        let Some(name) = to else { return Ok(()) };
+        let mut living = self.nodes.iter().filter(|node| node.lives());
+        let Some(node) = living.clone().find(|node| node.said.name == name) else {
+            return refuse(format!(
+                "there is no node {name:?} that lives; `cluster status` shows those that do"
+            ));
+        };
+        if node.wants_drain || node.state == NodeState::Draining {
+            return refuse(format!(
+                "the node {name:?} gives away its shards: have it own some again with `cluster undrain {name}` first"
+            ));
+        }
+        match living.find(|node| node.said.features < ERASES) {
+            None => Ok(()),
+            Some(old) => refuse(format!(
+                "the node {:?} runs an older program ({}), which knows of no shards that are moved by hand: upgrade it first",
+                old.said.name, old.said.program
+            )),
+        }
     }
 }
 
@@ -167,6 +227,14 @@ pub trait Directory: Send + Sync {
     /// # Errors
     /// The database cannot be reached, or refuses; nothing was changed.
     fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>>;
+
+    /// Pins shards to the node of this name: while it serves, their owners give them to it, and nobody takes them from it for the sake of
+    /// balance. Without a name: to none any more. It holds until it is said otherwise, whatever becomes of nodes.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], and nothing was changed: no node of that name lives, or it gives away its shards, or one lives whose program
+    /// does not go by it; there is no such shard.
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>>;
 
     /// Resolves when something has changed since this was called, as far as that is told, at the latest after this long.
     fn changed(&self, at_most: Duration) -> Later<'_, ()>;

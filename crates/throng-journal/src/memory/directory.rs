@@ -24,6 +24,7 @@ pub(super) struct Members {
     version: u64,
     nodes: BTreeMap<NodeId, Member>,
     owners: Vec<Option<NodeId>>,
+    pins: BTreeMap<ShardId, String>,
 }
 
 #[derive(Debug)]
@@ -82,9 +83,11 @@ impl Members {
                     state: node.state,
                     beat: node.beat,
                     is_disconnected: false,
+                    wants_drain: node.wants_drain,
                 })
                 .collect(),
             owners: self.owners.clone(),
+            pins: self.pins.clone(),
         }
     }
 }
@@ -258,6 +261,22 @@ impl Directory for MemoryDirectory {
     fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>> {
         let members = &self.journal.history().members;
         now(Ok(members.nodes.get(&node).is_some_and(|node| node.wants_drain)))
+    }
+
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>> {
+        let members = &mut self.journal.history().members;
+        if let Err(refused) = members.view().refuse_pins(shards, to) {
+            return now(Err(refused));
+        }
+        for shard in shards.iter() {
+            match to {
+                Some(name) => members.pins.insert(shard, name.to_owned()),
+                None => members.pins.remove(&shard),
+            };
+        }
+        members.version += 1;
+        self.tell();
+        now(Ok(()))
     }
 
     fn changed(&self, at_most: Duration) -> Later<'_, ()> {

@@ -127,6 +127,13 @@ impl Directory for FarDirectory {
         self.call("asking whether to drain", work)
     }
 
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>> {
+        let directory = self.0.database.directory.clone();
+        let (shards, to) = (shards.clone(), to.map(str::to_owned));
+        let work = async move { directory.pin(&shards, to.as_deref()).await };
+        self.call("pinning shards", work)
+    }
+
     fn changed(&self, at_most: Duration) -> Later<'_, ()> {
         let database = self.0.database.clone();
         let is_told = !database.world.chance(UNTOLD) && self.0.is_through();
