@@ -45,6 +45,39 @@ pub struct Join {
     pub shards: u16,
 }
 
+/// What a node has to have to be let in: what a cluster was [finalized](Directory::finalize) at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Floor {
+    /// The least [`Join::features`].
+    pub features: u32,
+    /// The oldest [`Join::app`].
+    pub app: u64,
+}
+
+impl Floor {
+    /// Says so if a node is of an older program or release.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in a sentence.
+    pub fn refuse(&self, join: &Join) -> Result<(), Error> {
+        if join.features < self.features {
+            return Err(Error::Refused(format!(
+                "this program ({}) knows the features up to {}, and since the cluster was finalized its nodes have to know those up to {}: \
+                 start a newer program",
+                join.program, join.features, self.features
+            )));
+        }
+        if join.app < self.app {
+            return Err(Error::Refused(format!(
+                "this is release {} of the service, and since the cluster was finalized its nodes have to be of release {} at least: start \
+                 a newer one, with its --app-number",
+                join.app, self.app
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// What a node is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeState {
@@ -112,6 +145,8 @@ pub struct View {
     pub owners: Vec<Option<NodeId>>,
     /// Shards that an operator wants at the node of this name while one serves; all of them stand in `owners`, too.
     pub pins: BTreeMap<ShardId, String>,
+    /// Whoever has less is not let in.
+    pub floor: Floor,
 }
 
 impl View {
@@ -127,6 +162,14 @@ impl View {
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// A node that lives and does not know this feature.
+    #[must_use]
+    pub fn without_feature(&self, feature: u32) -> Option<&Node> {
+        self.nodes
+            .iter()
+            .find(|node| node.lives() && node.said.features < feature)
     }
 
     /// Says why these shards cannot be [pinned](Directory::pin) so.
@@ -150,7 +193,7 @@ impl View {
         }
         let Some(name) = to else { return Ok(()) };
         let mut living = self.nodes.iter().filter(|node| node.lives());
-        let Some(node) = living.clone().find(|node| node.said.name == name) else {
+        let Some(node) = living.find(|node| node.said.name == name) else {
             return refuse(format!(
                 "there is no node {name:?} that lives; `cluster status` shows those that do"
             ));
@@ -160,7 +203,7 @@ impl View {
                 "the node {name:?} gives away its shards: have it own some again with `cluster undrain {name}` first"
             ));
         }
-        match living.find(|node| node.said.features < ERASES) {
+        match self.without_feature(ERASES) {
             None => Ok(()),
             Some(old) => refuse(format!(
                 "the node {:?} runs an older program ({}), which knows of no shards that are moved by hand: upgrade it first",
@@ -175,7 +218,7 @@ pub trait Directory: Send + Sync {
     /// Joins: from now on others see this node. It owns nothing yet.
     ///
     /// # Errors
-    /// The name is a living node's; the service has another number of shards; a node that is none of a cluster lives on this journal.
+    /// The name is a living node's; the program or the release is below the [floor](Floor); the service has another number of shards; a node that is none of a cluster lives on this journal.
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>>;
 
     /// Says that a node lives, and what it is at: it [serves or drains](NodeState::said_by_a_beat).
@@ -235,6 +278,12 @@ pub trait Directory: Send + Sync {
     /// [`Error::Refused`], and nothing was changed: no node of that name lives, or it gives away its shards, or one lives whose program
     /// does not go by it; there is no such shard.
     fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>>;
+
+    /// Raises the floor to the least that the nodes that live have, so that none joins any more that has less; what it was, and what it is.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: no node lives.
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>>;
 
     /// Resolves when something has changed since this was called, as far as that is told, at the latest after this long.
     fn changed(&self, at_most: Duration) -> Later<'_, ()>;

@@ -4,6 +4,7 @@
 //! one of them, with its row locked against that change, holds for the rest of the transaction.
 
 mod changes;
+mod floor;
 mod pins;
 mod view;
 
@@ -24,7 +25,7 @@ use std::{
     },
     time::Duration,
 };
-use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+use throng_journal::{Directory, Error, Floor, Join, Later, NodeId, NodeState, ShardSet, View};
 use tokio::sync::watch;
 use tokio_postgres::{AsyncMessage, error::SqlState};
 use view::view;
@@ -305,6 +306,18 @@ impl Directory for PostgresDirectory {
         })
     }
 
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>> {
+        self.run("finalizing the cluster", |_, mut client| async move {
+            let transaction = client.transaction().await?;
+            let raised = floor::raise(&transaction).await?;
+            if raised.is_ok() {
+                tell(&transaction).await?;
+                transaction.commit().await?;
+            }
+            Ok(raised)
+        })
+    }
+
     fn changed(&self, at_most: Duration) -> Later<'_, ()> {
         if !self.listens.swap(true, Ordering::AcqRel) {
             let (database, changes) = (Arc::downgrade(&self.database), Arc::downgrade(&self.changes));
@@ -367,8 +380,11 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
     transaction.batch_execute(PATIENCE).await?;
     // No engine begins alone from here on.
     let row = transaction
-        .query_one("SELECT shards FROM cluster FOR UPDATE", &[])
+        .query_one("SELECT shards, features, app FROM cluster FOR UPDATE", &[])
         .await?;
+    if let Err(refused) = floor::of(&row, 1).refuse(join) {
+        return Ok(Err(refused));
+    }
     let own = i32::from(join.shards);
     if let Some(shards) = row.get::<_, Option<i32>>(0).filter(|shards| *shards != own) {
         return Ok(Err(Error::Refused(format!(

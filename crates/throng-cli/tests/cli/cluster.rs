@@ -20,6 +20,10 @@ fn place(schema: &str) -> String {
 }
 
 fn node(schema: &str, name: &str) -> Served {
+    Served::spawn(command(schema, name))
+}
+
+fn command(schema: &str, name: &str) -> std::process::Command {
     let place = place(schema);
     let mut command = throng();
     command.args(["serve", "--app", "registration", "--listen", "127.0.0.1:0"]);
@@ -32,7 +36,7 @@ fn node(schema: &str, name: &str) -> Served {
         "--cluster-lease",
         "1s",
     ]);
-    Served::spawn(command)
+    command
 }
 
 /// Two nodes, each of which serves its half.
@@ -292,4 +296,26 @@ fn a_move_that_cannot_be_is_told_and_changes_nothing() {
     drop(alone);
     let output = run(&["cluster", "move", "0-9", "--to", "a", "--journal", "./nowhere"]);
     assert_refused(&output, &["share a journal on PostgreSQL"]);
+}
+
+#[test]
+fn once_a_release_is_finalized_no_older_one_joins() {
+    let of_release = |name: &str, release: &str| {
+        let mut command = command("finalized", name);
+        command.args(["--app-number", release]);
+        command
+    };
+    let [a, b] = ["a", "b"].map(|name| Served::spawn(of_release(name, "3")));
+    let told = said(&cluster("finalized", &["finalize"]));
+    assert!(told.contains("releases (--app-number) is raised from 0 to 3"), "{told}");
+    let told = said(&cluster("finalized", &["finalize"]));
+    assert!(told.contains("releases (--app-number) stays at 3"), "{told}");
+    let output = of_release("c", "2").output().unwrap();
+    assert_refused(&output, &["this is release 2 of the service", "release 3 at least"]);
+    let shown = said(&cluster("finalized", &["status"]));
+    assert!(shown.contains("or is of a release below 3"), "{shown}");
+    let shown: Value = serde_json::from_str(&said(&cluster("finalized", &["status", "--json"]))).unwrap();
+    assert_eq!(shown["floor"]["app"], 3);
+    assert_eq!(shown["nodes"][1]["features"], shown["floor"]["features"]);
+    drop((a, b));
 }

@@ -1,7 +1,7 @@
 //! The directory in memory.
 
 use super::MemoryJournal;
-use crate::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardId, ShardSet, View};
+use crate::{Directory, Error, Floor, Join, Later, Node, NodeId, NodeState, ShardId, ShardSet, View};
 use std::{
     collections::BTreeMap,
     future::{self, Future},
@@ -25,6 +25,7 @@ pub(super) struct Members {
     nodes: BTreeMap<NodeId, Member>,
     owners: Vec<Option<NodeId>>,
     pins: BTreeMap<ShardId, String>,
+    floor: Floor,
 }
 
 #[derive(Debug)]
@@ -88,6 +89,7 @@ impl Members {
                 .collect(),
             owners: self.owners.clone(),
             pins: self.pins.clone(),
+            floor: self.floor,
         }
     }
 }
@@ -114,6 +116,9 @@ impl Directory for MemoryDirectory {
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>> {
         let mut history = self.journal.history();
         let members = &mut history.members;
+        if let Err(refused) = members.floor.refuse(&join) {
+            return now(Err(refused));
+        }
         let has_name = |node: &Member| node.lives() && node.said.name == join.name;
         if members.nodes.values().any(has_name) {
             return now(Err(Error::Refused(format!(
@@ -277,6 +282,25 @@ impl Directory for MemoryDirectory {
         members.version += 1;
         self.tell();
         now(Ok(()))
+    }
+
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>> {
+        let members = &mut self.journal.history().members;
+        let (before, view) = (members.floor, members.view());
+        let living = || view.nodes.iter().filter(|node| node.lives()).map(|node| &node.said);
+        let (Some(features), Some(app)) = (
+            living().map(|said| said.features).min(),
+            living().map(|said| said.app).min(),
+        ) else {
+            return now(Err(Error::Refused("no node lives: there is nothing to go by".into())));
+        };
+        members.floor = Floor {
+            features: features.max(before.features),
+            app: app.max(before.app),
+        };
+        members.version += 1;
+        self.tell();
+        now(Ok((before, members.floor)))
     }
 
     fn changed(&self, at_most: Duration) -> Later<'_, ()> {

@@ -1,6 +1,9 @@
 //! What all nodes see.
 
-use super::changes::{IS_GONE, LIVING, Sql};
+use super::{
+    changes::{IS_GONE, LIVING, Sql},
+    floor,
+};
 use throng_journal::{Join, Node, NodeId, NodeState, ShardId, View};
 use tokio_postgres::{Row, Transaction};
 
@@ -19,7 +22,7 @@ pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
     let once = |what: &str| format!("CASE WHEN row_number() OVER (ORDER BY n.node) = 1 THEN (SELECT {what}) END");
     let statement = format!(
         "SELECT c.version, c.id::text, {owners}, n.node, n.name, n.peer, n.http, n.program, n.app, n.state, n.beat, {IS_GONE}, \
-         n.wants_drain, n.features, {pinned}, {pinned_to} FROM cluster c LEFT JOIN nodes n ON n.{LIVING} OR EXISTS (SELECT FROM owners o \
+         n.wants_drain, n.features, {pinned}, {pinned_to}, c.features, c.app FROM cluster c LEFT JOIN nodes n ON n.{LIVING} OR EXISTS (SELECT FROM owners o \
          WHERE o.node = n.node) ORDER BY n.node",
         owners = once("array_agg(o.node ORDER BY o.shard) FROM owners o"),
         pinned = once("array_agg(p.shard ORDER BY p.shard) FROM pins p"),
@@ -31,6 +34,7 @@ pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
     for row in &rows {
         view.version = number(row, 0);
         view.cluster = row.get(1);
+        view.floor = floor::of(row, 16);
         if let Some(owners) = row.get::<_, Option<Vec<Option<i64>>>>(2) {
             view.owners = owners
                 .iter()

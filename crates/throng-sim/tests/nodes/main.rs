@@ -126,11 +126,11 @@ impl Clients {
         while !self.is_over.load(Ordering::Relaxed) {
             number += 1;
             let (counter, other) = (self.sim.below(COUNTERS), self.sim.below(COUNTERS));
-            let ask = match self.sim.below(6) {
+            let ask = match self.sim.below(7) {
                 _ if self.sim.below(100) >= self.changes => Ask::Read,
                 0..=2 => Ask::Add,
                 3 => Ask::Send { to: other },
-                4 => Ask::AddToEven,
+                4 | 5 => Ask::AddToEven,
                 _ => Ask::Forward { to: other },
             };
             let key = format!("{client}-{number}");
@@ -412,7 +412,7 @@ async fn rows_of(views: &SharedViews) -> BTreeMap<String, u64> {
 fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let test = "whatever_happens_to_nodes_each_answer_is_as_one_machines";
-    for_each_seed("throng-sim --test nodes", test, 30, |number, keep_trace| {
+    for_each_seed("throng-sim --test nodes", test, 60, |number, keep_trace| {
         let scenario = Scenario {
             steps: 25,
             changes: [63, 63, 5][usize::try_from(number % 3).unwrap()],

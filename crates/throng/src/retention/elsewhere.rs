@@ -11,20 +11,23 @@ use super::{
 };
 use crate::{
     door::OwnerOf,
-    driver::peers::{Reply, Request, unknown_kind},
+    driver::peers::{RemoteError, Reply, Request, unknown_kind},
     engine::Core,
     ledger::recovering,
     life::{Life, OUTBOX_ROW, read_position},
 };
 use std::{collections::BTreeSet, sync::Arc};
 use throng_core::{model::Error as Refused, shard::JsonRejection};
-use throng_journal::{Address, CommitNo, Error, Position, Prune, Pruned, ShardId, ShardSet, WriterId};
+use throng_journal::{Address, CommitNo, ERASES, Error, Position, Prune, Pruned, ShardId, ShardSet, WriterId};
 
 impl Core {
     pub(crate) async fn answer_erase(self: &Arc<Self>, kind: &str, id: &str) -> Reply {
         let Some(index) = self.context.registry.find(kind) else {
             return unknown_kind(kind);
         };
+        if let Err(older) = refuse_older_nodes(self) {
+            return Reply::Refused(RemoteError::Unavailable(older));
+        }
         let erased = match self.owner_of(index, id) {
             Ok(Some(life)) => self.erase_here(&life, (index, id)).await,
             Ok(None) => return Reply::NotHere,
@@ -61,8 +64,20 @@ impl Core {
     }
 }
 
+/// Says so if a node lives that cannot erase in a cluster: it knows none of the requests that an erasure makes of all nodes.
+pub(super) fn refuse_older_nodes(core: &Core) -> Result<(), String> {
+    let peers = core.context.peers.as_ref();
+    match peers.and_then(|peers| peers.without_feature(ERASES)) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "the node {name:?} runs an older program, which cannot erase in a cluster: upgrade it first"
+        )),
+    }
+}
+
 /// Up to where the messages of each shard were taken, and are covered, once all nodes have said so.
 pub(super) async fn taken_upto(core: &Core, life: &Life, of: &Address) -> Result<Vec<Position>, Error> {
+    refuse_older_nodes(core).map_err(Error::Refused)?;
     let shards = core.context.registry.shards();
     let mut left = ShardSet::first(shards).without(&life.ledger.shards);
     loop {

@@ -68,6 +68,7 @@ impl Engine {
         let target = core.target::<JsonRejection>(index, id.into())?;
         let shard = limits::shard_of(target.hash, core.context.registry.shards());
         let owner = OwnerOf::new(core, shard).within(PATIENCE);
+        elsewhere::refuse_older_nodes(core).map_err(|reason| Error::Unavailable { reason })?;
         loop {
             if let Some(life) = core.owner_of(index, id)? {
                 return core.erase_here(&life, (index, id)).await;

@@ -1,7 +1,7 @@
 //! Who is there, and who owns what.
 
 use super::{Expected, Harness, Process, is_refused, join, shards};
-use crate::{Directory as _, Error, Join, NodeId, NodeState, ShardId, ShardSet};
+use crate::{Directory as _, Error, FEATURES, Floor, Join, NodeId, NodeState, ShardId, ShardSet};
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -278,6 +278,40 @@ pub fn a_draining_node_is_pinned_nothing<H: Harness>(harness: &H) {
     a.beat(NodeState::Serving).expect("a living node beats");
     pin(Some("a")).expect("it serves");
     assert_eq!(a.view().pins.len(), 1);
+}
+
+/// What all that live have is what those need that join from then on.
+pub fn after_it_is_finalized_older_programs_and_releases_are_not_let_in<H: Harness>(harness: &H) {
+    let place = harness.create();
+    let none = Process::alone(harness, &place);
+    let finalize = || none.run(none.member.directory.finalize());
+    let nobody = finalize();
+    assert!(is_refused(&nobody), "found {nobody:?}");
+    let a = Process::joined(harness, &place, "a");
+    let floor = |features, app| Floor { features, app };
+    let older = |features, app| Join {
+        features,
+        app,
+        ..join("older")
+    };
+    let old = Process::alone(harness, &place);
+    let id = old.join(&older(0, 5)).expect("nothing is finalized");
+    assert_eq!(finalize().expect("two live"), (floor(0, 0), floor(0, 5)));
+    assert_eq!(a.view().floor, floor(0, 5));
+    old.run(old.member.directory.leave(id)).expect("it leaves");
+    let is_told = |older: &Join, said: &str| match old.join(older) {
+        Err(Error::Refused(why)) => assert!(why.contains(said), "{why}"),
+        other => panic!("{said}: found {other:?}"),
+    };
+    is_told(&older(0, 4), "this is release 4 of the service");
+    let id = old.join(&older(0, 6)).expect("it is new enough");
+    old.run(old.member.directory.leave(id)).expect("it leaves");
+    assert_eq!(finalize().expect("one lives"), (floor(0, 5), floor(FEATURES, 7)));
+    assert_eq!(finalize().expect("one lives").1, floor(FEATURES, 7));
+    is_told(&older(0, 7), "this program (test 1) knows the features up to 0");
+    is_told(&older(FEATURES, 6), "this is release 6 of the service");
+    assert_eq!(a.beat(NodeState::Serving).expect("it lives").floor, floor(FEATURES, 7));
+    old.join(&older(FEATURES, 7)).expect("it is as new as all");
 }
 
 /// Who has seen a version has seen everything before it; a beat alone raises none.

@@ -12,7 +12,8 @@ pub use coverage::{
 pub use directory::{
     a_change_is_told_and_a_wait_for_none_ends, a_draining_node_is_given_nothing_and_a_beat_ends_no_life,
     a_draining_node_is_pinned_nothing, a_node_gives_only_what_it_owns_and_no_stream_of_it_may_hold,
-    a_node_that_is_asked_to_drain_knows_it, a_node_that_leaves_frees_what_it_owns, nobody_takes_from_a_node_that_lives,
+    a_node_that_is_asked_to_drain_knows_it, a_node_that_leaves_frees_what_it_owns,
+    after_it_is_finalized_older_programs_and_releases_are_not_let_in, nobody_takes_from_a_node_that_lives,
     one_name_is_one_node_that_lives, only_a_silent_node_is_declared_dead_and_only_by_one_that_lives,
     shards_stay_pinned_to_a_name_until_it_is_said_otherwise, shards_that_cannot_be_pinned_change_nothing,
     the_version_grows_with_every_change, what_is_declared_dead_by_two_ends_once,
@@ -77,6 +78,7 @@ pub fn check_all<H: Harness>(harness: &H) {
     shards_stay_pinned_to_a_name_until_it_is_said_otherwise(harness);
     shards_that_cannot_be_pinned_change_nothing(harness);
     a_draining_node_is_pinned_nothing(harness);
+    after_it_is_finalized_older_programs_and_releases_are_not_let_in(harness);
     the_version_grows_with_every_change(harness);
     a_change_is_told_and_a_wait_for_none_ends(harness);
     opening_again_ends_the_nodes_own_stream_and_no_other(harness);
