@@ -70,13 +70,15 @@ impl Launch {
     }
 
     /// `throng cluster drain NAME` and its like on its journal, as a person types it.
-    pub(crate) fn ask_cluster(&self, what: &str, name: &str) -> anyhow::Result<()> {
+    pub(crate) fn ask_cluster(&self, what: &[&str]) -> anyhow::Result<()> {
         let done = program()?
-            .args(["cluster", what, name, "--journal", &self.place])
+            .arg("cluster")
+            .args(what)
+            .args(["--journal", &self.place])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()?;
-        ensure!(done.success(), "cluster {what} {name} ended with {done}");
+        ensure!(done.success(), "cluster {} ended with {done}", what.join(" "));
         Ok(())
     }
 

@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 use throng_journal::{
-    Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, Join, Journal, NodeId,
-    NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
+    Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, FEATURES, Join, Journal,
+    NodeId, NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
 };
 use throng_postgres::{Opened, open_postgres, tools};
 
@@ -44,6 +44,7 @@ pub(crate) async fn try_join(opened: &Opened, name: &str) -> Result<NodeId, Erro
         http: "http://127.0.0.1:2".into(),
         program: "test".into(),
         app: 1,
+        features: FEATURES,
         shards: SHARDS,
     };
     opened.directory.join(join).await

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+use throng_journal::{Directory, Error, Floor, Join, Later, NodeId, NodeState, ShardSet, View};
 
 /// Share of changes that nobody is told of.
 const UNTOLD: f64 = 0.3;
@@ -125,6 +125,19 @@ impl Directory for FarDirectory {
         let directory = self.0.database.directory.clone();
         let work = async move { directory.wants_drain(node).await };
         self.call("asking whether to drain", work)
+    }
+
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>> {
+        let directory = self.0.database.directory.clone();
+        let (shards, to) = (shards.clone(), to.map(str::to_owned));
+        let work = async move { directory.pin(&shards, to.as_deref()).await };
+        self.call("pinning shards", work)
+    }
+
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>> {
+        let directory = self.0.database.directory.clone();
+        let work = async move { directory.finalize().await };
+        self.call("finalizing the cluster", work)
     }
 
     fn changed(&self, at_most: Duration) -> Later<'_, ()> {

@@ -34,7 +34,8 @@ use throng_cluster::{
     life::{Life, Parts},
 };
 use throng_journal::{
-    CommitNo, Join, Journal as _, MemoryJournal, MemoryStore, NodeState, Position, ShardSet, WriterId,
+    CommitNo, FEATURES, Join, Journal as _, MemoryJournal, MemoryStore, NodeState, Position, ShardId, ShardSet,
+    WriterId,
 };
 use tokio::sync::watch;
 
@@ -139,6 +140,7 @@ impl Nodes {
                     name: format!("n{node}"),
                     peer: format!("n{node}"),
                     shards: nodes.sim.shards(),
+                    features: FEATURES,
                     ..Join::default()
                 },
                 timing: nodes.timing,
@@ -291,7 +293,20 @@ impl Nodes {
             .note(format_args!("node {node} is asked to drain: {drain}, {asked:?}"));
     }
 
-    /// Whether each shard is served by a node that runs and serves, and none has more than one above its share.
+    /// Pins shards to a node, or to none any more.
+    pub async fn pin(&self, shards: &ShardSet, to: Option<usize>) {
+        use throng_journal::Directory as _;
+        let name = to.map(|node| format!("n{node}"));
+        let pinned = self.database.directory.pin(shards, name.as_deref()).await;
+        if pinned.is_ok() && to.is_some() {
+            self.sim.count("shards pinned");
+        }
+        self.sim
+            .note(format_args!("the shards {shards} are pinned to {to:?}: {pinned:?}"));
+    }
+
+    /// Whether each shard is served by a node that runs and serves: by that to which it is pinned, if that one does, and the others as evenly
+    /// as this leaves them.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let running = self.running();
@@ -303,11 +318,29 @@ impl Nodes {
             return false;
         };
         let serving = newest.view.nodes.iter().filter(|node| node.state == NodeState::Serving);
-        let share = newest.view.owners.len().div_ceil(serving.count().max(1));
+        let is_home = |shard: ShardId, name: &String| newest.view.pins.get(&shard) == Some(name);
+        let mut homes = ShardSet::default();
+        let mut least = usize::MAX;
+        for node in serving {
+            let own = newest.view.shards_of(Some(node.id));
+            least = least.min(own.len());
+            for shard in newest
+                .view
+                .pins
+                .keys()
+                .filter(|shard| is_home(**shard, &node.said.name))
+            {
+                if !own.contains(*shard) {
+                    return false;
+                }
+                homes.insert(*shard);
+            }
+        }
         let mut served = ShardSet::default();
         for status in &statuses {
             let own = newest.view.shards_of(Some(status.node));
-            if status.serves != own || own.len() > share || served.overlaps(&own) {
+            let is_even = own.len() <= least.saturating_add(1) || own.without(&homes).is_empty();
+            if status.serves != own || !is_even || served.overlaps(&own) {
                 return false;
             }
             for shard in own.iter() {

@@ -1,5 +1,5 @@
-//! Several nodes of one service, killed, paused, cut off from each other and from the database, drained, with clocks that differ: each
-//! answer is as one machine's, and each acknowledged command and each message counts once.
+//! Several nodes of one service, killed, paused, cut off from each other and from the database, drained, with shards
+//! moved by hand and clocks that differ: each answer is as one machine's, and each acknowledged command and each message counts once.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod counted;
@@ -22,7 +22,7 @@ use std::{
 };
 use throng::{
     Options,
-    journal::{ViewRange, Views as _},
+    journal::{ShardId, ViewRange, Views as _},
     model::Error,
 };
 use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed};
@@ -127,11 +127,11 @@ impl Clients {
         while !self.is_over.load(Ordering::Relaxed) {
             number += 1;
             let (counter, other) = (self.sim.below(COUNTERS), self.sim.below(COUNTERS));
-            let ask = match self.sim.below(6) {
+            let ask = match self.sim.below(7) {
                 _ if self.sim.below(100) >= self.changes => Ask::Read,
                 0..=2 => Ask::Add,
                 3 => Ask::Send { to: other },
-                4 => Ask::AddToEven,
+                4 | 5 => Ask::AddToEven,
                 _ => Ask::Forward { to: other },
             };
             let key = format!("{client}-{number}");
@@ -245,7 +245,7 @@ async fn step(sim: &Sim, nodes: &Nodes) {
     let up = nodes.up();
     let one = || up.get(sim.below(up.len() as u64) as usize).copied();
     let down: Vec<usize> = (0..NODES).filter(|node| !nodes.is_started(*node)).collect();
-    match (sim.below(12), one(), one()) {
+    match (sim.below(13), one(), one()) {
         (0, Some(node), _) => nodes.kill(node),
         (1..=3, ..) if !down.is_empty() => {
             let node = down[sim.below(down.len() as u64) as usize];
@@ -259,6 +259,13 @@ async fn step(sim: &Sim, nodes: &Nodes) {
         (7, ..) => nodes.mend(),
         (8, ..) => nodes.restart_database(),
         (9, Some(node), _) => nodes.drain(node, sim.chance(0.5)).await,
+        (11, node, _) => {
+            let all = u64::from(sim.shards());
+            let first = sim.below(all);
+            let shards = first..=first + sim.below(all - first);
+            let shards = shards.map(|shard| ShardId(u16::try_from(shard).unwrap())).collect();
+            nodes.pin(&shards, node.filter(|_| sim.chance(0.7))).await;
+        }
         (10, Some(node), _) => {
             let ahead = i64::try_from(sim.below(20_000_000)).unwrap() - 10_000_000;
             nodes.set_clock(node, ahead);
@@ -406,7 +413,7 @@ async fn rows_of(views: &SharedViews) -> BTreeMap<String, u64> {
 fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let test = "whatever_happens_to_nodes_each_answer_is_as_one_machines";
-    for_each_seed("throng-sim --test nodes", test, 30, |number, keep_trace| {
+    for_each_seed("throng-sim --test nodes", test, 60, |number, keep_trace| {
         let scenario = Scenario {
             steps: 25,
             changes: [63, 63, 5][usize::try_from(number % 3).unwrap()],
@@ -426,6 +433,7 @@ fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
             "node declared dead",
             "node declared dead that lived",
             "shards given",
+            "shards pinned",
             "waited for a lease",
             "asked another node",
             "append to a sealed stream",

@@ -218,6 +218,13 @@ pub trait Peers: Send + Sync + 'static {
     /// Asks the node that owns a shard, as far as is known now. The answer comes within this time, or is [`Reply::Unknown`]; nobody to be asked
     /// is [`Reply::NotHere`], at once. Requests for one shard reach its owner in the order of these calls.
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply>;
+
+    /// The name of a node that lives and does not know a [feature](throng_journal::Join::features), as far as is known now: it would cut
+    /// the connection on which it is asked for it.
+    fn without_feature(&self, feature: u32) -> Option<String> {
+        let _ = feature;
+        None
+    }
 }
 
 /// Events of one answer, at most, by number and by their bytes.

@@ -50,6 +50,9 @@ impl Core {
         let Some(index) = self.context.registry.find(kind) else {
             return unknown_kind(kind);
         };
+        if let Err(older) = refuse_older_nodes(self) {
+            return Reply::Refused(RemoteError::Unavailable(older));
+        }
         let erased = match self.owner_of(index, id) {
             Ok(Some(life)) => self.erase_here(&life, (index, id)).await,
             Ok(None) => return Reply::NotHere,
@@ -127,8 +130,20 @@ async fn prune_with(core: &Arc<Core>, shard: ShardId, is_dry: bool) -> Result<(S
     }
 }
 
+/// Says so if a node lives that knows none of the requests which this makes of all nodes.
+pub(super) fn refuse_older_nodes(core: &Core, feature: u32, doing: &str) -> Result<(), String> {
+    let peers = core.context.peers.as_ref();
+    match peers.and_then(|peers| peers.without_feature(feature)) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "the node {name:?} runs an older program, which cannot {doing} in a cluster: upgrade it first"
+        )),
+    }
+}
+
 /// Up to where the messages of each shard were taken, and are covered, once all nodes have said so.
 pub(super) async fn taken_upto(core: &Core, life: &Life, of: &Address) -> Result<Vec<Position>, Error> {
+    refuse_older_nodes(core).map_err(Error::Refused)?;
     let shards = core.context.registry.shards();
     let mut left = ShardSet::first(shards).without(&life.ledger.shards);
     loop {

@@ -13,6 +13,16 @@ pub(super) const NODES: usize = 3;
 /// Steps of one storm.
 const STEPS: std::ops::Range<usize> = 3..7;
 
+/// Moves by hand of one step.
+const MOVES: std::ops::Range<usize> = 1..4;
+/// Shards of one of them, at most, of all that the service has.
+const MOVED_MAX: usize = 100;
+const SHARDS: usize = 256;
+
+fn name_of(node: usize) -> String {
+    format!("n{node}")
+}
+
 /// A node, and how it is started.
 pub(super) struct Member {
     launch: Launch,
@@ -24,7 +34,7 @@ impl Member {
     pub(super) fn start_all(alone: &Launch, directory: &Path) -> anyhow::Result<Vec<Self>> {
         let start = |number: usize| {
             let mut launch = alone.clone();
-            let cluster = ["--cluster", "--name", &format!("n{number}"), "--cluster-lease", "1s"].map(str::to_owned);
+            let cluster = ["--cluster", "--name", &name_of(number), "--cluster-lease", "1s"].map(str::to_owned);
             launch.arguments.extend(cluster);
             launch.log = directory.join(format!("n{number}.log"));
             let service = Some(launch.start()?);
@@ -57,6 +67,7 @@ impl Run<'_> {
                         Kind::ClusterKill,
                         Kind::ClusterPause,
                         Kind::ClusterDrain,
+                        Kind::ClusterMove,
                         Kind::ClusterRoll,
                         Kind::ClusterTerminate,
                     ];
@@ -96,10 +107,23 @@ impl Run<'_> {
                 self.go_on(500..1_500);
             }
             Kind::ClusterDrain => {
-                self.ask_cluster("drain", victim)?;
+                self.ask_cluster(&["drain", &name_of(victim)])?;
                 self.go_on(300..2_000);
-                self.ask_cluster("undrain", victim)?;
+                self.ask_cluster(&["undrain", &name_of(victim)])?;
                 self.go_on(300..1_000);
+            }
+            Kind::ClusterMove => {
+                // Back and forth: some that were moved before are let go, or moved on.
+                for _ in 0..self.random.usize(MOVES) {
+                    let first = self.random.usize(..SHARDS);
+                    let last = self.random.usize(first..SHARDS.min(first + MOVED_MAX));
+                    let to = match self.random.u8(..4) {
+                        0 => "any".to_owned(),
+                        _ => name_of(self.random.usize(..NODES)),
+                    };
+                    self.ask_cluster(&["move", &format!("{first}-{last}"), "--to", &to])?;
+                    self.go_on(0..1_000);
+                }
             }
             Kind::ClusterRoll => {
                 for node in 0..NODES {
@@ -136,10 +160,10 @@ impl Run<'_> {
     }
 
     /// `throng cluster drain` and its like, as a person types it: again, as long as the node is about to join again.
-    fn ask_cluster(&mut self, what: &str, node: usize) -> anyhow::Result<()> {
-        let (launch, name) = (self.launch.clone(), format!("n{node}"));
-        self.until(&format!("cluster {what} {name}"), |_| {
-            launch.ask_cluster(what, &name).is_ok()
+    fn ask_cluster(&mut self, what: &[&str]) -> anyhow::Result<()> {
+        let launch = self.launch.clone();
+        self.until(&format!("cluster {}", what.join(" ")), |_| {
+            launch.ask_cluster(what).is_ok()
         })
     }
 

@@ -42,6 +42,7 @@ impl Run<'_> {
             Kind::ClusterKill
             | Kind::ClusterPause
             | Kind::ClusterDrain
+            | Kind::ClusterMove
             | Kind::ClusterRoll
             | Kind::ClusterTerminate
             | Kind::ClusterPgRestart

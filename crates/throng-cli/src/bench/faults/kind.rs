@@ -58,6 +58,8 @@ pub(super) enum Kind {
     ClusterPause,
     /// One of three nodes gives away its shards, and gets some back.
     ClusterDrain,
+    /// Shards are moved to one of three nodes by hand, and let go.
+    ClusterMove,
     /// Three nodes are ended and started, one after the other.
     ClusterRoll,
     /// All sessions of three nodes ended.
@@ -100,6 +102,7 @@ impl Kind {
             Self::ClusterKill
             | Self::ClusterPause
             | Self::ClusterDrain
+            | Self::ClusterMove
             | Self::ClusterRoll
             | Self::ClusterTerminate
             | Self::ClusterPgRestart
