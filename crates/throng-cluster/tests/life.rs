@@ -72,7 +72,10 @@ fn named(name: &str) -> Join {
 
 /// Waits for what an engine is told next.
 async fn next(told: &mut mpsc::UnboundedReceiver<Told>) -> Told {
-    timeout(PATIENCE, told.recv()).await.expect("the engine is told").unwrap()
+    timeout(PATIENCE, told.recv())
+        .await
+        .expect("the engine is told")
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +115,9 @@ async fn what_an_engine_began_for_a_node_that_died_meanwhile_does_not_count_for_
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(PATIENCE, owns_again).await.expect("it takes the shard as another node");
+    timeout(PATIENCE, owns_again)
+        .await
+        .expect("it takes the shard as another node");
 
     serves.send(()).unwrap();
     let (node, again, _) = next(&mut told).await;
