@@ -205,4 +205,6 @@ fn micros(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod tests;

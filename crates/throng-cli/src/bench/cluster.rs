@@ -133,6 +133,7 @@ fn start(
             arguments: if is_cluster { cluster.to_vec() } else { Vec::new() },
             environment: Vec::new(),
             log: scratch.join("service.log"),
+            within: None,
         }
     };
     let started = (0..nodes).map(launch).map(|launch| {

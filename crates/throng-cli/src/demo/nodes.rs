@@ -81,6 +81,7 @@ pub(super) fn run(
             .to_vec(),
         environment: Vec::new(),
         log: log.clone(),
+        within: None,
     };
     let launches: Vec<Launch> = (1..=nodes).map(launch).collect();
     let mut services: Vec<Option<Service>> = launches

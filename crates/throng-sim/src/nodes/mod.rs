@@ -44,6 +44,8 @@ use tokio::sync::watch;
 pub struct Nodes {
     sim: Sim,
     timing: Timing,
+    /// The releases that nodes say they are of; 0 where nothing was said.
+    apps: Arc<Mutex<BTreeMap<usize, u64>>>,
     database: Database,
     net: Net,
     running: Arc<Mutex<BTreeMap<usize, Running>>>,
@@ -72,6 +74,7 @@ impl Nodes {
             net: Net::new(database.clone()),
             sim,
             timing,
+            apps: Arc::default(),
             database,
             running: Arc::default(),
         }
@@ -83,6 +86,29 @@ impl Nodes {
 
     fn group(&self, node: usize) -> Option<Group> {
         self.running().get(&node).map(|running| running.line.process.group)
+    }
+
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<usize, u64>> {
+        self.apps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The release of the service that a node says it is of (`--app-number`), from its next start on. What it runs is said by [`Sim::upgrade`].
+    pub fn set_app(&self, node: usize, app: u64) {
+        self.apps().insert(node, app);
+    }
+
+    /// How many shards nodes of each release own, those included that are dead and whose shards nobody has taken yet.
+    pub async fn shards_by_app(&self) -> BTreeMap<u64, usize> {
+        use throng_journal::Directory as _;
+        let mut shards = BTreeMap::new();
+        let Ok(view) = self.database.directory.view().await else {
+            return shards;
+        };
+        for owner in view.owners.iter().flatten() {
+            let app = view.node(*owner).map_or(0, |node| node.said.app);
+            *shards.entry(app).or_default() += 1;
+        }
+        shards
     }
 
     /// Starts a node: it joins, and takes part until it is killed. One that is started already stays.
@@ -139,6 +165,7 @@ impl Nodes {
                 join: Join {
                     name: format!("n{node}"),
                     peer: format!("n{node}"),
+                    app: nodes.apps().get(&node).copied().unwrap_or_default(),
                     shards: nodes.sim.shards(),
                     features: FEATURES,
                     ..Join::default()
@@ -403,6 +430,9 @@ impl Nodes {
     pub fn end(&self) -> History {
         let all: Vec<usize> = self.running().keys().copied().collect();
         all.into_iter().for_each(|node| self.kill(node));
+        for wrong in std::mem::take(&mut self.database.rows().wrong) {
+            self.sim.wrong(wrong);
+        }
         let history = self.history();
         for wrong in history.check(self.sim.shards(), false) {
             self.sim.wrong(wrong);

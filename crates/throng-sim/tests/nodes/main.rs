@@ -7,6 +7,7 @@ mod counter;
 mod follower;
 mod retention;
 mod seen;
+mod upgrade;
 
 use counted::{Counted, SharedViews};
 use counter::{Command, Counter, Events, Odd};
@@ -41,6 +42,8 @@ struct Scenario {
     steps: u64,
     /// Of a hundred requests, so many change something.
     changes: u64,
+    /// The nodes are replaced by those of the next release, one after the other.
+    upgrades: bool,
     lie: Option<Lie>,
 }
 
@@ -301,6 +304,7 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         .keep_trace(keep_trace);
     let run = async |sim: Sim| {
         let nodes = sim.nodes(Timing::of(LEASE));
+        (0..NODES).for_each(|node| nodes.set_app(node, upgrade::BEFORE));
         start_all(&sim, &nodes).await;
         let clients = Arc::new(Clients {
             sim: sim.clone(),
@@ -317,9 +321,12 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         let erasing = sim.spawn(clients.clone().eraser());
         let followed = Arc::new(Followed::default());
         let following = sim.spawn(followed.clone().follow(clients.clone()));
-        for _ in 0..scenario.steps {
+        for number in 0..scenario.steps {
             sim.sleep(Duration::from_millis(20 + sim.below(1_500))).await;
-            step(&sim, &nodes).await;
+            match upgrade::next(number, scenario) {
+                Some(node) => upgrade::replace(&sim, &nodes, node).await,
+                None => step(&sim, &nodes).await,
+            }
         }
         nodes.calm();
         start_all(&sim, &nodes).await;
@@ -329,6 +336,9 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         }
         if !nodes.settle(SETTLES).await {
             sim.wrong(format!("not all is served evenly {SETTLES:?} after the last fault"));
+        }
+        if scenario.upgrades {
+            upgrade::is_over(&sim, &nodes).await;
         }
         clients.is_over.store(true, Ordering::Relaxed);
         for client in running {
@@ -417,6 +427,7 @@ fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
         let scenario = Scenario {
             steps: 25,
             changes: [63, 63, 5][usize::try_from(number % 3).unwrap()],
+            upgrades: false,
             lie: None,
         };
         let run = seed(number, scenario, keep_trace).map_err(|failure| failure.to_string())?;
@@ -456,6 +467,7 @@ fn the_same_seed_gives_the_same_run() {
     let scenario = Scenario {
         steps: 10,
         changes: 63,
+        upgrades: false,
         lie: None,
     };
     let hash = || seed(3, scenario, false).map(|run| run.trace_hash).unwrap();
@@ -467,6 +479,7 @@ fn is_noticed(lie: Lie, changes: u64, words: &[&str]) {
     let scenario = Scenario {
         steps: 40,
         changes,
+        upgrades: false,
         lie: Some(lie),
     };
     let noticed = (0..1_000).find_map(|number| {

@@ -46,7 +46,8 @@ impl Run<'_> {
             | Kind::ClusterRoll
             | Kind::ClusterTerminate
             | Kind::ClusterPgRestart
-            | Kind::ClusterStorm => self.cluster(kind),
+            | Kind::ClusterStorm
+            | Kind::ClusterCut => self.cluster(kind),
         }
     }
 
