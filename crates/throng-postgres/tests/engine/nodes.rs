@@ -533,3 +533,30 @@ async fn the_table_events_is_filled_by_nodes_where_it_was_switched_off_before() 
     ])
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_the_program_before_goes_on_over_new_tables_and_is_known_to_be_older() {
+    let schema = kit::schema();
+    let old = Node::serving(&schema, "", "old", &[0, 1]).await;
+    // As the program before has left the tables; and the next one makes them its own beside that node.
+    let undo = format!(
+        "DROP TABLE {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
+         COLUMN app; DELETE FROM {schema}.migrations WHERE version = 4"
+    );
+    kit::psql(&kit::SERVER).await.batch_execute(&undo).await.unwrap();
+    let new = Node::join(&schema, "", "new").await;
+    let directory = &new.opened.directory;
+    let view = old.opened.directory.beat(old.id, NodeState::Serving).await.unwrap();
+    let features = |id| view.node(id).unwrap().said.features;
+    assert_eq!((features(old.id), features(new.id)), (0, FEATURES));
+    assert_eq!(view.shards_of(Some(old.id)), shards(&[0, 1]));
+    let refused = directory.pin(&shards(&[0]), Some("new")).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("the node \"old\" runs an older program"),
+        "{refused}"
+    );
+    assert_eq!(directory.finalize().await.unwrap().1.features, 0);
+    directory.leave(old.id).await.unwrap();
+    directory.pin(&shards(&[0]), Some("new")).await.unwrap();
+    assert_eq!(directory.finalize().await.unwrap().1.features, FEATURES);
+}
