@@ -267,7 +267,8 @@ fn go_on(life: &Life) -> Result<(), Error> {
         true => Ok(()),
         false => Err(Error::Backend {
             doing: "removing history".into(),
-            why: "what was to be removed belongs to the next life of its shards; what is left goes with its next pass".into(),
+            why: "what was to be removed belongs to the next life of its shards; what is left goes with its next pass"
+                .into(),
         }),
     }
 }
