@@ -9,6 +9,8 @@ use crate::{
 use std::{
     fmt::Write as _,
     fs,
+    io::Write as _,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -28,6 +30,9 @@ pub struct PostgresOptions {
     pub directory: Option<PathBuf>,
     /// Where the directory of its write-ahead log is made, if not within its own.
     pub wal_directory: Option<PathBuf>,
+    /// One more address of this machine that it listens at, and of how many leading bits the network is from which it takes connections,
+    /// with the password as everywhere.
+    pub network: Option<(IpAddr, u8)>,
 }
 
 impl Default for PostgresOptions {
@@ -38,6 +43,7 @@ impl Default for PostgresOptions {
             tls: None,
             directory: None,
             wal_directory: None,
+            network: None,
         }
     }
 }
@@ -135,8 +141,15 @@ impl Postgres {
     /// A URL of a database of it, with user and password, over TCP.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
-        let (user, password, port) = (Self::USER, Self::PASSWORD_IN_URL, self.port);
-        format!("postgres://{user}:{password}@127.0.0.1:{port}/{database}")
+        self.url_at(Ipv4Addr::LOCALHOST.into(), database)
+    }
+
+    /// The same by another address: see [`PostgresOptions::network`].
+    #[must_use]
+    pub fn url_at(&self, address: IpAddr, database: &str) -> String {
+        let (user, password) = (Self::USER, Self::PASSWORD_IN_URL);
+        let at = SocketAddr::new(address, self.port);
+        format!("postgres://{user}:{password}@{at}/{database}")
     }
 
     /// Ends it; what it holds stays for [`resume`](Self::resume). Nothing if it was stopped already.
@@ -216,7 +229,10 @@ impl Postgres {
         let mut line = |name: &str, value: &str| {
             writeln!(text, "{name} = {value}").expect("a string takes any text");
         };
-        line("listen_addresses", "'127.0.0.1'");
+        match options.network {
+            None => line("listen_addresses", "'127.0.0.1'"),
+            Some((address, _)) => line("listen_addresses", &format!("'127.0.0.1,{address}'")),
+        }
         line("port", &self.port.to_string());
         line(
             "unix_socket_directories",
@@ -226,6 +242,9 @@ impl Postgres {
         line("max_connections", "100");
         for (name, value) in &options.settings {
             line(name, value);
+        }
+        if let Some((address, bits)) = options.network {
+            self.let_in(address, bits)?;
         }
         if let Some((certificate, key)) = &options.tls {
             line("ssl", "on");
@@ -238,6 +257,14 @@ impl Postgres {
 }
 
 impl Postgres {
+    /// Takes connections from a network.
+    fn let_in(&self, address: IpAddr, bits: u8) -> Result<(), Error> {
+        let path = self.data().join("pg_hba.conf");
+        let failed = || Error::io(format!("writing {}", path.display()));
+        let mut file = fs::OpenOptions::new().append(true).open(&path).map_err(failed())?;
+        writeln!(file, "host all all {address}/{bits} scram-sha-256").map_err(failed())
+    }
+
     /// A file of the data directory that only the server reads.
     fn secret(&self, name: &str, text: &str) -> Result<(), Error> {
         self.directory.secret(&Path::new("data").join(name), text)

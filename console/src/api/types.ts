@@ -295,6 +295,8 @@ export interface Cluster {
   shards: number;
   /** As ranges; empty where each has an owner. */
   unowned: string;
+  /** Names of nodes with the shards that are pinned to them, as ranges. */
+  pinned: Record<string, string>;
   nodes: ClusterNode[];
   /** After 1.25 times this a silent node is taken for dead. */
   lease_ms: number;

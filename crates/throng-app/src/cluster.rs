@@ -1,32 +1,34 @@
-//! Several nodes on one journal: the options of `serve --cluster`, and the command `cluster`.
+//! Several nodes on one journal: the options of `serve --cluster`.
+
+mod command;
+mod shown;
+
+pub use command::ClusterCommands;
+pub(crate) use shown::report;
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{Args, Subcommand};
-use serde::Serialize;
+use clap::Args;
 use std::{
-    collections::BTreeMap,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
-    process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 use throng::{
     Engine,
-    journal::{Directory, Join, NodeState, ShardSet, View},
+    journal::{Directory, FEATURES, Join},
 };
-use throng_cluster::{Host, Links, Node, NodeOptions, Status, Timing, Trust, frame::Secret};
+use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secret};
 use throng_http::Running;
-use throng_postgres::PostgresDirectory;
 
-use crate::{
-    limits,
-    place::{JournalLocation, LocationArguments},
-};
+use crate::{limits, place::JournalLocation};
 
 /// How long a node that starts waits until it serves something, or knows that others do.
 const FIRST: Duration = Duration::from_secs(60);
+
+/// Where shards are moved that are to be pinned to no node any more.
+const ANY: &str = "any";
 
 /// How a service takes part in a cluster.
 #[derive(Clone, Debug, Args)]
@@ -70,6 +72,11 @@ pub struct ClusterArguments {
 
 fn name(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if text == ANY {
+        return Err(format!(
+            "{ANY:?} is what `cluster move --to` calls every node: call this one otherwise"
+        ));
+    }
     match (1..=64).contains(&text.len()) && text.bytes().all(is_name) {
         true => Ok(text.to_owned()),
         false => Err("a name has 1 to 64 of a-z, 0-9 and -".into()),
@@ -179,6 +186,7 @@ impl ClusterSettings {
                 http: gateway.url(),
                 program,
                 app: self.app,
+                features: FEATURES,
                 shards: engine.registry().shards(),
             },
             listen: self.listen,
@@ -194,222 +202,9 @@ impl ClusterSettings {
     }
 }
 
-/// What to do with a cluster.
-#[derive(Debug, Args)]
-pub struct ClusterCommands {
-    #[command(subcommand)]
-    command: ClusterCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum ClusterCommand {
-    /// Show the nodes, what they are at, and how many shards each owns.
-    Status(LookArguments),
-    /// Show which shards each node owns.
-    Shards(LookArguments),
-    /// Have a node give away all its shards; it goes on taking requests, which others answer.
-    Drain(NodeArguments),
-    /// Let a node own shards again.
-    Undrain(NodeArguments),
-}
-
-#[derive(Debug, Args)]
-struct LookArguments {
-    #[command(flatten)]
-    place: LocationArguments,
-    /// As one JSON object.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct NodeArguments {
-    /// What the node is called.
-    #[arg(value_name = "NAME")]
-    name: String,
-    #[command(flatten)]
-    place: LocationArguments,
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    cluster: &'a str,
-    version: u64,
-    shards: usize,
-    unowned: String,
-    nodes: Vec<ShownNode<'a>>,
-}
-
-#[derive(Serialize)]
-struct ShownNode<'a> {
-    node: u64,
-    name: &'a str,
-    state: &'static str,
-    owns: usize,
-    shards: String,
-    http: &'a str,
-    peer: &'a str,
-    program: &'a str,
-    connected: bool,
-}
-
-impl ClusterCommands {
-    /// Does it, on the journal of this app unless another place is named.
-    ///
-    /// # Errors
-    /// The journal is not one that nodes share, or cannot be reached; there is no node of that name.
-    pub fn run(&self, app: &str) -> anyhow::Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start a runtime")?;
-        runtime.block_on(self.command.run(app))
-    }
-}
-
-impl ClusterCommand {
-    async fn run(&self, app: &str) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::Status(look) => {
-                let view = look.view(app).await?;
-                let shown = Shown::of(&view);
-                if look.json {
-                    println!("{}", serde_json::to_string_pretty(&shown)?);
-                    return Ok(ExitCode::SUCCESS);
-                }
-                println!("node  name                state       shards  http                        peer");
-                for node in &shown.nodes {
-                    let state = if node.connected { node.state } else { "gone?" };
-                    println!(
-                        "{:<6}{:<20}{state:<10}{:>8}  {:<28}{}",
-                        node.node, node.name, node.owns, node.http, node.peer
-                    );
-                }
-                if !shown.unowned.is_empty() {
-                    println!("nobody owns the shards {}", shown.unowned);
-                }
-            }
-            Self::Shards(look) => {
-                let view = look.view(app).await?;
-                let shown = Shown::of(&view);
-                if look.json {
-                    let of: BTreeMap<&str, &str> = shown.nodes.iter().map(|node| (node.name, &*node.shards)).collect();
-                    println!("{}", serde_json::to_string_pretty(&of)?);
-                    return Ok(ExitCode::SUCCESS);
-                }
-                for node in &shown.nodes {
-                    println!("{}: {}", node.name, node.shards);
-                }
-                if !shown.unowned.is_empty() {
-                    println!("nobody: {}", shown.unowned);
-                }
-            }
-            Self::Drain(node) => node.ask(app, true).await?,
-            Self::Undrain(node) => node.ask(app, false).await?,
-        }
-        Ok(ExitCode::SUCCESS)
-    }
-}
-
-impl LookArguments {
-    async fn view(&self, app: &str) -> anyhow::Result<View> {
-        Ok(directory(&self.place, app)?.view().await?)
-    }
-}
-
-impl NodeArguments {
-    async fn ask(&self, app: &str, drain: bool) -> anyhow::Result<()> {
-        if !directory(&self.place, app)?.ask_drain(&self.name, drain).await? {
-            bail!(
-                "there is no node {:?} that lives; `cluster status` shows those that do",
-                self.name
-            );
-        }
-        match drain {
-            true => println!("{} gives away its shards", self.name),
-            false => println!("{} may own shards again", self.name),
-        }
-        Ok(())
-    }
-}
-
-/// Where the nodes of a cluster meet, as they have left it: a look must not change the tables under them.
-fn directory(place: &LocationArguments, app: &str) -> anyhow::Result<PostgresDirectory> {
-    match place.place(app)? {
-        JournalLocation::Postgres(options) => Ok(PostgresDirectory::look(*options)?),
-        other => Err(not_shared(&other)),
-    }
-}
-
 /// Why there can be no cluster there.
 pub(crate) fn not_shared(place: &JournalLocation) -> anyhow::Error {
     anyhow::anyhow!(
         "nodes of a cluster share a journal on PostgreSQL; {place} is one process's: write --journal postgres://USER@HOST/DATABASE"
     )
-}
-
-/// What a node says of the cluster to who administrates.
-pub(crate) fn report(status: &Status) -> serde_json::Value {
-    let mut report = serde_json::to_value(Shown::of(&status.view)).unwrap_or_default();
-    report["node"] = status.node.0.into();
-    report["lease_ms"] = (status.lease.as_secs_f64() * 1e3).into();
-    let since_look = status.looked.map(|looked| looked.elapsed()).unwrap_or_default();
-    for (shown, node) in report["nodes"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-        .zip(&status.view.nodes)
-    {
-        let silence = status.silences.get(&node.id);
-        shown["silent_ms"] = silence
-            .map(|silence| (*silence + since_look).as_secs_f64() * 1e3)
-            .into();
-    }
-    report["serves"] = status.serves.len().into();
-    report["reaches"] = status.connected.iter().map(|node| node.0).collect();
-    report["changes"] = status.changes.into();
-    report["last_change_ms"] = (status.last_change.as_secs_f64() * 1e3).into();
-    report["asked"] = status.asks.into();
-    report["frames"] = status.frames.into();
-    report["not_here"] = status.not_here.into();
-    report["unknown"] = status.unknown.into();
-    report
-}
-
-impl<'a> Shown<'a> {
-    fn of(view: &'a View) -> Self {
-        let owned: ShardSet = view.nodes.iter().fold(ShardSet::default(), |all, node| {
-            all.union(&view.shards_of(Some(node.id)))
-        });
-        let all = ShardSet::first(u16::try_from(view.owners.len()).unwrap_or(u16::MAX));
-        Self {
-            cluster: &view.cluster,
-            version: view.version,
-            shards: view.owners.len(),
-            unowned: all.without(&owned).to_string(),
-            nodes: view
-                .nodes
-                .iter()
-                .map(|node| {
-                    let shards = view.shards_of(Some(node.id));
-                    ShownNode {
-                        node: node.id.0,
-                        name: &node.said.name,
-                        state: match node.state {
-                            NodeState::Serving => "serving",
-                            NodeState::Draining => "draining",
-                            NodeState::Left => "left",
-                            NodeState::Dead => "dead",
-                        },
-                        owns: shards.len(),
-                        shards: shards.to_string(),
-                        http: &node.said.http,
-                        peer: &node.said.peer,
-                        program: &node.said.program,
-                        connected: !node.is_disconnected,
-                    }
-                })
-                .collect(),
-        }
-    }
 }

@@ -120,6 +120,8 @@ pub struct Parts {
 /// What the engine serves, and whether that is being changed.
 #[derive(Default)]
 struct Change {
+    /// The node it is now: what was begun for the one before is not what this one serves.
+    node: NodeId,
     serves: Option<ShardSet>,
     is_changing: bool,
     last: Duration,
@@ -177,6 +179,7 @@ impl Life {
     pub async fn run(self: Arc<Self>, first: NodeId) {
         let mut node = first;
         let mut membership = Membership::new(node, self.parts.timing);
+        self.become_node(node);
         loop {
             let state = match self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
                 true => NodeState::Draining,
@@ -225,8 +228,7 @@ impl Life {
         loop {
             match self.parts.directory.join(self.parts.join.clone()).await {
                 Ok(node) => {
-                    let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
-                    change.serves = None;
+                    self.become_node(node);
                     return node;
                 }
                 Err(error) => {
@@ -235,6 +237,11 @@ impl Life {
                 }
             }
         }
+    }
+
+    fn become_node(&self, node: NodeId) {
+        let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        (change.node, change.serves) = (node, None);
     }
 
     fn publish(&self, node: NodeId, view: &View, silences: BTreeMap<NodeId, Duration>) {
@@ -310,7 +317,7 @@ impl Life {
                             None
                         }
                     };
-                    life.end_change(serves, last);
+                    life.end_change(node, serves, last);
                 }));
                 false
             }
@@ -328,7 +335,7 @@ impl Life {
                         Err(error) => tracing::warn!("the shards {shards} are not given to node {to}: {error}"),
                     }
                     // Whatever came of it: the engine serves nothing now, and is told what it owns by the next look.
-                    life.end_change(None, life.since(begun));
+                    life.end_change(node, None, life.since(begun));
                 }));
                 false
             }
@@ -340,13 +347,12 @@ impl Life {
         self.change.lock().unwrap_or_else(PoisonError::into_inner).is_changing = true;
     }
 
-    fn end_change(&self, serves: Option<ShardSet>, last: Duration) {
+    /// A change that was begun for a node which has been declared dead meanwhile ends with nothing that counts: its stream is sealed, even
+    /// where its shards are this process's again.
+    fn end_change(&self, of: NodeId, serves: Option<ShardSet>, last: Duration) {
         let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
-        *change = Change {
-            serves,
-            is_changing: false,
-            last,
-        };
+        change.serves = serves.filter(|_| change.node == of);
+        (change.is_changing, change.last) = (false, last);
         drop(change);
         self.wake.notify_one();
     }

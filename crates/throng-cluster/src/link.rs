@@ -52,6 +52,8 @@ struct Shared {
     nodes: RwLock<HashMap<NodeId, Arc<Link>>>,
     me: AtomicU64,
     cluster: Mutex<String>,
+    /// Of the nodes that live, one that understands the least: its newest feature, and its name.
+    oldest: Mutex<Option<(u32, String)>>,
     trust: Trust,
     /// Where connections are worked; those of a node on one of them.
     loops: OnceLock<Vec<Handle>>,
@@ -105,6 +107,7 @@ impl Links {
                 nodes: RwLock::default(),
                 me: AtomicU64::new(0),
                 cluster: Mutex::default(),
+                oldest: Mutex::default(),
                 trust,
                 loops: OnceLock::new(),
                 changed: Notify::new(),
@@ -156,6 +159,10 @@ impl Links {
             });
         }
         drop(nodes);
+        let living = view.nodes.iter().filter(|node| node.lives()).map(|node| &node.said);
+        let oldest = living.min_by_key(|said| said.features);
+        *shared.oldest.lock().unwrap_or_else(PoisonError::into_inner) =
+            oldest.map(|said| (said.features, said.name.clone()));
         for (owner, own) in view.owners.iter().zip(&shared.owners) {
             own.store(owner.map_or(0, |owner| owner.0), Ordering::Release);
         }
@@ -186,6 +193,14 @@ impl Links {
 }
 
 impl Peers for Links {
+    fn without_feature(&self, feature: u32) -> Option<String> {
+        let oldest = self.shared.oldest.lock().unwrap_or_else(PoisonError::into_inner);
+        oldest
+            .as_ref()
+            .filter(|(known, _)| *known < feature)
+            .map(|(_, name)| name.clone())
+    }
+
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
         let shared = &self.shared;
         let not_here = || -> Later<'static, Reply> {
@@ -313,6 +328,7 @@ fn weight(request: &Request) -> usize {
         Request::History { id, .. } => 128 + id.len(),
         Request::Erase { kind, id } => 64 + kind.len() + id.len(),
         Request::Record { kind, id } => 64 + kind.len() + id.len(),
+        Request::Prune { .. } => 16,
         Request::List { after, .. } => 128 + after.as_ref().map_or(0, String::len),
         Request::Take(letters) => letters.iter().map(|letter| 128 + letter.body.len()).sum(),
     }

@@ -3,12 +3,14 @@
 //! Every node looks at the same [`View`] and comes to the same plan of it; each does its own part. A plan changes as little as it can: whoever
 //! comes gets its share and nothing else moves, whoever goes gives what it has.
 
+mod plan;
+
+use plan::Plan;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
-use throng_journal::{NodeId, NodeState, ShardId, ShardSet, View};
-use xxhash_rust::xxh3::xxh3_64;
+use throng_journal::{Node, NodeId, NodeState, ShardId, ShardSet, View};
 
 /// How fast a node notices, and how patient it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,9 +56,9 @@ pub enum Action {
     Take(ShardSet),
     /// Gives shards to another node.
     Give {
-        /// One that serves and has less than its share.
+        /// One that serves, and has less than its share or is where they are pinned.
         to: NodeId,
-        /// What this one has above its share.
+        /// What is pinned there, and what this one has above its share.
         shards: ShardSet,
     },
     /// Has the engine serve exactly these, whatever it has served before.
@@ -151,11 +153,7 @@ impl Membership {
     }
 
     fn dead(&mut self, view: &View, now: u64, seen: &Seen) -> Vec<Action> {
-        let living = |state| matches!(state, NodeState::Serving | NodeState::Draining);
-        let others = view
-            .nodes
-            .iter()
-            .filter(|node| node.id != self.me && living(node.state));
+        let others = view.nodes.iter().filter(|node| node.id != self.me && node.lives());
         let mut dead = Vec::new();
         let mut beats = BTreeMap::new();
         for node in others {
@@ -176,133 +174,37 @@ impl Membership {
     /// What of the free shards this node takes.
     fn dealt(&self, view: &View, free: &ShardSet, is_late: bool) -> ShardSet {
         let plan = Plan::of(view);
-        let app = |node: &NodeId| view.node(*node).map_or(0, |node| node.said.app);
-        // Which program has written their newest events is not known here: the newest one that serves reads them all.
-        let newest = plan.counts.keys().map(app).max().unwrap_or(0);
-        let mut counts = plan.counts.clone();
-        counts.retain(|node, _| app(node) == newest);
-        if is_late && counts.contains_key(&self.me) {
-            let below = counts.get(&self.me).map_or(0, |has| plan.most().saturating_sub(*has));
-            return free.iter().take(below).collect();
+        if is_late {
+            return free.iter().take(plan.late(self.me)).collect();
         }
-        let mut mine = ShardSet::default();
-        for shard in free.iter() {
-            let fewest = counts
-                .iter()
-                .map(|(node, count)| (*count, weight(shard, *node), *node))
-                .min();
-            let Some((_, _, node)) = fewest else { break };
-            *counts.entry(node).or_default() += 1;
-            if node == self.me {
-                mine.insert(shard);
-            }
-        }
-        mine
-    }
-
-    /// What this node has above its share, for one other node.
-    fn surplus(&self, view: &View) -> Option<(NodeId, ShardSet)> {
-        let plan = Plan::of(view);
-        let moved = plan.moves(view);
-        let (to, count) = moved
-            .into_iter()
-            .find_map(|(from, to, count)| (from == self.me).then_some((to, count)))?;
-        let own = view.shards_of(Some(self.me));
-        // The last ones: which they are does not matter.
-        let shards: Vec<ShardId> = own.iter().collect();
-        let shards = shards.into_iter().rev().take(count).collect();
-        Some((to, shards))
-    }
-}
-
-/// Whom the shards belong to, by number.
-struct Plan {
-    /// Of the nodes that serve: how many each owns.
-    counts: BTreeMap<NodeId, usize>,
-    shards: usize,
-}
-
-impl Plan {
-    fn of(view: &View) -> Self {
-        let serving = view.nodes.iter().filter(|node| node.state == NodeState::Serving);
-        let counts = serving.map(|node| (node.id, view.shards_of(Some(node.id)).len()));
-        Self {
-            counts: counts.collect(),
-            shards: view.owners.len(),
-        }
-    }
-
-    /// The most a node owns when all are served evenly.
-    fn most(&self) -> usize {
-        self.shards.div_ceil(self.counts.len().max(1))
-    }
-
-    /// How many each is to own: one more for those that own the most already, so that as little as possible moves.
-    fn targets(&self) -> BTreeMap<NodeId, usize> {
-        let nodes = self.counts.len().max(1);
-        let (each, more) = (self.shards / nodes, self.shards % nodes);
-        let mut by_count: Vec<(NodeId, usize)> = self.counts.iter().map(|(node, count)| (*node, *count)).collect();
-        by_count.sort_by_key(|(node, count)| (std::cmp::Reverse(*count), *node));
-        let targets = by_count.into_iter().enumerate();
-        targets
-            .map(|(place, (node, _))| (node, each + usize::from(place < more)))
+        let dealt = plan.dealt(free).into_iter();
+        dealt
+            .filter(|(_, node)| *node == self.me)
+            .map(|(shard, _)| shard)
             .collect()
     }
 
-    /// Who gives how many to whom: those that drain give all, and nobody gives to an older program, which may not know its events.
-    fn moves(&self, view: &View) -> Vec<(NodeId, NodeId, usize)> {
-        let targets = self.targets();
-        let draining = view.nodes.iter().filter(|node| node.state == NodeState::Draining);
-        let draining = draining.map(|node| (node.id, view.shards_of(Some(node.id)).len()));
-        let above = self.counts.iter().filter_map(|(node, count)| {
-            let surplus = count.saturating_sub(targets.get(node).copied().unwrap_or(0));
-            (surplus > 0).then_some((*node, surplus))
-        });
-        let app = |node: NodeId| view.node(node).map_or(0, |node| node.said.app);
-        let mut givers: Vec<(NodeId, usize)> = draining.chain(above).filter(|(_, count)| *count > 0).collect();
-        let mut moves = Vec::new();
-        for (node, target) in &targets {
-            let mut missing = target.saturating_sub(self.counts.get(node).copied().unwrap_or(0));
-            while missing > 0 {
-                let Some(place) = givers.iter().position(|(giver, _)| app(*giver) <= app(*node)) else {
-                    break;
-                };
-                let (giver, surplus) = &mut givers[place];
-                let count = missing.min(*surplus);
-                moves.push((*giver, *node, count));
-                missing -= count;
-                *surplus -= count;
-                if *surplus == 0 {
-                    givers.remove(place);
-                }
-            }
-        }
-        moves
+    /// What this node has to give, to one other node.
+    fn surplus(&self, view: &View) -> Option<(NodeId, ShardSet)> {
+        let gives = Plan::of(view).gives();
+        let mut own = gives.into_iter().filter(|((from, _), _)| *from == self.me);
+        own.next().map(|((_, to), shards)| (to, shards))
     }
 }
 
 /// Shards that nobody owns who lives.
 fn free(view: &View) -> ShardSet {
-    let lives = |owner: NodeId| {
-        let node = view.node(owner);
-        node.is_some_and(|node| matches!(node.state, NodeState::Serving | NodeState::Draining))
-    };
+    let lives = |owner: NodeId| view.node(owner).is_some_and(Node::lives);
     let owners = view.owners.iter().enumerate();
     let free = owners.filter(|(_, owner)| !owner.is_some_and(lives));
     free.map(|(shard, _)| ShardId(shard as u16)).collect()
-}
-
-/// Which node a shard rather goes to, of those that own as many: by a number that all compute alike.
-fn weight(shard: ShardId, node: NodeId) -> u64 {
-    let mut bytes = [0; 10];
-    bytes[..2].copy_from_slice(&shard.0.to_le_bytes());
-    bytes[2..].copy_from_slice(&node.0.to_le_bytes());
-    xxh3_64(&bytes)
 }
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+#[cfg(test)]
+mod search;
 #[cfg(test)]
 mod tests;

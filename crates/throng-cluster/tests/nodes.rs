@@ -14,7 +14,9 @@ use std::{
 };
 use throng::driver::peers::{Ask, Asked, Peers as _, Reply, Request};
 use throng_cluster::{Host, Links, Node, NodeOptions, Timing, Trust, frame::Secret};
-use throng_journal::{Directory, Error, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet};
+use throng_journal::{
+    Directory, ERASES, Error, FEATURES, Join, Later, MemoryDirectory, MemoryJournal, NodeId, ShardId, ShardSet,
+};
 use tokio::runtime::{Handle, Runtime};
 
 const SHARDS: u16 = 16;
@@ -93,6 +95,7 @@ fn start_on(
     let options = NodeOptions {
         join: Join {
             name: name.into(),
+            features: FEATURES,
             shards: SHARDS,
             ..Join::default()
         },
@@ -371,6 +374,24 @@ fn strangers_who_say_nothing_are_bounded_and_a_node_comes_in_again_once_they_are
     until("a node comes in", || {
         wait(ask(&late.links, 3, "x", Duration::from_secs(1))) == Reply::Done(b"x".to_vec())
     });
+}
+
+#[test]
+fn a_node_of_an_older_program_is_known_by_its_name_for_as_long_as_it_lives() {
+    let (directory, _journal, one, other) = pair(Duration::ZERO);
+    let older = |started: &Started| started.links.without_feature(ERASES);
+    let join = Join {
+        name: "old".into(),
+        shards: SHARDS,
+        ..Join::default()
+    };
+    let old = wait(directory.join(join)).unwrap();
+    until("both know it", || {
+        [&one, &other].iter().all(|node| older(node) == Some("old".into()))
+    });
+    assert_eq!(one.links.without_feature(0), None);
+    wait(directory.leave(old)).unwrap();
+    until("it is gone", || older(&one).is_none() && older(&other).is_none());
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! Everything here is one conditional change of rows; no node decides for another one that lives.
 
 use crate::{Error, Later, ShardId, ShardSet};
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 /// One life of one process of a cluster; never given again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,13 @@ impl fmt::Display for NodeId {
         self.0.fmt(f)
     }
 }
+
+/// The [feature](Join::features) of nodes that erase in a cluster, and that give shards to where they are [pinned](Directory::pin).
+pub const ERASES: u32 = 1;
+/// That of nodes that remove history in a cluster, and read streams from which others remove it.
+pub const PRUNES: u32 = 2;
+/// The newest feature that this program knows.
+pub const FEATURES: u32 = PRUNES;
 
 /// What a node says of itself when it joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +40,44 @@ pub struct Join {
     pub program: String,
     /// The service's release: shards go to nodes of an equal or greater one.
     pub app: u64,
+    /// The newest of what nodes ask of each other that it understands: a number that programs raise with each request or rule that those
+    /// before do not know. 0: of a program that did not say.
+    pub features: u32,
     /// How many shards the service has.
     pub shards: u16,
+}
+
+/// What a node has to have to be let in: what a cluster was [finalized](Directory::finalize) at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Floor {
+    /// The least [`Join::features`].
+    pub features: u32,
+    /// The oldest [`Join::app`].
+    pub app: u64,
+}
+
+impl Floor {
+    /// Says so if a node is of an older program or release.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in a sentence.
+    pub fn refuse(&self, join: &Join) -> Result<(), Error> {
+        if join.features < self.features {
+            return Err(Error::Refused(format!(
+                "this program ({}) knows the features up to {}, and since the cluster was finalized its nodes have to know those up to {}: \
+                 start a newer program",
+                join.program, join.features, self.features
+            )));
+        }
+        if join.app < self.app {
+            return Err(Error::Refused(format!(
+                "this is release {} of the service, and since the cluster was finalized its nodes have to be of release {} at least: start \
+                 a newer one, with its --app-number",
+                join.app, self.app
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// What a node is at.
@@ -79,6 +122,16 @@ pub struct Node {
     pub beat: u64,
     /// Its connections to the database are gone: it is, too, or is cut off.
     pub is_disconnected: bool,
+    /// An operator has asked it to give away all it owns.
+    pub wants_drain: bool,
+}
+
+impl Node {
+    /// Whether it may own shards.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        matches!(self.state, NodeState::Serving | NodeState::Draining)
+    }
 }
 
 /// What a beat is answered with: all nodes that are not over, and who owns what.
@@ -92,6 +145,10 @@ pub struct View {
     pub nodes: Vec<Node>,
     /// The owner of each shard, by its number; `None` as long as nobody has ever owned it.
     pub owners: Vec<Option<NodeId>>,
+    /// Shards that an operator wants at the node of this name while one serves; all of them stand in `owners`, too.
+    pub pins: BTreeMap<ShardId, String>,
+    /// Whoever has less is not let in.
+    pub floor: Floor,
 }
 
 impl View {
@@ -108,6 +165,54 @@ impl View {
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.iter().find(|node| node.id == id)
     }
+
+    /// A node that lives and does not know this feature.
+    #[must_use]
+    pub fn without_feature(&self, feature: u32) -> Option<&Node> {
+        self.nodes
+            .iter()
+            .find(|node| node.lives() && node.said.features < feature)
+    }
+
+    /// Says why these shards cannot be [pinned](Directory::pin) so.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] in a sentence.
+    pub fn refuse_pins(&self, shards: &ShardSet, to: Option<&str>) -> Result<(), Error> {
+        let refuse = |why: String| Err(Error::Refused(why));
+        if shards.is_empty() {
+            return refuse("no shard is named".into());
+        }
+        let all = ShardSet::first(u16::try_from(self.owners.len()).unwrap_or(u16::MAX));
+        let unknown = shards.without(&all);
+        if all.is_empty() {
+            return refuse(
+                "no node of a cluster has ever joined on this journal: there are no shards to be moved".into(),
+            );
+        }
+        if !unknown.is_empty() {
+            return refuse(format!("there are no shards {unknown}: this service has {all}"));
+        }
+        let Some(name) = to else { return Ok(()) };
+        let mut living = self.nodes.iter().filter(|node| node.lives());
+        let Some(node) = living.find(|node| node.said.name == name) else {
+            return refuse(format!(
+                "there is no node {name:?} that lives; `cluster status` shows those that do"
+            ));
+        };
+        if node.wants_drain || node.state == NodeState::Draining {
+            return refuse(format!(
+                "the node {name:?} gives away its shards: have it own some again with `cluster undrain {name}` first"
+            ));
+        }
+        match self.without_feature(ERASES) {
+            None => Ok(()),
+            Some(old) => refuse(format!(
+                "the node {:?} runs an older program ({}), which knows of no shards that are moved by hand: upgrade it first",
+                old.said.name, old.said.program
+            )),
+        }
+    }
 }
 
 /// Where the nodes of a cluster meet. Each method is atomic.
@@ -115,7 +220,7 @@ pub trait Directory: Send + Sync {
     /// Joins: from now on others see this node. It owns nothing yet.
     ///
     /// # Errors
-    /// The name is a living node's; the service has another number of shards; a node that is none of a cluster lives on this journal.
+    /// The name is a living node's; the program or the release is below the [floor](Floor); the service has another number of shards; a node that is none of a cluster lives on this journal.
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>>;
 
     /// Says that a node lives, and what it is at: it [serves or drains](NodeState::said_by_a_beat).
@@ -167,6 +272,20 @@ pub trait Directory: Send + Sync {
     /// # Errors
     /// The database cannot be reached, or refuses; nothing was changed.
     fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>>;
+
+    /// Pins shards to the node of this name: while it serves, their owners give them to it, and nobody takes them from it for the sake of
+    /// balance. Without a name: to none any more. It holds until it is said otherwise, whatever becomes of nodes.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], and nothing was changed: no node of that name lives, or it gives away its shards, or one lives whose program
+    /// does not go by it; there is no such shard.
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>>;
+
+    /// Raises the floor to the least that the nodes that live have, so that none joins any more that has less; what it was, and what it is.
+    ///
+    /// # Errors
+    /// [`Error::Refused`]: no node lives.
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>>;
 
     /// Resolves when something has changed since this was called, as far as that is told, at the latest after this long.
     fn changed(&self, at_most: Duration) -> Later<'_, ()>;

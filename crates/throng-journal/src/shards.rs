@@ -1,7 +1,7 @@
 //! Which shards: those a stream may hold records of, those a node owns.
 
 use crate::{Error, Record, ShardId, WriterId};
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 /// A set of shards. As bytes: bit n (from the lowest of the first byte on) is shard n, and zeros at the end are left out, so that equal
 /// sets are equal bytes.
@@ -159,6 +159,35 @@ impl fmt::Display for ShardSet {
     }
 }
 
+/// Digits alone, as they are written.
+fn number(word: &str) -> Option<u16> {
+    let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| word.parse().ok()).flatten()
+}
+
+/// Read as they are written.
+impl FromStr for ShardSet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let range = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let unread = |word: &str| match word.is_empty() {
+                true => format!("{text:?} names no shards: write numbers and ranges, as 0-9,17"),
+                false => format!("{word:?} in {text:?} is the number of no shard: write numbers and ranges, as 0-9,17"),
+            };
+            let number = |word: &str| number(word).ok_or_else(|| unread(word));
+            let (first, last) = (number(first)?, number(last)?);
+            match first <= last {
+                true => Ok(first..=last),
+                false => Err(format!("the range {part} in {text:?} ends before it begins")),
+            }
+        };
+        let ranges: Result<Vec<_>, String> = text.split(',').map(range).collect();
+        Ok(ranges?.into_iter().flatten().map(ShardId).collect())
+    }
+}
+
 impl fmt::Debug for ShardSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{self}}}")
@@ -183,6 +212,26 @@ mod tests {
         assert_eq!(ShardSet::first(256).to_string(), "0-255");
     }
 
+    #[test]
+    fn what_names_no_shards_is_told() {
+        for (text, said) in [
+            ("", "names no shards"),
+            ("1,,2", "names no shards"),
+            ("3-", "names no shards"),
+            ("-3", "names no shards"),
+            ("1-2-3", "\"2-3\""),
+            ("0-9;17", "\"9;17\""),
+            ("+1", "\"+1\""),
+            ("1, 2", "\" 2\""),
+            ("65536", "\"65536\""),
+            ("9-3", "the range 9-3"),
+        ] {
+            let why = text.parse::<ShardSet>().expect_err(text);
+            assert!(why.contains(said), "{text:?}: {why}");
+        }
+        assert_eq!("7,0-2,2,1".parse(), Ok(set(&[0, 1, 2, 7])));
+    }
+
     proptest! {
         #[test]
         fn a_shard_set_is_a_set(one in proptest::collection::vec(0u16..600, 0..40), other in proptest::collection::vec(0u16..600, 0..40)) {
@@ -198,6 +247,7 @@ mod tests {
             other.iter().for_each(|shard| _ = less.remove(ShardId(*shard)));
             let without = ours.without(&theirs);
             prop_assert_eq!(less.bytes(), without.bytes());
+            prop_assert!(ours.is_empty() || ours.to_string().parse() == Ok(ours.clone()));
             prop_assert_eq!(ShardSet::from_bytes(ours.bytes()), ours);
         }
     }

@@ -40,7 +40,8 @@ impl Stretch {
     /// The journal cannot be read, or does not hold what it said was durable.
     pub async fn read(self, journal: &dyn Journal, bytes_max: usize) -> Result<Vec<Commit>, Error> {
         let mut commits = journal.read(self.after, bytes_max).await?;
-        commits.retain(|commit| commit.stamp().number <= self.upto);
+        // One without records may stand for the last of them and for some that follow, once their owner has removed all of these.
+        commits.retain(|commit| commit.first() <= self.upto);
         if commits.is_empty() {
             return Err(Error::NoCommit(Position {
                 commit: self.after.commit.next(),

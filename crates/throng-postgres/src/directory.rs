@@ -4,6 +4,9 @@
 //! one of them, with its row locked against that change, holds for the rest of the transaction.
 
 mod changes;
+mod floor;
+mod pins;
+mod view;
 
 pub(crate) use changes::{Change, end_all, living, owns, refuse_open, sessions};
 
@@ -22,9 +25,10 @@ use std::{
     },
     time::Duration,
 };
-use throng_journal::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardSet, View};
+use throng_journal::{Directory, Error, Floor, Join, Later, NodeId, NodeState, ShardSet, View};
 use tokio::sync::watch;
-use tokio_postgres::{AsyncMessage, Row, Transaction, error::SqlState};
+use tokio_postgres::{AsyncMessage, error::SqlState};
+use view::view;
 
 /// Between two attempts to listen for changes.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
@@ -57,15 +61,6 @@ fn word(state: NodeState) -> &'static str {
         NodeState::Draining => "draining",
         NodeState::Left => "left",
         NodeState::Dead => "dead",
-    }
-}
-
-fn state_of(word: &str) -> NodeState {
-    match word {
-        "serving" => NodeState::Serving,
-        "draining" => NodeState::Draining,
-        "left" => NodeState::Left,
-        _ => NodeState::Dead,
     }
 }
 
@@ -295,6 +290,34 @@ impl Directory for PostgresDirectory {
         )
     }
 
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>> {
+        let (shards, to) = (shards.clone(), to.map(str::to_owned));
+        self.run("pinning shards", move |_, mut client| {
+            let (shards, to) = (shards.clone(), to.clone());
+            async move {
+                let transaction = client.transaction().await?;
+                let pinned = pins::pin(&transaction, &shards, to.as_deref()).await?;
+                if pinned.is_ok() {
+                    tell(&transaction).await?;
+                    transaction.commit().await?;
+                }
+                Ok(pinned)
+            }
+        })
+    }
+
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>> {
+        self.run("finalizing the cluster", |_, mut client| async move {
+            let transaction = client.transaction().await?;
+            let raised = floor::raise(&transaction).await?;
+            if raised.is_ok() {
+                tell(&transaction).await?;
+                transaction.commit().await?;
+            }
+            Ok(raised)
+        })
+    }
+
     fn changed(&self, at_most: Duration) -> Later<'_, ()> {
         if !self.listens.swap(true, Ordering::AcqRel) {
             let (database, changes) = (Arc::downgrade(&self.database), Arc::downgrade(&self.changes));
@@ -357,8 +380,11 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
     transaction.batch_execute(PATIENCE).await?;
     // No engine begins alone from here on.
     let row = transaction
-        .query_one("SELECT shards FROM cluster FOR UPDATE", &[])
+        .query_one("SELECT shards, features, app FROM cluster FOR UPDATE", &[])
         .await?;
+    if let Err(refused) = floor::of(&row, 1).refuse(join) {
+        return Ok(Err(refused));
+    }
     let own = i32::from(join.shards);
     if let Some(shards) = row.get::<_, Option<i32>>(0).filter(|shards| *shards != own) {
         return Ok(Err(Error::Refused(format!(
@@ -401,7 +427,7 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
     }
     let row = transaction
         .query_one(
-            "INSERT INTO nodes (name, peer, http, program, app, session) VALUES ($1, $2, $3, $4, $5, $6) RETURNING node",
+            "INSERT INTO nodes (name, peer, http, program, app, session, features) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING node",
             &[
                 &join.name,
                 &join.peer,
@@ -409,6 +435,7 @@ async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Ch
                 &join.program,
                 &join.app.cast_signed(),
                 &database.session,
+                &join.features.cast_signed(),
             ],
         )
         .await?;
@@ -441,44 +468,4 @@ async fn declared(
     }
     transaction.commit().await?;
     Ok(Ok(true))
-}
-
-/// One statement, so that all of it was true at one time.
-async fn view(transaction: &Transaction<'_>) -> Sql<View> {
-    let statement = format!(
-        "SELECT c.version, c.id::text, CASE WHEN row_number() OVER (ORDER BY n.node) = 1 THEN (SELECT array_agg(o.node ORDER BY o.shard) \
-         FROM owners o) END, n.node, n.name, n.peer, n.http, n.program, n.app, n.state, n.beat, {IS_GONE} FROM cluster c LEFT JOIN nodes n \
-         ON n.{LIVING} OR EXISTS (SELECT FROM owners o WHERE o.node = n.node) ORDER BY n.node"
-    );
-    let rows = transaction.query(&statement, &[]).await?;
-    let mut view = View::default();
-    let number = |row: &Row, index: usize| row.get::<_, i64>(index).cast_unsigned();
-    for row in &rows {
-        view.version = number(row, 0);
-        view.cluster = row.get(1);
-        if let Some(owners) = row.get::<_, Option<Vec<Option<i64>>>>(2) {
-            view.owners = owners
-                .iter()
-                .map(|owner| owner.map(|node| NodeId(node.cast_unsigned())))
-                .collect();
-        }
-        let Some(id) = row.get::<_, Option<i64>>(3) else {
-            continue;
-        };
-        view.nodes.push(Node {
-            id: NodeId(id.cast_unsigned()),
-            said: Join {
-                name: row.get(4),
-                peer: row.get(5),
-                http: row.get(6),
-                program: row.get(7),
-                app: number(row, 8),
-                shards: u16::try_from(view.owners.len()).unwrap_or(u16::MAX),
-            },
-            state: state_of(row.get(9)),
-            beat: number(row, 10),
-            is_disconnected: row.get(11),
-        });
-    }
-    Ok(view)
 }

@@ -59,6 +59,10 @@ pub enum Lie {
     EndsStreamsEarly,
     /// Messages of another node are said to be taken before they are durable.
     TakesBeforeDurable,
+    /// Messages go with the history of a node's shards whether or not they were taken.
+    RemovesMessages,
+    /// A node removes what other nodes' shards have recorded in streams of which it owns a part, as if all of it were its own.
+    RemovesOthers,
 }
 
 impl Faults {

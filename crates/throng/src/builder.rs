@@ -280,6 +280,8 @@ impl Builder {
             #[cfg(feature = "projections")]
             idle_projections: idle,
             held_by: Mutex::default(),
+            #[cfg(feature = "projections")]
+            goals: retention::Goals::default(),
             pruning: tokio::sync::Mutex::default(),
             is_erasing: AtomicBool::new(true),
             remembered: Remembered::default(),

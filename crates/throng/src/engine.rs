@@ -53,6 +53,9 @@ pub(crate) struct Core {
     pub(crate) idle_projections: Vec<&'static str>,
     /// The projections that kept the last removal of history from going further.
     pub(crate) held_by: Mutex<Vec<String>>,
+    /// How far projections of a cluster are to come.
+    #[cfg(feature = "projections")]
+    pub(crate) goals: crate::retention::Goals,
     /// Erasures may have been begun that are not done.
     pub(crate) is_erasing: AtomicBool,
     /// States that were met on the way to earlier ones.

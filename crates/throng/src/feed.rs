@@ -196,7 +196,10 @@ impl Engine {
     /// The log has no such place, or the engine's.
     pub async fn feed(&self, kind: usize, from: Cursor, limit: usize) -> Result<Feed, FeedError> {
         let streams = self.core.streams(from.told.first()).await?;
-        self.core.tail.page(kind, from, limit, &streams).await
+        let mut feed = self.core.tail.page(kind, from, limit, &streams).await?;
+        // One that has ended since it was told to its end: a place that names it is neither before nor behind one that does not.
+        feed.next.told.drop_ended(&streams);
+        Ok(feed)
     }
 }
 

@@ -192,3 +192,18 @@ async fn an_erasure_waits_for_a_node_that_cannot_be_asked_and_goes_on_by_itself(
     cluster.wires.are_cut.store(false, SeqCst);
     eventually(async || left(&cluster, &id).await.is_empty()).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entity_is_not_erased_while_a_node_runs_a_program_that_cannot_erase() {
+    let (cluster, nodes) = two().await;
+    let [one, other] = &nodes;
+    let id = on(one, other, "one").await;
+    *cluster.wires.old.lock().unwrap() = Some("old".into());
+    for node in &nodes {
+        let refused = node.engine.erase("account", &id).await.unwrap_err().to_string();
+        assert!(refused.contains("the node \"old\" runs an older program"), "{refused}");
+    }
+    assert_eq!(balance(&other.engine, &id).await, 1_000, "nothing was begun");
+    *cluster.wires.old.lock().unwrap() = None;
+    other.engine.erase("account", &id).await.unwrap();
+}

@@ -133,6 +133,7 @@ fn start(
             arguments: if is_cluster { cluster.to_vec() } else { Vec::new() },
             environment: Vec::new(),
             log: scratch.join("service.log"),
+            within: None,
         }
     };
     let started = (0..nodes).map(launch).map(|launch| {
@@ -215,8 +216,8 @@ fn held(arguments: &ClusterArguments, server: &Postgres, scratch: &Path) -> anyh
             thread::sleep(Duration::from_millis(500));
             let begun = Instant::now();
             match *what {
-                "a node drains" => nodes[last].0.ask_cluster("drain", &format!("n{last}"))?,
-                "it gets its share again" => nodes[last].0.ask_cluster("undrain", &format!("n{last}"))?,
+                "a node drains" => nodes[last].0.ask_cluster(&["drain", &format!("n{last}")])?,
+                "it gets its share again" => nodes[last].0.ask_cluster(&["undrain", &format!("n{last}")])?,
                 "a node is killed" => {
                     let (launch, service) = nodes.pop().context("there is a node")?;
                     service.kill();

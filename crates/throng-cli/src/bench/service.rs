@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::{File, OpenOptions},
     io::{BufRead as _, BufReader},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
@@ -30,11 +30,33 @@ pub(crate) struct Launch {
     pub(crate) environment: Vec<(String, String)>,
     /// What it says goes here.
     pub(crate) log: PathBuf,
+    /// Where it is started, if not where this program is.
+    pub(crate) within: Option<Within>,
+}
+
+/// A network namespace, as `ip netns` names it, and an address in it to listen at.
+#[derive(Clone, Debug)]
+pub(crate) struct Within {
+    pub(crate) namespace: String,
+    pub(crate) address: IpAddr,
 }
 
 /// This program anew.
 pub(crate) fn program() -> anyhow::Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("cannot find this program's own file")?);
+    program_within(None)
+}
+
+fn program_within(namespace: Option<&str>) -> anyhow::Result<Command> {
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = match namespace {
+        None => Command::new(own),
+        Some(namespace) => {
+            // It becomes the program, and stays the same process.
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", namespace]).arg(own);
+            command
+        }
+    };
     command.env_remove("RUST_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
     Ok(command)
 }
@@ -44,10 +66,15 @@ impl Launch {
     pub(crate) fn spawn(&self) -> anyhow::Result<Service> {
         let said = OpenOptions::new().create(true).append(true).open(&self.log);
         let said: File = said.with_context(|| format!("cannot write {}", self.log.display()))?;
-        let mut command = program()?;
+        let (namespace, address) = match &self.within {
+            None => (None, IpAddr::from([127, 0, 0, 1])),
+            Some(within) => (Some(&*within.namespace), within.address),
+        };
+        let mut command = program_within(namespace)?;
         command
             .args(&self.command)
-            .args(["--listen", "127.0.0.1:0", "--journal", &self.place])
+            .args(["--listen", &SocketAddr::new(address, 0).to_string()])
+            .args(["--journal", &self.place])
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
@@ -70,13 +97,15 @@ impl Launch {
     }
 
     /// `throng cluster drain NAME` and its like on its journal, as a person types it.
-    pub(crate) fn ask_cluster(&self, what: &str, name: &str) -> anyhow::Result<()> {
+    pub(crate) fn ask_cluster(&self, what: &[&str]) -> anyhow::Result<()> {
         let done = program()?
-            .args(["cluster", what, name, "--journal", &self.place])
+            .arg("cluster")
+            .args(what)
+            .args(["--journal", &self.place])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()?;
-        ensure!(done.success(), "cluster {what} {name} ended with {done}");
+        ensure!(done.success(), "cluster {} ended with {done}", what.join(" "));
         Ok(())
     }
 

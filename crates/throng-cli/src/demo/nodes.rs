@@ -81,6 +81,7 @@ pub(super) fn run(
             .to_vec(),
         environment: Vec::new(),
         log: log.clone(),
+        within: None,
     };
     let launches: Vec<Launch> = (1..=nodes).map(launch).collect();
     let mut services: Vec<Option<Service>> = launches
@@ -239,8 +240,8 @@ impl<'a> Day<'a> {
                 services[second] = Some(launches[second].start()?);
                 self.set_addresses(services);
             }
-            Step::Drain => launches[last].ask_cluster("drain", &format!("node-{}", last + 1))?,
-            Step::Undrain => launches[last].ask_cluster("undrain", &format!("node-{}", last + 1))?,
+            Step::Drain => launches[last].ask_cluster(&["drain", &format!("node-{}", last + 1)])?,
+            Step::Undrain => launches[last].ask_cluster(&["undrain", &format!("node-{}", last + 1)])?,
         }
         // What it cost is seen once what waited is answered.
         thread::sleep(Duration::from_millis(700).saturating_sub(begun.elapsed()));

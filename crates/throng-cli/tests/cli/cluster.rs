@@ -1,6 +1,6 @@
 //! Several nodes on a PostgreSQL of the test's own, from outside.
 
-use super::kit::{Client, Served, throng, until};
+use super::kit::{Client, Served, assert_refused, run, throng, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use servers::{Postgres, PostgresOptions};
@@ -15,8 +15,16 @@ static SERVER: LazyLock<Postgres> = LazyLock::new(|| Postgres::start(PostgresOpt
 
 const SECTIONS: usize = 12;
 
+fn place(schema: &str) -> String {
+    format!("{}?schema={schema}", SERVER.url("postgres"))
+}
+
 fn node(schema: &str, name: &str) -> Served {
-    let place = format!("{}?schema={schema}", SERVER.url("postgres"));
+    Served::spawn(command(schema, name))
+}
+
+fn command(schema: &str, name: &str) -> std::process::Command {
+    let place = place(schema);
     let mut command = throng();
     command.args(["serve", "--app", "registration", "--listen", "127.0.0.1:0"]);
     command.args([
@@ -28,18 +36,20 @@ fn node(schema: &str, name: &str) -> Served {
         "--cluster-lease",
         "1s",
     ]);
-    Served::spawn(command)
+    command
 }
 
 /// Two nodes, each of which serves its half.
 fn two(schema: &str) -> [Served; 2] {
     let nodes = ["a", "b"].map(|name| node(schema, name));
-    let half = |node: &Served| {
-        let seen = Client::connect(node.admin).and_then(|mut client| client.get("/admin/cluster"));
-        seen.is_ok_and(|seen| seen.status == 200 && seen.json()["serves"] == 128)
-    };
-    until("each node has its share", || nodes.iter().all(half));
+    until("each node has its share", || nodes.iter().all(|node| serves(node, 128)));
     nodes
+}
+
+/// Whether a node serves so many shards.
+fn serves(node: &Served, shards: usize) -> bool {
+    let seen = Client::connect(node.admin).and_then(|mut client| client.get("/admin/cluster"));
+    seen.is_ok_and(|seen| seen.status == 200 && seen.json()["serves"] == shards)
 }
 
 fn post(node: &Served, path: &str, body: &Value) {
@@ -203,4 +213,109 @@ fn an_entity_is_erased_at_any_node_while_all_go_on() {
     }
     let (status, said) = administrate(&nodes[0], "/admin/erase?kind=section&id=nobody");
     assert_eq!(status, 404, "{said}");
+}
+
+/// `throng cluster …` on a schema.
+fn cluster(schema: &str, what: &[&str]) -> std::process::Output {
+    let place = place(schema);
+    run(&[&["cluster"], what, &["--journal", &place]].concat())
+}
+
+fn said(output: &std::process::Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn shards_that_are_moved_stay_at_their_node_over_its_lives_until_they_are_let_go() {
+    let [a, b] = two("moves");
+    let nodes = [a, b];
+    open_all(&nodes);
+    let moved = said(&cluster("moves", &["move", "0-99,150-199", "--to", "b"]));
+    assert!(moved.contains("the shards 0-99,150-199 are pinned to b"), "{moved}");
+    let are_at_b = |b: &Served| {
+        let owned: Value = serde_json::from_str(&said(&cluster("moves", &["shards", "--json"]))).unwrap();
+        assert_eq!(owned["pinned"], json!({ "b": "0-99,150-199" }));
+        owned["owned"]["b"] == "0-99,150-199" && serves(b, 150)
+    };
+    until("they are at b, and the others are not", || {
+        are_at_b(&nodes[1]) && serves(&nodes[0], 106)
+    });
+    add(&nodes[0], 0);
+    let shown = said(&cluster("moves", &["shards"]));
+    assert!(shown.ends_with("pinned to b: 0-99,150-199\n"), "{shown}");
+    // Its node is gone, and comes again.
+    let [a, b] = nodes;
+    b.signal(Signal::KILL);
+    drop(b);
+    until("a has all", || serves(&a, 256));
+    let nodes = [a, node("moves", "b")];
+    until("they are at b again", || are_at_b(&nodes[1]));
+    add(&nodes[1], 1);
+    said(&cluster("moves", &["move", "0-255", "--to", "any"]));
+    until("each has its half", || nodes.iter().all(|node| serves(node, 128)));
+    add(&nodes[0], 2);
+    let seen = Client::connect(nodes[0].admin).unwrap().get("/admin/cluster").unwrap();
+    assert_eq!(seen.json()["pinned"], json!({}));
+}
+
+#[test]
+fn a_move_that_cannot_be_is_told_and_changes_nothing() {
+    let nodes = two("refuses");
+    let refused = |what: &[&str], parts: &[&str]| assert_refused(&cluster("refuses", what), parts);
+    refused(
+        &["move", "0-9", "--to", "c"],
+        &["there is no node \"c\" that lives", "cluster status"],
+    );
+    refused(
+        &["move", "250-260", "--to", "a"],
+        &["there are no shards 256-260", "0-255"],
+    );
+    for list in ["", "x", "9-0", "0-", "1,,2"] {
+        let output = cluster("refuses", &["move", list, "--to", "a"]);
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && why.contains("SHARDS"),
+            "{list:?}: {why}"
+        );
+    }
+    said(&cluster("refuses", &["drain", "b"]));
+    refused(
+        &["move", "0-9", "--to", "b"],
+        &["gives away its shards", "cluster undrain b"],
+    );
+    let shown = said(&cluster("refuses", &["shards"]));
+    assert!(!shown.contains("pinned"), "{shown}");
+    drop(nodes);
+    let mut alone = throng();
+    alone.args(["serve", "--app", "registration", "--listen", "127.0.0.1:0"]);
+    alone.args(["--journal", &place("refuses_alone")]);
+    let alone = Served::spawn(alone);
+    let why = cluster("refuses_alone", &["move", "0-9", "--to", "a"]);
+    assert_refused(&why, &["no node of a cluster has ever joined on this journal"]);
+    drop(alone);
+    let output = run(&["cluster", "move", "0-9", "--to", "a", "--journal", "./nowhere"]);
+    assert_refused(&output, &["share a journal on PostgreSQL"]);
+}
+
+#[test]
+fn once_a_release_is_finalized_no_older_one_joins() {
+    let of_release = |name: &str, release: &str| {
+        let mut command = command("finalized", name);
+        command.args(["--app-number", release]);
+        command
+    };
+    let [a, b] = ["a", "b"].map(|name| Served::spawn(of_release(name, "3")));
+    let told = said(&cluster("finalized", &["finalize"]));
+    assert!(told.contains("releases (--app-number) is raised from 0 to 3"), "{told}");
+    let told = said(&cluster("finalized", &["finalize"]));
+    assert!(told.contains("releases (--app-number) stays at 3"), "{told}");
+    let output = of_release("c", "2").output().unwrap();
+    assert_refused(&output, &["this is release 2 of the service", "release 3 at least"]);
+    let shown = said(&cluster("finalized", &["status"]));
+    assert!(shown.contains("or is of a release below 3"), "{shown}");
+    let shown: Value = serde_json::from_str(&said(&cluster("finalized", &["status", "--json"]))).unwrap();
+    assert_eq!(shown["floor"]["app"], 3);
+    assert_eq!(shown["nodes"][1]["features"], shown["floor"]["features"]);
+    drop((a, b));
 }

@@ -83,7 +83,12 @@ fn a_stand_by_that_takes_over_loses_nothing_and_no_read_is_stale() {
 
 #[test]
 fn nodes_of_a_cluster_that_die_pause_and_give_lose_nothing_and_no_read_is_stale() {
-    assert_clean("cluster-kill,cluster-pause,cluster-drain,cluster-roll");
+    assert_clean("cluster-kill,cluster-pause,cluster-drain,cluster-move,cluster-roll");
+}
+
+#[test]
+fn nodes_that_are_cut_off_from_each_other_and_from_the_database_lose_nothing_and_no_read_is_stale() {
+    assert_clean("cluster-cut");
 }
 
 #[test]

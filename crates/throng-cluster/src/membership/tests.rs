@@ -35,14 +35,26 @@ impl World {
         }
     }
 
+    /// Under the first name that no node that lives has.
     fn join(&mut self) {
         let id = NodeId(self.view.nodes.last().map_or(1, |last| last.id.0 + 1));
+        let is_taken = |name: &String| {
+            self.view
+                .nodes
+                .iter()
+                .any(|node| node.lives() && node.said.name == *name)
+        };
+        let name = (0..).map(name).find(|name| !is_taken(name)).unwrap();
         self.view.nodes.push(Node {
             id,
-            said: Join::default(),
+            said: Join {
+                name,
+                ..Join::default()
+            },
             state: NodeState::Serving,
             beat: 0,
             is_disconnected: false,
+            wants_drain: false,
         });
         let one = One {
             membership: Membership::new(id, Timing::default()),
@@ -51,6 +63,15 @@ impl World {
             wants_to_leave: false,
         };
         self.nodes.insert(id, one);
+    }
+
+    fn pin(&mut self, shards: impl IntoIterator<Item = u16>, to: Option<usize>) {
+        for shard in shards.into_iter().map(ShardId) {
+            match to {
+                Some(to) => self.view.pins.insert(shard, name(to)),
+                None => self.view.pins.remove(&shard),
+            };
+        }
     }
 
     fn node(&mut self, id: NodeId) -> &mut Node {
@@ -136,9 +157,8 @@ impl World {
     /// Everything is served, evenly, and nothing moves any more.
     fn is_settled(&mut self) -> Result<(), TestCaseError> {
         let counts = self.counts();
-        prop_assert_eq!(counts.iter().sum::<usize>(), usize::from(SHARDS), "{:?}", self.view);
-        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
-        prop_assert!(most - least <= 1, "{counts:?}");
+        prop_assert_eq!(counts.iter().sum::<usize>(), self.view.owners.len(), "{:?}", self.view);
+        is_as_wished(&self.view)?;
         for (id, one) in &self.nodes {
             prop_assert_eq!(one.seen.serves.clone(), Some(self.view.shards_of(Some(*id))));
         }
@@ -149,6 +169,41 @@ impl World {
     }
 }
 
+fn name(number: usize) -> String {
+    format!("n{number}")
+}
+
+/// Of nodes of one release: each pinned shard is where it is pinned, if that one serves, and no other one could go from a node to one that
+/// has two fewer.
+fn is_as_wished(view: &View) -> Result<(), TestCaseError> {
+    let serving = || view.nodes.iter().filter(|node| node.state == NodeState::Serving);
+    let own = |node: &Node| view.shards_of(Some(node.id));
+    let least = serving().map(|node| own(node).len()).min().unwrap_or(0);
+    for node in serving() {
+        let own = own(node);
+        let mut is_pinned = own.clone();
+        for (shard, name) in &view.pins {
+            if *name == node.said.name {
+                prop_assert!(own.contains(*shard), "{shard} is not at {name}: {view:?}");
+            } else if serving().any(|node| node.said.name == *name) {
+                prop_assert!(!own.contains(*shard), "{shard} is not at {name}: {view:?}");
+            }
+        }
+        is_pinned = is_pinned
+            .iter()
+            .filter(|shard| view.pins.get(shard) == Some(&node.said.name))
+            .collect();
+        let is_even = own.len() <= least + 1 || own == is_pinned;
+        prop_assert!(
+            is_even,
+            "node {} has {}, another one {least}: {view:?}",
+            node.id,
+            own.len()
+        );
+    }
+    Ok(())
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Join,
@@ -156,6 +211,8 @@ enum Fault {
     Pause(usize),
     Continue(usize),
     Leave(usize),
+    /// So many shards from the first one on, to a name or to none any more.
+    Pin(u16, u16, Option<usize>),
     Rounds(u8),
 }
 
@@ -166,13 +223,14 @@ fn fault() -> impl Strategy<Value = Fault> {
         1 => (0..9usize).prop_map(Fault::Pause),
         1 => (0..9usize).prop_map(Fault::Continue),
         1 => (0..9usize).prop_map(Fault::Leave),
+        2 => (0..SHARDS, 1..SHARDS, proptest::option::weighted(0.7, 0..5usize)).prop_map(|(first, count, to)| Fault::Pin(first, count, to)),
         4 => (1..12u8).prop_map(Fault::Rounds),
     ]
 }
 
 proptest! {
     #[test]
-    fn after_the_last_fault_all_is_served_evenly_and_nothing_moves(faults in proptest::collection::vec(fault(), 0..40)) {
+    fn after_the_last_fault_all_is_served_evenly_or_where_it_is_pinned_and_nothing_moves(faults in proptest::collection::vec(fault(), 0..40)) {
         let mut world = World::new();
         world.join();
         for fault in faults {
@@ -196,13 +254,14 @@ proptest! {
                         one.wants_to_leave = true;
                     }
                 }
+                Fault::Pin(first, count, to) => world.pin(first..SHARDS.min(first + count), to),
                 Fault::Rounds(rounds) => (0..rounds).for_each(|_| world.round()),
                 Fault::Kill(_) => {}
             }
         }
         world.nodes.values_mut().for_each(|one| one.is_paused = false);
         world.join();
-        (0..40).for_each(|_| world.round());
+        (0..80).for_each(|_| world.round());
         world.is_settled()?;
     }
 }
@@ -224,6 +283,77 @@ fn a_third_node_gets_exactly_its_share_and_nothing_else_moves() {
         .zip(&world.view.owners)
         .filter(|(before, now)| before != now);
     assert_eq!(moved.count(), 85);
+}
+
+#[test]
+fn pinned_shards_go_to_their_node_and_come_back_to_it_when_it_serves_again() {
+    let mut world = World::new();
+    (0..3).for_each(|_| world.join());
+    (0..20).for_each(|_| world.round());
+    let of = |world: &World, id| world.view.shards_of(Some(NodeId(id)));
+    let pinned: ShardSet = (0..20).map(ShardId).collect();
+    world.pin(0..20, Some(1));
+    (0..20).for_each(|_| world.round());
+    assert_eq!(of(&world, 2), pinned, "and no others, as it has more than its share");
+    assert_eq!(world.counts(), [6, 20, 6]);
+    // It gives them away when it drains, ...
+    world.nodes.get_mut(&NodeId(2)).unwrap().wants_to_leave = true;
+    (0..20).for_each(|_| world.round());
+    assert_eq!(world.counts(), [16, 16]);
+    // ... and the next one of its name has them; also once that one was killed.
+    for (id, counts) in [(4, [6, 6, 20]), (5, [6, 6, 20])] {
+        world.join();
+        (0..20).for_each(|_| world.round());
+        assert_eq!((of(&world, id), world.counts()), (pinned.clone(), counts.to_vec()));
+        world.nodes.remove(&NodeId(id));
+        (0..20).for_each(|_| world.round());
+        assert_eq!(world.counts(), [16, 16]);
+    }
+    world.join();
+    (0..20).for_each(|_| world.round());
+    world.pin(0..20, None);
+    (0..20).for_each(|_| world.round());
+    assert_eq!(world.counts(), [11, 10, 11]);
+}
+
+#[test]
+fn what_is_pinned_and_nobody_s_is_taken_by_its_node_at_once() {
+    let mut world = World::new();
+    (0..3).for_each(|_| world.join());
+    world.pin(0..SHARDS, Some(2));
+    (1..=3).for_each(|id| world.step(NodeId(id)));
+    assert_eq!(world.view.shards_of(Some(NodeId(3))).len(), usize::from(SHARDS));
+}
+
+#[test]
+fn shards_are_not_pinned_to_an_older_program_than_has_written_them() {
+    let mut world = World::new();
+    world.join();
+    world.join();
+    world.node(NodeId(2)).said.app = 1;
+    (0..10).for_each(|_| world.round());
+    let new = world.view.shards_of(Some(NodeId(2)));
+    world.pin(0..SHARDS, Some(0));
+    (0..10).for_each(|_| world.round());
+    assert_eq!(world.view.shards_of(Some(NodeId(2))), new);
+    // The older one was upgraded.
+    world.node(NodeId(1)).said.app = 1;
+    (0..10).for_each(|_| world.round());
+    assert_eq!(world.view.shards_of(Some(NodeId(1))).len(), usize::from(SHARDS));
+}
+
+#[test]
+fn shards_that_a_node_of_the_newest_program_left_late_are_all_taken() {
+    let mut world = World::new();
+    (0..3).for_each(|_| world.join());
+    (0..10).for_each(|_| world.round());
+    world.node(NodeId(3)).said.app = 1;
+    world.nodes.remove(&NodeId(1));
+    world.node(NodeId(1)).state = NodeState::Dead;
+    // It was seen before, and nothing could be taken in time.
+    world.nodes.get_mut(&NodeId(3)).unwrap().membership.free_since = Some(world.now);
+    (0..20).for_each(|_| world.round());
+    assert_eq!(world.counts().iter().sum::<usize>(), usize::from(SHARDS));
 }
 
 #[test]

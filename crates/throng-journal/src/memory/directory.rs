@@ -1,7 +1,7 @@
 //! The directory in memory.
 
 use super::MemoryJournal;
-use crate::{Directory, Error, Join, Later, Node, NodeId, NodeState, ShardId, ShardSet, View};
+use crate::{Directory, Error, Floor, Join, Later, Node, NodeId, NodeState, ShardId, ShardSet, View};
 use std::{
     collections::BTreeMap,
     future::{self, Future},
@@ -24,6 +24,8 @@ pub(super) struct Members {
     version: u64,
     nodes: BTreeMap<NodeId, Member>,
     owners: Vec<Option<NodeId>>,
+    pins: BTreeMap<ShardId, String>,
+    floor: Floor,
 }
 
 #[derive(Debug)]
@@ -82,9 +84,12 @@ impl Members {
                     state: node.state,
                     beat: node.beat,
                     is_disconnected: false,
+                    wants_drain: node.wants_drain,
                 })
                 .collect(),
             owners: self.owners.clone(),
+            pins: self.pins.clone(),
+            floor: self.floor,
         }
     }
 }
@@ -111,6 +116,9 @@ impl Directory for MemoryDirectory {
     fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>> {
         let mut history = self.journal.history();
         let members = &mut history.members;
+        if let Err(refused) = members.floor.refuse(&join) {
+            return now(Err(refused));
+        }
         let has_name = |node: &Member| node.lives() && node.said.name == join.name;
         if members.nodes.values().any(has_name) {
             return now(Err(Error::Refused(format!(
@@ -258,6 +266,41 @@ impl Directory for MemoryDirectory {
     fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>> {
         let members = &self.journal.history().members;
         now(Ok(members.nodes.get(&node).is_some_and(|node| node.wants_drain)))
+    }
+
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>> {
+        let members = &mut self.journal.history().members;
+        if let Err(refused) = members.view().refuse_pins(shards, to) {
+            return now(Err(refused));
+        }
+        for shard in shards.iter() {
+            match to {
+                Some(name) => members.pins.insert(shard, name.to_owned()),
+                None => members.pins.remove(&shard),
+            };
+        }
+        members.version += 1;
+        self.tell();
+        now(Ok(()))
+    }
+
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>> {
+        let members = &mut self.journal.history().members;
+        let (before, view) = (members.floor, members.view());
+        let living = || view.nodes.iter().filter(|node| node.lives()).map(|node| &node.said);
+        let (Some(features), Some(app)) = (
+            living().map(|said| said.features).min(),
+            living().map(|said| said.app).min(),
+        ) else {
+            return now(Err(Error::Refused("no node lives: there is nothing to go by".into())));
+        };
+        members.floor = Floor {
+            features: features.max(before.features),
+            app: app.max(before.app),
+        };
+        members.version += 1;
+        self.tell();
+        now(Ok((before, members.floor)))
     }
 
     fn changed(&self, at_most: Duration) -> Later<'_, ()> {

@@ -54,6 +54,11 @@ impl MemoryStore {
         }
     }
 
+    /// Loses all it holds, as one whose disk is gone.
+    pub fn lose(&self) {
+        *self.rows() = Rows::default();
+    }
+
     fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,10 @@
 //! Taking what is over out of the table `commits`, a page of rows a transaction.
 //!
+//! Nodes of a cluster do so side by side, also in streams of which each owns other shards, and none has to own them still when its statement
+//! comes to be executed, however late: a pass judges records of its own shards alone, at places that were covered when they were its own, by what
+//! was durable then and stays true of them. An append adds rows and changes none, and two that change the same row do it one after the other, each
+//! from what the other has left.
+//!
 //! Of commits of which nothing is left the last one's row stays, without records, and stands for them all. A row of which a part is left
 //! keeps its length, so that no index changes: zeros stand where what is over stood, and the room is given back when the rest goes.
 

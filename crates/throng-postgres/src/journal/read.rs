@@ -63,19 +63,24 @@ pub(crate) async fn page(
     let (writer, number) = (after.writer.0.cast_signed(), after.commit.0.cast_signed());
     let most = (bytes_max / HEADER_BYTES).clamp(1, PAGE_COMMITS) as i64;
     let lengths = client.prepare_cached(LENGTHS).await?;
-    let (mut bytes, mut last) = (0usize, None);
-    for row in client.query(&lengths, &[&writer, &number, &most]).await? {
-        bytes = bytes.saturating_add(usize::try_from(row.get::<_, i32>(1)).unwrap_or_default());
-        if last.is_some() && bytes > bytes_max {
-            break;
-        }
-        last = Some(row.get::<_, i64>(0));
-    }
-    let Some(last) = last else { return Ok(Vec::new()) };
     let page = client.prepare_cached(PAGE).await?;
-    let rows = client.query(&page, &[&writer, &number, &last]).await?;
-    let commit = |row: Row| (CommitNo(row.get::<_, i64>(0).cast_unsigned()), row.get(1));
-    Ok(rows.into_iter().map(commit).collect())
+    loop {
+        let (mut bytes, mut last) = (0usize, None);
+        for row in client.query(&lengths, &[&writer, &number, &most]).await? {
+            bytes = bytes.saturating_add(usize::try_from(row.get::<_, i32>(1)).unwrap_or_default());
+            if last.is_some() && bytes > bytes_max {
+                break;
+            }
+            last = Some(row.get::<_, i64>(0));
+        }
+        let Some(last) = last else { return Ok(Vec::new()) };
+        let rows = client.query(&page, &[&writer, &number, &last]).await?;
+        let commit = |row: Row| (CommitNo(row.get::<_, i64>(0).cast_unsigned()), row.get(1));
+        // Between both statements a node may have removed all of them, so that a row further on stands for them.
+        if !rows.is_empty() {
+            return Ok(rows.into_iter().map(commit).collect());
+        }
+    }
 }
 
 pub(crate) fn damaged(position: Position, why: String) -> Error {

@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 use throng_journal::{
-    Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, Join, Journal, NodeId,
-    NodeState, Pace, Position, RecordKind, ShardId, ShardSet, Stamp, Store, WriterId,
+    Address, Append, AppendError, Checkpoint, CommitBuilder, CommitNo, Directory, Error, FEATURES, Join, Journal,
+    NodeId, NodeState, Pace, Position, Prune, PruneHow, RecordKind, ShardId, ShardSet, Stamp, Store, Stretch, WriterId,
 };
 use throng_postgres::{Opened, open_postgres, tools};
 
@@ -44,6 +44,7 @@ pub(crate) async fn try_join(opened: &Opened, name: &str) -> Result<NodeId, Erro
         http: "http://127.0.0.1:2".into(),
         program: "test".into(),
         app: 1,
+        features: FEATURES,
         shards: SHARDS,
     };
     opened.directory.join(join).await
@@ -160,6 +161,40 @@ async fn end_sessions(schema: &str, name: &str) {
          name = $1 ORDER BY node DESC LIMIT 1)"
     );
     assert!(!psql.query(&ended, &[&name]).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_reads_a_stream_that_another_node_goes_on_with_may_meet_a_row_that_stands_for_more() {
+    let schema = kit::schema();
+    let mut one = Node::serving(&schema, "", "one", &[0, 1]).await;
+    for seq in 1..=6 {
+        one.append(&[(0, seq)]).await.unwrap();
+    }
+    let seen = Stretch {
+        after: Position {
+            commit: CommitNo(1),
+            ..one.position()
+        },
+        upto: CommitNo(3),
+    };
+    one.checkpoint().await;
+    let prune = Prune {
+        after: Position {
+            commit: CommitNo(0),
+            ..one.position()
+        },
+        upto: CommitNo(5),
+        judge: Arc::new(|_, _| true),
+        how: PruneHow::Remove,
+    };
+    assert_eq!(one.opened.journal.prune(prune).await.unwrap().commits, 5);
+    let other = open(&schema, "").await;
+    let read = seen.read(&*other.journal, 1 << 20).await.unwrap();
+    let read: Vec<_> = read
+        .iter()
+        .map(|commit| (commit.first().0, commit.stamp().number.0))
+        .collect();
+    assert_eq!(read, [(1, 5)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -497,4 +532,31 @@ async fn the_table_events_is_filled_by_nodes_where_it_was_switched_off_before() 
         ("c1", 2),
     ])
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_the_program_before_goes_on_over_new_tables_and_is_known_to_be_older() {
+    let schema = kit::schema();
+    let old = Node::serving(&schema, "", "old", &[0, 1]).await;
+    // As the program before has left the tables; and the next one makes them its own beside that node.
+    let undo = format!(
+        "DROP TABLE {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
+         COLUMN app; DELETE FROM {schema}.migrations WHERE version = 4"
+    );
+    kit::psql(&kit::SERVER).await.batch_execute(&undo).await.unwrap();
+    let new = Node::join(&schema, "", "new").await;
+    let directory = &new.opened.directory;
+    let view = old.opened.directory.beat(old.id, NodeState::Serving).await.unwrap();
+    let features = |id| view.node(id).unwrap().said.features;
+    assert_eq!((features(old.id), features(new.id)), (0, FEATURES));
+    assert_eq!(view.shards_of(Some(old.id)), shards(&[0, 1]));
+    let refused = directory.pin(&shards(&[0]), Some("new")).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("the node \"old\" runs an older program"),
+        "{refused}"
+    );
+    assert_eq!(directory.finalize().await.unwrap().1.features, 0);
+    directory.leave(old.id).await.unwrap();
+    directory.pin(&shards(&[0]), Some("new")).await.unwrap();
+    assert_eq!(directory.finalize().await.unwrap().1.features, FEATURES);
 }

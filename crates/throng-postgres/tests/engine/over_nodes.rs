@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 use throng::{
-    ByHand, Engine,
+    ByHand, Engine, Options,
     driver::peers::{Peers, Reply, Request},
     journal::{Directory, Join, Later, NodeId, NodeState, ShardId, ShardSet, ViewRange},
+    model::Keep,
     projection::{Interrupt, Projection, Rows, Seen, State},
 };
 use throng_postgres::{Opened, PostgresDirectory, open_postgres};
@@ -64,6 +65,10 @@ struct Node {
 }
 
 async fn start(schema: &str, peers: Option<Arc<Wires>>) -> (Engine, Arc<PostgresDirectory>) {
+    start_with(schema, peers, Options::default()).await
+}
+
+async fn start_with(schema: &str, peers: Option<Arc<Wires>>, options: Options) -> (Engine, Arc<PostgresDirectory>) {
     let Opened {
         journal,
         store,
@@ -74,6 +79,7 @@ async fn start(schema: &str, peers: Option<Arc<Wires>>) -> (Engine, Arc<Postgres
         .with::<Counter>()
         .query::<Counter, Hits>()
         .projection(Counted)
+        .options(options)
         .views(views);
     let builder = match peers {
         Some(peers) => builder.peers(peers),
@@ -83,7 +89,11 @@ async fn start(schema: &str, peers: Option<Arc<Wires>>) -> (Engine, Arc<Postgres
 }
 
 async fn join(schema: &str, name: &str, wires: &Arc<Wires>) -> Node {
-    let (engine, directory) = start(schema, Some(wires.clone())).await;
+    join_with(schema, name, wires, Options::default()).await
+}
+
+async fn join_with(schema: &str, name: &str, wires: &Arc<Wires>, options: Options) -> Node {
+    let (engine, directory) = start_with(schema, Some(wires.clone()), options).await;
     let join = Join {
         name: name.into(),
         shards: SHARDS,
@@ -239,4 +249,93 @@ async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
     assert_eq!(engine.projections()[0].skipped, skipped);
     assert_eq!((skipped.len(), skipped[0].event), (1, at));
     engine.stop().await;
+}
+
+/// Gives shards from one to the other.
+async fn give(from: &Node, to: &Node, of: &ShardSet, wires: &Wires) {
+    from.engine.driver().release().await.unwrap();
+    from.directory.give(from.id, to.id, of).await.unwrap();
+    serve(from, wires).await;
+    serve(to, wires).await;
+}
+
+/// How many events of all counters are left.
+async fn left(engine: &Engine) -> usize {
+    let mut left = 0;
+    for counter in 0..COUNTERS {
+        let history = engine.history(0, &counter.to_string(), 0, 1_000).await.unwrap();
+        left += history.events.len();
+    }
+    left
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn history_that_is_over_goes_while_shards_change_their_owners_and_the_commits_alone_are_enough() {
+    const ROUNDS: u16 = 8;
+    let schema = kit::schema();
+    let options = || Options {
+        // Everything that is durable is over.
+        keep: BTreeMap::from([("counter".to_owned(), Keep::Age(Duration::ZERO))]),
+        prune_every: Some(Duration::from_hours(1)),
+        checkpoint_every: Duration::from_millis(200),
+        ..Options::default()
+    };
+    let wires = Arc::default();
+    let one = join_with(&schema, "one", &wires, options()).await;
+    let other = join_with(&schema, "other", &wires, options()).await;
+    for (node, own) in [(&one, shards(0, 128)), (&other, shards(128, SHARDS))] {
+        assert_eq!(node.directory.take(node.id, &own).await.unwrap(), own);
+        serve(node, &wires).await;
+    }
+    hit(&one.engine).await;
+    for round in 0..ROUNDS {
+        let of = shards(round * 16, round * 16 + 16);
+        let passes = async |engine: Engine| {
+            for _ in 0..3 {
+                // One that meets a change of owners may be cut off.
+                if let Err(why) = engine.prune(false).await {
+                    println!("a pass in round {round}: {why}");
+                }
+            }
+        };
+        tokio::join!(passes(one.engine.clone()), passes(other.engine.clone()), async {
+            hit(&other.engine).await;
+            give(&one, &other, &of, &wires).await;
+            hit(&one.engine).await;
+        },);
+    }
+    hit(&one.engine).await;
+    hit(&other.engine).await;
+    let hits = 3 + 2 * u64::from(ROUNDS);
+    for _ in 0..200 {
+        other.engine.prune(false).await.unwrap();
+        if left(&one.engine).await < COUNTERS {
+            break;
+        }
+        // How far the projection has come stands with its rows within a second.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let still = left(&one.engine).await;
+    assert!(still < COUNTERS, "{still} events of {COUNTERS} counters are left");
+    for node in [&one, &other] {
+        let rows = node.engine.read_model::<Counted>();
+        assert!(rows.caught_up().await, "{:?}", node.engine.projections());
+        assert_eq!(rows.scan(ViewRange::default()).await.unwrap().len(), COUNTERS);
+        node.engine.stop().await;
+        node.directory.leave(node.id).await.unwrap();
+    }
+    wires.engines.lock().unwrap().clear();
+    drop((one, other));
+    // The commits alone are left.
+    let lost = format!(
+        "SET search_path TO {schema}; TRUNCATE entities, states, places, system, events, covers; UPDATE checkpoint SET writer = NULL, \
+         commit = NULL, events_writer = NULL, events_commit = NULL"
+    );
+    kit::psql(&kit::SERVER).await.batch_execute(&lost).await.unwrap();
+    let (single, _) = start_with(&schema, None, options()).await;
+    for counter in 0..COUNTERS {
+        let read = single.entity::<Counter>(counter.to_string()).read(Hits).await;
+        assert_eq!(read.unwrap(), hits, "counter {counter}");
+    }
+    single.stop().await;
 }

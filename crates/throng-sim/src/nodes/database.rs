@@ -13,7 +13,9 @@ use std::{
     },
     time::Duration,
 };
-use throng_journal::{Commit, Error, Later, MemoryDirectory, MemoryJournal, MemoryStore, NodeId, WriterId};
+use throng_journal::{
+    Commit, Error, Later, MemoryDirectory, MemoryJournal, MemoryStore, NodeId, NodeState, View, WriterId,
+};
 
 /// What all nodes share. It outlives them.
 #[derive(Clone)]
@@ -35,6 +37,10 @@ pub(super) struct Rows {
     pub(super) leases: BTreeMap<WriterId, LeaseRow>,
     /// The line of each node that ever joined.
     pub(super) lines: BTreeMap<NodeId, Line>,
+    /// What each node was answered last when it said that it lives.
+    pub(super) seen: BTreeMap<NodeId, View>,
+    /// Shards that went where they must not.
+    pub(super) wrong: Vec<String>,
     /// All commits, in the order in which they became durable.
     pub(super) landed: Vec<Commit>,
 }
@@ -83,6 +89,26 @@ pub(super) fn unreachable(doing: &str) -> Error {
     Error::Io {
         doing: doing.to_owned(),
         source: std::io::Error::other("a simulated fault: the database does not answer"),
+    }
+}
+
+impl Rows {
+    /// Notes it where shards go to a node of a release that is older than another one the node that has them go knows to serve; or, if they
+    /// are given, older than that node's own.
+    pub(super) fn goes(&mut self, by: NodeId, to: NodeId, is_given: bool) {
+        let Some(view) = self.seen.get(&by) else { return };
+        let app = |node: NodeId| view.node(node).map_or(0, |node| node.said.app);
+        let serving = view.nodes.iter().filter(|node| node.state == NodeState::Serving);
+        let newest = match is_given {
+            true => app(by),
+            false => serving.map(|node| node.said.app).max().unwrap_or(0),
+        };
+        if app(to) < newest {
+            self.wrong.push(format!(
+                "node {by} has shards go to node {to} of release {}, and knows of release {newest}",
+                app(to)
+            ));
+        }
     }
 }
 

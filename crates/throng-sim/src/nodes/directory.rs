@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use throng_journal::{Directory, Error, Join, Later, NodeId, NodeState, ShardSet, View};
+use throng_journal::{Directory, Error, Floor, Join, Later, NodeId, NodeState, ShardSet, View};
 
 /// Share of changes that nobody is told of.
 const UNTOLD: f64 = 0.3;
@@ -56,10 +56,11 @@ impl Directory for FarDirectory {
         let database = self.0.database.clone();
         self.call("saying that a node lives", async move {
             let mut view = database.directory.beat(node, state).await?;
-            let rows = database.rows();
+            let mut rows = database.rows();
             for node in &mut view.nodes {
                 node.is_disconnected = rows.lines.get(&node.id).is_some_and(Self::is_disconnected);
             }
+            rows.seen.insert(node, view.clone());
             Ok(view)
         })
     }
@@ -92,6 +93,9 @@ impl Directory for FarDirectory {
         let (database, shards) = (self.0.database.clone(), shards.clone());
         self.call("taking shards", async move {
             let taken = database.directory.take(by, &shards).await?;
+            if !taken.is_empty() {
+                database.rows().goes(by, by, false);
+            }
             database.world.note(format_args!("node {by} takes the shards {taken}"));
             Ok(taken)
         })
@@ -101,6 +105,7 @@ impl Directory for FarDirectory {
         let (database, shards) = (self.0.database.clone(), shards.clone());
         self.call("giving shards", async move {
             database.directory.give(from, to, &shards).await?;
+            database.rows().goes(from, to, true);
             database.world.count("shards given");
             database
                 .world
@@ -125,6 +130,19 @@ impl Directory for FarDirectory {
         let directory = self.0.database.directory.clone();
         let work = async move { directory.wants_drain(node).await };
         self.call("asking whether to drain", work)
+    }
+
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>> {
+        let directory = self.0.database.directory.clone();
+        let (shards, to) = (shards.clone(), to.map(str::to_owned));
+        let work = async move { directory.pin(&shards, to.as_deref()).await };
+        self.call("pinning shards", work)
+    }
+
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>> {
+        let directory = self.0.database.directory.clone();
+        let work = async move { directory.finalize().await };
+        self.call("finalizing the cluster", work)
     }
 
     fn changed(&self, at_most: Duration) -> Later<'_, ()> {

@@ -1,18 +1,24 @@
 //! A node's journal: the database's, over its line.
 
-use super::database::{Lease, LeaseRow, Line};
+use super::database::{Database, Lease, LeaseRow, Line};
 use crate::{
     faults::Lie,
     world::{OUTSIDE, RunsOn},
 };
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use throng_journal::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place,
-    Position, Prune, Pruned, ShardId, ShardSet, Stream, Taken, WriterId, commit::Buffer,
+    Position, Prune, Pruned, Record, RecordKind, ShardId, ShardSet, Stream, Taken, WriterId, commit::Buffer,
 };
 
 /// Renewed so many times in its length.
 const RENEWALS: u32 = 5;
+/// Share of removals of history that come long after they were asked for, and how much later at most.
+const LATE: f64 = 0.2;
+const LATE_MICROS: u64 = 4_000_000;
 /// Between two looks at other engines' leases.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -111,6 +117,38 @@ impl FarJournal {
         if lease.writer == writer {
             lease.writer = WriterId(0);
         }
+    }
+}
+
+impl Database {
+    /// The same, judged as by a node that breaks a promise.
+    async fn lying(&self, prune: Prune, lie: Lie) -> Result<Prune, Error> {
+        let streams = self.journal.streams(prune.after.writer).await?;
+        let shards = streams.into_iter().next().and_then(|stream| stream.shards);
+        let shards: Vec<ShardId> = shards.unwrap_or_default().iter().collect();
+        let judge = prune.judge.clone();
+        let lying = move |record: &Record<'_>, stamp| {
+            // As it would be judged, were it of another shard of its stream.
+            let as_of_others = || {
+                let record = |shard: &ShardId| Record {
+                    shard: *shard,
+                    ..*record
+                };
+                shards.iter().any(|shard| judge(&record(shard), stamp))
+            };
+            judge(record, stamp)
+                || match lie {
+                    Lie::RemovesTooMuch => record.record == RecordKind::Event,
+                    Lie::DropsStates => record.record == RecordKind::State,
+                    Lie::RemovesMessages => record.record == RecordKind::Sent,
+                    Lie::RemovesOthers => as_of_others(),
+                    _ => false,
+                }
+        };
+        Ok(Prune {
+            judge: Arc::new(lying),
+            ..prune
+        })
     }
 }
 
@@ -252,8 +290,28 @@ impl Journal for FarJournal {
     }
 
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
-        let journal = self.0.database.journal.clone();
-        let work = async move { journal.prune(prune).await };
+        let (database, own) = (self.0.database.clone(), self.0.lease().writer);
+        let (world, faults) = (database.world.clone(), database.faults());
+        let late = faults.journal_error > 0.0 && world.chance(LATE);
+        let late = late.then(|| Duration::from_micros(world.dice(|rng| rng.u64(..LATE_MICROS))));
+        let work = async move {
+            if let Some(late) = late {
+                world.sleep(late).await;
+            }
+            let prune = match faults.lie {
+                Some(lie) => database.lying(prune, lie).await?,
+                None => prune,
+            };
+            let streams = database.journal.streams(own).await?;
+            let is_of = |stream: &&Stream| stream.writer == own;
+            if streams.iter().find(is_of).is_some_and(|stream| stream.is_sealed) {
+                world.count("history removed by whoever has lost its shards");
+            }
+            let pruned = database.journal.prune(prune).await?;
+            database.world.count("history removed");
+            database.world.add("record removed", pruned.records);
+            Ok(pruned)
+        };
         self.0.call("removing history", self.share(), work)
     }
 

@@ -33,7 +33,10 @@ use throng_cluster::{
     Host, Status, Timing,
     life::{Life, Parts},
 };
-use throng_journal::{Join, MemoryJournal, MemoryStore, NodeState, ShardSet};
+use throng_journal::{
+    CommitNo, FEATURES, Join, Journal as _, MemoryJournal, MemoryStore, NodeState, Position, ShardId, ShardSet,
+    WriterId,
+};
 use tokio::sync::watch;
 
 /// The nodes of a simulated cluster, by their numbers from 0 on. Cheap to clone.
@@ -41,6 +44,8 @@ use tokio::sync::watch;
 pub struct Nodes {
     sim: Sim,
     timing: Timing,
+    /// The releases that nodes say they are of; 0 where nothing was said.
+    apps: Arc<Mutex<BTreeMap<usize, u64>>>,
     database: Database,
     net: Net,
     running: Arc<Mutex<BTreeMap<usize, Running>>>,
@@ -69,6 +74,7 @@ impl Nodes {
             net: Net::new(database.clone()),
             sim,
             timing,
+            apps: Arc::default(),
             database,
             running: Arc::default(),
         }
@@ -80,6 +86,29 @@ impl Nodes {
 
     fn group(&self, node: usize) -> Option<Group> {
         self.running().get(&node).map(|running| running.line.process.group)
+    }
+
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<usize, u64>> {
+        self.apps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The release of the service that a node says it is of (`--app-number`), from its next start on. What it runs is said by [`Sim::upgrade`].
+    pub fn set_app(&self, node: usize, app: u64) {
+        self.apps().insert(node, app);
+    }
+
+    /// How many shards nodes of each release own, those included that are dead and whose shards nobody has taken yet.
+    pub async fn shards_by_app(&self) -> BTreeMap<u64, usize> {
+        use throng_journal::Directory as _;
+        let mut shards = BTreeMap::new();
+        let Ok(view) = self.database.directory.view().await else {
+            return shards;
+        };
+        for owner in view.owners.iter().flatten() {
+            let app = view.node(*owner).map_or(0, |node| node.said.app);
+            *shards.entry(app).or_default() += 1;
+        }
+        shards
     }
 
     /// Starts a node: it joins, and takes part until it is killed. One that is started already stays.
@@ -136,7 +165,9 @@ impl Nodes {
                 join: Join {
                     name: format!("n{node}"),
                     peer: format!("n{node}"),
+                    app: nodes.apps().get(&node).copied().unwrap_or_default(),
                     shards: nodes.sim.shards(),
+                    features: FEATURES,
                     ..Join::default()
                 },
                 timing: nodes.timing,
@@ -289,7 +320,20 @@ impl Nodes {
             .note(format_args!("node {node} is asked to drain: {drain}, {asked:?}"));
     }
 
-    /// Whether each shard is served by a node that runs and serves, and none has more than one above its share.
+    /// Pins shards to a node, or to none any more.
+    pub async fn pin(&self, shards: &ShardSet, to: Option<usize>) {
+        use throng_journal::Directory as _;
+        let name = to.map(|node| format!("n{node}"));
+        let pinned = self.database.directory.pin(shards, name.as_deref()).await;
+        if pinned.is_ok() && to.is_some() {
+            self.sim.count("shards pinned");
+        }
+        self.sim
+            .note(format_args!("the shards {shards} are pinned to {to:?}: {pinned:?}"));
+    }
+
+    /// Whether each shard is served by a node that runs and serves: by that to which it is pinned, if that one does, and the others as evenly
+    /// as this leaves them.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let running = self.running();
@@ -301,11 +345,29 @@ impl Nodes {
             return false;
         };
         let serving = newest.view.nodes.iter().filter(|node| node.state == NodeState::Serving);
-        let share = newest.view.owners.len().div_ceil(serving.count().max(1));
+        let is_home = |shard: ShardId, name: &String| newest.view.pins.get(&shard) == Some(name);
+        let mut homes = ShardSet::default();
+        let mut least = usize::MAX;
+        for node in serving {
+            let own = newest.view.shards_of(Some(node.id));
+            least = least.min(own.len());
+            for shard in newest
+                .view
+                .pins
+                .keys()
+                .filter(|shard| is_home(**shard, &node.said.name))
+            {
+                if !own.contains(*shard) {
+                    return false;
+                }
+                homes.insert(*shard);
+            }
+        }
         let mut served = ShardSet::default();
         for status in &statuses {
             let own = newest.view.shards_of(Some(status.node));
-            if status.serves != own || own.len() > share || served.overlaps(&own) {
+            let is_even = own.len() <= least.saturating_add(1) || own.without(&homes).is_empty();
+            if status.serves != own || !is_even || served.overlaps(&own) {
                 return false;
             }
             for shard in own.iter() {
@@ -340,10 +402,37 @@ impl Nodes {
         }
     }
 
+    /// What the journal holds now, of which nodes may have removed something.
+    pub async fn left(&self) -> History {
+        let journal = &self.database.journal;
+        let mut commits = Vec::new();
+        for stream in journal.streams(WriterId(0)).await.unwrap_or_default() {
+            let start = Position {
+                writer: stream.writer,
+                commit: CommitNo(0),
+            };
+            commits.extend(journal.read(start, usize::MAX).await.unwrap_or_default());
+        }
+        History {
+            commits,
+            is_pruned: true,
+        }
+    }
+
+    /// The store loses all it holds. To be called while no node runs.
+    pub fn lose_store(&self) {
+        self.sim.note(format_args!("the store is lost"));
+        self.sim.count("store lost");
+        self.database.store.lose();
+    }
+
     /// Ends the world of these nodes, and checks what they leave.
     pub fn end(&self) -> History {
         let all: Vec<usize> = self.running().keys().copied().collect();
         all.into_iter().for_each(|node| self.kill(node));
+        for wrong in std::mem::take(&mut self.database.rows().wrong) {
+            self.sim.wrong(wrong);
+        }
         let history = self.history();
         for wrong in history.check(self.sim.shards(), false) {
             self.sim.wrong(wrong);

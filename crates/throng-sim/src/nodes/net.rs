@@ -159,6 +159,11 @@ impl Peering {
 }
 
 impl Peers for Peering {
+    fn without_feature(&self, feature: u32) -> Option<String> {
+        let view = self.view();
+        view.without_feature(feature).map(|node| node.said.name.clone())
+    }
+
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
         let not_here = || -> Later<'static, Reply> { Box::pin(std::future::ready(Reply::NotHere)) };
         let (own, world) = (self.line.process.group, self.line.database.world.clone());

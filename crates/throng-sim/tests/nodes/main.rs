@@ -1,11 +1,13 @@
-//! Several nodes of one service, killed, paused, cut off from each other and from the database, drained, with clocks that differ: each
-//! answer is as one machine's, and each acknowledged command and each message counts once.
+//! Several nodes of one service, killed, paused, cut off from each other and from the database, drained, with shards
+//! moved by hand and clocks that differ: each answer is as one machine's, and each acknowledged command and each message counts once.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod counted;
 mod counter;
 mod follower;
+mod retention;
 mod seen;
+mod upgrade;
 
 use counted::{Counted, SharedViews};
 use counter::{Command, Counter, Events, Odd};
@@ -21,7 +23,7 @@ use std::{
 };
 use throng::{
     Options,
-    journal::{ViewRange, Views as _},
+    journal::{ShardId, ViewRange, Views as _},
     model::Error,
 };
 use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed};
@@ -40,6 +42,8 @@ struct Scenario {
     steps: u64,
     /// Of a hundred requests, so many change something.
     changes: u64,
+    /// The nodes are replaced by those of the next release, one after the other.
+    upgrades: bool,
     lie: Option<Lie>,
 }
 
@@ -126,11 +130,11 @@ impl Clients {
         while !self.is_over.load(Ordering::Relaxed) {
             number += 1;
             let (counter, other) = (self.sim.below(COUNTERS), self.sim.below(COUNTERS));
-            let ask = match self.sim.below(6) {
+            let ask = match self.sim.below(7) {
                 _ if self.sim.below(100) >= self.changes => Ask::Read,
                 0..=2 => Ask::Add,
                 3 => Ask::Send { to: other },
-                4 => Ask::AddToEven,
+                4 | 5 => Ask::AddToEven,
                 _ => Ask::Forward { to: other },
             };
             let key = format!("{client}-{number}");
@@ -244,7 +248,7 @@ async fn step(sim: &Sim, nodes: &Nodes) {
     let up = nodes.up();
     let one = || up.get(sim.below(up.len() as u64) as usize).copied();
     let down: Vec<usize> = (0..NODES).filter(|node| !nodes.is_started(*node)).collect();
-    match (sim.below(12), one(), one()) {
+    match (sim.below(13), one(), one()) {
         (0, Some(node), _) => nodes.kill(node),
         (1..=3, ..) if !down.is_empty() => {
             let node = down[sim.below(down.len() as u64) as usize];
@@ -258,6 +262,13 @@ async fn step(sim: &Sim, nodes: &Nodes) {
         (7, ..) => nodes.mend(),
         (8, ..) => nodes.restart_database(),
         (9, Some(node), _) => nodes.drain(node, sim.chance(0.5)).await,
+        (11, node, _) => {
+            let all = u64::from(sim.shards());
+            let first = sim.below(all);
+            let shards = first..=first + sim.below(all - first);
+            let shards = shards.map(|shard| ShardId(u16::try_from(shard).unwrap())).collect();
+            nodes.pin(&shards, node.filter(|_| sim.chance(0.7))).await;
+        }
         (10, Some(node), _) => {
             let ahead = i64::try_from(sim.below(20_000_000)).unwrap() - 10_000_000;
             nodes.set_clock(node, ahead);
@@ -293,6 +304,7 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         .keep_trace(keep_trace);
     let run = async |sim: Sim| {
         let nodes = sim.nodes(Timing::of(LEASE));
+        (0..NODES).for_each(|node| nodes.set_app(node, upgrade::BEFORE));
         start_all(&sim, &nodes).await;
         let clients = Arc::new(Clients {
             sim: sim.clone(),
@@ -309,9 +321,12 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         let erasing = sim.spawn(clients.clone().eraser());
         let followed = Arc::new(Followed::default());
         let following = sim.spawn(followed.clone().follow(clients.clone()));
-        for _ in 0..scenario.steps {
+        for number in 0..scenario.steps {
             sim.sleep(Duration::from_millis(20 + sim.below(1_500))).await;
-            step(&sim, &nodes).await;
+            match upgrade::next(number, scenario) {
+                Some(node) => upgrade::replace(&sim, &nodes, node).await,
+                None => step(&sim, &nodes).await,
+            }
         }
         nodes.calm();
         start_all(&sim, &nodes).await;
@@ -321,6 +336,9 @@ fn seed(seed: u64, scenario: Scenario, keep_trace: bool) -> Result<Run, Box<Fail
         }
         if !nodes.settle(SETTLES).await {
             sim.wrong(format!("not all is served evenly {SETTLES:?} after the last fault"));
+        }
+        if scenario.upgrades {
+            upgrade::is_over(&sim, &nodes).await;
         }
         clients.is_over.store(true, Ordering::Relaxed);
         for client in running {
@@ -405,10 +423,11 @@ async fn rows_of(views: &SharedViews) -> BTreeMap<String, u64> {
 fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let test = "whatever_happens_to_nodes_each_answer_is_as_one_machines";
-    for_each_seed("throng-sim --test nodes", test, 30, |number, keep_trace| {
+    for_each_seed("throng-sim --test nodes", test, 60, |number, keep_trace| {
         let scenario = Scenario {
             steps: 25,
             changes: [63, 63, 5][usize::try_from(number % 3).unwrap()],
+            upgrades: false,
             lie: None,
         };
         let run = seed(number, scenario, keep_trace).map_err(|failure| failure.to_string())?;
@@ -425,6 +444,7 @@ fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
             "node declared dead",
             "node declared dead that lived",
             "shards given",
+            "shards pinned",
             "waited for a lease",
             "asked another node",
             "append to a sealed stream",
@@ -447,6 +467,7 @@ fn the_same_seed_gives_the_same_run() {
     let scenario = Scenario {
         steps: 10,
         changes: 63,
+        upgrades: false,
         lie: None,
     };
     let hash = || seed(3, scenario, false).map(|run| run.trace_hash).unwrap();
@@ -458,6 +479,7 @@ fn is_noticed(lie: Lie, changes: u64, words: &[&str]) {
     let scenario = Scenario {
         steps: 40,
         changes,
+        upgrades: false,
         lie: Some(lie),
     };
     let noticed = (0..1_000).find_map(|number| {

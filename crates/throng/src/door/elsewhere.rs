@@ -55,7 +55,7 @@ impl<'a> OwnerOf<'a> {
             Reply::Refused(error) => return Err(error.into_error(&self.context.registry)),
             Reply::History { .. } | Reply::Erased { .. } => {}
             // One that does not own the shard any more says of others.
-            Reply::Listed { ref shards, .. } | Reply::Recorded { ref shards }
+            Reply::Listed { ref shards, .. } | Reply::Recorded { ref shards } | Reply::Pruned { ref shards, .. }
                 if ShardSet::from_bytes(shards).contains(self.shard) => {}
             _ if host.elapsed_micros() >= self.hold.min(self.until) => {
                 return Err(Error::Unavailable {
@@ -104,7 +104,8 @@ impl Door {
             | Reply::History { .. }
             | Reply::Listed { .. }
             | Reply::Erased { .. }
-            | Reply::Recorded { .. } => {
+            | Reply::Recorded { .. }
+            | Reply::Pruned { .. } => {
                 host.sleep(LOOK_AGAIN).await;
                 return Ok((attempt, Carried::Again));
             }

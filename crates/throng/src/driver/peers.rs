@@ -6,7 +6,7 @@
 pub use super::remote_error::RemoteError;
 
 use super::Driver;
-use crate::{door, life::Member};
+use crate::{PruneReport, door, life::Member};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use throng_core::{
@@ -56,6 +56,11 @@ pub enum Request {
         kind: String,
         /// Of the entity that is erased, within its kind.
         id: String,
+    },
+    /// To remove the history of that node's shards that is kept no longer.
+    Prune {
+        /// It is only to say what would go.
+        is_dry: bool,
     },
 }
 
@@ -159,6 +164,14 @@ pub enum Reply {
         #[serde(with = "serde_bytes")]
         shards: Vec<u8>,
     },
+    /// History was removed, or would be.
+    Pruned {
+        /// The shards this is said of, as a [`ShardSet`]'s bytes.
+        #[serde(with = "serde_bytes")]
+        shards: Vec<u8>,
+        /// What was removed of them.
+        report: PruneReport,
+    },
 }
 
 /// An event on its way between nodes.
@@ -205,6 +218,13 @@ pub trait Peers: Send + Sync + 'static {
     /// Asks the node that owns a shard, as far as is known now. The answer comes within this time, or is [`Reply::Unknown`]; nobody to be asked
     /// is [`Reply::NotHere`], at once. Requests for one shard reach its owner in the order of these calls.
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply>;
+
+    /// The name of a node that lives and does not know a [feature](throng_journal::Join::features), as far as is known now: it would cut
+    /// the connection on which it is asked for it.
+    fn without_feature(&self, feature: u32) -> Option<String> {
+        let _ = feature;
+        None
+    }
 }
 
 /// Events of one answer, at most, by number and by their bytes.
@@ -246,6 +266,7 @@ impl Driver {
             Request::History { kind, id, after, limit } => self.answer_history(&kind, &id, (after, limit)).await,
             Request::Erase { kind, id } => self.core.answer_erase(&kind, &id).await,
             Request::Record { kind, id } => self.core.answer_record(&kind, &id).await,
+            Request::Prune { is_dry } => self.core.answer_prune(is_dry).await,
             Request::List { kind, after, limit } => self.answer_list(&kind, after.as_deref(), limit).await,
         }
     }

@@ -4,6 +4,7 @@ use super::{
     EventOffset, Progress, Projection, ReadModel, Sink, SkipError, Skipped, State,
     consumer::{Consumer, ProjectionConsumer, SinkConsumer},
     metrics::{Families, Gauges},
+    place::ProjectionPosition,
     runner,
     skip::Skip,
 };
@@ -102,6 +103,18 @@ impl Projections {
     /// How far they have come.
     pub(crate) fn progress(&self, inner: &Core) -> Vec<super::Progress> {
         self.all.iter().map(|projector| projector.progress(inner)).collect()
+    }
+
+    /// What each of them has taken, as its rows say, also of one that another node runs. One of another version begins anew.
+    pub(crate) async fn stored(&self) -> Result<Vec<(&'static str, Positions)>, String> {
+        let mut all = Vec::with_capacity(self.all.len());
+        for projector in &self.all {
+            let (name, version) = (projector.consumer.name(), projector.consumer.version());
+            let stored = ProjectionPosition::stored(&*self.views, name).await?;
+            let own = stored.filter(|(position, _)| position.last.version == version);
+            all.push((name, own.map_or_else(Positions::default, |(position, _)| position.told)));
+        }
+        Ok(all)
     }
 
     /// Sets the metrics to what is now.

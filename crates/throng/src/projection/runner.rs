@@ -472,7 +472,7 @@ impl Runner {
         let (name, kind) = (self.projector.consumer.name(), self.projector.consumer.kind());
         let removed = crate::retention::removed_upto(inner, kind).await;
         let removed = removed.map_err(|error| error.to_string())?;
-        let missed = removed.filter(|upto| !self.read.told.has(*upto));
+        let missed = removed.into_iter().filter(|upto| !self.read.told.has(*upto)).max();
         if let Some(upto) = missed {
             tracing::warn!(
                 "projection {name} begins after commit {}, and history of {kind} up to commit {upto} was removed: its rows do not \

@@ -6,7 +6,7 @@ use throng_core::{
     model::Timestamp,
     shard::{Envelope, MessageCounts, dead_row, is_key_over, timer_print},
 };
-use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId, Stamp};
+use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId, ShardSet, Stamp};
 
 /// What goes of one entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +52,15 @@ impl Erasing {
 /// All that is known when records are judged. It was true of what is durable, and stays true.
 #[derive(Default)]
 pub(super) struct Plan {
+    /// Only records of these are judged by their age: whoever owns others judges those.
+    pub(super) shards: ShardSet,
     /// Up to where records of a kind are looked at; those of other kinds stay.
     pub(super) horizons: HashMap<Box<str>, Position>,
     pub(super) entities: HashMap<Address, Going>,
     /// Nothing is left of these as they were up to there, whatever their kinds keep.
     pub(super) erased: HashMap<Address, Erasing>,
     /// How many messages each shard has taken, and where the log says so.
-    pub(super) counts: Vec<(MessageCounts, Position)>,
+    pub(super) counts: HashMap<ShardId, (MessageCounts, Position)>,
     /// In a cluster, where a shard's messages go to shards of other nodes: up to where each shard's were taken, durably, and a checkpoint covers that.
     pub(super) taken_upto: Option<Vec<Position>>,
     /// The timers that are set.
@@ -79,7 +81,8 @@ impl Plan {
         if !self.erased.is_empty() && self.is_of_erased(record, at) {
             return record.record != RecordKind::Sent || self.was_taken(record, at);
         }
-        let is_looked_at = self.horizons.get(record.kind).is_some_and(|horizon| at <= *horizon);
+        let is_looked_at =
+            self.shards.contains(record.shard) && self.horizons.get(record.kind).is_some_and(|horizon| at <= *horizon);
         is_looked_at && self.is_over_by_age(record, at)
     }
 
@@ -106,7 +109,7 @@ impl Plan {
     }
 
     fn counts_of(&self, shard: ShardId) -> Option<&(MessageCounts, Position)> {
-        self.counts.get(usize::from(shard.0))
+        self.counts.get(&shard)
     }
 
     fn was_taken(&self, record: &Record<'_>, at: Position) -> bool {
@@ -150,14 +153,97 @@ fn receiver(record: &Record<'_>) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use throng_journal::WriterId;
+    use throng_journal::{CommitBuilder, WriterId};
+
+    fn at(writer: u64, commit: u64) -> Position {
+        Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        }
+    }
+
+    /// Which records are over of a commit in a stream that ended with the shards 1 and 2, as shard, kind of record and number.
+    fn over(plan: &Plan, stands: Position) -> Vec<(u16, RecordKind, u64)> {
+        let mut open = CommitBuilder::default();
+        let message = br#"{"to":["diary","gone"],"command":null}"#;
+        for shard in [1, 2] {
+            let own = Address::new("diary", format!("of {shard}"));
+            let mut push = |record, seq, body: &[u8]| open.push(record, ShardId(shard), &own, seq, "", 0, body);
+            push(RecordKind::Event, 6, b"");
+            push(RecordKind::Event, 7, b"");
+            push(RecordKind::State, 5, b"");
+            push(RecordKind::Sent, 1, message);
+            push(RecordKind::Taken, 1, b"");
+            push(RecordKind::TimerSet, 0, b"");
+            push(RecordKind::Numbers, 0, b"");
+        }
+        let commit = open.finish(Stamp {
+            writer: stands.writer,
+            number: stands.commit,
+            synced: CommitNo(0),
+            at_micros: 5,
+        });
+        let records = commit.records().flatten();
+        let over = records.filter(|record| plan.is_over(record, commit.stamp()));
+        over.map(|record| (record.shard.0, record.record, record.seq)).collect()
+    }
+
+    /// As a node plans that owns the shard 1, and whose stream is the ninth.
+    fn plan() -> Plan {
+        let going = Going {
+            upto: 6,
+            base: (6, at(9, 3)),
+            is_gone: false,
+        };
+        Plan {
+            shards: [ShardId(1)].into_iter().collect(),
+            horizons: [("diary".into(), at(8, 40))].into(),
+            // It knows nothing of the other one; what it would know must not count.
+            entities: [1, 2]
+                .map(|shard| (Address::new("diary", format!("of {shard}")), going))
+                .into(),
+            counts: [(ShardId(1), (MessageCounts::default(), at(9, 4)))].into(),
+            taken_upto: Some(vec![at(0, 0), at(8, 20), at(0, 0)]),
+            ..Plan::default()
+        }
+    }
+
+    #[test]
+    fn a_node_judges_what_its_shards_have_recorded_and_nothing_else() {
+        let own = |record, seq| (1, record, seq);
+        let of_timers = own(RecordKind::TimerSet, 0);
+        let (event, state) = (own(RecordKind::Event, 6), own(RecordKind::State, 5));
+        let (sent, taken, numbers) = (
+            own(RecordKind::Sent, 1),
+            own(RecordKind::Taken, 1),
+            own(RecordKind::Numbers, 0),
+        );
+        assert_eq!(
+            over(&plan(), at(8, 20)),
+            [event, state, sent, taken, of_timers, numbers]
+        );
+        // A message that was not taken yet, as far as is covered, stays.
+        assert_eq!(over(&plan(), at(8, 21)), [event, state, taken, of_timers, numbers]);
+        // Of what is not over yet nothing goes but what newer numbers stand in for.
+        assert_eq!(over(&plan(), at(8, 41)), [numbers]);
+        assert_eq!(over(&plan(), at(9, 4)), []);
+    }
+
+    #[test]
+    fn an_erasure_reaches_the_messages_that_other_nodes_shards_have_sent() {
+        let erased = [(Address::new("diary", "gone"), Erasing { seq: 3, at: at(9, 1) })];
+        let plan = Plan {
+            erased: erased.into(),
+            taken_upto: Some(vec![at(0, 0), at(8, 20), at(7, 5)]),
+            ..Plan::default()
+        };
+        let sent = |shard| (shard, RecordKind::Sent, 1);
+        assert_eq!(over(&plan, at(7, 5)), [sent(1), sent(2)]);
+        assert_eq!(over(&plan, at(8, 3)), [sent(1)]);
+    }
 
     #[test]
     fn a_later_erasure_goes_on_where_the_last_was_cut_off_but_not_beyond_its_end() {
-        let at = |writer, commit| Position {
-            writer: WriterId(writer),
-            commit: CommitNo(commit),
-        };
         let (first, later) = (Erasing { seq: 5, at: at(2, 8) }, Erasing { seq: 7, at: at(3, 1) });
         assert_eq!(first.left_by(at(3, 0), first), at(3, 0));
         assert_eq!(first.left_by(at(1, 4), later), at(1, 4));

@@ -5,18 +5,25 @@
 //! taken ([`RecordKind::Numbers`]), waits until a checkpoint covers that and has taken the events out of the index, and only then has the
 //! journal [prune](throng_journal::Journal::prune). So the log alone is enough to begin from at every moment, and a pass that
 //! was cut off is simply made again.
+//!
+//! In a cluster each node makes passes over the shards it owns, in its own stream and in those that have ended, whoever wrote them.
 
+mod cursors;
 mod elsewhere;
 mod erase;
 mod judge;
+mod limit;
 mod pass;
 mod scan;
 
+pub(crate) use cursors::removed_upto;
 pub(crate) use erase::CutOff;
 pub use erase::Erased;
+#[cfg(feature = "projections")]
+pub(crate) use limit::Goals;
 pub use pass::PruneReport;
-pub(crate) use pass::removed_upto;
 
+use self::pass::Pass;
 use crate::{
     context::micros,
     engine::{Core, Engine},
@@ -28,7 +35,7 @@ use std::{
     time::Duration,
 };
 use throng_core::model::Keep;
-use throng_journal::{Compacted, Cut, Error};
+use throng_journal::{Compacted, Cut, Error, PRUNES};
 
 /// Between two looks at whether a pass is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -81,14 +88,8 @@ impl Core {
     }
 }
 
-/// Why history stays, whatever a kind says.
-const IN_A_CLUSTER: &str = "history that is kept no longer is not removed while several nodes write it: stop them, and remove it with one engine on the journal";
-
 /// Begins to look after what is kept.
 pub(crate) fn start(core: &Arc<Core>) {
-    if core.context.peers.is_some() && !core.keeps().is_empty() {
-        tracing::warn!("{IN_A_CLUSTER}");
-    }
     core.context.host.spawn(Box::pin(task(Arc::downgrade(core))));
 }
 
@@ -115,13 +116,16 @@ async fn task(core: Weak<Core>) {
                 tracing::warn!("an erasure that was cut off is tried again: {error}");
                 strong.is_erasing.store(true, Ordering::Release);
             }
-            if let Some(every) = strong.prune_every().filter(|_| !is_of_cluster) {
+            if let Some(every) = strong.prune_every() {
                 let at = *due.get_or_insert_with(|| now + micros(every.min(FIRST)));
-                if now >= at {
+                // A node of an older program may not expect what a pass leaves of a stream.
+                let is_possible = elsewhere::refuse_older_nodes(&strong, PRUNES, "remove history").is_ok();
+                if now >= at && is_possible {
                     due = Some(now + micros(every));
-                    match pass::run(&strong, pass::Pass::Usual).await {
+                    match pass::run(&strong, &life, Pass::Usual).await {
                         Ok(report) if report.is_cut_short => due = Some(now),
                         Ok(_) => {}
+                        Err(_) if !pass::goes_on(&life) => due = Some(now),
                         Err(error) => tracing::warn!("history could not be removed, it is tried again: {error}"),
                     }
                 }
@@ -134,16 +138,20 @@ async fn task(core: Weak<Core>) {
 }
 
 impl Engine {
-    /// Removes the history that is kept no longer, now; with `is_dry`, only says what would go.
+    /// Removes the history that is kept no longer, now; with `is_dry`, only says what would go. In a cluster all nodes do, each of what it owns,
+    /// and the report is of them all.
     ///
     /// # Errors
-    /// The journal's or the store's; what was removed by then is gone all the same, and the next pass goes on.
+    /// The journal's or the store's, or a node cannot be reached; what was removed by then is gone all the same, and the next pass goes on.
     pub async fn prune(&self, is_dry: bool) -> Result<PruneReport, Error> {
         if self.core.context.peers.is_some() {
-            return Err(Error::Refused(IN_A_CLUSTER.into()));
+            elsewhere::refuse_older_nodes(&self.core, PRUNES, "remove history").map_err(Error::Refused)?;
+            return elsewhere::prune(&self.core, is_dry).await;
         }
-        let pass = if is_dry { pass::Pass::Dry } else { pass::Pass::Whole };
-        pass::run(&self.core, pass).await
+        match self.core.lives.running() {
+            Some(life) => pass::run(&self.core, &life, Pass::by_hand(is_dry)).await,
+            None => Ok(PruneReport::default()),
+        }
     }
 
     /// Gives back the room of the store's file that no row needs any more, while everything goes on; a store does so by itself, too, once

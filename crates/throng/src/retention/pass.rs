@@ -1,7 +1,10 @@
 //! One pass: what is over is found, stands in for itself in the log, leaves the index, and goes.
 
 use super::{
+    cursors::Cursors,
+    elsewhere,
     judge::{Going, Plan},
+    limit::limit,
     scan::{Noted, scan},
 };
 use crate::{
@@ -24,10 +27,6 @@ use throng_journal::{Address, CommitNo, Cut, Error, Position, Prune, Pruned, Sha
 
 pub(super) use throng_journal::PruneHow as How;
 
-/// The row that says up to where each kind's history has been removed, and when all of the journal was looked at last.
-const CURSORS_ROW: &[u8] = b"r";
-/// The name under which the latter stands there, where kinds have theirs.
-const LOOKED_AT_ALL: &str = "";
 /// Between two passes that look at all of the journal: what has become over behind the others' backs goes then.
 const ALL_EVERY_MICROS: i64 = 24 * 3_600 * 1_000_000;
 
@@ -43,8 +42,14 @@ pub(super) enum Pass {
     Usual,
 }
 
+impl Pass {
+    pub(super) fn by_hand(is_dry: bool) -> Self {
+        if is_dry { Self::Dry } else { Self::Whole }
+    }
+}
+
 /// What a pass removed, or would remove.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PruneReport {
     /// Nothing was removed: this is what would be.
     pub is_dry: bool,
@@ -58,7 +63,7 @@ pub struct PruneReport {
     pub commits: u64,
     /// Bytes that were given back.
     pub bytes: u64,
-    /// The last commit that was looked at, written `writer.commit`.
+    /// The last commit that was looked at, written `writer.commit`; in a cluster that of each node, with commas.
     pub upto: Option<String>,
     /// When it was made, microseconds since 1970-01-01 UTC.
     pub upto_micros: i64,
@@ -69,6 +74,26 @@ pub struct PruneReport {
 }
 
 impl PruneReport {
+    /// Both together, the other one of what another node owns.
+    pub(super) fn add_beside(&mut self, other: Self) {
+        let upto: Vec<String> = self.upto.take().into_iter().chain(other.upto).collect();
+        self.held_by.extend(other.held_by);
+        self.held_by.sort_unstable();
+        self.held_by.dedup();
+        *self = Self {
+            is_dry: other.is_dry,
+            entities: self.entities + other.entities,
+            gone: self.gone + other.gone,
+            records: self.records + other.records,
+            commits: self.commits + other.commits,
+            bytes: self.bytes + other.bytes,
+            upto: (!upto.is_empty()).then(|| upto.join(",")),
+            upto_micros: self.upto_micros.max(other.upto_micros),
+            held_by: std::mem::take(&mut self.held_by),
+            is_cut_short: self.is_cut_short || other.is_cut_short,
+        };
+    }
+
     /// Both together; the other pass came later.
     pub fn add(&mut self, other: Self) {
         *self = Self {
@@ -100,24 +125,26 @@ impl fmt::Display for PruneReport {
     }
 }
 
-pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Error> {
+/// Makes a pass over what a life owns. One whose shards are another node's before it is done breaks nothing: it judges records of these shards
+/// alone, at places that this life has covered, and what it knows of them was durable then and stays true, whoever owns them next.
+pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Result<PruneReport, Error> {
     let is_dry = pass == Pass::Dry;
-    let Some(life) = core.lives.running() else {
-        return Ok(PruneReport::default());
-    };
+    if life.ledger.shards.is_empty() {
+        return Ok(PruneReport {
+            is_dry,
+            ..PruneReport::default()
+        });
+    }
     let _one_at_a_time = core.pruning.lock().await;
-    core.lives.checkpoint_now(&life).await?;
-    let (limit, held_by) = limit(core, &life);
+    core.lives.checkpoint_now(life).await?;
+    let (limit, held_by) = limit(core, life).await?;
     let held = i64::try_from(held_by.len()).unwrap_or(i64::MAX);
     core.context.metrics.history_held.set(held);
     (*core.held_by.lock().unwrap_or_else(PoisonError::into_inner)).clone_from(&held_by);
-    let Cursors {
-        kinds: cursors,
-        looked_at_all,
-    } = cursors(core, Some(&life)).await?;
+    let mut cursors = Cursors::read(core, life).await?;
     let now = core.context.host.now();
-    let is_whole = pass != Pass::Usual || now.micros.saturating_sub(looked_at_all) >= ALL_EVERY_MICROS;
-    let found = scan(core, &life, &cursors, limit).await?;
+    let is_whole = pass != Pass::Usual || now.micros.saturating_sub(cursors.looked_at_all) >= ALL_EVERY_MICROS;
+    let found = scan(core, life, &cursors.kinds, limit).await?;
     let mut report = PruneReport {
         is_dry,
         is_cut_short: found.is_cut_short,
@@ -131,41 +158,49 @@ pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Err
     }
     report.upto = Some(upto.to_string());
     let mut plan = Plan {
+        shards: life.ledger.shards.clone(),
         horizons: found.horizons.clone(),
         now,
         ..Plan::default()
     };
     let mut passing = Passing {
         core,
-        life: &life,
+        life,
         plan: &mut plan,
         is_dry,
         has_older: false,
     };
-    for (address, noted) in found.noted {
-        passing.entity(&address, noted).await?;
+    for (address, noted) in &found.noted {
+        go_on(life)?;
+        passing.entity(address, *noted).await?;
     }
     // Nothing may go of the middle of an entity's history.
     let is_whole = is_whole || passing.has_older;
     report.gone = plan.entities.values().filter(|going| going.is_gone).count() as u64;
     report.entities = plan.entities.len() as u64 - report.gone;
-    stand_in(core, &life, &mut plan, is_dry).await?;
+    stand_in(core, life, &mut plan, is_dry).await?;
     if !is_dry {
-        settle(core, &life).await?;
+        let is_going = |(address, _): &(&Address, &Noted)| plan.entities.contains_key(*address);
+        let going = found.noted.iter().filter(is_going);
+        cursors.announce(life, going.map(|(address, noted)| (address, noted.at)));
+        settle(core, life).await?;
     }
     plan.dead = dead(core).await?;
+    if core.context.peers.is_some() {
+        plan.taken_upto = Some(elsewhere::covered_taken_upto(core, &life.ledger.shards).await?);
+    }
     let gone = plan.entities.iter().filter(|(_, going)| going.is_gone);
     let gone: Vec<_> = gone.map(|(address, _)| (base_row(address), None)).collect();
     let how = if is_dry { How::Dry } else { How::Remove };
     let (plan, mut pruned) = (Arc::new(plan), Pruned::default());
-    let mut moved = cursors.clone();
+    let mut moved = cursors.kinds.clone();
     let stretches = match is_whole {
         true => vec![(Position::default(), upto.min(limit))],
-        false => stretches(&cursors, &found.horizons, limit),
+        false => stretches(&cursors.kinds, &found.horizons, limit),
     };
     for (after, to) in stretches {
         let mut reached = after;
-        prune(core, &life, Arc::clone(&plan), (&mut reached, to, how), &mut pruned).await?;
+        prune(core, life, Arc::clone(&plan), (&mut reached, to, how), &mut pruned).await?;
         for (kind, horizon) in &found.horizons {
             let cursor = moved.entry(kind.clone()).or_default();
             if *cursor >= after {
@@ -177,8 +212,8 @@ pub(super) async fn run(core: &Arc<Core>, pass: Pass) -> Result<PruneReport, Err
     if !is_dry {
         core.context.metrics.pruned_records.inc_by(pruned.records);
         core.context.metrics.pruned_bytes.inc_by(pruned.bytes);
-        let looked_at_all = if is_whole { now.micros } else { looked_at_all };
-        store_cursors(&life, &moved, looked_at_all);
+        let looked_at_all = if is_whole { now.micros } else { cursors.looked_at_all };
+        cursors.store(life, &moved, looked_at_all);
         // Not before: an attempt that is cut off leaves its states to the next, which learns of them by these rows.
         life.due().rows.extend(gone);
         if report.records > 0 {
@@ -213,57 +248,28 @@ fn stretches(
     merged
 }
 
-/// Up to where a pass may go: nothing that a checkpoint does not cover, or that a projection has not read. And the projections that hold
-/// it, if they are behind.
-fn limit(core: &Core, life: &Life) -> (Position, Vec<String>) {
-    let Some(covers) = life.ledger.covers() else {
-        return (Position::default(), Vec::new());
-    };
-    // By the commit that is covered last, a store is known to belong to its journal.
-    let covered = Position {
-        commit: CommitNo(covers.commit.0.saturating_sub(1)),
-        ..covers
-    };
-    read_by_projections(core, covered)
-}
-
-#[cfg(not(feature = "projections"))]
-fn read_by_projections(_: &Core, covered: Position) -> (Position, Vec<String>) {
-    (covered, Vec::new())
-}
-
-#[cfg(feature = "projections")]
-fn read_by_projections(core: &Core, covered: Position) -> (Position, Vec<String>) {
-    if !core.idle_projections.is_empty() {
-        let names = core.idle_projections.iter().map(|name| (*name).to_owned());
-        return (Position::default(), names.collect());
-    }
-    let (mut limit, mut held_by) = (covered, Vec::new());
-    let patience = core.context.options.left_behind_after;
-    for progress in core.projections.progress(core) {
-        let reached = progress.reached.unwrap_or_default();
-        if reached >= limit {
-            continue;
-        }
-        if patience.is_some_and(|patience| progress.behind_seconds > patience.as_secs_f64()) {
-            let name = progress.name;
-            tracing::warn!("the projection {name} is left behind: history it has not read is removed");
-            continue;
-        }
-        if progress.behind_seconds > crate::projection::BEHIND_SECONDS_NORMAL {
-            held_by.push(progress.name.to_owned());
-        }
-        limit = reached;
-    }
-    (limit, held_by)
-}
-
 /// Has a checkpoint take along what is due. Only then may anything go that it stands in for.
 pub(super) async fn settle(core: &Core, life: &Arc<Life>) -> Result<(), Error> {
     core.lives.checkpoint_now(life).await?;
     match life.ledger.is_over() || !life.due().is_empty() {
         true => Err(backend(&recovering())),
         false => Ok(()),
+    }
+}
+
+/// Whether the life neither is over nor ends in order, so that a pass may go on.
+pub(super) fn goes_on(life: &Life) -> bool {
+    !life.ledger.is_over() && !life.ledger.is_closing()
+}
+
+fn go_on(life: &Life) -> Result<(), Error> {
+    match goes_on(life) {
+        true => Ok(()),
+        false => Err(Error::Backend {
+            doing: "removing history".into(),
+            why: "what was to be removed belongs to the next life of its shards; what is left goes with its next pass"
+                .into(),
+        }),
     }
 }
 
@@ -392,6 +398,7 @@ impl Passing<'_> {
 /// How many messages were taken, and which timers are set: of what is durable once this returns.
 pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan, is_dry: bool) -> Result<(), Error> {
     for shard in life.door.shards() {
+        go_on(life)?;
         life.mail.room().await;
         let ledger = life.ledger.clone();
         let visited = life.door.visit(shard, move |shard| {
@@ -406,7 +413,7 @@ pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan
             writer: life.ledger.writer,
             commit: CommitNo(commit),
         };
-        plan.counts.push((counts, at));
+        plan.counts.insert(shard, (counts, at));
         plan.timers.extend(timers);
     }
     let last = life.ledger.last();
@@ -491,55 +498,6 @@ async fn base(core: &Core, address: &Address) -> Result<Option<(u64, Position)>,
         };
         (seq, at)
     }))
-}
-
-/// How far the passes so far have come.
-struct Cursors {
-    /// Up to where each kind's history has been removed.
-    kinds: HashMap<Box<str>, Position>,
-    /// When all of the journal was looked at, microseconds since 1970-01-01 UTC.
-    looked_at_all: i64,
-}
-
-/// Up to where the history of a kind is not whole any more; `None`: nothing of it was removed.
-pub(crate) async fn removed_upto(core: &Core, kind: &str) -> Result<Option<Position>, Error> {
-    let life = core.lives.running();
-    let cursors = cursors(core, life.as_deref()).await?;
-    Ok(cursors
-        .kinds
-        .get(kind)
-        .copied()
-        .filter(|upto| upto.commit > CommitNo(0)))
-}
-
-async fn cursors(core: &Core, life: Option<&Life>) -> Result<Cursors, Error> {
-    let due = life.and_then(|life| {
-        let due = life.due();
-        let newest = due.rows.iter().rev().find(|(row, _)| row == CURSORS_ROW);
-        newest.and_then(|(_, value)| value.clone())
-    });
-    let row = match due {
-        Some(row) => Some(row),
-        None => now_or_later(core.context.store.system(CURSORS_ROW)).await?,
-    };
-    let mut texts: HashMap<Box<str>, String> = row
-        .and_then(|row| serde_json::from_slice(&row).ok())
-        .unwrap_or_default();
-    let looked_at_all = texts.remove(LOOKED_AT_ALL).and_then(|micros| micros.parse().ok());
-    let read = texts
-        .into_iter()
-        .filter_map(|(kind, text)| Some((kind, text.parse().ok()?)));
-    Ok(Cursors {
-        kinds: read.collect(),
-        looked_at_all: looked_at_all.unwrap_or_default(),
-    })
-}
-
-fn store_cursors(life: &Life, cursors: &HashMap<Box<str>, Position>, looked_at_all: i64) {
-    let mut texts: HashMap<&str, String> = cursors.iter().map(|(kind, at)| (&**kind, at.to_string())).collect();
-    texts.insert(LOOKED_AT_ALL, looked_at_all.to_string());
-    let row = serde_json::to_vec(&texts).ok();
-    life.due().rows.push((CURSORS_ROW.to_vec(), row));
 }
 
 pub(super) fn backend(error: &crate::ledger::Refusal) -> Error {

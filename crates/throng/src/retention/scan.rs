@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 use throng_core::{model::Keep, shard::ended_by_state};
-use throng_journal::{Address, Commit, Error, Position, RecordKind};
+use throng_journal::{Address, Commit, Error, Position, RecordKind, ShardSet};
 
 /// Bytes of commits read at a time.
 const READ_BYTES: usize = 4 << 20;
@@ -22,6 +22,8 @@ pub(super) struct Noted {
     pub(super) seq: u64,
     /// It ended with this event, long enough ago.
     pub(super) ended: u64,
+    /// Where the last record stands that is over.
+    pub(super) at: Position,
 }
 
 /// What is over.
@@ -77,7 +79,7 @@ pub(super) async fn scan(
             if open.is_empty() {
                 break;
             }
-            scan.note(commit, &open, cursors);
+            scan.note(commit, &open, (cursors, &life.ledger.shards));
             for kind in open.keys() {
                 let horizon = scan.horizons.entry(kind.clone()).or_default();
                 *horizon = at.max(*horizon);
@@ -95,9 +97,18 @@ pub(super) async fn scan(
 }
 
 impl Scan {
-    fn note(&mut self, commit: &Commit, open: &HashMap<Box<str>, Option<i64>>, cursors: &HashMap<Box<str>, Position>) {
+    fn note(
+        &mut self,
+        commit: &Commit,
+        open: &HashMap<Box<str>, Option<i64>>,
+        (cursors, shards): (&HashMap<Box<str>, Position>, &ShardSet),
+    ) {
         let at = commit.position();
         for record in commit.records().flatten() {
+            // A stream that has ended may hold records of what is another node's by now.
+            if !shards.contains(record.shard) {
+                continue;
+            }
             let is_new = || cursors.get(record.kind).is_none_or(|cursor| at > *cursor);
             let ended = match record.record {
                 RecordKind::Event => 0,
@@ -110,6 +121,7 @@ impl Scan {
                 continue;
             }
             let noted = self.noted.entry(Address::new(record.kind, record.id)).or_default();
+            noted.at = at;
             if ended > 0 {
                 noted.ended = noted.ended.max(ended);
                 continue;

@@ -12,6 +12,10 @@ use crate::{
 use std::{fmt, sync::Arc, time::Duration};
 use throng_journal::{Position, StoredEvent};
 
+/// In a cluster two places may be the same though neither says so, as long as nothing is committed: whoever has looked there in vain, again and
+/// again, pauses.
+const LOOKS_IN_VAIN: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(20);
 /// In a cluster an entity's owner is asked this often what has happened.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 
@@ -95,7 +99,7 @@ impl Engine {
                 let removed = removed
                     .map_err(|error| unreadable(format!("what is left of {name} is not known"), &error))
                     .map_err(FeedError::Engine)?;
-                removed_upto = removed.filter(|upto| !from.told.has(*upto));
+                removed_upto = removed.into_iter().filter(|upto| !from.told.has(*upto)).max();
                 if let Some(upto) = removed_upto {
                     tracing::info!("who follows {name} from {from} misses what was removed up to commit {upto}");
                 }
@@ -168,7 +172,12 @@ impl Follower {
 
     /// The next events. What was looked through in vain is behind it, whatever becomes of this.
     async fn find(&mut self, limit: usize) -> Result<Found, FeedError> {
+        let mut looks = 0;
         loop {
+            looks += 1;
+            if looks > LOOKS_IN_VAIN && self.is_of_cluster() {
+                self.engine.core.context.host.sleep(PAUSE).await;
+            }
             let found = match (&self.place.follow, &self.place.tail) {
                 (Follow::Entity { kind, id, after, .. }, None) => self.in_history(*kind, id, *after, limit).await?,
                 (Follow::Kind { from, .. }, _) | (Follow::Entity { .. }, Some(from)) => {

@@ -33,6 +33,8 @@ pub struct Cluster {
 #[derive(Default)]
 pub struct Wires {
     engines: Mutex<BTreeMap<NodeId, Engine>>,
+    /// A node that knows no features.
+    pub old: Mutex<Option<String>>,
     owners: Mutex<Vec<Option<NodeId>>>,
     /// Answers that are lost on the way: every so many.
     pub lost_every: AtomicU64,
@@ -42,6 +44,10 @@ pub struct Wires {
 }
 
 impl Peers for Wires {
+    fn without_feature(&self, _: u32) -> Option<String> {
+        self.old.lock().unwrap().clone()
+    }
+
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
         let owner = self.owners.lock().unwrap().get(usize::from(shard.0)).copied().flatten();
         let engine = owner.and_then(|owner| self.engines.lock().unwrap().get(&owner).cloned());

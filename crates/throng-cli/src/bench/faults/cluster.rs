@@ -2,16 +2,31 @@
 
 use super::{
     kind::Kind,
+    load::SECTIONS,
+    network::{Cut, Network},
     run::{Outage, Run},
 };
-use crate::bench::service::{Launch, Service};
+use crate::bench::{
+    http_client::{self, ANSWER_WAIT, Connection},
+    service::{Launch, Service},
+};
 use anyhow::Context as _;
 use rustix::process::Signal;
-use std::{net::SocketAddr, path::Path, thread, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, thread, time::Duration};
 
 pub(super) const NODES: usize = 3;
 /// Steps of one storm.
 const STEPS: std::ops::Range<usize> = 3..7;
+
+/// Moves by hand of one step.
+const MOVES: std::ops::Range<usize> = 1..4;
+/// Shards of one of them, at most, of all that the service has.
+const MOVED_MAX: usize = 100;
+const SHARDS: usize = 256;
+
+fn name_of(node: usize) -> String {
+    format!("n{node}")
+}
 
 /// A node, and how it is started.
 pub(super) struct Member {
@@ -22,15 +37,37 @@ pub(super) struct Member {
 impl Member {
     /// Nodes of a cluster, which share what an engine alone would be started with.
     pub(super) fn start_all(alone: &Launch, directory: &Path) -> anyhow::Result<Vec<Self>> {
+        (0..NODES)
+            .map(|number| Self::start(of_node(alone, directory, number)))
+            .collect()
+    }
+
+    /// The same, each in its own part of a network, from where the journal is at this place.
+    pub(super) fn start_apart(
+        alone: &Launch,
+        directory: &Path,
+        network: &Network,
+        place: &str,
+    ) -> anyhow::Result<Vec<Self>> {
+        let secret = directory.join("secret");
+        fs::write(&secret, "a secret that all nodes share")?;
         let start = |number: usize| {
-            let mut launch = alone.clone();
-            let cluster = ["--cluster", "--name", &format!("n{number}"), "--cluster-lease", "1s"].map(str::to_owned);
-            launch.arguments.extend(cluster);
-            launch.log = directory.join(format!("n{number}.log"));
-            let service = Some(launch.start()?);
-            Ok(Self { launch, service })
+            let mut launch = of_node(alone, directory, number);
+            place.clone_into(&mut launch.place);
+            launch.within = Some(network.within(number));
+            let listen = SocketAddr::new(network.peer(number).into(), 0).to_string();
+            let secret = secret.display().to_string();
+            launch
+                .arguments
+                .extend(["--peer-listen".into(), listen, "--cluster-secret-file".into(), secret]);
+            Self::start(launch)
         };
         (0..NODES).map(start).collect()
+    }
+
+    fn start(launch: Launch) -> anyhow::Result<Self> {
+        let service = Some(launch.start()?);
+        Ok(Self { launch, service })
     }
 
     pub(super) fn first_address(members: &[Self]) -> anyhow::Result<SocketAddr> {
@@ -47,6 +84,14 @@ impl Member {
     }
 }
 
+fn of_node(alone: &Launch, directory: &Path, number: usize) -> Launch {
+    let mut launch = alone.clone();
+    let cluster = ["--cluster", "--name", &name_of(number), "--cluster-lease", "1s"].map(str::to_owned);
+    launch.arguments.extend(cluster);
+    launch.log = directory.join(format!("n{number}.log"));
+    launch
+}
+
 impl Run<'_> {
     pub(super) fn cluster(&mut self, kind: Kind) -> anyhow::Result<Outage> {
         let begun = self.now();
@@ -57,6 +102,7 @@ impl Run<'_> {
                         Kind::ClusterKill,
                         Kind::ClusterPause,
                         Kind::ClusterDrain,
+                        Kind::ClusterMove,
                         Kind::ClusterRoll,
                         Kind::ClusterTerminate,
                     ];
@@ -65,6 +111,15 @@ impl Run<'_> {
                     self.go_on(0..1_500);
                 }
                 // Not one outage: until all is served again after the last.
+                return Ok(Outage::Each(self.now()));
+            }
+            Kind::ClusterCut => {
+                let (one, other) = (self.random.usize(..NODES), self.random.usize(..NODES));
+                let mut cuts = [Cut::Node(one), Cut::FromOthers(other), Cut::Database];
+                self.random.shuffle(&mut cuts);
+                for cut in cuts {
+                    self.cut(cut)?;
+                }
                 return Ok(Outage::Each(self.now()));
             }
             kind => self.cluster_step(kind)?,
@@ -96,10 +151,23 @@ impl Run<'_> {
                 self.go_on(500..1_500);
             }
             Kind::ClusterDrain => {
-                self.ask_cluster("drain", victim)?;
+                self.ask_cluster(&["drain", &name_of(victim)])?;
                 self.go_on(300..2_000);
-                self.ask_cluster("undrain", victim)?;
+                self.ask_cluster(&["undrain", &name_of(victim)])?;
                 self.go_on(300..1_000);
+            }
+            Kind::ClusterMove => {
+                // Back and forth: some that were moved before are let go, or moved on.
+                for _ in 0..self.random.usize(MOVES) {
+                    let first = self.random.usize(..SHARDS);
+                    let last = self.random.usize(first..SHARDS.min(first + MOVED_MAX));
+                    let to = match self.random.u8(..4) {
+                        0 => "any".to_owned(),
+                        _ => name_of(self.random.usize(..NODES)),
+                    };
+                    self.ask_cluster(&["move", &format!("{first}-{last}"), "--to", &to])?;
+                    self.go_on(0..1_000);
+                }
             }
             Kind::ClusterRoll => {
                 for node in 0..NODES {
@@ -122,6 +190,18 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Cuts something off for longer than a lease, and waits until each node answers again.
+    fn cut(&mut self, cut: Cut) -> anyhow::Result<()> {
+        let network = self.network.context("the nodes have a network of their own")?;
+        network.set(cut, true)?;
+        self.go_on(1_500..4_000);
+        network.set(cut, false)?;
+        let addresses = self.addresses();
+        self.until(&format!("each node answers after {cut:?}"), |_| {
+            addresses.iter().all(|address| answers(*address))
+        })
+    }
+
     fn begin_again(&mut self, node: usize) -> anyhow::Result<()> {
         self.members[node].service = Some(self.members[node].launch.start()?);
         self.tell_addresses();
@@ -130,16 +210,19 @@ impl Run<'_> {
 
     /// Where the nodes are that run.
     pub(super) fn tell_addresses(&self) {
+        self.load.shared.set_addresses(&self.addresses());
+    }
+
+    fn addresses(&self) -> Vec<SocketAddr> {
         let running = self.members.iter().filter_map(|member| member.service.as_ref());
-        let addresses: Vec<SocketAddr> = running.map(|service| service.address).collect();
-        self.load.shared.set_addresses(&addresses);
+        running.map(|service| service.address).collect()
     }
 
     /// `throng cluster drain` and its like, as a person types it: again, as long as the node is about to join again.
-    fn ask_cluster(&mut self, what: &str, node: usize) -> anyhow::Result<()> {
-        let (launch, name) = (self.launch.clone(), format!("n{node}"));
-        self.until(&format!("cluster {what} {name}"), |_| {
-            launch.ask_cluster(what, &name).is_ok()
+    fn ask_cluster(&mut self, what: &[&str]) -> anyhow::Result<()> {
+        let launch = self.launch.clone();
+        self.until(&format!("cluster {}", what.join(" ")), |_| {
+            launch.ask_cluster(what).is_ok()
         })
     }
 
@@ -147,4 +230,16 @@ impl Run<'_> {
     pub(super) fn settle(&mut self) {
         thread::sleep(Duration::from_millis(500));
     }
+}
+
+/// Whether all sections can be looked at by a node, whoever owns them.
+fn answers(address: SocketAddr) -> bool {
+    let Ok(mut connection) = Connection::open(address, ANSWER_WAIT) else {
+        return false;
+    };
+    let mut sections = 0..SECTIONS;
+    sections.all(|section| {
+        let answer = connection.ask(&http_client::get(&format!("/api/section/S{section}")));
+        answer.is_ok_and(|answer| answer.status == 200)
+    })
 }

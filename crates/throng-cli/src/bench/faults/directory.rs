@@ -42,10 +42,12 @@ impl Run<'_> {
             Kind::ClusterKill
             | Kind::ClusterPause
             | Kind::ClusterDrain
+            | Kind::ClusterMove
             | Kind::ClusterRoll
             | Kind::ClusterTerminate
             | Kind::ClusterPgRestart
-            | Kind::ClusterStorm => self.cluster(kind),
+            | Kind::ClusterStorm
+            | Kind::ClusterCut => self.cluster(kind),
         }
     }
 

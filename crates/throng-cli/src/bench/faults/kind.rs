@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{disk, shim};
+use super::{disk, network, shim};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -58,6 +58,8 @@ pub(super) enum Kind {
     ClusterPause,
     /// One of three nodes gives away its shards, and gets some back.
     ClusterDrain,
+    /// Shards are moved to one of three nodes by hand, and let go.
+    ClusterMove,
     /// Three nodes are ended and started, one after the other.
     ClusterRoll,
     /// All sessions of three nodes ended.
@@ -66,6 +68,9 @@ pub(super) enum Kind {
     ClusterPgRestart,
     /// Several of these, at random, one after the other.
     ClusterStorm,
+    /// Of three nodes with a network of their own: one cut off from the database and the others, one from the others only, the database from
+    /// all; in any order.
+    ClusterCut,
 }
 
 /// Where a run's journal stands.
@@ -81,6 +86,8 @@ pub(super) enum Ground {
     Cluster,
     /// A server of its own, on a small ext4.
     SmallPostgres,
+    /// A server and three nodes, each in a network namespace.
+    Network,
 }
 
 impl Ground {
@@ -100,10 +107,12 @@ impl Kind {
             Self::ClusterKill
             | Self::ClusterPause
             | Self::ClusterDrain
+            | Self::ClusterMove
             | Self::ClusterRoll
             | Self::ClusterTerminate
             | Self::ClusterPgRestart
             | Self::ClusterStorm => Ground::Cluster,
+            Self::ClusterCut => Ground::Network,
             _ => Ground::Postgres,
         }
     }
@@ -113,6 +122,7 @@ impl Kind {
         match self.ground() {
             Ground::SmallDisk | Ground::SmallPostgres => disk::unavailable(),
             Ground::Shim => shim::unavailable(),
+            Ground::Network => network::unavailable(),
             // A server that is not there says so by itself when it is started.
             Ground::Directory | Ground::Postgres | Ground::Cluster => None,
         }

@@ -6,7 +6,7 @@
 //! | `kind` | the kinds of faults, and what each needs |
 //! | `run` | one run from its start to its end |
 //! | `directory`, `database`, `cluster`, `restore` | making the faults |
-//! | `disk`, `shim` | a small file system, I/O errors |
+//! | `disk`, `shim`, `network` | a small file system, I/O errors, links that are cut |
 //! | `load`, `history` | who asks the program |
 //! | `check` | the checker |
 
@@ -18,6 +18,7 @@ mod disk;
 mod history;
 mod kind;
 mod load;
+mod network;
 mod restore;
 mod run;
 mod shim;

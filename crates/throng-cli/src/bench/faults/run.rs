@@ -7,6 +7,7 @@ use super::{
     history,
     kind::{Ground, Kind},
     load::{Load, Operation, PATIENCE, SECTIONS, seats},
+    network::Network,
     restore::Backup,
     shim::Shim,
 };
@@ -84,6 +85,7 @@ pub(super) struct Run<'a> {
     pub(super) postgres: Option<&'a mut Postgres>,
     pub(super) backup: Option<Backup>,
     pub(super) disk: Option<&'a SmallDisk>,
+    pub(super) network: Option<&'a Network>,
     pub(super) directory: PathBuf,
 }
 
@@ -102,21 +104,29 @@ pub(super) fn make(kind: Kind, setting: &Setting, postgres: Option<&mut Postgres
         Ground::SmallPostgres => Some(SmallDisk::create(&directory, POSTGRES_DISK_MEGABYTES)?),
         _ => None,
     };
-    // Gone before the disk it stands on.
-    let mut own_server = match (&disk, kind.ground()) {
-        (Some(disk), Ground::SmallPostgres) => Some(small_server(disk, kind, &directory)?),
+    let network = match kind.ground() {
+        Ground::Network => Some(Network::create()?),
+        _ => None,
+    };
+    // Gone before the disk it stands on, and the network it listens in.
+    let mut own_server = match (&disk, &network, kind.ground()) {
+        (Some(disk), _, Ground::SmallPostgres) => Some(small_server(disk, kind, &directory)?),
+        (_, Some(network), _) => Some(Postgres::start(PostgresOptions {
+            network: Some(network.of_database()),
+            ..PostgresOptions::default()
+        })?),
         _ => None,
     };
     let result = begin(
         kind,
         setting,
         &directory,
-        disk.as_ref(),
+        (disk.as_ref(), network.as_ref()),
         own_server.as_mut().or(postgres),
     )
     .and_then(|run| run.finish(kind));
     drop(own_server);
-    drop(disk);
+    drop((disk, network));
     let is_clean = matches!(&result, Ok(outcome) if outcome.findings.is_clean());
     if is_clean {
         let _ = fs::remove_dir_all(&directory);
@@ -146,7 +156,7 @@ fn begin<'a>(
     kind: Kind,
     setting: &Setting,
     directory: &Path,
-    disk: Option<&'a SmallDisk>,
+    (disk, network): (Option<&'a SmallDisk>, Option<&'a Network>),
     postgres: Option<&'a mut Postgres>,
 ) -> anyhow::Result<Run<'a>> {
     let schema = format!("run_{}_{}", kind.name().replace('-', "_"), setting.seed);
@@ -165,11 +175,18 @@ fn begin<'a>(
         arguments: arguments(setting.durability),
         environment: shim.as_ref().map_or_else(|| Ok(Vec::new()), Shim::environment)?,
         log: directory.join("service.log"),
+        within: None,
     };
-    let mut members = Vec::new();
-    if kind.ground() == Ground::Cluster {
-        members = Member::start_all(&launch, directory)?;
-    }
+    let members = match (network, &postgres) {
+        (Some(network), Some(server)) => {
+            let url = server.url_at(network.database().into(), "postgres");
+            // Nothing leaves the machine.
+            let place = format!("{url}?schema={schema}&lease=1s&sslmode=disable");
+            Member::start_apart(&launch, directory, network, &place)?
+        }
+        _ if kind.ground() == Ground::Cluster => Member::start_all(&launch, directory)?,
+        _ => Vec::new(),
+    };
     let service = match members.is_empty() {
         true => Some(launch.start()?),
         false => None,
@@ -192,6 +209,7 @@ fn begin<'a>(
         postgres,
         backup: None,
         disk,
+        network,
         directory: directory.to_owned(),
     };
     if !run.members.is_empty() {

@@ -163,6 +163,7 @@ fn measure(
         ],
         environment: Vec::new(),
         log: directory.join("service.log"),
+        within: None,
     };
     let service = launch.start()?;
     let window = (arguments.lasts / WINDOWS).max(WINDOW_MIN);

@@ -1,8 +1,11 @@
 //! Who is there, and who owns what.
 
 use super::{Expected, Harness, Process, is_refused, join, shards};
-use crate::{Directory as _, Error, Join, NodeId, NodeState, ShardSet};
-use std::time::{Duration, Instant};
+use crate::{Directory as _, Error, FEATURES, Floor, Join, NodeId, NodeState, ShardId, ShardSet};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
@@ -194,6 +197,123 @@ pub fn a_node_that_is_asked_to_drain_knows_it<H: Harness>(harness: &H) {
     assert!(!ask("a", true), "nobody of the name lives");
 }
 
+/// By its name, also over its lives, until it is said otherwise; whoever owns them is not asked.
+pub fn shards_stay_pinned_to_a_name_until_it_is_said_otherwise<H: Harness>(harness: &H) {
+    let place = harness.create();
+    let a = Process::joined(harness, &place, "a");
+    let b = Process::joined(harness, &place, "b");
+    let pin = |of: &[u16], to| b.run(b.member.directory.pin(&shards(of), to));
+    let pins = |of: &[(u16, &str)]| {
+        let pins = of.iter().map(|(shard, name)| (ShardId(*shard), (*name).to_owned()));
+        let pins: BTreeMap<ShardId, String> = pins.collect();
+        assert_eq!(b.view().pins, pins);
+        assert_eq!(b.beat(NodeState::Serving).expect("a living node beats").pins, pins);
+    };
+    a.take(&[0, 1]);
+    pins(&[]);
+    pin(&[0, 1, 5], Some("b")).expect("it serves");
+    pins(&[(0, "b"), (1, "b"), (5, "b")]);
+    assert_eq!(
+        (a.owned(), b.owned()),
+        (shards(&[0, 1]), ShardSet::default()),
+        "a wish gives nothing"
+    );
+    pin(&[1, 2], Some("a")).expect("it serves");
+    pins(&[(0, "b"), (1, "a"), (2, "a"), (5, "b")]);
+    a.leave();
+    pins(&[(0, "b"), (1, "a"), (2, "a"), (5, "b")]);
+    let again = Process::joined(harness, &place, "a");
+    assert_eq!(again.view().pins, b.view().pins);
+    pin(&[0, 2, 9], None).expect("whatever was pinned");
+    pins(&[(1, "a"), (5, "b")]);
+}
+
+/// Each says what stands against it.
+pub fn shards_that_cannot_be_pinned_change_nothing<H: Harness>(harness: &H) {
+    let place = harness.create();
+    let none = Process::alone(harness, &place);
+    let pin = |of: &[u16], to| none.run(none.member.directory.pin(&shards(of), to));
+    let is_told = |refused: Result<(), Error>, said: &str| match refused {
+        Err(Error::Refused(why)) => assert!(why.contains(said), "{why}"),
+        other => panic!("{said}: found {other:?}"),
+    };
+    is_told(pin(&[0], Some("a")), "no node of a cluster has ever joined");
+    is_told(pin(&[0], None), "no node of a cluster has ever joined");
+    let a = Process::joined(harness, &place, "a");
+    let b = Process::joined(harness, &place, "b");
+    pin(&[0], Some("a")).expect("it serves");
+    is_told(pin(&[1], Some("c")), "there is no node \"c\" that lives");
+    is_told(pin(&[], Some("a")), "no shard is named");
+    for to in [Some("a"), None] {
+        is_told(pin(&[0, 15, 16, 20], to), "there are no shards 16,20");
+    }
+    b.leave();
+    is_told(pin(&[1], Some("b")), "there is no node \"b\" that lives");
+    assert_eq!(a.view().pins, BTreeMap::from([(ShardId(0), "a".to_owned())]));
+    let old = Process::alone(harness, &place);
+    old.join(&Join {
+        features: 0,
+        ..join("old")
+    })
+    .expect("it joins");
+    is_told(pin(&[1], Some("a")), "the node \"old\" runs an older program (test 1)");
+}
+
+/// Whether it says so itself or was only asked to.
+pub fn a_draining_node_is_pinned_nothing<H: Harness>(harness: &H) {
+    let place = harness.create();
+    let a = Process::joined(harness, &place, "a");
+    let pin = |to| a.run(a.member.directory.pin(&shards(&[3]), to));
+    let is_refused = |refused: Result<(), Error>| match refused {
+        Err(Error::Refused(why)) => assert!(why.contains("gives away its shards"), "{why}"),
+        other => panic!("found {other:?}"),
+    };
+    let ask = |drain| a.run(a.member.directory.ask_drain("a", drain)).expect("it is asked");
+    assert!(ask(true));
+    is_refused(pin(Some("a")));
+    assert!(ask(false));
+    a.beat(NodeState::Draining).expect("a living node beats");
+    is_refused(pin(Some("a")));
+    assert!(a.view().pins.is_empty());
+    a.beat(NodeState::Serving).expect("a living node beats");
+    pin(Some("a")).expect("it serves");
+    assert_eq!(a.view().pins.len(), 1);
+}
+
+/// What all that live have is what those need that join from then on.
+pub fn after_it_is_finalized_older_programs_and_releases_are_not_let_in<H: Harness>(harness: &H) {
+    let place = harness.create();
+    let none = Process::alone(harness, &place);
+    let finalize = || none.run(none.member.directory.finalize());
+    let nobody = finalize();
+    assert!(is_refused(&nobody), "found {nobody:?}");
+    let a = Process::joined(harness, &place, "a");
+    let floor = |features, app| Floor { features, app };
+    let older = |features, app| Join {
+        features,
+        app,
+        ..join("older")
+    };
+    let old = Process::alone(harness, &place);
+    let id = old.join(&older(0, 5)).expect("nothing is finalized");
+    assert_eq!(finalize().expect("two live"), (floor(0, 0), floor(0, 5)));
+    assert_eq!(a.view().floor, floor(0, 5));
+    old.run(old.member.directory.leave(id)).expect("it leaves");
+    let is_told = |older: &Join, said: &str| match old.join(older) {
+        Err(Error::Refused(why)) => assert!(why.contains(said), "{why}"),
+        other => panic!("{said}: found {other:?}"),
+    };
+    is_told(&older(0, 4), "this is release 4 of the service");
+    let id = old.join(&older(0, 6)).expect("it is new enough");
+    old.run(old.member.directory.leave(id)).expect("it leaves");
+    assert_eq!(finalize().expect("one lives"), (floor(0, 5), floor(FEATURES, 7)));
+    assert_eq!(finalize().expect("one lives").1, floor(FEATURES, 7));
+    is_told(&older(0, 7), "this program (test 1) knows the features up to 0");
+    is_told(&older(FEATURES, 6), "this is release 6 of the service");
+    assert_eq!(a.beat(NodeState::Serving).expect("it lives").floor, floor(FEATURES, 7));
+    old.join(&older(FEATURES, 7)).expect("it is as new as all");
+}
+
 /// Who has seen a version has seen everything before it; a beat alone raises none.
 pub fn the_version_grows_with_every_change<H: Harness>(harness: &H) {
     let place = harness.create();
@@ -216,6 +336,11 @@ pub fn the_version_grows_with_every_change<H: Harness>(harness: &H) {
     grows("a node that left");
     a.take(&[1]);
     grows("shards taken again");
+    let pin = |to| a.run(a.member.directory.pin(&shards(&[1]), to)).expect("it serves");
+    pin(Some("a"));
+    grows("a shard pinned");
+    pin(None);
+    grows("a shard pinned no more");
     let seen = a.view();
     a.take(&[0, 1]);
     let beaten = a.beat(NodeState::Serving).expect("a living node beats");

@@ -11,10 +11,12 @@ pub use coverage::{
 };
 pub use directory::{
     a_change_is_told_and_a_wait_for_none_ends, a_draining_node_is_given_nothing_and_a_beat_ends_no_life,
-    a_node_gives_only_what_it_owns_and_no_stream_of_it_may_hold, a_node_that_is_asked_to_drain_knows_it,
-    a_node_that_leaves_frees_what_it_owns, nobody_takes_from_a_node_that_lives, one_name_is_one_node_that_lives,
-    only_a_silent_node_is_declared_dead_and_only_by_one_that_lives, the_version_grows_with_every_change,
-    what_is_declared_dead_by_two_ends_once,
+    a_draining_node_is_pinned_nothing, a_node_gives_only_what_it_owns_and_no_stream_of_it_may_hold,
+    a_node_that_is_asked_to_drain_knows_it, a_node_that_leaves_frees_what_it_owns,
+    after_it_is_finalized_older_programs_and_releases_are_not_let_in, nobody_takes_from_a_node_that_lives,
+    one_name_is_one_node_that_lives, only_a_silent_node_is_declared_dead_and_only_by_one_that_lives,
+    shards_stay_pinned_to_a_name_until_it_is_said_otherwise, shards_that_cannot_be_pinned_change_nothing,
+    the_version_grows_with_every_change, what_is_declared_dead_by_two_ends_once,
 };
 pub use streams::{
     a_node_that_is_over_opens_nothing, a_refused_opening_ends_nothing,
@@ -24,8 +26,8 @@ pub use streams::{
 
 use super::kit::{self, Event, address, block_on, commit_of, outcome};
 use crate::{
-    AppendError, Appended, Checkpoint, CommitNo, Covered, Directory, Error, Join, Journal, Later, NodeId, NodeState,
-    Position, ShardId, ShardSet, Store, StoredEvent, View, WriterId,
+    AppendError, Appended, Checkpoint, CommitNo, Covered, Directory, Error, FEATURES, Join, Journal, Later, NodeId,
+    NodeState, Position, ShardId, ShardSet, Store, StoredEvent, View, WriterId,
 };
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -73,6 +75,10 @@ pub fn check_all<H: Harness>(harness: &H) {
     a_node_gives_only_what_it_owns_and_no_stream_of_it_may_hold(harness);
     a_node_that_leaves_frees_what_it_owns(harness);
     a_node_that_is_asked_to_drain_knows_it(harness);
+    shards_stay_pinned_to_a_name_until_it_is_said_otherwise(harness);
+    shards_that_cannot_be_pinned_change_nothing(harness);
+    a_draining_node_is_pinned_nothing(harness);
+    after_it_is_finalized_older_programs_and_releases_are_not_let_in(harness);
     the_version_grows_with_every_change(harness);
     a_change_is_told_and_a_wait_for_none_ends(harness);
     opening_again_ends_the_nodes_own_stream_and_no_other(harness);
@@ -102,6 +108,7 @@ fn join(name: &str) -> Join {
         http: format!("http://{name}:8080"),
         program: "test 1".into(),
         app: 7,
+        features: FEATURES,
         shards: SHARDS,
     }
 }

@@ -1,0 +1,120 @@
+//! A cluster, as it is shown.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use throng::journal::{NodeState, ShardSet, View};
+use throng_cluster::Status;
+
+#[derive(Serialize)]
+pub(super) struct Shown<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) version: u64,
+    pub(super) shards: usize,
+    pub(super) unowned: String,
+    /// Names of nodes, which need not live, with the shards that are pinned to them.
+    pub(super) pinned: BTreeMap<&'a str, String>,
+    /// What a node has to have to be let in.
+    pub(super) floor: ShownFloor,
+    pub(super) nodes: Vec<ShownNode<'a>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct ShownFloor {
+    pub(super) features: u32,
+    pub(super) app: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct ShownNode<'a> {
+    pub(super) node: u64,
+    pub(super) name: &'a str,
+    pub(super) state: &'static str,
+    pub(super) owns: usize,
+    pub(super) shards: String,
+    pub(super) http: &'a str,
+    pub(super) peer: &'a str,
+    pub(super) program: &'a str,
+    pub(super) features: u32,
+    pub(super) app: u64,
+    pub(super) connected: bool,
+}
+
+/// What a node says of the cluster to who administrates.
+pub(crate) fn report(status: &Status) -> serde_json::Value {
+    let mut report = serde_json::to_value(Shown::of(&status.view)).unwrap_or_default();
+    report["node"] = status.node.0.into();
+    report["lease_ms"] = (status.lease.as_secs_f64() * 1e3).into();
+    let since_look = status.looked.map(|looked| looked.elapsed()).unwrap_or_default();
+    for (shown, node) in report["nodes"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .zip(&status.view.nodes)
+    {
+        let silence = status.silences.get(&node.id);
+        shown["silent_ms"] = silence
+            .map(|silence| (*silence + since_look).as_secs_f64() * 1e3)
+            .into();
+    }
+    report["serves"] = status.serves.len().into();
+    report["reaches"] = status.connected.iter().map(|node| node.0).collect();
+    report["changes"] = status.changes.into();
+    report["last_change_ms"] = (status.last_change.as_secs_f64() * 1e3).into();
+    report["asked"] = status.asks.into();
+    report["frames"] = status.frames.into();
+    report["not_here"] = status.not_here.into();
+    report["unknown"] = status.unknown.into();
+    report
+}
+
+impl<'a> Shown<'a> {
+    pub(super) fn of(view: &'a View) -> Self {
+        let owned: ShardSet = view.nodes.iter().fold(ShardSet::default(), |all, node| {
+            all.union(&view.shards_of(Some(node.id)))
+        });
+        let all = ShardSet::first(u16::try_from(view.owners.len()).unwrap_or(u16::MAX));
+        let mut pinned: BTreeMap<&str, ShardSet> = BTreeMap::new();
+        for (shard, name) in &view.pins {
+            pinned.entry(name).or_default().insert(*shard);
+        }
+        Self {
+            cluster: &view.cluster,
+            version: view.version,
+            shards: view.owners.len(),
+            unowned: all.without(&owned).to_string(),
+            floor: ShownFloor {
+                features: view.floor.features,
+                app: view.floor.app,
+            },
+            pinned: pinned
+                .into_iter()
+                .map(|(name, shards)| (name, shards.to_string()))
+                .collect(),
+            nodes: view
+                .nodes
+                .iter()
+                .map(|node| {
+                    let shards = view.shards_of(Some(node.id));
+                    ShownNode {
+                        node: node.id.0,
+                        name: &node.said.name,
+                        state: match node.state {
+                            NodeState::Serving => "serving",
+                            NodeState::Draining => "draining",
+                            NodeState::Left => "left",
+                            NodeState::Dead => "dead",
+                        },
+                        owns: shards.len(),
+                        shards: shards.to_string(),
+                        http: &node.said.http,
+                        peer: &node.said.peer,
+                        program: &node.said.program,
+                        features: node.said.features,
+                        app: node.said.app,
+                        connected: !node.is_disconnected,
+                    }
+                })
+                .collect(),
+        }
+    }
+}

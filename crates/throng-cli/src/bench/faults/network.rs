@@ -1,0 +1,204 @@
+//! A network of its own for three nodes, in namespaces of this machine: each node has one link to its clients, one to the database, and one
+//! to the other nodes, and each can be cut.
+
+use super::cluster::NODES;
+use crate::bench::service::Within;
+use anyhow::{Context as _, ensure};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    process::Command,
+};
+
+/// What is cut off from what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// One node from the database and from the others. Its clients still reach it.
+    Node(usize),
+    /// One node from the others, which all reach the database.
+    FromOthers(usize),
+    /// The database from all nodes.
+    Database,
+}
+
+/// Addresses that are kept for tests of networks (RFC 2544) and nobody routes: `198.18.number.x` to database and clients,
+/// `198.19.number.x` between nodes.
+pub(super) struct Network {
+    /// The beginning of all names.
+    name: String,
+    number: u8,
+}
+
+/// The part of the addresses that the database's bridge has: so many leading bits.
+const DATABASE_BITS: u8 = 25;
+
+/// Why there can be none on this machine.
+pub(super) fn unavailable() -> Option<String> {
+    const WHAT: &str = "for network namespaces of its own";
+    if !rustix::process::geteuid().is_root() {
+        return Some(format!("needs root, {WHAT}"));
+    }
+    let listed = Command::new("ip").args(["netns", "list"]).output();
+    let is_there = listed.is_ok_and(|listed| listed.status.success());
+    (!is_there).then(|| format!("needs ip of iproute2, {WHAT}"))
+}
+
+impl Network {
+    pub(super) fn create() -> anyhow::Result<Self> {
+        let process = std::process::id();
+        let taken = said(&["-o", "-4", "address", "show"])?;
+        let is_free = |number: &u8| !taken.contains(&format!(" 198.18.{number}."));
+        let first = process as u8;
+        let mut numbers = (0..=u8::MAX).map(|further| first.wrapping_add(further));
+        let network = Self {
+            // Seven letters at most: the names of links have fifteen.
+            name: format!("t{:x}", process & 0xff_ffff),
+            number: numbers
+                .find(is_free)
+                .context("all addresses for tests of networks are taken")?,
+        };
+        // From here on it is removed again, however far this comes.
+        network.make()?;
+        Ok(network)
+    }
+
+    fn make(&self) -> anyhow::Result<()> {
+        let (bridge, hub) = (self.bridge(), self.hub());
+        ip(&format!("link add {bridge} type bridge"))?;
+        ip(&format!("address add {}/{DATABASE_BITS} dev {bridge}", self.database()))?;
+        ip(&format!("link set {bridge} up"))?;
+        ip(&format!("netns add {hub}"))?;
+        ip(&format!("-n {hub} link add peers type bridge"))?;
+        ip(&format!("-n {hub} link set peers up"))?;
+        (0..NODES).try_for_each(|node| self.add(node))
+    }
+
+    fn add(&self, node: usize) -> anyhow::Result<()> {
+        let (Self { name, number, .. }, bridge, hub, of) = (self, self.bridge(), self.hub(), self.namespace(node));
+        let place = node + 10;
+        ip(&format!("netns add {of}"))?;
+        ip(&format!("-n {of} link set lo up"))?;
+
+        ip(&format!(
+            "link add {name}d{node} type veth peer name database netns {of}"
+        ))?;
+        ip(&format!("link set {name}d{node} master {bridge} up"))?;
+        ip(&format!(
+            "-n {of} address add 198.18.{number}.{place}/{DATABASE_BITS} dev database"
+        ))?;
+        ip(&format!("-n {of} link set database up"))?;
+
+        ip(&format!(
+            "link add {name}c{node} type veth peer name clients netns {of}"
+        ))?;
+        ip(&format!("address add {}/30 dev {name}c{node}", self.clients(node, 1)))?;
+        ip(&format!("link set {name}c{node} up"))?;
+        ip(&format!("-n {of} address add {}/30 dev clients", self.clients(node, 2)))?;
+        ip(&format!("-n {of} link set clients up"))?;
+
+        ip(&format!(
+            "-n {hub} link add peers{node} type veth peer name peers netns {of}"
+        ))?;
+        ip(&format!("-n {hub} link set peers{node} master peers up"))?;
+        ip(&format!("-n {of} address add {}/24 dev peers", self.peer(node)))?;
+        ip(&format!("-n {of} link set peers up"))
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}d", self.name)
+    }
+
+    fn hub(&self) -> String {
+        format!("{}-hub", self.name)
+    }
+
+    fn namespace(&self, node: usize) -> String {
+        format!("{}-{node}", self.name)
+    }
+
+    /// Where the database listens.
+    pub(super) fn database(&self) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, self.number, 1)
+    }
+
+    /// The same, and the network that its clients come from.
+    pub(super) fn of_database(&self) -> (IpAddr, u8) {
+        (self.database().into(), DATABASE_BITS)
+    }
+
+    /// Of the link between clients and a node: 1 is the clients' end, 2 the node's.
+    fn clients(&self, node: usize, end: u8) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, self.number, 128 + 4 * node as u8 + end)
+    }
+
+    /// Where a node listens for the others.
+    pub(super) fn peer(&self, node: usize) -> Ipv4Addr {
+        Ipv4Addr::new(198, 19, self.number, 10 + node as u8)
+    }
+
+    /// Where a node's process is started, and listens for clients.
+    pub(super) fn within(&self, node: usize) -> Within {
+        Within {
+            namespace: self.namespace(node),
+            address: self.clients(node, 2).into(),
+        }
+    }
+
+    /// Pulls plugs, or puts them in again.
+    pub(super) fn set(&self, cut: Cut, is_cut: bool) -> anyhow::Result<()> {
+        let state = if is_cut { "down" } else { "up" };
+        let (name, hub) = (&self.name, self.hub());
+        let database = |node: usize| ip(&format!("link set {name}d{node} {state}"));
+        let others = |node: usize| ip(&format!("-n {hub} link set peers{node} {state}"));
+        match cut {
+            Cut::Node(node) => {
+                database(node)?;
+                others(node)
+            }
+            Cut::FromOthers(node) => others(node),
+            Cut::Database => (0..NODES).try_for_each(database),
+        }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // What was not made cannot be removed, and a link goes with either of its ends.
+        let namespaces = (0..NODES).map(|node| self.namespace(node)).chain([self.hub()]);
+        let namespaces: Vec<String> = namespaces.collect();
+        for node in 0..NODES {
+            let _ = ip(&format!("link delete {}d{node}", self.name));
+            let _ = ip(&format!("link delete {}c{node}", self.name));
+        }
+        let _ = ip(&format!("link delete {}", self.bridge()));
+        for namespace in &namespaces {
+            let _ = ip(&format!("netns delete {namespace}"));
+        }
+        let left = said(&["netns", "list"]).unwrap_or_default();
+        if left
+            .split_whitespace()
+            .any(|word| namespaces.iter().any(|namespace| namespace == word))
+        {
+            eprintln!(
+                "note: network namespaces that begin with {} stay: ip netns delete removes them",
+                self.name
+            );
+        }
+    }
+}
+
+/// Says it to `ip`.
+fn ip(command: &str) -> anyhow::Result<()> {
+    said(&command.split(' ').collect::<Vec<_>>()).map(drop)
+}
+
+fn said(arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("ip").args(arguments).output().context("cannot run ip")?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "ip {} failed: {}",
+        arguments.join(" "),
+        error.trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

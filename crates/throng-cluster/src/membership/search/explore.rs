@@ -1,0 +1,369 @@
+//! Every state that can be reached, breadth first, so that what is wrong is told by the fewest steps that lead there.
+
+use super::{
+    Lie,
+    database::has,
+    state::{DEAD, Engine, Fate, Loop, Process, World},
+};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// One thing that happens. What has an answer may do without it: then its process only knows that it failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// A moment goes by.
+    Tick,
+    /// The same, and the clock of one that is paused stands still.
+    TickWhilePaused {
+        place: usize,
+    },
+    /// The database is away, or back.
+    Outage(bool),
+    Kill {
+        place: usize,
+    },
+    /// It is seen that the killed one is gone.
+    SeeKilled,
+    Restart {
+        place: usize,
+    },
+    /// Somebody asks that a node gives away what it owns.
+    Drain {
+        row: usize,
+    },
+    /// A beat of a node, or its join.
+    Beat {
+        place: usize,
+        is_told: bool,
+    },
+    /// It makes something of what it was answered.
+    Decide {
+        place: usize,
+    },
+    /// It declares one dead, or takes.
+    Act {
+        place: usize,
+    },
+    /// Its engine is on its way to serve others, or gives.
+    Change {
+        place: usize,
+        is_told: bool,
+    },
+    /// Its engine begins again after an append that failed.
+    Again {
+        place: usize,
+        is_told: bool,
+    },
+    Renew {
+        place: usize,
+    },
+    Write {
+        place: usize,
+        shard: usize,
+    },
+    Land {
+        write: usize,
+    },
+    Answer {
+        write: usize,
+        is_told: bool,
+    },
+}
+
+/// What a search came to.
+pub(super) struct Searched {
+    pub(super) states: usize,
+    /// What is wrong, and the steps to it.
+    pub(super) wrong: Option<(String, Vec<String>)>,
+}
+
+/// So many states are visited at most.
+const STATES_MAX: usize = 2_000_000;
+/// All is served after so many rounds in which nothing goes wrong, or never.
+const ROUNDS_MAX: usize = 60;
+/// A process does not go on for ever without time going by.
+const STEPS_A_ROUND: usize = 60;
+
+impl World {
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = vec![Step::Tick];
+        let up = || (0..self.processes.len()).filter(|place| self.processes[*place].is_up);
+        for place in up() {
+            if self.lies(Lie::LeasesStandStill) {
+                steps.push(Step::TickWhilePaused { place });
+            }
+            if self.left.kills > 0 {
+                steps.push(Step::Kill { place });
+            }
+            self.steps_of(place, &mut steps);
+        }
+        if self.is_away {
+            steps.push(Step::Outage(false));
+        } else if self.left.outages > 0 {
+            steps.push(Step::Outage(true));
+        }
+        if self.holds_anything(DEAD) && !self.is_gone_known {
+            steps.push(Step::SeeKilled);
+        }
+        if self.left.restarts > 0 {
+            let down = (0..self.processes.len()).filter(|place| !self.processes[*place].is_up);
+            steps.extend(down.map(|place| Step::Restart { place }));
+        }
+        if self.left.drains > 0 {
+            let rows = self.rows.iter().enumerate();
+            let living = rows.filter(|(_, row)| row.lives());
+            steps.extend(living.map(|(row, _)| Step::Drain { row }));
+        }
+        for (write, of) in self.writes.iter().enumerate() {
+            if of.fate == Fate::Sent && !self.is_away {
+                steps.push(Step::Land { write });
+            }
+            if of.is_awaited && of.fate == Fate::Landed {
+                steps.push(Step::Answer { write, is_told: true });
+            }
+            if of.is_awaited && (self.is_away || self.left.lost_answers > 0) {
+                steps.push(Step::Answer { write, is_told: false });
+            }
+        }
+        steps
+    }
+
+    pub(super) fn holds_anything(&self, holder: u8) -> bool {
+        let rows = self.rows.iter().filter(|row| row.lives());
+        rows.map(|row| row.holder).any(|of| of == holder)
+            || self.streams.iter().any(|stream| stream.holder == holder)
+            || self
+                .writes
+                .iter()
+                .any(|write| write.by == holder && write.fate == Fate::Sent)
+    }
+
+    /// Says what is wrong, if that shows.
+    fn step(&mut self, step: Step) -> Result<(), String> {
+        if let Step::Beat { place, is_told } | Step::Change { place, is_told } | Step::Again { place, is_told } = step {
+            self.left.lost_answers -= u8::from(!is_told);
+            self.processes[place].is_disconnected &= self.is_away;
+        }
+        match step {
+            Step::Tick => self.tick(None),
+            Step::TickWhilePaused { place } => self.tick(Some(place)),
+            Step::Outage(begins) => {
+                self.is_away = begins;
+                self.left.outages -= u8::from(begins);
+                // Who does not go by it is not told.
+                let matters = self.lies(Lie::TrustsFreeLocks) || self.lies(Lie::DeclaresDeadByFreeLocks);
+                self.processes
+                    .iter_mut()
+                    .for_each(|process| process.is_disconnected = matters && process.is_up);
+            }
+            Step::Kill { place } => {
+                self.left.kills -= 1;
+                self.kill(place);
+            }
+            Step::SeeKilled => self.is_gone_known = true,
+            Step::Restart { place } => {
+                self.left.restarts -= 1;
+                self.processes[place] = Process::new(self.processes[place].tag.0);
+            }
+            Step::Drain { row } => {
+                self.left.drains -= 1;
+                self.rows[row].wants_drain = true;
+            }
+            Step::Beat { place, is_told } => self.beat_of(place, is_told),
+            Step::Decide { place } => self.decide(place),
+            Step::Act { place } => self.act(place)?,
+            Step::Change { place, is_told } => self.change(place, is_told),
+            Step::Again { place, is_told } => self.again(place, is_told),
+            Step::Renew { place } => self.renew_of(place),
+            Step::Write { place, shard } => self.write(place, shard),
+            Step::Land { write } => self.land(write)?,
+            Step::Answer { write, is_told } => {
+                if !is_told && !self.is_away {
+                    self.left.lost_answers -= 1;
+                }
+                self.answer(write, is_told);
+            }
+        }
+        self.check()
+    }
+
+    fn is_served(&self) -> bool {
+        self.owners.iter().enumerate().all(|(shard, owner)| {
+            let places = (0..self.processes.len()).filter(|place| self.processes[*place].is_up);
+            let mut own = places.filter(|place| *owner != 0 && self.processes[*place].node == *owner);
+            own.any(|place| match self.processes[place].engine {
+                Engine::Running {
+                    writer,
+                    shards,
+                    is_closing,
+                    ..
+                } => {
+                    let may_answer = self.holds(place, writer) && !self.is_sealed(writer);
+                    may_answer && !is_closing && has(shards, shard)
+                }
+                Engine::Down | Engine::Failed => false,
+            })
+        })
+    }
+
+    /// Each process beats, does all it can, beats once more, and a moment goes by.
+    fn round(&mut self) -> Result<bool, String> {
+        let up = (0..self.processes.len()).filter(|place| self.processes[*place].is_up);
+        let up: Vec<usize> = up.collect();
+        for place in up.iter().copied() {
+            let mut steps = Vec::new();
+            self.steps_of(place, &mut steps);
+            if let Some(beat) = steps.into_iter().find(|step| matches!(step, Step::Beat { .. })) {
+                self.step(beat)?;
+            }
+        }
+        for place in up {
+            let (mut has_beaten, mut steps) = (false, Vec::new());
+            for _ in 0..STEPS_A_ROUND {
+                steps.clear();
+                self.steps_of(place, &mut steps);
+                let awaited = self
+                    .writes
+                    .iter()
+                    .position(|write| write.is_awaited && usize::from(write.by) == place);
+                let is_beat = |step: &Step| matches!(step, Step::Beat { .. });
+                let next = match awaited {
+                    Some(write) if self.writes[write].fate == Fate::Sent => Some(Step::Land { write }),
+                    Some(write) => Some(Step::Answer { write, is_told: true }),
+                    None => steps.iter().copied().find(|step| !is_beat(step) || !has_beaten),
+                };
+                let Some(next) = next else { break };
+                has_beaten |= is_beat(&next);
+                self.step(next)?;
+            }
+        }
+        let is_served = self.is_served();
+        self.step(Step::Tick)?;
+        Ok(is_served)
+    }
+
+    /// All is served, and nothing has gone wrong.
+    pub(super) fn served(mut self) -> Self {
+        let left = std::mem::take(&mut self.left);
+        for _ in 0..ROUNDS_MAX {
+            self.simplify();
+            if self.round().expect("nothing goes wrong") {
+                break;
+            }
+        }
+        self.left = left;
+        self
+    }
+
+    /// Nothing goes wrong any more, and nobody drains: whether all is served then. `settled` holds states from which it is known to be.
+    fn settles(&self, settled: &mut HashSet<u128>) -> Result<(), String> {
+        let mut world = self.clone();
+        world.is_away = false;
+        world.left = super::state::Budget {
+            pauses: u8::MAX,
+            ..Default::default()
+        };
+        world.rows.iter_mut().for_each(|row| row.wants_drain = false);
+        let mut way = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            world.left.pauses = u8::MAX;
+            world.simplify();
+            let now = world.fingerprint();
+            if settled.contains(&now) {
+                settled.extend(way);
+                return Ok(());
+            }
+            way.push(now);
+            if world.round()? {
+                settled.extend(way);
+                return Ok(());
+            }
+        }
+        Err(format!(
+            "a shard is never served again, though nothing goes wrong any more: {world:#?}"
+        ))
+    }
+}
+
+/// Visits all that can be reached.
+pub(super) fn search(mut start: World) -> Searched {
+    start.simplify();
+    let mut numbers = HashMap::from([(start.fingerprint(), 0_u32)]);
+    let mut parents = vec![(0_u32, Step::Tick)];
+    let mut queue = VecDeque::from([(start.clone(), 0_u32)]);
+    let mut settled = HashSet::new();
+    while let Some((world, number)) = queue.pop_front() {
+        if let Err(wrong) = world.settles(&mut settled) {
+            let steps = told(&start, &parents, number, None);
+            return Searched {
+                states: numbers.len(),
+                wrong: Some((wrong, steps)),
+            };
+        }
+        for step in world.steps() {
+            let mut next = world.clone();
+            if let Err(wrong) = next.step(step) {
+                let steps = told(&start, &parents, number, Some(step));
+                return Searched {
+                    states: numbers.len(),
+                    wrong: Some((wrong, steps)),
+                };
+            }
+            next.simplify();
+            let found = numbers.len() as u32;
+            if let std::collections::hash_map::Entry::Vacant(entry) = numbers.entry(next.fingerprint()) {
+                entry.insert(found);
+                parents.push((number, step));
+                queue.push_back((next, found));
+            }
+        }
+        assert!(
+            numbers.len() < STATES_MAX,
+            "more than {STATES_MAX} states: the search has no bound"
+        );
+    }
+    Searched {
+        states: numbers.len(),
+        wrong: None,
+    }
+}
+
+/// The steps from the start to a state, and one more.
+fn told(start: &World, parents: &[(u32, Step)], number: u32, last: Option<Step>) -> Vec<String> {
+    let (mut way, mut at) = (Vec::from_iter(last), number);
+    while at != 0 {
+        let (before, step) = parents[at as usize];
+        way.push(step);
+        at = before;
+    }
+    let mut world = start.clone();
+    let mut told = Vec::new();
+    for step in way.into_iter().rev() {
+        let place = match step {
+            Step::TickWhilePaused { place } | Step::Kill { place } | Step::Restart { place } => Some(place),
+            Step::Beat { place, .. } | Step::Decide { place } | Step::Act { place } => Some(place),
+            Step::Change { place, .. } | Step::Again { place, .. } => Some(place),
+            Step::Renew { place } | Step::Write { place, .. } => Some(place),
+            Step::Tick | Step::Outage(_) | Step::SeeKilled | Step::Drain { .. } => None,
+            Step::Land { .. } | Step::Answer { .. } => None,
+        };
+        let what = place.map_or_else(String::new, |place| world.told_of(place, step));
+        told.push(format!("{step:?} {what}"));
+        let _ = world.step(step);
+        world.simplify();
+    }
+    told
+}
+
+impl World {
+    /// Who it is, and what for.
+    fn told_of(&self, place: usize, step: Step) -> String {
+        let process = &self.processes[place];
+        let tag = process.tag.0;
+        match (step, &process.is_at) {
+            (Step::Act { .. }, Loop::Acting(actions)) => format!("{tag}: {:?}", actions.first()),
+            (Step::Change { .. }, _) => format!("{tag}: {:?}", process.change),
+            (Step::Again { .. }, _) => format!("{tag}: {:?}", process.again),
+            _ => tag.to_string(),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A node's life beside an engine that takes its time.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use throng::{
+    driver::peers::{Reply, Request},
+    host::TokioHost,
+};
+use throng_cluster::{
+    Host, Status, Timing,
+    life::{Connections, Life, Parts},
+};
+use throng_journal::{Directory, Error, Join, Later, MemoryJournal, NodeId, NodeState, ShardSet, View};
+use tokio::{runtime::Handle, sync::mpsc, sync::oneshot, time::timeout};
+
+/// How long something may take that has to come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What an engine was told to serve, and how it says that it does.
+type Told = (NodeId, ShardSet, oneshot::Sender<()>);
+
+/// An engine that serves once the test says so.
+struct SlowEngine(Mutex<mpsc::UnboundedSender<Told>>);
+
+impl Host for SlowEngine {
+    fn serve(&self, node: NodeId, shards: ShardSet) -> Later<'static, Result<(), Error>> {
+        let (done, is_done) = oneshot::channel();
+        self.0.lock().unwrap().send((node, shards, done)).unwrap();
+        Box::pin(async move {
+            let _ = is_done.await;
+            Ok(())
+        })
+    }
+
+    fn release(&self) -> Later<'static, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn answer(&self, _: Request, _: Duration) -> Later<'static, Reply> {
+        Box::pin(std::future::ready(Reply::NotHere))
+    }
+}
+
+/// Nobody is connected to anybody.
+struct Alone;
+
+impl Connections for Alone {
+    fn look(&self, _: NodeId, _: &View) {}
+
+    fn refusing(&self) -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
+
+    fn changed(&self) -> Later<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn describe(&self, _: &mut Status) {}
+}
+
+fn named(name: &str) -> Join {
+    Join {
+        name: name.into(),
+        shards: 1,
+        ..Join::default()
+    }
+}
+
+/// Waits for what an engine is told next.
+async fn next(told: &mut mpsc::UnboundedReceiver<Told>) -> Told {
+    timeout(PATIENCE, told.recv())
+        .await
+        .expect("the engine is told")
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_engine_began_for_a_node_that_died_meanwhile_does_not_count_for_the_node_it_is_then() {
+    let directory = Arc::new(MemoryJournal::new().directory());
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let life = Arc::new(Life::new(Parts {
+        directory: directory.clone(),
+        host: Arc::new(SlowEngine(Mutex::new(tell))),
+        connections: Arc::new(Alone),
+        clock: Arc::new(TokioHost::on(Handle::current())),
+        join: named("a"),
+        timing: Timing::of(Duration::from_secs(1)),
+    }));
+    let first = life.join().await.unwrap();
+    let running = tokio::spawn(life.run(first));
+    let (shards, serves) = loop {
+        let (_, shards, serves) = next(&mut told).await;
+        if !shards.is_empty() {
+            break (shards, serves);
+        }
+        drop(serves);
+    };
+
+    // While the engine begins, another node declares this one dead, and leaves.
+    let other = directory.join(named("b")).await.unwrap();
+    let is_dead = async || {
+        let view = directory.beat(other, NodeState::Serving).await.unwrap();
+        let beat = view.node(first).unwrap().beat;
+        directory.declare_dead(other, first, beat).await.unwrap()
+    };
+    while !is_dead().await {}
+    directory.leave(other).await.unwrap();
+    let owner = async || directory.view().await.unwrap().owners[0];
+    let owns_again = async {
+        while owner().await == Some(first) || owner().await == Some(other) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, owns_again)
+        .await
+        .expect("it takes the shard as another node");
+
+    serves.send(()).unwrap();
+    let (node, again, _) = next(&mut told).await;
+    assert_ne!(node, first);
+    assert_eq!(again, shards);
+    running.abort();
+}

@@ -1,0 +1,79 @@
+//! A rolling upgrade: nodes of one release are replaced by those of the next, one after the other, while clients ask and all else happens
+//! to them.
+
+use super::{NODES, Scenario, seed};
+use std::{collections::BTreeMap, time::Duration};
+use throng_sim::{Nodes, Sim, for_each_seed};
+
+/// The release that all nodes are of at first, and the one that they are of in the end.
+pub(crate) const BEFORE: u64 = 1;
+const AFTER: u64 = 2;
+/// So many steps after one node was replaced the next one is.
+const EVERY: u64 = 7;
+
+/// The node that is replaced in this step.
+pub(crate) fn next(step: u64, scenario: Scenario) -> Option<usize> {
+    let number = usize::try_from(step / EVERY).ok()?;
+    (scenario.upgrades && step % EVERY == EVERY - 1 && number < NODES).then_some(number)
+}
+
+/// Ends a node, after it gave away what it had or not, and starts the next release in its stead.
+pub(crate) async fn replace(sim: &Sim, nodes: &Nodes, node: usize) {
+    if sim.chance(0.5) {
+        nodes.drain(node, true).await;
+        sim.sleep(Duration::from_millis(sim.below(2_000))).await;
+    }
+    nodes.kill(node);
+    nodes.set_app(node, AFTER);
+    sim.count("node replaced");
+    let owners = nodes.shards_by_app().await;
+    if owners.contains_key(&BEFORE) && owners.contains_key(&AFTER) {
+        sim.count("both releases owned shards");
+    }
+    let starts = nodes.clone();
+    drop(sim.spawn(async move { starts.start(node).await }));
+}
+
+/// All is owned by the next release.
+pub(crate) async fn is_over(sim: &Sim, nodes: &Nodes) {
+    let owners = nodes.shards_by_app().await;
+    if owners.keys().any(|app| *app != AFTER) {
+        sim.wrong(format!("shards by release, after all nodes were replaced: {owners:?}"));
+    }
+}
+
+#[test]
+fn nodes_are_replaced_by_a_newer_release_and_no_shard_goes_back_to_the_older_one() {
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let test = "upgrade::nodes_are_replaced_by_a_newer_release_and_no_shard_goes_back_to_the_older_one";
+    for_each_seed("throng-sim --test nodes", test, 15, |number, keep_trace| {
+        let scenario = Scenario {
+            steps: 4 * EVERY,
+            changes: 63,
+            upgrades: true,
+            lie: None,
+        };
+        let run = seed(number, scenario, keep_trace).map_err(|failure| failure.to_string())?;
+        if keep_trace {
+            run.trace.iter().for_each(|line| println!("{line}"));
+        }
+        for (what, count) in run.counts {
+            *counts.entry(what).or_default() += count;
+        }
+        Ok(())
+    });
+    if std::env::var("THRONG_SIM_SEED").is_err() {
+        for what in [
+            "node replaced",
+            "both releases owned shards",
+            "node declared dead",
+            "shards given",
+        ] {
+            assert!(
+                counts.get(what).is_some_and(|count| *count > 0),
+                "never: {what}; {counts:?}"
+            );
+        }
+    }
+    println!("{counts:?}");
+}
