@@ -54,6 +54,14 @@ impl CommitBuilder {
         }
     }
 
+    /// Takes what another one keeps beside its commit's buffer, once that is finished, if it has none yet.
+    pub fn take_over(&mut self, finished: Self) {
+        debug_assert!(finished.is_empty(), "what is in it would be lost");
+        if self.directory.capacity() == 0 {
+            self.directory = finished.directory;
+        }
+    }
+
     /// Nothing was pushed since the last finish.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -394,6 +394,7 @@ impl Ledger {
             synced: CommitNo(self.open.durable()),
             at_micros: self.context.host.now().micros,
         });
+        self.open.give(|open| open.take_over(batch));
         let bytes = commit.bytes().len() as u64;
         self.context.metrics.commit_bytes.inc_by(bytes);
         self.appended_bytes.fetch_add(bytes, Ordering::Relaxed);
