@@ -11,7 +11,7 @@ use std::{
 };
 use throng_journal::{
     Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, NodeId, Opened, Place,
-    Position, Prune, Pruned, Record, RecordKind, ShardId, ShardSet, Stream, Taken, WriterId, commit::Buffer,
+    Position, Prune, PruneHow, Pruned, Record, RecordKind, ShardId, ShardSet, Stream, Taken, WriterId, commit::Buffer,
 };
 
 /// Renewed so many times in its length.
@@ -292,7 +292,7 @@ impl Journal for FarJournal {
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
         let (database, own) = (self.0.database.clone(), self.0.lease().writer);
         let (world, faults) = (database.world.clone(), database.faults());
-        let late = faults.journal_error > 0.0 && world.chance(LATE);
+        let late = prune.how == PruneHow::Remove && faults.journal_error > 0.0 && world.chance(LATE);
         let late = late.then(|| Duration::from_micros(world.dice(|rng| rng.u64(..LATE_MICROS))));
         let work = async move {
             if let Some(late) = late {
