@@ -6,6 +6,7 @@ mod counted;
 mod counter;
 mod follower;
 mod seen;
+mod unknown;
 mod upgrade;
 
 use counted::{Counted, SharedViews};
