@@ -7,6 +7,7 @@ mod counter;
 mod follower;
 mod retention;
 mod seen;
+mod unknown;
 mod upgrade;
 
 use counted::{Counted, SharedViews};

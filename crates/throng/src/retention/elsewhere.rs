@@ -20,8 +20,12 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use throng_core::{model::Error as Refused, shard::JsonRejection};
-use throng_journal::{Address, CommitNo, Error, Position, Prune, Pruned, ShardId, ShardSet, WriterId};
+use throng_journal::{Address, CommitNo, ERASES, Error, PRUNES, Position, Prune, Pruned, ShardId, ShardSet, WriterId};
 
+/// What nodes have to know for an entity to be erased, and what that is called.
+pub(super) const ERASING: (u32, &str) = (ERASES, "erase");
+/// The same for history to be removed.
+pub(super) const PRUNING: (u32, &str) = (PRUNES, "remove history");
 /// Another node's pass is waited for so long: it looks at all of the history of its shards.
 const PATIENCE: Duration = Duration::from_mins(10);
 
@@ -50,7 +54,7 @@ impl Core {
         let Some(index) = self.context.registry.find(kind) else {
             return unknown_kind(kind);
         };
-        if let Err(older) = refuse_older_nodes(self) {
+        if let Err(older) = refuse_older_nodes(self, ERASING) {
             return Reply::Refused(RemoteError::Unavailable(older));
         }
         let erased = match self.owner_of(index, id) {
@@ -131,7 +135,7 @@ async fn prune_with(core: &Arc<Core>, shard: ShardId, is_dry: bool) -> Result<(S
 }
 
 /// Says so if a node lives that knows none of the requests which this makes of all nodes.
-pub(super) fn refuse_older_nodes(core: &Core, feature: u32, doing: &str) -> Result<(), String> {
+pub(super) fn refuse_older_nodes(core: &Core, (feature, doing): (u32, &str)) -> Result<(), String> {
     let peers = core.context.peers.as_ref();
     match peers.and_then(|peers| peers.without_feature(feature)) {
         None => Ok(()),
@@ -143,7 +147,7 @@ pub(super) fn refuse_older_nodes(core: &Core, feature: u32, doing: &str) -> Resu
 
 /// Up to where the messages of each shard were taken, and are covered, once all nodes have said so.
 pub(super) async fn taken_upto(core: &Core, life: &Life, of: &Address) -> Result<Vec<Position>, Error> {
-    refuse_older_nodes(core).map_err(Error::Refused)?;
+    refuse_older_nodes(core, ERASING).map_err(Error::Refused)?;
     let shards = core.context.registry.shards();
     let mut left = ShardSet::first(shards).without(&life.ledger.shards);
     loop {

@@ -24,7 +24,7 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, base_row, dead_rows, ended_row, family_row},
 };
-use throng_journal::{Address, CommitNo, Cut, ERASES, Error as StoreError, Position, Pruned, WriterId};
+use throng_journal::{Address, CommitNo, Cut, Error as StoreError, Position, Pruned, WriterId};
 
 /// What the rows of erasures begin with that are not done yet: kind, 0, id. They say with which event the entity was ended, and where;
 /// nothing, before it was.
@@ -68,7 +68,7 @@ impl Engine {
         let target = core.target::<JsonRejection>(index, id.into())?;
         let shard = limits::shard_of(target.hash, core.context.registry.shards());
         let owner = OwnerOf::new(core, shard).within(PATIENCE);
-        elsewhere::refuse_older_nodes(core, ERASES, "erase").map_err(|reason| Error::Unavailable { reason })?;
+        elsewhere::refuse_older_nodes(core, elsewhere::ERASING).map_err(|reason| Error::Unavailable { reason })?;
         loop {
             if let Some(life) = core.owner_of(index, id)? {
                 return core.erase_here(&life, (index, id)).await;

@@ -35,7 +35,7 @@ use std::{
     time::Duration,
 };
 use throng_core::model::Keep;
-use throng_journal::{Compacted, Cut, Error, PRUNES};
+use throng_journal::{Compacted, Cut, Error};
 
 /// Between two looks at whether a pass is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -119,7 +119,7 @@ async fn task(core: Weak<Core>) {
             if let Some(every) = strong.prune_every() {
                 let at = *due.get_or_insert_with(|| now + micros(every.min(FIRST)));
                 // A node of an older program may not expect what a pass leaves of a stream.
-                let is_possible = elsewhere::refuse_older_nodes(&strong, PRUNES, "remove history").is_ok();
+                let is_possible = elsewhere::refuse_older_nodes(&strong, elsewhere::PRUNING).is_ok();
                 if now >= at && is_possible {
                     due = Some(now + micros(every));
                     match pass::run(&strong, &life, Pass::Usual).await {
@@ -145,7 +145,7 @@ impl Engine {
     /// The journal's or the store's, or a node cannot be reached; what was removed by then is gone all the same, and the next pass goes on.
     pub async fn prune(&self, is_dry: bool) -> Result<PruneReport, Error> {
         if self.core.context.peers.is_some() {
-            elsewhere::refuse_older_nodes(&self.core, PRUNES, "remove history").map_err(Error::Refused)?;
+            elsewhere::refuse_older_nodes(&self.core, elsewhere::PRUNING).map_err(Error::Refused)?;
             return elsewhere::prune(&self.core, is_dry).await;
         }
         match self.core.lives.running() {

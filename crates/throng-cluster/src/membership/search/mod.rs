@@ -26,10 +26,11 @@
 //! - Processes have no places: states that differ only in who is who are one.
 //! - There are no checkpoints, no messages, and no programs of two releases.
 //!
-//! What is not searched here: `life.rs` and the engine's lives are modelled in `node.rs`, step by step, and have to be kept like it.
+//! What is not searched here: `life.rs` and the engine's lives are modelled in `node.rs` and `engine.rs`, step by step, and have to be kept like it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod database;
+mod engine;
 mod explore;
 mod node;
 mod state;
