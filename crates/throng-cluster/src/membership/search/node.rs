@@ -148,6 +148,7 @@ impl World {
             state: glance.state,
             beat: glance.beat.into(),
             is_disconnected: glance.is_disconnected,
+            wants_drain: false,
         };
         let view = View {
             nodes: glances.iter().map(node).collect(),
