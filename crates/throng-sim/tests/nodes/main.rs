@@ -424,7 +424,7 @@ async fn rows_of(views: &SharedViews) -> BTreeMap<String, u64> {
 fn whatever_happens_to_nodes_each_answer_is_as_one_machines() {
     let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let test = "whatever_happens_to_nodes_each_answer_is_as_one_machines";
-    for_each_seed("throng-sim --test nodes", test, 60, |number, keep_trace| {
+    for_each_seed("throng-sim --test nodes", test, 100, |number, keep_trace| {
         let scenario = Scenario {
             steps: 25,
             changes: [63, 63, 5][usize::try_from(number % 3).unwrap()],
