@@ -2,6 +2,7 @@
 
 use super::{
     EntityEvent, Next, Watch, unavailable,
+    watchers::Reached,
     window::{Interest, Spot},
 };
 use crate::{
@@ -181,11 +182,11 @@ impl Follower {
             let found = match (&self.place.follow, &self.place.tail) {
                 (Follow::Entity { kind, id, after, .. }, None) => self.in_history(*kind, id, *after, limit).await?,
                 (Follow::Kind { from, .. }, _) | (Follow::Entity { .. }, Some(from)) => {
-                    let spot = match self.watch.next().map_err(failed)? {
-                        Next::Read(spot) => spot,
+                    let reached = match self.watch.next().map_err(failed)? {
+                        Next::Read(reached) => reached,
                         Next::Wait => self.watch.wait(from, self.place.spot).await.map_err(failed)?,
                     };
-                    self.place.spot = spot.or(self.place.spot);
+                    self.place.reach(reached);
                     self.in_log(limit).await?
                 }
             };
@@ -195,8 +196,8 @@ impl Follower {
             self.place = found.place;
             let from = self.place.cursor().filter(|_| found.is_end);
             if let Some(from) = from {
-                let spot = self.watch.wait(from, self.place.spot).await.map_err(failed)?;
-                self.place.spot = spot.or(self.place.spot);
+                let reached = self.watch.wait(from, self.place.spot).await.map_err(failed)?;
+                self.place.reach(reached);
             } else if self.is_of_cluster() && matches!(self.place.follow, Follow::Entity { .. }) {
                 self.engine.core.context.host.sleep(ASK_EVERY).await;
             }
@@ -269,6 +270,16 @@ impl FollowerPosition {
         match &self.follow {
             Follow::Kind { from, .. } => Some(from),
             Follow::Entity { .. } => self.tail.as_ref(),
+        }
+    }
+
+    /// It has waited until it came there.
+    fn reach(&mut self, reached: Option<Reached>) {
+        let Some(Reached { spot, told }) = reached else { return };
+        self.spot = Some(spot);
+        match (&mut self.follow, &mut self.tail) {
+            (Follow::Kind { from, .. }, _) | (Follow::Entity { .. }, Some(from)) => from.join(&told),
+            (Follow::Entity { .. }, None) => {}
         }
     }
 

@@ -245,7 +245,7 @@ impl Tail {
                 return Ok(Advance::More);
             };
             for commit in decoded {
-                state.watchers.found(&commit, window.end_spot(), &mut woken);
+                state.watchers.found(&commit, window, &mut woken);
                 window.push(commit);
             }
             state.live = window.end().next(&window.streams).is_empty();

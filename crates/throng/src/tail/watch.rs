@@ -2,7 +2,7 @@
 
 use super::{
     State, Tail,
-    watchers::Outcome,
+    watchers::{Outcome, Reached},
     window::{Bounds, Interest, Spot, Window},
 };
 use crate::feed::{Cursor, Feed};
@@ -37,8 +37,8 @@ pub(super) struct Watch {
 
 /// What a follower does next.
 pub(super) enum Next {
-    /// It looks at what there is, from this spot on if one is known.
-    Read(Option<Spot>),
+    /// It looks at what there is, from here on if that is known.
+    Read(Option<Reached>),
     /// It waits still: all that was decoded since it began to wait is not for it.
     Wait,
 }
@@ -49,7 +49,7 @@ impl Watch {
         let mut state = self.tail.state();
         match state.watchers.outcome(&self.interest, self.number) {
             Outcome::None => Ok(Next::Read(None)),
-            Outcome::Found(spot) => Ok(Next::Read(spot)),
+            Outcome::Found(reached) => Ok(Next::Read(reached)),
             Outcome::Waits => Ok(Next::Wait),
             Outcome::Failed(why) => Err(why),
         }
@@ -75,13 +75,13 @@ impl Watch {
     }
 
     /// Waits until there may be something behind a cursor, and says where to look for it, if that is known.
-    pub(super) async fn wait(&self, from: &Cursor, spot: Option<Spot>) -> Result<Option<Spot>, Arc<str>> {
+    pub(super) async fn wait(&self, from: &Cursor, spot: Option<Spot>) -> Result<Option<Reached>, Arc<str>> {
         poll_fn(|context| {
             let mut woken = Vec::new();
             let is_first = {
                 let state = &mut *self.tail.state();
                 match state.watchers.outcome(&self.interest, self.number) {
-                    Outcome::Found(spot) => return Poll::Ready(Ok(spot)),
+                    Outcome::Found(reached) => return Poll::Ready(Ok(reached)),
                     Outcome::Failed(why) => return Poll::Ready(Err(why)),
                     Outcome::Waits => {}
                     Outcome::None if state.is_beyond(from, spot) => return Poll::Ready(Ok(None)),
@@ -141,7 +141,8 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tail::watchers::Watchers;
+    use crate::tail::{decode::Decoded, watchers::Watchers};
+    use throng_journal::{Address, CommitBuilder, CommitNo, RecordKind, ShardId, Stamp, Stream, WriterId};
 
     const BOUNDS: Bounds = Bounds {
         bytes_max: 1 << 20,
@@ -150,6 +151,46 @@ mod tests {
 
     fn cursor(text: &str) -> Cursor {
         text.parse().unwrap()
+    }
+
+    fn stream(writer: u64) -> Stream {
+        Stream {
+            writer: WriterId(writer),
+            shards: Some([ShardId(u16::try_from(writer).unwrap())].into_iter().collect()),
+            last: CommitNo(30),
+            is_sealed: false,
+        }
+    }
+
+    #[test]
+    fn what_was_passed_while_a_follower_waited_is_told_with_what_it_waited_for() {
+        let everything = Interest { kind: 0, entity: None };
+        let from = cursor("1.5,2.5");
+        let mut window = Window::new(0, from.told.clone(), BOUNDS);
+        window.streams = vec![stream(1), stream(2)];
+        let mut watchers = Watchers::new(1);
+        let number = watchers.add(&everything);
+        watchers.wait(&everything, number, &from, Waker::noop());
+        let mut woken = Vec::new();
+        // Nothing is in the second stream's commit for it, the first one's has an event.
+        for (writer, kinds) in [(2, &["other"]), (1, &["till"])] {
+            let mut open = CommitBuilder::default();
+            let till = Address::new("till", "a");
+            open.push(RecordKind::Event, ShardId(0), &till, 1, "moved", 1, b"{}");
+            let commit = open.finish(Stamp {
+                writer: WriterId(writer),
+                number: CommitNo(5),
+                synced: CommitNo(0),
+                at_micros: 7,
+            });
+            let decoded = Decoded::new(&commit, kinds);
+            watchers.found(&decoded, &window, &mut woken);
+            window.push(decoded);
+        }
+        let Outcome::Found(Some(reached)) = watchers.outcome(&everything, number) else {
+            panic!("it is woken by the event");
+        };
+        assert_eq!((woken.len(), reached.told.to_string()), (1, "1.4,2.5".into()));
     }
 
     #[test]

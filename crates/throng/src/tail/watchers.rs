@@ -3,9 +3,19 @@
 use super::{
     Cursor,
     decode::{Decoded, KindEvents},
-    window::{Interest, Spot},
+    window::{Interest, Spot, Window},
 };
 use std::{collections::BTreeMap, sync::Arc, task::Waker};
+use throng_journal::Positions;
+
+/// Where a follower goes on that has waited: in a window, before the commit with something for it.
+#[derive(Debug)]
+pub(super) struct Reached {
+    pub(super) spot: Spot,
+    /// What comes before it in the window is told with that, also where nothing was for this follower: at another node it may be looked at anew,
+    /// and that one may still hold what has been removed here.
+    pub(super) told: Positions,
+}
 
 /// A follower that waits for new events.
 #[derive(Debug)]
@@ -15,7 +25,7 @@ enum Slot {
     /// It was told this much; nothing that was decoded since was for it.
     Waiting { from: Cursor, waker: Waker },
     /// Here is something for it, or somewhere it has to look by itself.
-    Found(Option<Spot>),
+    Found(Option<Reached>),
     /// What it waits for cannot be read.
     Failed(Arc<str>),
 }
@@ -28,7 +38,7 @@ pub(super) enum Outcome {
     /// It waits still.
     Waits,
     /// Here is something for it, and nothing before; or somewhere it has to look by itself.
-    Found(Option<Spot>),
+    Found(Option<Reached>),
     /// What it waits for cannot be read.
     Failed(Arc<str>),
 }
@@ -133,12 +143,12 @@ impl Watchers {
         }
     }
 
-    /// A commit was decoded: those for whom something is in it are to be woken.
-    pub(super) fn found(&mut self, commit: &Decoded, spot: Spot, woken: &mut Vec<Waker>) {
+    /// A commit was decoded, the next one of this window: those for whom something is in it are to be woken.
+    pub(super) fn found(&mut self, commit: &Decoded, window: &Window, woken: &mut Vec<Waker>) {
         for KindEvents { kind, events } in &commit.kinds {
             let kind = &mut self.kinds[*kind];
             if kind.waiting > 0 {
-                let found = kind.all.values_mut().map(|slot| slot.find(commit, spot, woken));
+                let found = kind.all.values_mut().map(|slot| slot.find(commit, window, woken));
                 let found: usize = found.map(usize::from).sum();
                 kind.waiting -= found;
                 self.waiting -= found;
@@ -148,7 +158,7 @@ impl Watchers {
             }
             for recorded in events {
                 if let Some(slots) = kind.entities.get_mut(&recorded.event.id) {
-                    let found = slots.values_mut().map(|slot| slot.find(commit, spot, woken));
+                    let found = slots.values_mut().map(|slot| slot.find(commit, window, woken));
                     self.waiting -= found.map(usize::from).sum::<usize>();
                 }
             }
@@ -178,12 +188,16 @@ impl Slot {
     }
 
     /// There is something in this commit; whether it waited for it.
-    fn find(&mut self, commit: &Decoded, spot: Spot, woken: &mut Vec<Waker>) -> bool {
+    fn find(&mut self, commit: &Decoded, window: &Window, woken: &mut Vec<Waker>) -> bool {
         let Self::Waiting { from, .. } = self else { return false };
         if from.told.has(commit.position) {
             return false;
         }
-        if let Self::Waiting { waker, .. } = std::mem::replace(self, Self::Found(Some(spot))) {
+        let reached = Reached {
+            spot: window.end_spot(),
+            told: window.end().clone(),
+        };
+        if let Self::Waiting { waker, .. } = std::mem::replace(self, Self::Found(Some(reached))) {
             woken.push(waker);
         }
         true
