@@ -209,8 +209,10 @@ async fn an_erasure_that_loses_its_connection_at_any_statement_is_done_all_the_s
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_stay_as_large_as_what_is_kept_over_many_passes() {
-    const ROUNDS: usize = 24;
-    const EARLY: usize = 4;
+    const ROUNDS_MAX: usize = 60;
+    // So many rounds after each other leave them as large as they were. What is removed gives back its room only while no other test looks at what
+    // was before, so they may have grown until then.
+    const FLAT: usize = 8;
     let schema = &kit::schema();
     let engine = engine(schema, NOTHING).await;
     let psql = kit::psql(&kit::SERVER).await;
@@ -219,7 +221,9 @@ async fn tables_stay_as_large_as_what_is_kept_over_many_passes() {
          pg_total_relation_size('{schema}.places'))::bigint"
     );
     let mut sizes = Vec::new();
-    for _ in 0..ROUNDS {
+    let is_flat =
+        |sizes: &[i64]| sizes.len() > FLAT && sizes[sizes.len() - FLAT..].windows(2).all(|two| two[0] == two[1]);
+    while !is_flat(&sizes) && sizes.len() < ROUNDS_MAX {
         for id in ["a", "b", "c"] {
             hit(&engine, id, 60).await;
         }
@@ -228,8 +232,5 @@ async fn tables_stay_as_large_as_what_is_kept_over_many_passes() {
         sizes.push(psql.query_one(&size, &[]).await.unwrap().get::<_, i64>(0));
     }
     engine.stop().await;
-    assert!(
-        sizes[ROUNDS - 1] < 2 * sizes[EARLY],
-        "after each round, in bytes: {sizes:?}"
-    );
+    assert!(is_flat(&sizes), "after each round, in bytes: {sizes:?}");
 }
