@@ -5,15 +5,18 @@
 //! - [`Leader`]: at most one loop leads a commit; who comes meanwhile goes on, and leads the next.
 //! - [`OpenCommit`]: records get their place while the shard's lock is held, so that log order is execution order, and
 //!   one number says everything an answer rests on.
+//! - [`Relay`]: who waits for a commit that another thread makes is woken with the others of its own thread, by one signal.
 //!
 //! The simulator drives the engine on one thread and cannot see races between these; `tests/loom.rs` can (feature `loom`).
 
 mod leader;
 mod open_commit;
+mod relay;
 mod sync;
 mod turnstile;
 
 pub use leader::{Candidate, Leader, Term};
 pub use open_commit::{Durable, InCommit, Lost, OpenCommit};
+pub use relay::{End, Relay};
 pub use sync::instead_of_blocking;
 pub use turnstile::{Entered, Job, Turnstile};

@@ -1,10 +1,14 @@
 //! The open commit, and who waits for it to be durable.
 
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::{
+    relay::{Parked, Relay},
+    sync::{AtomicU64, Mutex, Ordering, lock},
+};
 use std::{
     collections::VecDeque,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
@@ -31,6 +35,7 @@ pub struct OpenCommit<B> {
     /// [`RUNNING`], or the writer's last commit.
     end: AtomicU64,
     waiters: Mutex<Vec<Waiter>>,
+    relay: Arc<Relay>,
 }
 
 struct Inner<B> {
@@ -46,13 +51,15 @@ struct Inner<B> {
 struct Waiter {
     number: u64,
     deadline: u64,
-    waker: Waker,
+    task: Parked,
 }
 
 const RUNNING: u64 = u64::MAX;
 
-impl<B: Default> Default for OpenCommit<B> {
-    fn default() -> Self {
+impl<B: Default> OpenCommit<B> {
+    /// One that nothing was put into, and whose waiters are woken through this relay.
+    #[must_use]
+    pub fn new(relay: Arc<Relay>) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 batch: B::default(),
@@ -63,11 +70,10 @@ impl<B: Default> Default for OpenCommit<B> {
             durable: AtomicU64::new(0),
             end: AtomicU64::new(RUNNING),
             waiters: Mutex::new(Vec::new()),
+            relay,
         }
     }
-}
 
-impl<B: Default> OpenCommit<B> {
     /// Puts records into the open commit.
     pub fn stage<R>(&self, put: impl FnOnce(&mut B) -> R) -> InCommit<R> {
         let mut inner = lock(&self.inner);
@@ -193,7 +199,7 @@ impl<B: Default> OpenCommit<B> {
             waiters.push(Waiter {
                 number,
                 deadline,
-                waker: waker.clone(),
+                task: Parked::here(waker.clone()),
             });
         }
         is_open
@@ -226,9 +232,7 @@ impl<B: Default> OpenCommit<B> {
                 waiters.extract_if(.., |waiter| which(waiter)).collect()
             }
         };
-        for waiter in woken {
-            waiter.waker.wake();
-        }
+        self.relay.wake(woken.into_iter().map(|waiter| waiter.task));
     }
 }
 
@@ -264,7 +268,7 @@ impl<B: Default> Future for Durable<'_, B> {
         let swept = self
             .registered
             .as_ref()
-            .is_some_and(|waker| !waiters.iter().any(|at| at.waker.will_wake(waker)));
+            .is_some_and(|waker| !waiters.iter().any(|at| at.task.waker.will_wake(waker)));
         let known = self
             .registered
             .as_ref()
@@ -274,7 +278,7 @@ impl<B: Default> Future for Durable<'_, B> {
             waiters.push(Waiter {
                 number: self.number,
                 deadline: self.deadline,
-                waker: waker.clone(),
+                task: Parked::here(waker.clone()),
             });
             self.registered = Some(waker);
         }

@@ -16,6 +16,25 @@ use std::{
     sync::{PoisonError, TryLockError},
 };
 
+fn next_thread() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+#[cfg(feature = "loom")]
+loom::thread_local! {
+    static THREAD: u64 = next_thread();
+}
+#[cfg(not(feature = "loom"))]
+thread_local! {
+    static THREAD: u64 = next_thread();
+}
+
+/// What this thread is told apart by, cheaper than its `ThreadId`.
+pub(crate) fn thread_number() -> u64 {
+    THREAD.with(|number| *number)
+}
+
 /// A panic while a lock is held ends the process in the engine; in a test the value is still fit to look at.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -10,7 +10,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
 };
-use throng_turn::{Candidate, Entered, Job, Leader, Lost, OpenCommit, Turnstile};
+use throng_turn::{Candidate, Entered, Job, Leader, Lost, OpenCommit, Relay, Turnstile};
 
 #[test]
 fn a_full_inbox_gives_the_work_back() {
@@ -52,7 +52,7 @@ impl Wake for Count {
 
 #[test]
 fn a_sweep_wakes_those_past_their_deadline_and_they_can_wait_on() {
-    let open = OpenCommit::<Vec<u8>>::default();
+    let open = OpenCommit::<Vec<u8>>::new(Arc::default());
     open.stage(|batch| batch.push(1));
     let count = Arc::new(Count(AtomicUsize::new(0)));
     let waker = Waker::from(count.clone());
@@ -73,7 +73,7 @@ fn a_sweep_wakes_those_past_their_deadline_and_they_can_wait_on() {
 
 #[test]
 fn a_waker_is_kept_until_its_commit_is_decided_or_its_deadline_swept() {
-    let open = OpenCommit::<Vec<u8>>::default();
+    let open = OpenCommit::<Vec<u8>>::new(Arc::default());
     open.stage(|batch| batch.push(1));
     let count = Arc::new(Count(AtomicUsize::new(0)));
     let waker = Waker::from(count.clone());
@@ -95,8 +95,43 @@ fn a_waker_is_kept_until_its_commit_is_decided_or_its_deadline_swept() {
 }
 
 #[test]
+fn a_thread_with_an_end_is_woken_once_for_all_its_tasks() {
+    let relay = Arc::new(Relay::default());
+    let open = OpenCommit::<Vec<u8>>::new(relay.clone());
+    open.stage(|batch| batch.push(1));
+    let count = || Arc::new(Count(AtomicUsize::new(0)));
+    let (end_told, of_end, of_none) = (count(), count(), count());
+    let woken = || [&end_told, &of_end, &of_none].map(|count| count.0.load(Ordering::SeqCst));
+    std::thread::scope(|scope| {
+        let with_end = scope.spawn(|| {
+            let end = relay.end();
+            assert!(!end.deliver(&end_told.clone().into()));
+            for _ in 0..3 {
+                assert!(open.wake_at(1, 0, &of_end.clone().into()));
+            }
+            end
+        });
+        let end = with_end.join().unwrap();
+        scope.spawn(|| {
+            for _ in 0..3 {
+                assert!(open.wake_at(1, 0, &of_none.clone().into()));
+            }
+        });
+        while open.waiting() < 6 {
+            std::thread::yield_now();
+        }
+        let (number, _) = open.take(1).unwrap();
+        open.landed(number);
+        assert_eq!(woken(), [1, 0, 3], "a thread without an end is woken task by task");
+        assert!(end.deliver(&end_told.clone().into()));
+        assert_eq!(woken(), [1, 3, 3]);
+        assert!(!end.deliver(&end_told.clone().into()), "each is woken once");
+    });
+}
+
+#[test]
 fn no_more_commits_are_taken_than_may_be_in_flight() {
-    let open = OpenCommit::<Vec<u8>>::default();
+    let open = OpenCommit::<Vec<u8>>::new(Arc::default());
     open.stage(|batch| batch.push(1));
     assert_eq!(open.take(1).unwrap().0, 1);
     open.stage(|batch| batch.push(2));
@@ -207,7 +242,7 @@ fn a_leader_that_panics_hands_over() {
 
 #[test]
 fn a_commit_is_due_when_it_may_be_taken() {
-    let open = OpenCommit::<Vec<u8>>::default();
+    let open = OpenCommit::<Vec<u8>>::new(Arc::default());
     assert!(!open.is_due(1), "it is empty");
     open.stage(|batch| batch.push(1));
     assert!(open.is_due(1));

@@ -13,7 +13,7 @@ use std::{
     future::poll_fn,
     task::{Poll, Waker},
 };
-use throng_turn::{Candidate, Entered, Leader, Lost, OpenCommit, Term, Turnstile};
+use throng_turn::{Candidate, Entered, Leader, Lost, OpenCommit, Relay, Term, Turnstile};
 
 fn model(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -189,7 +189,7 @@ fn what_one_asked_for_that_went_away_is_looked_at() {
 #[test]
 fn who_waits_for_a_commit_is_woken_when_it_lands() {
     model(|| {
-        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         let place = open.stage(|batch| batch.push(1));
         assert!(place.first);
         let waiter = {
@@ -206,7 +206,7 @@ fn who_waits_for_a_commit_is_woken_when_it_lands() {
 #[test]
 fn who_asks_to_be_woken_is_woken_or_told_that_it_has_landed() {
     model(|| {
-        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         open.stage(|batch| batch.push(1));
         let waiter = {
             let open = open.clone();
@@ -226,10 +226,87 @@ fn who_asks_to_be_woken_is_woken_or_told_that_it_has_landed() {
     });
 }
 
+/// Counts how often it is woken, and has its thread look.
+struct Count {
+    woken: AtomicUsize,
+    thread: Waker,
+}
+
+impl std::task::Wake for Count {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.woken.fetch_add(1, Ordering::SeqCst);
+        self.thread.wake_by_ref();
+    }
+}
+
+/// Two tasks that wait for commit 1 on the calling thread.
+fn two_wait(open: &OpenCommit<Vec<u8>>, thread: &Waker) -> [std::sync::Arc<Count>; 2] {
+    std::array::from_fn(|_| {
+        let count = std::sync::Arc::new(Count {
+            woken: AtomicUsize::new(0),
+            thread: thread.clone(),
+        });
+        if !open.wake_at(1, 0, &Waker::from(count.clone())) {
+            count.woken.fetch_add(1, Ordering::SeqCst);
+        }
+        count
+    })
+}
+
+#[test]
+fn the_end_of_a_relay_wakes_the_tasks_of_its_thread() {
+    model(|| {
+        let relay = std::sync::Arc::new(Relay::default());
+        let open = Arc::new(OpenCommit::<Vec<u8>>::new(relay.clone()));
+        open.stage(|batch| batch.push(1));
+        let other = {
+            let open = open.clone();
+            thread::spawn(move || {
+                let end = relay.end();
+                let mut tasks = None;
+                block_on(poll_fn(|context| {
+                    end.deliver(context.waker());
+                    let tasks = tasks.get_or_insert_with(|| two_wait(&open, context.waker()));
+                    if tasks.iter().all(|task| task.woken.load(Ordering::SeqCst) == 1) {
+                        Poll::Ready(())
+                    } else {
+                        Poll::Pending
+                    }
+                }));
+            })
+        };
+        let (number, _) = open.take(1).unwrap();
+        open.landed(number);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn an_end_that_is_dropped_leaves_nobody_asleep() {
+    model(|| {
+        let relay = std::sync::Arc::new(Relay::default());
+        let open = Arc::new(OpenCommit::<Vec<u8>>::new(relay.clone()));
+        open.stage(|batch| batch.push(1));
+        let other = {
+            let open = open.clone();
+            thread::spawn(move || {
+                let end = relay.end();
+                end.deliver(Waker::noop());
+                two_wait(&open, Waker::noop())
+            })
+        };
+        let (number, _) = open.take(1).unwrap();
+        open.landed(number);
+        for task in other.join().unwrap() {
+            assert_eq!(task.woken.load(Ordering::SeqCst), 1);
+        }
+    });
+}
+
 #[test]
 fn who_waits_at_the_end_learns_whether_its_commit_is_lost() {
     model(|| {
-        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         open.stage(|batch| batch.push(1));
         open.take(2).unwrap();
         open.stage(|batch| batch.push(2));
@@ -249,7 +326,7 @@ fn who_waits_at_the_end_learns_whether_its_commit_is_lost() {
 #[test]
 fn what_is_durable_never_passes_a_commit_still_in_flight() {
     model(|| {
-        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         for number in 1..=2 {
             open.stage(|batch| batch.push(number));
             open.take(2).unwrap();
@@ -270,7 +347,7 @@ fn what_is_durable_never_passes_a_commit_still_in_flight() {
 #[test]
 fn records_staged_by_two_threads_are_all_taken_once() {
     model(|| {
-        let open = Arc::new(OpenCommit::<Vec<u8>>::default());
+        let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
         let (leader, taken) = (Arc::new(Leader::new()), Arc::new(loom::sync::Mutex::new(Vec::new())));
         let threads: Vec<_> = (0..2u8)
             .map(|record| {

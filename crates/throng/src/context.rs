@@ -14,6 +14,7 @@ use throng_core::shard::Registry;
 use throng_journal::{Journal, Store};
 #[cfg(feature = "services")]
 use throng_services::stats::Stats;
+use throng_turn::Relay;
 
 /// The surroundings of an engine. Nothing in here belongs to one writer's life.
 pub(crate) struct Context {
@@ -50,6 +51,8 @@ pub(crate) struct Signals {
     pub(crate) checkpoint: Signal,
     /// The writer's life has ended.
     pub(crate) recover: Signal,
+    /// Those who wait for a commit, on a loop that another one wakes.
+    pub(crate) relay: Arc<Relay>,
     watchers: Mutex<Vec<Waker>>,
 }
 

@@ -191,12 +191,19 @@ impl Driver {
     pub fn committer(&self) -> impl Future<Output = ()> + Send + 'static {
         let turns = turn::Turns::new(self.core.context.clone());
         let seat = Seat::new(self.core.lives.clone());
+        let woken = self.core.context.signals.relay.end();
         std::future::poll_fn(move |context: &mut Context<'_>| {
             let end = turns.end(context);
-            if end.more {
+            // What others' commits woke here has its go before this one's commit.
+            let has_woken = woken.deliver(context.waker());
+            if end.more || has_woken {
                 context.waker().wake_by_ref();
             }
-            if end.early { seat.poll() } else { seat.lead(context) }
+            if end.early || has_woken {
+                seat.poll()
+            } else {
+                seat.lead(context)
+            }
         })
     }
 

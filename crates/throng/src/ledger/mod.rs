@@ -92,12 +92,13 @@ impl Ledger {
         sealed: Vec<Position>,
         covers: Option<Position>,
     ) -> Self {
+        let open = OpenCommit::new(context.signals.relay.clone());
         Self {
             context,
             writer,
             shards,
             sealed,
-            open: OpenCommit::default(),
+            open,
             leader: Leader::new(),
             flights: Mutex::default(),
             staged_bytes: AtomicUsize::new(0),

@@ -1,0 +1,130 @@
+//! One wake-up across threads for many tasks.
+
+use crate::sync::{Mutex, lock, thread_number};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Waker,
+};
+
+/// Wakes tasks on the threads they wait on.
+///
+/// A task that another thread wakes costs much more than one of the own thread: its runtime's shared queue is locked for each, and is
+/// looked into only now and then while there is other work. So a thread that has an [`End`] is told once, and its end wakes all its
+/// tasks there. Tasks of other threads, and one alone, are woken at once.
+#[derive(Default)]
+pub struct Relay {
+    ends: Mutex<Vec<State>>,
+}
+
+struct State {
+    number: u64,
+    /// Where it was last polled; nobody waits there before.
+    thread: Option<u64>,
+    /// Wakes the end itself, if tasks wait for it.
+    waker: Option<Waker>,
+    woken: Vec<Waker>,
+}
+
+/// A task that waits, and the thread it was polled on.
+pub(crate) struct Parked {
+    thread: u64,
+    pub(crate) waker: Waker,
+}
+
+impl Parked {
+    pub(crate) fn here(waker: Waker) -> Self {
+        Self {
+            thread: thread_number(),
+            waker,
+        }
+    }
+}
+
+impl Relay {
+    /// An end for the thread that [delivers](End::deliver) it.
+    #[must_use]
+    pub fn end(self: &Arc<Self>) -> End {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        lock(&self.ends).push(State {
+            number,
+            thread: None,
+            waker: None,
+            woken: Vec::new(),
+        });
+        End {
+            relay: self.clone(),
+            number,
+        }
+    }
+
+    /// Wakes these, here or through the ends of their threads.
+    pub(crate) fn wake(&self, parked: impl Iterator<Item = Parked>) {
+        let here = thread_number();
+        let mut away: Vec<Parked> = Vec::new();
+        for task in parked {
+            if task.thread == here {
+                task.waker.wake();
+            } else {
+                away.push(task);
+            }
+        }
+        if away.is_empty() {
+            return;
+        }
+        let mut wakers = Vec::new();
+        {
+            let mut ends = lock(&self.ends);
+            for end in ends.iter_mut().filter(|end| end.thread.is_some()) {
+                let of_end = away.extract_if(.., |task| Some(task.thread) == end.thread);
+                end.woken.extend(of_end.map(|task| task.waker));
+                match end.woken.len() {
+                    0 => {}
+                    1 if end.waker.is_some() => wakers.extend(end.woken.pop()),
+                    _ => wakers.extend(end.waker.take()),
+                }
+            }
+        }
+        wakers.extend(away.into_iter().map(|task| task.waker));
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Where the tasks of a thread are woken for the others. Dropped, they are woken without it.
+pub struct End {
+    relay: Arc<Relay>,
+    number: u64,
+}
+
+impl End {
+    /// Wakes the tasks of this thread that others wanted to wake, and is woken by this waker when there are more. `true`: there were
+    /// some, and what should run behind them has to wait for its next turn.
+    pub fn deliver(&self, waker: &Waker) -> bool {
+        let woken = {
+            let mut ends = lock(&self.relay.ends);
+            let Some(end) = ends.iter_mut().find(|end| end.number == self.number) else {
+                return false;
+            };
+            end.thread = Some(thread_number());
+            if !end.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                end.waker = Some(waker.clone());
+            }
+            std::mem::take(&mut end.woken)
+        };
+        let any = !woken.is_empty();
+        woken.into_iter().for_each(Waker::wake);
+        any
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let gone: Vec<State> = lock(&self.relay.ends)
+            .extract_if(.., |end| end.number == self.number)
+            .collect();
+        gone.into_iter().flat_map(|end| end.woken).for_each(Waker::wake);
+    }
+}
