@@ -160,6 +160,13 @@ async fn fill_journal(data: &Path, arguments: &StartArguments) -> anyhow::Result
     engine.stop().await;
     drop(engine);
     throng_app::cli::close_journal(journal);
+    // The disk would write gigabytes back while pauses are looked for.
+    for file in std::fs::read_dir(data)? {
+        let path = file?.path();
+        if path.is_file() {
+            std::fs::File::open(&path)?.sync_all()?;
+        }
+    }
     Ok(())
 }
 
@@ -170,6 +177,7 @@ async fn measure(data: &Path, arguments: &StartArguments) -> anyhow::Result<Figu
     });
     let begun = Instant::now();
     let (log, store) = fill::open(data)?;
+    let held = Arc::clone(&log);
     let open_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let engine = registration::kinds(Engine::builder())
@@ -185,6 +193,8 @@ async fn measure(data: &Path, arguments: &StartArguments) -> anyhow::Result<Figu
     host.ahead_micros.store(PAST_MICROS, Ordering::Relaxed);
     let at_expiry = pauses(&engine, arguments.entities, "after").await?;
     engine.stop().await;
+    drop(engine);
+    throng_app::cli::close_journal(held);
     Ok(Figures {
         entities: arguments.entities,
         keys: arguments.keys,
