@@ -5,6 +5,8 @@ use super::cluster::NODES;
 use crate::bench::service::Within;
 use anyhow::{Context as _, ensure};
 use std::{
+    collections::BTreeSet,
+    fs,
     net::{IpAddr, Ipv4Addr},
     process::Command,
 };
@@ -44,14 +46,14 @@ pub(super) fn unavailable() -> Option<String> {
 
 impl Network {
     pub(super) fn create() -> anyhow::Result<Self> {
+        remove_those_of_the_dead();
         let process = std::process::id();
         let taken = said(&["-o", "-4", "address", "show"])?;
         let is_free = |number: &u8| !taken.contains(&format!(" 198.18.{number}."));
         let first = process as u8;
         let mut numbers = (0..=u8::MAX).map(|further| first.wrapping_add(further));
         let network = Self {
-            // Seven letters at most: the names of links have fifteen.
-            name: format!("t{:x}", process & 0xff_ffff),
+            name: name_of(process),
             number: numbers
                 .find(is_free)
                 .context("all addresses for tests of networks are taken")?,
@@ -63,10 +65,11 @@ impl Network {
 
     fn make(&self) -> anyhow::Result<()> {
         let (bridge, hub) = (self.bridge(), self.hub());
+        // First: by the name of a namespace the next bench finds what this one leaves if it is killed.
+        ip(&format!("netns add {hub}"))?;
         ip(&format!("link add {bridge} type bridge"))?;
         ip(&format!("address add {}/{DATABASE_BITS} dev {bridge}", self.database()))?;
         ip(&format!("link set {bridge} up"))?;
-        ip(&format!("netns add {hub}"))?;
         ip(&format!("-n {hub} link add peers type bridge"))?;
         ip(&format!("-n {hub} link set peers up"))?;
         (0..NODES).try_for_each(|node| self.add(node))
@@ -160,6 +163,44 @@ impl Network {
     }
 }
 
+/// The beginning of all names of a bench's process. Seven letters at most: the names of links have fifteen.
+fn name_of(process: u32) -> String {
+    format!("t{:x}", process & 0xff_ffff)
+}
+
+/// Which bench's process a namespace is of.
+fn process_of(namespace: &str) -> Option<u32> {
+    let (process, of) = namespace.strip_prefix('t')?.split_once('-')?;
+    let is_ours = of == "hub" || of.parse::<usize>().is_ok_and(|node| node < NODES);
+    let process = u32::from_str_radix(process, 16).ok()?;
+    (is_ours && namespace.starts_with(&format!("{}-", name_of(process)))).then_some(process)
+}
+
+/// Where another process has its number by now, what it left stays until a later bench.
+fn has_ended(process: u32) -> bool {
+    !fs::exists(format!("/proc/{process}")).unwrap_or(true)
+}
+
+/// What a bench leaves that was killed: its nodes, which run on in their namespaces, these, and their links.
+fn remove_those_of_the_dead() {
+    let listed = said(&["netns", "list"]).unwrap_or_default();
+    let namespaces: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
+    let left = |namespace: &&&str| process_of(namespace).is_some_and(has_ended);
+    for namespace in namespaces.iter().filter(left) {
+        let within = said(&["netns", "pids", namespace]).unwrap_or_default();
+        for process in within.split_whitespace().filter_map(|id| id.parse().ok()) {
+            let _ = rustix::process::Pid::from_raw(process)
+                .map(|id| rustix::process::kill_process(id, rustix::process::Signal::KILL));
+        }
+    }
+    let dead: BTreeSet<u32> = namespaces.iter().filter(left).filter_map(|of| process_of(of)).collect();
+    for process in dead {
+        let name = name_of(process);
+        eprintln!("note: removing the network namespaces {name}-… of a bench that was killed");
+        drop(Network { name, number: 0 });
+    }
+}
+
 impl Drop for Network {
     fn drop(&mut self) {
         // What was not made cannot be removed, and a link goes with either of its ends.
@@ -201,4 +242,48 @@ fn said(arguments: &[&str]) -> anyhow::Result<String> {
         error.trim()
     );
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+
+    #[test]
+    fn a_namespace_says_which_bench_it_is_of() {
+        assert_eq!(process_of("t1a2b-hub"), Some(0x1a2b));
+        assert_eq!(process_of("t1a2b-2"), Some(0x1a2b));
+        for other in ["t1a2b-3", "t1a2b", "team-1", "t-1", "t01-1", "x1a2b-hub", "t1a2b-hub-2"] {
+            assert_eq!(process_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_a_bench_that_was_killed_has_left_goes_and_what_a_living_one_has_stays() {
+        if let Some(why) = unavailable() {
+            return println!("not tried: {why}");
+        }
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let [dead, living] = [ended.id(), std::process::id()].map(|process| format!("{}-1", name_of(process)));
+        for namespace in [&dead, &living] {
+            ip(&format!("netns add {namespace}")).unwrap();
+        }
+        let mut node = Command::new("ip")
+            .args(["netns", "exec", &dead, "sleep", "1000"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It is there once it has entered.
+        while said(&["netns", "pids", &dead]).unwrap().trim().is_empty() {
+            std::thread::yield_now();
+        }
+        remove_those_of_the_dead();
+        let listed = said(&["netns", "list"]).unwrap();
+        let is_there = |namespace: &String| listed.lines().any(|line| line.split(' ').next() == Some(namespace));
+        let left = [&dead, &living].map(is_there);
+        ip(&format!("netns delete {living}")).unwrap();
+        let killed = node.wait().unwrap();
+        assert_eq!((left, killed.success()), ([false, true], false));
+    }
 }
