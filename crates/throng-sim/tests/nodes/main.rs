@@ -152,12 +152,14 @@ impl Clients {
                     }
                 }
             };
+            let mut is_refused = false;
             // What was read or refused was so when it was asked last; what was done may have been done when it was asked first.
             let (asked, events, is_read) = match told {
                 Told::Events(events) if !matches!(ask, Ask::Read) => (first, events, false),
                 Told::Events(events) => (last, events, true),
                 Told::Refused(events) => {
                     self.sim.count("command refused");
+                    is_refused = true;
                     (last, events, true)
                 }
                 Told::RefusedBefore => {
@@ -176,7 +178,27 @@ impl Clients {
                 is_read,
             };
             self.note(ask, answer);
+            if is_refused && self.sim.chance(0.5) {
+                self.copy(ask, counter, &key).await;
+            }
             self.sim.sleep(Duration::from_micros(self.sim.below(100_000))).await;
+        }
+    }
+
+    /// A copy of a request that was refused, as one that was on its way for long: it has no effect, also if it were accepted by now.
+    async fn copy(&self, ask: Ask, counter: u64, key: &str) {
+        self.sim.sleep(Duration::from_micros(self.sim.below(500_000))).await;
+        loop {
+            match self.ask(ask, counter, key).await {
+                Ok(Told::RefusedBefore) => return self.sim.count("copy refused"),
+                Ok(Told::Refused(_)) => return,
+                Ok(Told::Events(_)) => {
+                    let why = format!("{key} to counter {counter} was refused, and its copy took effect");
+                    return self.sim.wrong(why);
+                }
+                Err(why) => self.sim.note(format_args!("a copy of {key}: {why}")),
+            }
+            self.sim.sleep(PAUSE).await;
         }
     }
 }
