@@ -107,7 +107,8 @@ impl Timers {
 
     fn insert(&mut self, address: &Address, name: &str, set: Set, (at, is_left): (u64, bool)) {
         let named = (address.clone(), name.to_owned());
-        let is_left = is_left || self.remove(&named).is_some_and(|before| before.is_left);
+        let before = self.remove(&named);
+        let is_left = is_left || before.is_some_and(|before| before.is_left);
         self.bytes += weigh(&named, &set);
         self.order.insert((set.at, named.clone()));
         self.set.insert(named.clone(), Standing { set, at, is_left });
@@ -372,6 +373,12 @@ mod tests {
         // What was before a life is not known.
         timers.replay(&address, "c", set(40));
         assert_eq!(is_left(&timers), [false, false, true]);
+        // Read back after a row of the store says so already, it is still one.
+        timers.replay(&address, "c", set(50));
+        timers.clear(&address, "c");
+        let due = timers.due(Timestamp { micros: 100 }, 9);
+        assert!(due.iter().all(|due| due.name != "c"), "{due:?}");
+        assert_eq!(timers.order.len(), timers.set.len());
     }
 
     #[test]
