@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import * as calls from '../api/calls';
 import type { Cluster, ClusterNode, Journal, Projection } from '../api/types';
 import { ago, bytes, instant, known, micros, plural, seconds, whole } from '../lib/format';
+import { count, lives, pinnedToNobody, shown } from '../lib/shards';
 import { Absent } from '../parts/absent';
 import { Badge, Card, Empty, Meter, Note, Scroll } from '../parts/basic';
 import { useConfirm } from '../parts/confirm';
@@ -230,6 +231,12 @@ function Nodes({ cluster }: { cluster: Cluster }) {
   return (
     <Card title="Nodes">
       {cluster.unowned !== '' && <Note tone="warn">Nobody owns the shards {cluster.unowned} now.</Note>}
+      {pinnedToNobody(cluster.pinned, cluster.nodes).map(([name, ranges]) => (
+        <Note key={name} tone="warn">
+          {plural(count(ranges), 'shard')} ({shown(ranges)}) pinned to <b>{name}</b>, and no node of that name lives:
+          until one does, they may be anywhere.
+        </Note>
+      ))}
       <Scroll label="Nodes">
         <table>
           <thead>
@@ -240,6 +247,7 @@ function Nodes({ cluster }: { cluster: Cluster }) {
                 Shards
               </th>
               <th scope="col">Which</th>
+              <th scope="col">Pinned here</th>
               <th scope="col" class="number">
                 Lease
               </th>
@@ -257,7 +265,10 @@ function Nodes({ cluster }: { cluster: Cluster }) {
                   <NodeState node={node} cluster={cluster} />
                 </td>
                 <td class="number">{whole(node.owns)}</td>
-                <td class="mono break">{node.shards.replaceAll(',', ', ') || '–'}</td>
+                <td class="mono break">{shown(node.shards) || '–'}</td>
+                <td class="break">
+                  <Pinned ranges={(lives(node) && cluster.pinned[node.name]) || ''} />
+                </td>
                 <td class="number">
                   <Lease node={node} lease={cluster.lease_ms} />
                 </td>
@@ -275,6 +286,15 @@ function Nodes({ cluster }: { cluster: Cluster }) {
         {whole(cluster.unknown)} of unknown outcome.
       </p>
     </Card>
+  );
+}
+
+function Pinned({ ranges }: { ranges: string }) {
+  if (ranges === '') return <>–</>;
+  return (
+    <>
+      {whole(count(ranges))}: <span class="mono">{shown(ranges)}</span>
+    </>
   );
 }
 

@@ -253,7 +253,7 @@ pub struct Verification {
     /// Each entity's last event.
     #[serde(skip)]
     last: HashMap<Box<str>, u64>,
-    /// Entities whose first events are missing, with what is wrong unless the history says further on what they were.
+    /// Entities of which events are missing, with what is wrong unless the history says further on what they were.
     #[serde(skip)]
     unfounded: HashMap<Box<str>, (u64, Finding)>,
 }
@@ -305,11 +305,8 @@ impl Verification {
                     place: entity.clone(),
                     why: format!("event {} follows event {last}", record.seq),
                 };
-                match *last {
-                    // What came before may have been removed: the history then says what the entity was.
-                    0 => _ = self.unfounded.insert(entity.into(), (record.seq, finding)),
-                    _ => self.damages.push(finding),
-                }
+                // What came before may have been removed: the history then says further on what the entity was.
+                self.unfounded.insert(entity.into(), (record.seq, finding));
             }
             *last = record.seq;
         }
@@ -378,6 +375,35 @@ impl fmt::Display for Verification {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CommitBuilder, CommitNo, ShardId, Stamp};
+
+    #[test]
+    fn events_are_missed_where_no_state_follows_that_stands_in_for_them() {
+        let found = |records: &[(RecordKind, u64)]| {
+            let mut open = CommitBuilder::default();
+            for (record, seq) in records {
+                open.push(*record, ShardId(1), &Address::new("k", "a"), *seq, "", 0, b"");
+            }
+            let mut found = Verification::default();
+            found.commit(&open.finish(Stamp {
+                writer: WriterId(1),
+                number: CommitNo(1),
+                synced: CommitNo(0),
+                at_micros: 5,
+            }));
+            found.finish();
+            let damages = found.damages.into_iter();
+            damages.map(|finding| finding.why).collect::<Vec<_>>()
+        };
+        let (event, state) = (|seq| (RecordKind::Event, seq), |seq| (RecordKind::State, seq));
+        assert!(found(&[event(1), event(2)]).is_empty());
+        assert_eq!(found(&[event(1), event(3)]), ["event 3 follows event 1"]);
+        assert!(found(&[event(7), state(7)]).is_empty());
+        assert_eq!(found(&[event(7), state(5)]), ["event 7 follows event 0"]);
+        // A pass has left an older state and taken the events behind it.
+        assert!(found(&[state(5), event(9), state(9), event(10)]).is_empty());
+        assert_eq!(found(&[state(5), event(9)]), ["event 9 follows event 5"]);
+    }
 
     #[test]
     fn a_check_says_when_in_dates() {

@@ -99,6 +99,7 @@ fn the_embedded_views_are_views() {
 #[test]
 fn the_embedded_store_is_a_store() {
     store::check_all(&OnDisk::new(Options::default()));
+    store::events_that_are_missing_are_said_to_be(&OnDisk::new(Options::default()));
 }
 
 #[test]

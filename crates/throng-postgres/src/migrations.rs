@@ -1,8 +1,9 @@
 //! The tables, and how they come to be: numbered steps, each applied once.
 
-use crate::{error::failed, options::PostgresOptions};
+use crate::{directory::has_met_another, error::failed, options::PostgresOptions};
+use std::time::Duration;
 use throng_journal::Error;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 
 /// The steps, in order; the first is number 1. A step that was released is never changed.
 const STEPS: &[&str] = &[
@@ -12,67 +13,94 @@ const STEPS: &[&str] = &[
     include_str!("migrations/0004.sql"),
 ];
 
+/// How long a step waits for a table that engines use, before it lets go of those it holds already and begins anew. Engines lock tables
+/// in every order (who joins a cluster `cluster` before `nodes`, whose beat is due the other way round), so whoever holds one table for itself
+/// alone and waits for another may be waited for. Shorter than a server's `deadlock_timeout` (1 s), so that nobody's transaction is ended.
+const WAIT: &str = "SET LOCAL lock_timeout TO '300ms'";
+/// Between two attempts engines go on.
+const PAUSE: Duration = Duration::from_millis(300);
+/// For a minute at most, of which engines go on for half.
+const TRIES: u32 = 100;
+
 /// Brings the schema to this program's version.
 ///
 /// # Errors
-/// [`Error::OtherVersion`] when it is newer than this program.
+/// [`Error::OtherVersion`] when it is newer than this program; somebody keeps a table that is to be changed.
 pub(crate) async fn migrate(client: &mut Client, options: &PostgresOptions) -> Result<(), Error> {
-    let said = failed("setting up the tables", options);
-    let schema = &options.schema;
     let expected = STEPS.len() as i32;
     if version(client, options).await? == Some(expected) {
         return Ok(());
     }
-    let transaction = match client.transaction().await {
-        Ok(transaction) => transaction,
-        Err(error) => return Err(said(error)),
-    };
-    let done = async {
-        // One program at a time, whatever the schema: so that two that start together do not do it twice.
+    let mut tries = 1;
+    loop {
+        match apply(client, &options.schema).await {
+            Ok(found) if found > expected => return Err(newer(options, found, expected)),
+            Ok(_) => return Ok(()),
+            Err(error) if gave_way(&error) && tries < TRIES => tries += 1,
+            Err(error) if gave_way(&error) => {
+                return Err(Error::Backend {
+                    doing: format!("setting up the tables of {}", options.place()),
+                    why: "a table that is to be changed was in use each time: look in pg_stat_activity for a transaction that has been open \
+                          for long (a dump, a session of psql), end it, and start again"
+                        .into(),
+                });
+            }
+            Err(error) => return Err(failed("setting up the tables", options)(error)),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn gave_way(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) || has_met_another(error)
+}
+
+/// Applies what has not been, all of it or nothing; the version found.
+async fn apply(client: &mut Client, schema: &str) -> Result<i32, tokio_postgres::Error> {
+    let transaction = client.transaction().await?;
+    // One program at a time, whatever the schema: so that two that start together do not do it twice. The other one is waited for.
+    transaction
+        .execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('throng migrations', 0))",
+            &[],
+        )
+        .await?;
+    transaction.batch_execute(WAIT).await?;
+    let exists: bool = transaction
+        .query_one(
+            "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)",
+            &[&schema],
+        )
+        .await?
+        .get(0);
+    if !exists {
+        transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
+    }
+    transaction
+        .batch_execute(&format!(
+            "CREATE TABLE IF NOT EXISTS {schema}.migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT \
+             now(), program text NOT NULL)"
+        ))
+        .await?;
+    let found: Option<i32> = transaction
+        .query_one(&format!("SELECT max(version) FROM {schema}.migrations"), &[])
+        .await?
+        .get(0);
+    let found = found.unwrap_or(0);
+    for (number, step) in (1..).zip(STEPS).skip_while(|(number, _)| *number <= found) {
+        transaction.batch_execute(&step.replace("SCHEMA", schema)).await?;
+        let program = concat!("throng ", env!("CARGO_PKG_VERSION"));
         transaction
             .execute(
-                "SELECT pg_advisory_xact_lock(hashtextextended('throng migrations', 0))",
-                &[],
+                &format!("INSERT INTO {schema}.migrations (version, program) VALUES ($1, $2)"),
+                &[&number, &program],
             )
             .await?;
-        let exists: bool = transaction
-            .query_one("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", &[schema])
-            .await?
-            .get(0);
-        if !exists {
-            transaction.batch_execute(&format!("CREATE SCHEMA {schema}")).await?;
-        }
-        transaction
-            .batch_execute(&format!(
-                "CREATE TABLE IF NOT EXISTS {schema}.migrations (version integer PRIMARY KEY, applied_at timestamptz NOT \
-                 NULL DEFAULT now(), program text NOT NULL)"
-            ))
-            .await?;
-        let found: Option<i32> = transaction
-            .query_one(&format!("SELECT max(version) FROM {schema}.migrations"), &[])
-            .await?
-            .get(0);
-        let found = found.unwrap_or(0);
-        for (number, step) in (1..).zip(STEPS).skip_while(|(number, _)| *number <= found) {
-            transaction.batch_execute(&step.replace("SCHEMA", schema)).await?;
-            let program = concat!("throng ", env!("CARGO_PKG_VERSION"));
-            transaction
-                .execute(
-                    &format!("INSERT INTO {schema}.migrations (version, program) VALUES ($1, $2)"),
-                    &[&number, &program],
-                )
-                .await?;
-        }
-        Ok(found)
-    };
-    let found = match done.await {
-        Ok(found) => found,
-        Err(error) => return Err(said(error)),
-    };
-    if found > expected {
-        return Err(newer(options, found, expected));
     }
-    transaction.commit().await.map_err(said)
+    if found <= STEPS.len() as i32 {
+        transaction.commit().await?;
+    }
+    Ok(found)
 }
 
 /// For those who only look: the tables must be there.

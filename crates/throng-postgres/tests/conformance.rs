@@ -139,6 +139,7 @@ fn the_journal_is_a_journal_that_leaves_syncs_to_the_server() {
 #[test]
 fn the_store_is_a_store() {
     store::check_all(&OnServer { more: "" });
+    store::events_that_are_missing_are_said_to_be(&OnServer { more: "" });
 }
 
 #[test]

@@ -90,7 +90,7 @@ mod conformance;
 pub use faults::{Faults, Lie};
 pub use history::{History, SentMessage};
 pub use nodes::Nodes;
-pub use seeds::for_each_seed;
+pub use seeds::{for_each_seed, for_each_seed_with};
 pub use simulation::{Failure, Gone, Run, Sim, Simulation};
 pub use threads::busy_for;
 pub use throng_cluster::Timing;

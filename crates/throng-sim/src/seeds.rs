@@ -1,24 +1,59 @@
 //! A test for each of many seeds.
 
+use crate::{Failure, Run};
+use std::collections::BTreeMap;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn is_one_alone() -> bool {
+    number("THRONG_SIM_SEED").is_some()
+}
+
 /// Runs a test for each of so many seeds, from `THRONG_SIM_SEEDS` if that is set; with `THRONG_SIM_SEED=n` for that one
 /// alone. The test is told whether to keep its trace, and says what was wrong.
 ///
 /// # Panics
 /// With the first seed that fails, and the command that replays it.
 pub fn for_each_seed(package: &str, test: &str, seeds: u64, mut run: impl FnMut(u64, bool) -> Result<(), String>) {
-    let number = |name| {
-        std::env::var(name)
-            .ok()
-            .and_then(|text: String| text.parse::<u64>().ok())
-    };
     let (first, count) = match number("THRONG_SIM_SEED") {
         Some(seed) => (seed, 1),
         None => (0, number("THRONG_SIM_SEEDS").unwrap_or(seeds)),
     };
-    let replays = number("THRONG_SIM_SEED").is_some();
     for seed in first..first + count {
-        if let Err(wrong) = run(seed, replays) {
+        if let Err(wrong) = run(seed, is_one_alone()) {
             panic!("{wrong}\nreplay it with: THRONG_SIM_SEED={seed} cargo test -p {package} {test} -- --nocapture");
         }
+    }
+}
+
+/// The same, of runs in which each of these things has to happen, in one or another of them: otherwise they show nothing. Prints how often
+/// what happened.
+///
+/// # Panics
+/// With the first seed that fails, or if something never happened.
+pub fn for_each_seed_with(
+    (package, test): (&str, &str),
+    seeds: u64,
+    happens: &[&str],
+    mut run: impl FnMut(u64, bool) -> Result<Run, Box<Failure>>,
+) {
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut seeds_with: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for_each_seed(package, test, seeds, |seed, keep_trace| {
+        let run = run(seed, keep_trace).map_err(|failure| format!("seed {seed}:\n{failure}"))?;
+        run.trace.iter().for_each(|line| println!("{line}"));
+        for (what, count) in run.counts {
+            *counts.entry(what).or_default() += count;
+            *seeds_with.entry(what).or_default() += u64::from(count > 0);
+        }
+        Ok(())
+    });
+    println!("{counts:?}");
+    for what in happens {
+        println!("{what}: with {} seeds", seeds_with.get(what).copied().unwrap_or(0));
+        let has_happened = counts.get(what).is_some_and(|count| *count > 0);
+        assert!(has_happened || is_one_alone(), "never: {what}; {counts:?}");
     }
 }

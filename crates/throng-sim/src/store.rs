@@ -7,8 +7,8 @@ use crate::{
 };
 use std::{ops::Bound, sync::atomic::Ordering};
 use throng_journal::{
-    Address, Checkpoint, Commit, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, Position, Record,
-    RecordKind, ShardSet, Store, StoredEvent, StoredState, begin_of_rows,
+    Address, Checkpoint, Commit, CommitNo, Covered, Cut, EntityHead, Error, Later, Loaded, Maybe, MissingEvents,
+    Position, Record, RecordKind, ShardSet, Store, StoredEvent, StoredState, begin_of_rows,
 };
 
 /// The store on the same medium as the journal.
@@ -112,6 +112,7 @@ impl Inner {
             return Err(Error::NoCommit(*beyond));
         }
         let mut violations: Vec<String> = self.check_checkpoint(&checkpoint).into_iter().collect();
+        let mut missing = MissingEvents::default();
         for end in ends {
             let covers = self.rows.covers.filter(|covers| covers.writer == end.writer);
             let from = covers.unwrap_or(Position {
@@ -126,11 +127,12 @@ impl Inner {
                     break;
                 }
                 for record in commit.records().flatten() {
-                    violations.extend(self.rows.index(&commit, &record));
+                    self.rows.index(&commit, &record, &mut missing);
                 }
             }
             self.rows.covers = Some(end.max(self.rows.covers.unwrap_or_default()));
         }
+        violations.extend(missing.check().err().map(|lost| format!("promise 5: {lost}")));
         self.violations.append(&mut violations);
         for state in checkpoint.states {
             self.rows.states.insert(state.address.clone(), state);
@@ -169,8 +171,7 @@ impl Inner {
 }
 
 impl Rows {
-    /// Says what is wrong with a record, if anything is.
-    fn index(&mut self, commit: &Commit, record: &Record<'_>) -> Option<String> {
+    fn index(&mut self, commit: &Commit, record: &Record<'_>, missing: &mut MissingEvents) {
         let address = Address::new(record.kind, record.id);
         match record.record {
             RecordKind::Event => {
@@ -185,13 +186,10 @@ impl Rows {
                     payload: record.body.to_vec(),
                 });
                 // What came before the first that is left is gone.
-                let follows = before == 0 || record.seq == before + 1;
-                (!follows).then(|| {
-                    format!(
-                        "promise 5: event {} of {}/{} follows {before}",
-                        record.seq, record.kind, record.id
-                    )
-                })
+                if before > 0 && record.seq != before + 1 {
+                    let of = Address::new(record.kind, record.id);
+                    missing.note(of, (record.seq, before), commit.position());
+                }
             }
             RecordKind::State => {
                 let last = self.last.entry(address.clone()).or_default();
@@ -200,9 +198,9 @@ impl Rows {
                 if known < record.seq {
                     self.states.insert(address, StoredState::of_record(record));
                 }
-                None
+                missing.founded(record);
             }
-            _ => None,
+            _ => {}
         }
     }
 

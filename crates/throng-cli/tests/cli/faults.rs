@@ -92,6 +92,11 @@ fn nodes_that_are_cut_off_from_each_other_and_from_the_database_lose_nothing_and
 }
 
 #[test]
+fn nodes_whose_connections_are_held_each_way_or_reset_lose_nothing_and_no_read_is_stale() {
+    assert_clean("cluster-cut-proxied");
+}
+
+#[test]
 fn several_faults_of_a_cluster_and_its_database_lose_nothing() {
     assert_clean("cluster-terminate,cluster-pg-restart,cluster-storm");
 }

@@ -7,6 +7,7 @@ use super::{
     Common, Delivery, Shard, Stage, dead,
     messages::RecordedOutcome,
     records::{write_outcome, write_taken_as},
+    retain::version_of_clearing,
     timers::Due,
 };
 use crate::{
@@ -113,9 +114,10 @@ impl Shard {
 
 impl Common {
     fn clear_timer(&mut self, of: &Address, name: &str, body: &[u8], stage: &mut dyn Stage) -> u64 {
+        let version = version_of_clearing(self, of, name);
         self.timers.clear(of, name);
-        let shard = self.id;
-        self.records.push(RecordKind::TimerCleared, shard, of, 0, name, 0, body);
+        let (shard, kind) = (self.id, RecordKind::TimerCleared);
+        self.records.push(kind, shard, of, 0, name, version, body);
         self.stage(stage).commit
     }
 }

@@ -164,9 +164,14 @@ pub(super) fn replay(common: &mut Common, record: &throng_journal::Record<'_>) {
     };
     if record.name == "dead" {
         common.dead.set(row(), Some(record.body.to_vec()));
-    } else if super::is_by_hand(record) || serde_json::from_slice::<Retried<'_>>(record.body).is_ok() {
+    } else if ends_one(record) {
         common.dead.set(row(), None);
     }
+}
+
+/// Whether the record of a message that was taken says that it was dead before.
+pub(super) fn ends_one(record: &throng_journal::Record<'_>) -> bool {
+    record.name != "dead" && (super::is_by_hand(record) || serde_json::from_slice::<Retried<'_>>(record.body).is_ok())
 }
 
 /// Why a message was refused or is dead, as its record says.

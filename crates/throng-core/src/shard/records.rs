@@ -6,6 +6,7 @@ use super::{
     messages::{OUTCOME_NAME, Parcel, RequestOutcome},
     read::{CommandKey, body_length, crashed, too_many, unwritable},
     registry::Registry,
+    retain::version_of_clearing,
     timers::{self, Due, Set},
 };
 use crate::{
@@ -219,7 +220,8 @@ fn record_timer(common: &mut Common, own: &Address, name: &str, set: Option<&Set
         RecordKind::TimerCleared
     };
     let body = set.and_then(|set| serde_json::to_vec(set).ok()).unwrap_or_default();
-    common.records.push(kind, common.id, own, 0, name, 0, &body);
+    let version = set.map_or_else(|| version_of_clearing(common, own, name), |_| 0);
+    common.records.push(kind, common.id, own, 0, name, version, &body);
 }
 
 /// The version of a key's record that is about a refusal.

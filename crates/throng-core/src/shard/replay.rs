@@ -54,7 +54,7 @@ impl Shard {
                 if let Ok(set) = serde_json::from_slice::<Set>(record.body) {
                     common
                         .timers
-                        .set(&Address::new(record.kind, record.id), record.name, set);
+                        .replay(&Address::new(record.kind, record.id), record.name, set);
                 }
             }
             RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),

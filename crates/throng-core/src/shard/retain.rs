@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{limits, model::Entity};
 use std::collections::HashSet;
-use throng_journal::{Address, RecordKind};
+use throng_journal::{Address, Position, Record, RecordKind};
 
 /// How it is recorded what an entity is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,17 +82,52 @@ impl Shard {
         (counts, staged.commit)
     }
 
-    /// One number for each timer that is set: [`timer_print`].
-    pub fn timer_prints(&self, into: &mut HashSet<u64>) {
-        self.common.timers.prints(into);
+    /// One number for each timer that is set: [`timer_print`]. A pass that looks at a kind's records up to its horizon leaves these.
+    pub fn timer_prints(&mut self, horizon: impl Fn(&str) -> Position, into: &mut HashSet<u64>) {
+        self.common.timers.prints(self.common.writer, horizon, into);
     }
 }
 
-/// A timer in one number: its entity, its name, and what its record says.
+/// A timer in one number: its entity's kind and id, its name, what its record says, and where that stands, if that is known.
 #[must_use]
-pub fn timer_print(kind: &str, id: &str, name: &str, body: &[u8]) -> u64 {
-    let all = [kind.as_bytes(), &[0], id.as_bytes(), &[0], name.as_bytes(), &[0], body].concat();
+pub fn timer_print((kind, id, name): (&str, &str, &str), body: &[u8], at: Option<Position>) -> u64 {
+    let place = at
+        .map_or([0; 2], |at| [at.writer.0, at.commit.0])
+        .map(u64::to_le_bytes)
+        .concat();
+    let all = [
+        kind.as_bytes(),
+        &[0],
+        id.as_bytes(),
+        &[0],
+        name.as_bytes(),
+        &[0],
+        body,
+        &place,
+    ]
+    .concat();
     xxhash_rust::xxh3::xxh3_64(&all)
+}
+
+/// Whether a record undoes older ones that a pass may have left, since they were not undone yet: a timer was set for long that fired or was
+/// cancelled, a dead message was taken or dropped.
+#[must_use]
+pub fn undoes_what_was_left(record: &Record<'_>) -> bool {
+    match record.record {
+        RecordKind::TimerCleared => record.version != LEFT_NONE,
+        RecordKind::Taken => super::dead::ends_one(record),
+        _ => false,
+    }
+}
+
+/// The version of the record that clears a timer of which passes have left nothing.
+const LEFT_NONE: u16 = 1;
+
+pub(super) fn version_of_clearing(common: &Common, of: &Address, name: &str) -> u16 {
+    match common.timers.is_left(of, name) {
+        true => 0,
+        false => LEFT_NONE,
+    }
 }
 
 impl<E: Entity> Entities<E> {

@@ -3,7 +3,7 @@
 use crate::model::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use throng_journal::Address;
+use throng_journal::{Address, CommitNo, Position, WriterId};
 
 /// A timer that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,10 +54,25 @@ pub(super) struct Set {
 
 type Named = (Address, String);
 
+/// A timer that is set.
+#[derive(Debug)]
+struct Standing {
+    set: Set,
+    /// The commit of this life's stream with its record; 0: it was recorded before this life.
+    at: u64,
+    /// A pass over history may have left a record that sets it: while it is set, it is needed.
+    is_left: bool,
+}
+
+/// Not in a commit yet: in the open one, with whatever else its command records.
+const UNSTAGED: u64 = u64::MAX;
+
 /// A shard's timers.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    set: BTreeMap<Named, Set>,
+    set: BTreeMap<Named, Standing>,
+    /// Set by the command at hand.
+    unstaged: Vec<Named>,
     /// By when they are tried: when they are due, or later, once they could not be fired.
     order: BTreeSet<(i64, Named)>,
     /// Until when those wait that could not be fired, and how often that was.
@@ -79,27 +94,60 @@ impl Timers {
         self.bytes
     }
 
+    /// By the command at hand.
     pub(super) fn set(&mut self, address: &Address, name: &str, set: Set) {
+        self.insert(address, name, set, (UNSTAGED, false));
+        self.unstaged.push((address.clone(), name.to_owned()));
+    }
+
+    /// As was recorded before this life.
+    pub(super) fn replay(&mut self, address: &Address, name: &str, set: Set) {
+        self.insert(address, name, set, (0, true));
+    }
+
+    fn insert(&mut self, address: &Address, name: &str, set: Set, (at, is_left): (u64, bool)) {
         let named = (address.clone(), name.to_owned());
-        self.remove(&named);
+        let before = self.remove(&named);
+        let is_left = is_left || before.is_some_and(|before| before.is_left);
         self.bytes += weigh(&named, &set);
         self.order.insert((set.at, named.clone()));
-        self.set.insert(named.clone(), set);
+        self.set.insert(named.clone(), Standing { set, at, is_left });
         self.changed.insert(named);
+    }
+
+    /// What the command at hand has set stands in this commit.
+    pub(super) fn staged(&mut self, commit: u64) {
+        for named in self.unstaged.drain(..) {
+            if let Some(standing) = self.set.get_mut(&named) {
+                standing.at = commit;
+            }
+        }
+    }
+
+    /// Whether a pass may have left a record that sets a timer of this name.
+    pub(super) fn is_left(&self, address: &Address, name: &str) -> bool {
+        let named = (address.clone(), name.to_owned());
+        self.set.get(&named).is_some_and(|standing| standing.is_left)
     }
 
     pub(super) fn clear(&mut self, address: &Address, name: &str) {
         let named = (address.clone(), name.to_owned());
-        if self.remove(&named) {
+        if self.remove(&named).is_some() {
             self.changed.insert(named);
         }
     }
 
-    /// One number for each that is set.
-    pub(super) fn prints(&self, into: &mut HashSet<u64>) {
-        for ((address, name), set) in &self.set {
-            let body = serde_json::to_vec(set).unwrap_or_default();
-            into.insert(super::timer_print(&address.kind, &address.id, name, &body));
+    /// One number for each that is set: with the place of its record, where that is known. What stands up to a kind's horizon is left by a pass
+    /// that goes by this.
+    pub(super) fn prints(&mut self, writer: WriterId, horizon: impl Fn(&str) -> Position, into: &mut HashSet<u64>) {
+        for ((address, name), standing) in &mut self.set {
+            let at = (standing.at > 0).then_some(Position {
+                writer,
+                commit: CommitNo(standing.at),
+            });
+            standing.is_left |= at.is_none_or(|at| at <= horizon(&address.kind));
+            let body = serde_json::to_vec(&standing.set).unwrap_or_default();
+            into.insert(super::timer_print((&address.kind, &address.id, name), &body, at));
         }
     }
 
@@ -111,22 +159,21 @@ impl Timers {
         names.iter().for_each(|name| self.clear(address, name));
     }
 
-    fn remove(&mut self, named: &Named) -> bool {
-        let Some(old) = self.set.remove(named) else {
-            return false;
-        };
-        self.bytes -= weigh(named, &old);
-        let at = self.deferred.remove(named).map_or(old.at, |(until, _)| until);
-        self.order.remove(&(at, named.clone()))
+    fn remove(&mut self, named: &Named) -> Option<Standing> {
+        let old = self.set.remove(named)?;
+        self.bytes -= weigh(named, &old.set);
+        let at = self.deferred.remove(named).map_or(old.set.at, |(until, _)| until);
+        self.order.remove(&(at, named.clone()));
+        Some(old)
     }
 
     /// It could not be fired: it is tried again, after a second, and after twice as long each time that fails.
     pub(super) fn defer(&mut self, due: &Due, now: Timestamp) {
         let named = (due.address.clone(), due.name.clone());
-        let Some(set) = self.set.get(&named).filter(|set| set.at == due.at.micros) else {
+        if !self.is_set(&due.address, &due.name, due.at) {
             return;
-        };
-        let (at, times) = self.deferred.get(&named).copied().unwrap_or((set.at, 0));
+        }
+        let (at, times) = self.deferred.get(&named).copied().unwrap_or((due.at.micros, 0));
         let until = now.micros + (RETRY_MICROS << times.min(RETRY_DOUBLINGS_MAX));
         self.order.remove(&(at, named.clone()));
         self.order.insert((until, named.clone()));
@@ -155,7 +202,7 @@ impl Timers {
     }
 
     fn view(&self, named: &Named) -> Option<TimerView> {
-        let set = self.set.get(named)?;
+        let Standing { set, .. } = self.set.get(named)?;
         let (next_at, tries) = self.deferred.get(named).copied().unwrap_or((set.at, 0));
         Some(TimerView {
             due: due_of(named, set),
@@ -167,7 +214,7 @@ impl Timers {
     pub(super) fn is_set(&self, address: &Address, name: &str, at: Timestamp) -> bool {
         self.set
             .get(&(address.clone(), name.to_owned()))
-            .is_some_and(|set| set.at == at.micros)
+            .is_some_and(|standing| standing.set.at == at.micros)
     }
 
     pub(super) fn next(&self) -> Option<Timestamp> {
@@ -176,7 +223,7 @@ impl Timers {
 
     pub(super) fn due(&self, now: Timestamp, limit: usize) -> Vec<Due> {
         let due = self.order.iter().take_while(|(at, _)| *at <= now.micros).take(limit);
-        due.filter_map(|(_, named)| Some(due_of(named, self.set.get(named)?)))
+        due.filter_map(|(_, named)| Some(due_of(named, &self.set.get(named)?.set)))
             .collect()
     }
 
@@ -191,7 +238,8 @@ impl Timers {
             row.extend_from_slice(&(address.id.len() as u16).to_be_bytes());
             row.extend_from_slice(address.id.as_bytes());
             row.extend_from_slice(name.as_bytes());
-            let value = self.set.get(named).and_then(|set| serde_json::to_vec(set).ok());
+            let standing = self.set.get(named);
+            let value = standing.and_then(|standing| serde_json::to_vec(&standing.set).ok());
             rows.push((row, value));
         }
     }
@@ -209,7 +257,7 @@ impl Timers {
     /// A row of the store, at recovery.
     pub(super) fn restore(&mut self, row: &[u8], value: &[u8]) {
         if let (Some((address, name)), Ok(set)) = (read_row(row), serde_json::from_slice::<Set>(value)) {
-            self.set(&address, &name, set);
+            self.replay(&address, &name, set);
             self.changed.remove(&(address, name));
         }
     }
@@ -232,7 +280,7 @@ const RETRY_DOUBLINGS_MAX: u32 = 6;
 
 /// What a timer takes in memory, about: its name stands there twice.
 fn weigh((address, name): &Named, set: &Set) -> usize {
-    2 * (address.kind.len() + address.id.len() + name.len() + 64) + set.command.len() + set.body.len() + 96
+    2 * (address.kind.len() + address.id.len() + name.len() + 64) + set.command.len() + set.body.len() + 112
 }
 
 /// Whose timer a row is, and its name.
@@ -293,6 +341,62 @@ mod tests {
             again.due(Timestamp { micros: 20 }, 9),
             timers.due(Timestamp { micros: 20 }, 9)
         );
+    }
+
+    fn at(commit: u64) -> Position {
+        Position {
+            writer: WriterId(2),
+            commit: CommitNo(commit),
+        }
+    }
+
+    #[test]
+    fn it_is_known_whether_a_pass_has_left_what_sets_a_timer() {
+        let (mut timers, address) = (Timers::default(), Address::new("k", "i"));
+        let is_left = |timers: &Timers| ["a", "b", "c"].map(|name| timers.is_left(&address, name));
+        timers.set(&address, "a", set(10));
+        timers.staged(3);
+        timers.set(&address, "b", set(20));
+        timers.staged(5);
+        let pass = |timers: &mut Timers, commit| timers.prints(WriterId(2), |_| at(commit), &mut HashSet::new());
+        pass(&mut timers, 2);
+        assert_eq!(is_left(&timers), [false; 3]);
+        pass(&mut timers, 4);
+        assert_eq!(is_left(&timers), [true, false, false]);
+        // Whoever sets it again does not take that back.
+        timers.set(&address, "a", set(30));
+        timers.staged(7);
+        assert_eq!(is_left(&timers), [true, false, false]);
+        timers.clear(&address, "a");
+        timers.set(&address, "a", set(30));
+        assert_eq!(is_left(&timers), [false; 3]);
+        // What was before a life is not known.
+        timers.replay(&address, "c", set(40));
+        assert_eq!(is_left(&timers), [false, false, true]);
+        // Read back after a row of the store says so already, it is still one.
+        timers.replay(&address, "c", set(50));
+        timers.clear(&address, "c");
+        let due = timers.due(Timestamp { micros: 100 }, 9);
+        assert!(due.iter().all(|due| due.name != "c"), "{due:?}");
+        assert_eq!(timers.order.len(), timers.set.len());
+    }
+
+    #[test]
+    fn a_timer_s_print_is_that_of_its_own_record_and_of_no_other_that_says_the_same() {
+        let (mut timers, address) = (Timers::default(), Address::new("k", "i"));
+        let body = serde_json::to_vec(&set(10)).unwrap();
+        let print = |at| super::super::timer_print(("k", "i", "a"), &body, at);
+        let prints = |timers: &mut Timers| {
+            let mut prints = HashSet::new();
+            timers.prints(WriterId(2), |_| at(0), &mut prints);
+            prints
+        };
+        timers.set(&address, "a", set(10));
+        timers.staged(3);
+        assert_eq!(prints(&mut timers), [print(Some(at(3)))].into());
+        let mut next = Timers::default();
+        next.replay(&address, "a", set(10));
+        assert_eq!(prints(&mut next), [print(None)].into());
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub enum RecordKind {
     Key = 4,
     /// A timer was set.
     TimerSet = 5,
-    /// A timer fired for the last time or was cancelled.
+    /// A timer fired for the last time or was cancelled. Of `version` 1: no record that set it was left by retention.
     TimerCleared = 6,
     /// The entity has a parent or a child.
     Family = 7,

@@ -4,13 +4,14 @@ mod retention;
 
 pub use retention::{
     a_history_is_pruned_again_and_again, a_store_is_built_anew_from_a_pruned_history,
+    events_may_be_gone_behind_a_state_where_a_newer_one_follows, events_that_are_missing_are_said_to_be,
     nothing_is_stored_of_an_entity_that_is_gone, what_is_left_of_a_pruned_history_is_read_as_it_was,
 };
 
 use super::kit::{self, Event, KIND, address, block_on, commit, outcome};
 use crate::{
-    Appended, Checkpoint, CommitNo, Journal, Later, Loaded, Maybe, Position, ShardId, ShardSet, Store, StoredEvent,
-    StoredState, WriterId,
+    Appended, Checkpoint, CommitBuilder, CommitNo, Journal, Later, Loaded, Maybe, Position, RecordKind, ShardId,
+    ShardSet, Stamp, Store, StoredEvent, StoredState, WriterId,
 };
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -66,6 +67,7 @@ pub fn check_all<H: Harness>(harness: &H) {
     reopening_sees_the_last_checkpoint_whole(harness);
     what_is_left_of_a_pruned_history_is_read_as_it_was(harness);
     a_store_is_built_anew_from_a_pruned_history(harness);
+    events_may_be_gone_behind_a_state_where_a_newer_one_follows(harness);
     a_history_is_pruned_again_and_again(harness);
     nothing_is_stored_of_an_entity_that_is_gone(harness);
 }
@@ -144,6 +146,21 @@ impl<'a, H: Harness> Bench<'a, H> {
             &run,
         )
         .expect("a commit lands");
+    }
+
+    /// Appends one commit with one record of the entity `a`.
+    fn append_record(&mut self, record: RecordKind, seq: u64) {
+        self.number += 1;
+        let mut open = CommitBuilder::default();
+        open.push(record, ShardId(1), &address("a"), seq, "Added", 1, b"body");
+        let commit = open.finish(Stamp {
+            writer: self.writer,
+            number: CommitNo(self.number),
+            synced: CommitNo(self.number - 1),
+            at_micros: kit::at_micros(self.writer, self.number),
+        });
+        let run = |later: Later<'static, Appended>| self.harness.run(later);
+        outcome(self.pair.journal.append(commit), &run).expect("a commit lands");
     }
 
     fn advance(&self, checkpoint: Checkpoint) {

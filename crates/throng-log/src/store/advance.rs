@@ -12,7 +12,9 @@ use super::{
 use crate::log::Located;
 use redb::ReadableTable as _;
 use std::collections::HashMap;
-use throng_journal::{Checkpoint, CommitNo, Durability, Error, Position, Record, RecordKind, StoredState};
+use throng_journal::{
+    Address, Checkpoint, CommitNo, Durability, Error, MissingEvents, Position, Record, RecordKind, StoredState,
+};
 
 const DOING: &str = "making a checkpoint";
 /// Read from the log at once.
@@ -109,6 +111,7 @@ impl Inner {
                 before = Some(*end);
             }
             index.flush(&mut tables)?;
+            index.missing.check()?;
             for state in &checkpoint.states {
                 index.put_state(&mut tables, state)?;
             }
@@ -178,6 +181,7 @@ struct Index {
     /// Entities numbered so far.
     entities: u64,
     key: Vec<u8>,
+    missing: MissingEvents,
 }
 
 impl Index {
@@ -188,6 +192,7 @@ impl Index {
             bytes: 0,
             entities: entities.map_or(0, |entities| entities.value()),
             key: Vec::new(),
+            missing: MissingEvents::default(),
         })
     }
 
@@ -219,15 +224,16 @@ impl Index {
             if record.record == RecordKind::State {
                 entity.state(&record);
                 self.bytes += record.body.len();
+                self.missing.founded(&record);
                 continue;
             }
             // What came before the first that is left is gone.
             if record.seq != entity.seq + 1 && entity.seq > 0 {
-                return Err(Error::Damaged {
-                    position: stamp.position(),
-                    place: format!("{}/{}", record.kind, record.id),
-                    why: format!("event {} follows event {}", record.seq, entity.seq),
-                });
+                let of = Address::new(record.kind, record.id);
+                self.missing.note(of, (record.seq, entity.seq), stamp.position());
+                if !entity.packer.is_empty() {
+                    entity.rows.push((entity.seq, entity.packer.finish()));
+                }
             }
             if entity.packer.is_full_for(stamp.writer) {
                 entity.rows.push((entity.seq, entity.packer.finish()));

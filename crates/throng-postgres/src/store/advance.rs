@@ -78,6 +78,7 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
     }
     let part = pacer.part(read, read + (1.0 - read) * 0.6);
     index.flush(database, &transaction, &part).await?;
+    index.missing.check()?;
     let part = pacer.part(read + (1.0 - read) * 0.6, 1.0);
     index.states(database, &transaction, &part, &checkpoint.states).await?;
     cut(database, &transaction, &checkpoint.cuts).await?;

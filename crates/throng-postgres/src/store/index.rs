@@ -7,7 +7,7 @@ use crate::{
 };
 use deadpool_postgres::Transaction;
 use std::collections::HashMap;
-use throng_journal::{Address, Commit, Error, Position, RecordKind, StoredState, WriterId};
+use throng_journal::{Address, Commit, Error, MissingEvents, Position, RecordKind, StoredState, WriterId};
 
 const DOING: &str = "making a checkpoint";
 /// Gathered in memory before it is written to the transaction.
@@ -51,6 +51,7 @@ pub(super) struct Index {
     gathered: HashMap<Box<[u8]>, Gathered>,
     bytes: usize,
     key: Vec<u8>,
+    pub(super) missing: MissingEvents,
 }
 
 /// The kind has no 0 in it.
@@ -100,16 +101,19 @@ impl Index {
                 entity.seq = entity.seq.max(record.seq);
                 self.bytes += record.body.len();
                 entity.state = Some(StoredState::of_record(&record));
+                self.missing.founded(&record);
                 continue;
             }
             if entity.rows.is_empty() && entity.state.is_none() {
                 entity.first = record.seq;
                 entity.seq = record.seq.wrapping_sub(1);
             }
-            if record.seq != entity.seq.wrapping_add(1) {
-                return Err(gap(stamp.position(), &self.key, record.seq, entity.seq));
+            let is_next = record.seq == entity.seq.wrapping_add(1);
+            if !is_next {
+                let of = Address::new(record.kind, record.id);
+                self.missing.note(of, (record.seq, entity.seq), stamp.position());
             }
-            if entity.rows.last().is_none_or(|(_, writer, _)| *writer != stamp.writer) {
+            if !is_next || entity.rows.last().is_none_or(|(_, writer, _)| *writer != stamp.writer) {
                 entity.rows.push((record.seq, stamp.writer, Vec::new()));
             }
             if let Some((last, _, row)) = entity.rows.last_mut() {
@@ -142,7 +146,9 @@ impl Index {
                 let before = head.map_or(0, |(_, seq)| seq);
                 // What came before the first that is left is gone, and a state says what it was.
                 if entity.first != before + 1 && before > 0 && entity.state.is_none() {
-                    return Err(gap(entity.at, key, entity.first, before));
+                    let (kind, id) = parts(key);
+                    let of = Address::new(kind, String::from_utf8_lossy(id));
+                    self.missing.note(of, (entity.first, before), entity.at);
                 }
                 let number = head.map_or_else(|| fresh.next().unwrap_or_default(), |(number, _)| number);
                 rows.push((number, head.is_none().then_some(&**key), entity));
@@ -348,13 +354,4 @@ async fn find<'a>(
         }
     }
     Ok(heads)
-}
-
-fn gap(position: Position, key: &[u8], found: u64, before: u64) -> Error {
-    let (kind, id) = parts(key);
-    Error::Damaged {
-        position,
-        place: format!("{kind}/{}", String::from_utf8_lossy(id)),
-        why: format!("event {found} follows event {before}"),
-    }
 }

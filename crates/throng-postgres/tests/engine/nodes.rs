@@ -534,16 +534,47 @@ async fn the_table_events_is_filled_by_nodes_where_it_was_switched_off_before() 
     .await;
 }
 
+/// As the program before has left the tables.
+fn as_before(schema: &str) -> String {
+    format!(
+        "DROP TABLE {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
+         COLUMN app; DELETE FROM {schema}.migrations WHERE version = 4"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_tables_give_way_to_a_node_that_uses_the_old_ones_in_the_other_order() {
+    let schema = kit::schema();
+    drop(open(&schema, "").await);
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&as_before(&schema)).await.unwrap();
+    // As a node joins, of whichever program.
+    let begin = format!("BEGIN; SELECT FROM {schema}.cluster FOR UPDATE");
+    psql.batch_execute(&begin).await.unwrap();
+    let opening = tokio::spawn({
+        let schema = schema.clone();
+        async move { open(&schema, "").await }
+    });
+    let waits = format!("SELECT FROM pg_locks WHERE relation = '{schema}.cluster'::regclass AND NOT granted");
+    let looks = kit::psql(&kit::SERVER).await;
+    while looks.query(&waits, &[]).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let end = format!("SELECT FROM {schema}.nodes; COMMIT");
+    psql.batch_execute(&end).await.unwrap();
+    drop(opening.await.unwrap());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_of_the_program_before_goes_on_over_new_tables_and_is_known_to_be_older() {
     let schema = kit::schema();
     let old = Node::serving(&schema, "", "old", &[0, 1]).await;
-    // As the program before has left the tables; and the next one makes them its own beside that node.
-    let undo = format!(
-        "DROP TABLE {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
-         COLUMN app; DELETE FROM {schema}.migrations WHERE version = 4"
-    );
-    kit::psql(&kit::SERVER).await.batch_execute(&undo).await.unwrap();
+    // And the next one makes the tables its own beside that node.
+    kit::psql(&kit::SERVER)
+        .await
+        .batch_execute(&as_before(&schema))
+        .await
+        .unwrap();
     let new = Node::join(&schema, "", "new").await;
     let directory = &new.opened.directory;
     let view = old.opened.directory.beat(old.id, NodeState::Serving).await.unwrap();

@@ -1,8 +1,11 @@
 //! History that ends while several nodes write it: passes at all of them, beside kills, pauses, hand-offs and drains.
 
-use crate::{LEASE, NODES, PAUSE, SETTLES, counted::SharedViews, in_time, start_all, step};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::{
+    LEASE, NODES, PAUSE, SETTLES,
+    counted::SharedViews,
+    diary::{AGE, AGED, COUNTED, Command, Diary, EVENTS, FOREVER, Happened, KINDS, Look, Never, keep},
+    in_time, start_all, step,
+};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -17,15 +20,8 @@ use throng::{
     model::*,
     projection::{Interrupt, Projection, Rows, Seen},
 };
-use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed};
+use throng_sim::{Failure, Faults, Lie, Nodes, Run, Sim, Simulation, Timing, for_each_seed_with};
 
-/// Kinds that differ in what is kept of them.
-const KINDS: [&str; 3] = ["forever", "aged", "counted"];
-const FOREVER: usize = 0;
-const AGED: usize = 1;
-const COUNTED: usize = 2;
-const AGE: Duration = Duration::from_secs(2);
-const EVENTS: u64 = 3;
 /// Diaries of each kind that clients write to.
 const DIARIES: u64 = 4;
 const CLIENTS: u64 = 3;
@@ -35,82 +31,6 @@ const CLOSED: u64 = 100;
 const AFTER: u64 = 1_000;
 /// Time of day of nodes is at most so far off.
 const CLOCKS: Duration = Duration::from_secs(10);
-
-#[derive(Default, Serialize, Deserialize)]
-struct Diary<const K: usize> {
-    count: u64,
-    sum: u64,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-enum Command {
-    /// Writes a number, and has another one write it by a message.
-    Write {
-        number: u64,
-        to: Option<u64>,
-    },
-    Close,
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-enum Happened {
-    Written { number: u64 },
-    Closed,
-}
-impl Event for Happened {}
-
-#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
-#[error("never")]
-struct Never;
-impl Rejection for Never {
-    fn code(&self) -> &'static str {
-        "never"
-    }
-}
-
-impl<const K: usize> Entity for Diary<K> {
-    const KIND: &'static str = KINDS[K];
-    type Id = u64;
-    type Command = Command;
-    type Event = Happened;
-    type Reply = u64;
-    type Rejection = Never;
-
-    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-        match command {
-            Command::Write { number, to } => {
-                turn.emit(Happened::Written { number });
-                if let Some(to) = to {
-                    turn.send::<Self>(to, Command::Write { number, to: None });
-                }
-            }
-            Command::Close => {
-                turn.emit(Happened::Closed);
-                turn.end();
-            }
-        }
-        Ok(Answer::after(|diary: &Self| diary.count))
-    }
-
-    fn evolve(&mut self, event: &Happened) {
-        if let Happened::Written { number } = event {
-            self.count += 1;
-            self.sum += number;
-        }
-    }
-}
-
-#[derive(Serialize, Deserialize, JsonSchema)]
-struct Look;
-
-impl<const K: usize> Query<Diary<K>> for Look {
-    const NAME: &'static str = "Look";
-    type Answer = (u64, u64);
-
-    fn answer(self, diary: &Diary<K>, _: &Moment<'_, Diary<K>>) -> Result<(u64, u64), Never> {
-        Ok((diary.count, diary.sum))
-    }
-}
 
 /// How many events each counted diary had, and their sum. One that is missing, or comes twice, is refused.
 struct Sums;
@@ -125,7 +45,7 @@ impl Projection for Sums {
             return Err(Interrupt::poison(format!("event {} follows {events}", seen.seq)));
         }
         let number = match &seen.event {
-            Happened::Written { number } => *number,
+            Happened::Written { number, .. } => *number,
             Happened::Closed => 0,
         };
         rows.put_json(&key, &(seen.seq, sum + number))
@@ -528,7 +448,6 @@ fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<Run, Box<Failur
     let mut faults = Faults::random(seed);
     faults.lie = lie;
     faults.stall_micros = 50_000..300_000;
-    let keep = [("aged", Keep::Age(AGE)), ("counted", Keep::Events(EVENTS))];
     let views = SharedViews::default();
     let of_nodes = views.clone();
     let simulation = Simulation::new(seed)
@@ -540,7 +459,7 @@ fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<Run, Box<Failur
         .query::<Diary<COUNTED>, Look>()
         .setup(move |builder| builder.projection(Sums).views(Arc::new(of_nodes.clone())))
         .options(Options {
-            keep: keep.map(|(kind, keep)| (kind.to_owned(), keep)).into(),
+            keep: keep().into(),
             prune_every: Some(Duration::from_millis([200, 1_500, 10_000_000][(seed % 3) as usize])),
             checkpoint_every: Duration::from_millis([300, 1_000][(seed / 3 % 2) as usize]),
             ..Options::default()
@@ -594,36 +513,20 @@ fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<Run, Box<Failur
 
 #[test]
 fn history_ends_as_it_is_kept_whatever_happens_to_nodes() {
-    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
     let test = "history_ends_as_it_is_kept_whatever_happens_to_nodes";
-    for_each_seed("throng-sim --test nodes", test, 30, |number, keep_trace| {
-        let run = seed(number, None, keep_trace).map_err(|failure| format!("seed {number}:\n{failure}"))?;
-        if keep_trace {
-            run.trace.iter().for_each(|line| println!("{line}"));
-        }
-        for (what, count) in run.counts {
-            *counts.entry(what).or_default() += count;
-        }
-        Ok(())
+    let happens = [
+        "node declared dead that lived",
+        "shards given",
+        "record removed",
+        "history removed by whoever has lost its shards",
+        "pass of all nodes",
+        "diary closed",
+        "follower told that history was removed",
+        "store lost",
+    ];
+    for_each_seed_with(("throng-sim --test nodes", test), 30, &happens, |number, keep_trace| {
+        seed(number, None, keep_trace)
     });
-    if std::env::var("THRONG_SIM_SEED").is_err() {
-        for what in [
-            "node declared dead that lived",
-            "shards given",
-            "record removed",
-            "history removed by whoever has lost its shards",
-            "pass of all nodes",
-            "diary closed",
-            "follower told that history was removed",
-            "store lost",
-        ] {
-            assert!(
-                counts.get(what).is_some_and(|count| *count > 0),
-                "never: {what}; {counts:?}"
-            );
-        }
-    }
-    println!("{counts:?}");
 }
 
 /// The first of so many seeds in which a broken promise shows as something that is wrong.

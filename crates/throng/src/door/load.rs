@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},
 };
-use throng_core::shard::{LoadOutcome, Recalled, Unloadable, ended_row, family_row};
+use throng_core::shard::{LoadOutcome, Recalled, TailEvent, Unloadable, ended_row, family_row};
 use throng_journal::{Address, Loaded, Maybe, Place};
 
 /// Loads under way: one for an entity at a time, so that an old one never overwrites a newer.
@@ -145,12 +145,8 @@ impl Door {
                 events: store.history(address, 0, usize::MAX, usize::MAX).await?,
             },
         };
-        let last = stored.events.last().map(|event| event.seq);
-        let stored_seq = last
-            .or(stored.state.as_ref().map(|state| state.seq))
-            .unwrap_or_default();
         let mut tail = request.tail;
-        tail.retain(|event| event.seq > stored_seq);
+        keep_newer(&mut tail, &stored);
         let places: Vec<Place> = tail.iter().map(|event| event.place).collect();
         let payloads = match &places[..] {
             [] => Vec::new(),
@@ -228,8 +224,69 @@ impl Door {
     }
 }
 
+/// Leaves what the store does not have. A state is newer than the one that is stored also where the store has its last event: a checkpoint may have
+/// taken the events before it out of the index, and not have come to the state that stands in for them.
+fn keep_newer(tail: &mut Vec<TailEvent>, stored: &Loaded) {
+    let state = stored.state.as_ref().map_or(0, |state| state.seq);
+    let last = stored.events.last().map_or(state, |event| event.seq);
+    tail.retain(|event| event.seq > if event.is_state { state } else { last });
+}
+
 /// Whether what was read is not what was written, and so will not be tomorrow either.
 fn is_damage(error: &throng_journal::Error) -> bool {
     use throng_journal::Error::{Damaged, Row};
     matches!(error, Row { .. } | Damaged { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng_journal::{CommitNo, Position, ShardId, StoredEvent, StoredState, WriterId};
+
+    #[test]
+    fn a_recorded_state_counts_where_the_store_has_its_event_and_not_the_ones_before() {
+        let position = Position {
+            writer: WriterId(1),
+            commit: CommitNo(7),
+        };
+        let event = |seq| StoredEvent {
+            seq,
+            position,
+            at_micros: 0,
+            name: "Added".into(),
+            version: 1,
+            payload: Vec::new(),
+        };
+        let stored = |state: Option<u64>, events: &[u64]| Loaded {
+            state: state.map(|seq| StoredState {
+                address: Address::new("diary", "a"),
+                shard: ShardId(0),
+                seq,
+                version: 1,
+                bytes: Vec::new(),
+            }),
+            events: events.iter().map(|seq| event(*seq)).collect(),
+        };
+        let left = |stored: Loaded| {
+            let of = |seq, is_state| TailEvent {
+                seq,
+                place: Place {
+                    position,
+                    offset: 0,
+                    len: 0,
+                },
+                name: "Added",
+                version: 1,
+                is_state,
+            };
+            let mut tail = vec![of(24, false), of(25, false), of(25, true), of(26, false)];
+            keep_newer(&mut tail, &stored);
+            tail.iter().map(|event| (event.seq, event.is_state)).collect::<Vec<_>>()
+        };
+        // What came between 14 and 23 is out of the index.
+        assert_eq!(left(stored(Some(14), &[23, 24, 25])), [(25, true), (26, false)]);
+        assert_eq!(left(stored(Some(25), &[])), [(26, false)]);
+        assert_eq!(left(stored(Some(25), &[26])), []);
+        assert_eq!(left(stored(None, &[])).len(), 4);
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use throng_core::{
     limits,
     model::Timestamp,
-    shard::{Envelope, MessageCounts, dead_row, is_key_over, timer_print},
+    shard::{Envelope, MessageCounts, dead_row, is_key_over, timer_print, undoes_what_was_left},
 };
 use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId, ShardSet, Stamp};
 
@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) shards: ShardSet,
     /// Up to where records of a kind are looked at; those of other kinds stay.
     pub(super) horizons: HashMap<Box<str>, Position>,
+    /// The pass looks at all of the journal, from its beginning.
+    pub(super) is_whole: bool,
     pub(super) entities: HashMap<Address, Going>,
     /// Nothing is left of these as they were up to there, whatever their kinds keep.
     pub(super) erased: HashMap<Address, Erasing>,
@@ -95,15 +97,17 @@ impl Plan {
             RecordKind::Family => going().is_some_and(|going| going.is_gone || at < going.base.1),
             RecordKind::Key => is_key_over(record.body, self.now),
             RecordKind::TimerSet => {
-                let print = timer_print(record.kind, record.id, record.name, record.body);
-                !self.timers.contains(&print)
+                let print = |at| timer_print((record.kind, record.id, record.name), record.body, at);
+                !self.timers.contains(&print(None)) && !self.timers.contains(&print(Some(at)))
             }
-            RecordKind::TimerCleared | RecordKind::Command => true,
+            RecordKind::Command => true,
             RecordKind::Sent => self.was_taken(record, at),
-            RecordKind::Taken => {
+            RecordKind::Taken if record.name == "dead" => {
                 let number = (ShardId(record.version), record.seq);
-                record.name != "dead" || !self.dead.contains(&dead_row(&own(), number))
+                !self.dead.contains(&dead_row(&own(), number))
             }
+            // It goes after what it undoes, or that would be so again once the store is lost.
+            RecordKind::TimerCleared | RecordKind::Taken => self.is_whole || !undoes_what_was_left(record),
             _ => false,
         }
     }
@@ -227,6 +231,37 @@ mod tests {
         // Of what is not over yet nothing goes but what newer numbers stand in for.
         assert_eq!(over(&plan(), at(8, 41)), [numbers]);
         assert_eq!(over(&plan(), at(9, 4)), []);
+    }
+
+    #[test]
+    fn what_undoes_older_records_goes_with_a_pass_that_comes_to_those_first() {
+        let mut open = CommitBuilder::default();
+        let own = Address::new("diary", "of 1");
+        let mut push = |record, seq, shape: (&str, u16), body: &[u8]| {
+            open.push(record, ShardId(1), &own, seq, shape.0, shape.1, body);
+        };
+        push(RecordKind::TimerCleared, 0, ("left", 0), b"");
+        push(RecordKind::TimerCleared, 0, ("gone", 1), b"");
+        push(RecordKind::Taken, 1, ("done", 1), b"");
+        push(RecordKind::Taken, 2, ("done", 1), br#"{"retried":true,"reason":""}"#);
+        push(RecordKind::Taken, 3, ("dropped", 1), br#"{"by":"a","reason":"b"}"#);
+        let commit = open.finish(Stamp {
+            writer: WriterId(8),
+            number: CommitNo(35),
+            synced: CommitNo(0),
+            at_micros: 5,
+        });
+        let stays = |is_whole| {
+            let plan = Plan { is_whole, ..plan() };
+            let records = commit.records().flatten();
+            let stays = records.filter(|record| !plan.is_over(record, commit.stamp()));
+            stays
+                .map(|record| (record.name.to_owned(), record.seq))
+                .collect::<Vec<_>>()
+        };
+        let named = |name: &str, seq| (name.to_owned(), seq);
+        assert_eq!(stays(false), [named("left", 0), named("done", 2), named("dropped", 3)]);
+        assert_eq!(stays(true), []);
     }
 
     #[test]

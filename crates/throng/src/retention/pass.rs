@@ -186,6 +186,7 @@ pub(super) async fn run(core: &Arc<Core>, life: &Arc<Life>, pass: Pass) -> Resul
         settle(core, life).await?;
     }
     plan.dead = dead(core).await?;
+    plan.is_whole = is_whole;
     if core.context.peers.is_some() {
         plan.taken_upto = Some(elsewhere::covered_taken_upto(core, &life.ledger.shards).await?);
     }
@@ -397,13 +398,15 @@ impl Passing<'_> {
 
 /// How many messages were taken, and which timers are set: of what is durable once this returns.
 pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan, is_dry: bool) -> Result<(), Error> {
+    let horizons = Arc::new(plan.horizons.clone());
     for shard in life.door.shards() {
         go_on(life)?;
         life.mail.room().await;
-        let ledger = life.ledger.clone();
+        let (ledger, horizons) = (life.ledger.clone(), Arc::clone(&horizons));
         let visited = life.door.visit(shard, move |shard| {
             let mut timers = std::collections::HashSet::new();
-            shard.timer_prints(&mut timers);
+            let horizon = |kind: &str| horizons.get(kind).copied().unwrap_or_default();
+            shard.timer_prints(horizon, &mut timers);
             let (counts, commit) = shard.record_numbers(is_dry, &mut ledger.staging());
             (counts, commit, timers)
         });

@@ -3,7 +3,7 @@
 use super::{
     kind::Kind,
     load::SECTIONS,
-    network::{Cut, Network},
+    network::{Network, What},
     run::{Outage, Run},
 };
 use crate::bench::{
@@ -12,7 +12,8 @@ use crate::bench::{
 };
 use anyhow::Context as _;
 use rustix::process::Signal;
-use std::{fs, net::SocketAddr, path::Path, thread, time::Duration};
+use servers::Postgres;
+use std::{net::SocketAddr, path::Path, thread, time::Duration};
 
 pub(super) const NODES: usize = 3;
 /// Steps of one storm.
@@ -42,24 +43,16 @@ impl Member {
             .collect()
     }
 
-    /// The same, each in its own part of a network, from where the journal is at this place.
+    /// The same, each at its own place of a network, with this database under this schema.
     pub(super) fn start_apart(
         alone: &Launch,
         directory: &Path,
         network: &Network,
-        place: &str,
+        database: (&Postgres, &str),
     ) -> anyhow::Result<Vec<Self>> {
-        let secret = directory.join("secret");
-        fs::write(&secret, "a secret that all nodes share")?;
         let start = |number: usize| {
             let mut launch = of_node(alone, directory, number);
-            place.clone_into(&mut launch.place);
-            launch.within = Some(network.within(number));
-            let listen = SocketAddr::new(network.peer(number).into(), 0).to_string();
-            let secret = secret.display().to_string();
-            launch
-                .arguments
-                .extend(["--peer-listen".into(), listen, "--cluster-secret-file".into(), secret]);
+            network.place(&mut launch, number, database, directory)?;
             Self::start(launch)
         };
         (0..NODES).map(start).collect()
@@ -113,12 +106,12 @@ impl Run<'_> {
                 // Not one outage: until all is served again after the last.
                 return Ok(Outage::Each(self.now()));
             }
-            Kind::ClusterCut => {
+            Kind::ClusterCut | Kind::ClusterCutProxied => {
                 let (one, other) = (self.random.usize(..NODES), self.random.usize(..NODES));
-                let mut cuts = [Cut::Node(one), Cut::FromOthers(other), Cut::Database];
+                let mut cuts = [What::Node(one), What::FromOthers(other), What::Database];
                 self.random.shuffle(&mut cuts);
-                for cut in cuts {
-                    self.cut(cut)?;
+                for what in cuts {
+                    self.cut(what)?;
                 }
                 return Ok(Outage::Each(self.now()));
             }
@@ -191,8 +184,9 @@ impl Run<'_> {
     }
 
     /// Cuts something off for longer than a lease, and waits until each node answers again.
-    fn cut(&mut self, cut: Cut) -> anyhow::Result<()> {
+    fn cut(&mut self, what: What) -> anyhow::Result<()> {
         let network = self.network.context("the nodes have a network of their own")?;
+        let cut = network.cut(what, &mut self.random);
         network.set(cut, true)?;
         self.go_on(1_500..4_000);
         network.set(cut, false)?;

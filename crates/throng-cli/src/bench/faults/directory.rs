@@ -47,7 +47,8 @@ impl Run<'_> {
             | Kind::ClusterTerminate
             | Kind::ClusterPgRestart
             | Kind::ClusterStorm
-            | Kind::ClusterCut => self.cluster(kind),
+            | Kind::ClusterCut
+            | Kind::ClusterCutProxied => self.cluster(kind),
         }
     }
 

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{disk, network, shim};
+use super::{disk, namespaces, proxies, shim};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -71,6 +71,8 @@ pub(super) enum Kind {
     /// Of three nodes with a network of their own: one cut off from the database and the others, one from the others only, the database from
     /// all; in any order.
     ClusterCut,
+    /// The same through proxies: nothing comes through, in both ways or in one, or connections are reset.
+    ClusterCutProxied,
 }
 
 /// Where a run's journal stands.
@@ -87,13 +89,15 @@ pub(super) enum Ground {
     /// A server of its own, on a small ext4.
     SmallPostgres,
     /// A server and three nodes, each in a network namespace.
-    Network,
+    Namespaces,
+    /// A server and three nodes, with a proxy on each line between them.
+    Proxies,
 }
 
 impl Ground {
     /// It is a server that all runs share.
     pub(super) fn is_shared_server(self) -> bool {
-        matches!(self, Self::Postgres | Self::Cluster)
+        matches!(self, Self::Postgres | Self::Cluster | Self::Proxies)
     }
 }
 
@@ -112,7 +116,8 @@ impl Kind {
             | Self::ClusterTerminate
             | Self::ClusterPgRestart
             | Self::ClusterStorm => Ground::Cluster,
-            Self::ClusterCut => Ground::Network,
+            Self::ClusterCut => Ground::Namespaces,
+            Self::ClusterCutProxied => Ground::Proxies,
             _ => Ground::Postgres,
         }
     }
@@ -122,7 +127,8 @@ impl Kind {
         match self.ground() {
             Ground::SmallDisk | Ground::SmallPostgres => disk::unavailable(),
             Ground::Shim => shim::unavailable(),
-            Ground::Network => network::unavailable(),
+            Ground::Namespaces => namespaces::unavailable(),
+            Ground::Proxies => proxies::unavailable(),
             // A server that is not there says so by itself when it is started.
             Ground::Directory | Ground::Postgres | Ground::Cluster => None,
         }

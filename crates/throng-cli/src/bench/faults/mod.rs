@@ -6,7 +6,8 @@
 //! | `kind` | the kinds of faults, and what each needs |
 //! | `run` | one run from its start to its end |
 //! | `directory`, `database`, `cluster`, `restore` | making the faults |
-//! | `disk`, `shim`, `network` | a small file system, I/O errors, links that are cut |
+//! | `disk`, `shim` | a small file system, I/O errors |
+//! | `network`, `namespaces`, `proxies` | lines that are cut, as links or as connections |
 //! | `load`, `history` | who asks the program |
 //! | `check` | the checker |
 
@@ -18,7 +19,9 @@ mod disk;
 mod history;
 mod kind;
 mod load;
+mod namespaces;
 mod network;
+mod proxies;
 mod restore;
 mod run;
 mod shim;

@@ -1,17 +1,17 @@
-//! A network of its own for three nodes, in namespaces of this machine: each node has one link to its clients, one to the database, and one
-//! to the other nodes, and each can be cut.
+//! A network of its own for three nodes, whose lines can be cut: in namespaces of this machine, or through proxies of this process.
 
-use super::cluster::NODES;
-use crate::bench::service::Within;
-use anyhow::{Context as _, ensure};
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    process::Command,
+use super::{
+    cluster::NODES,
+    namespaces::Namespaces,
+    proxies::{Line, Proxies},
 };
+use crate::bench::service::Launch;
+use servers::Postgres;
+use std::{fs, net::SocketAddr, path::Path};
 
 /// What is cut off from what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum What {
     /// One node from the database and from the others. Its clients still reach it.
     Node(usize),
     /// One node from the others, which all reach the database.
@@ -20,185 +20,116 @@ pub(super) enum Cut {
     Database,
 }
 
-/// Addresses that are kept for tests of networks (RFC 2544) and nobody routes: `198.18.number.x` to database and clients,
-/// `198.19.number.x` between nodes.
-pub(super) struct Network {
-    /// The beginning of all names.
-    name: String,
-    number: u8,
+/// How it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// Nothing comes through, and nobody is told.
+    Silent,
+    /// Nothing of what it says; what is said to it does.
+    Unheard,
+    /// Nothing of what is said to it; what it says does.
+    Deaf,
+    /// Connections are reset, and new ones too.
+    Reset,
 }
 
-/// The part of the addresses that the database's bridge has: so many leading bits.
-const DATABASE_BITS: u8 = 25;
+impl How {
+    const ALL: [Self; 4] = [Self::Silent, Self::Unheard, Self::Deaf, Self::Reset];
+}
 
-/// Why there can be none on this machine.
-pub(super) fn unavailable() -> Option<String> {
-    const WHAT: &str = "for network namespaces of its own";
-    if !rustix::process::geteuid().is_root() {
-        return Some(format!("needs root, {WHAT}"));
-    }
-    let listed = Command::new("ip").args(["netns", "list"]).output();
-    let is_there = listed.is_ok_and(|listed| listed.status.success());
-    (!is_there).then(|| format!("needs ip of iproute2, {WHAT}"))
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    pub(super) what: What,
+    pub(super) how: How,
+}
+
+pub(super) enum Network {
+    /// Links that are taken down. Needs root.
+    Namespaces(Namespaces),
+    /// Connections that are held or reset. Needs nothing.
+    Proxies(Proxies),
 }
 
 impl Network {
-    pub(super) fn create() -> anyhow::Result<Self> {
-        let process = std::process::id();
-        let taken = said(&["-o", "-4", "address", "show"])?;
-        let is_free = |number: &u8| !taken.contains(&format!(" 198.18.{number}."));
-        let first = process as u8;
-        let mut numbers = (0..=u8::MAX).map(|further| first.wrapping_add(further));
-        let network = Self {
-            // Seven letters at most: the names of links have fifteen.
-            name: format!("t{:x}", process & 0xff_ffff),
-            number: numbers
-                .find(is_free)
-                .context("all addresses for tests of networks are taken")?,
+    /// One way to cut it, of those that it has.
+    pub(super) fn cut(&self, what: What, random: &mut fastrand::Rng) -> Cut {
+        let how = match self {
+            Self::Namespaces(_) => How::Silent,
+            Self::Proxies(_) => How::ALL[random.usize(..How::ALL.len())],
         };
-        // From here on it is removed again, however far this comes.
-        network.make()?;
-        Ok(network)
+        Cut { what, how }
     }
 
-    fn make(&self) -> anyhow::Result<()> {
-        let (bridge, hub) = (self.bridge(), self.hub());
-        ip(&format!("link add {bridge} type bridge"))?;
-        ip(&format!("address add {}/{DATABASE_BITS} dev {bridge}", self.database()))?;
-        ip(&format!("link set {bridge} up"))?;
-        ip(&format!("netns add {hub}"))?;
-        ip(&format!("-n {hub} link add peers type bridge"))?;
-        ip(&format!("-n {hub} link set peers up"))?;
-        (0..NODES).try_for_each(|node| self.add(node))
-    }
-
-    fn add(&self, node: usize) -> anyhow::Result<()> {
-        let (Self { name, number, .. }, bridge, hub, of) = (self, self.bridge(), self.hub(), self.namespace(node));
-        let place = node + 10;
-        ip(&format!("netns add {of}"))?;
-        ip(&format!("-n {of} link set lo up"))?;
-
-        ip(&format!(
-            "link add {name}d{node} type veth peer name database netns {of}"
-        ))?;
-        ip(&format!("link set {name}d{node} master {bridge} up"))?;
-        ip(&format!(
-            "-n {of} address add 198.18.{number}.{place}/{DATABASE_BITS} dev database"
-        ))?;
-        ip(&format!("-n {of} link set database up"))?;
-
-        ip(&format!(
-            "link add {name}c{node} type veth peer name clients netns {of}"
-        ))?;
-        ip(&format!("address add {}/30 dev {name}c{node}", self.clients(node, 1)))?;
-        ip(&format!("link set {name}c{node} up"))?;
-        ip(&format!("-n {of} address add {}/30 dev clients", self.clients(node, 2)))?;
-        ip(&format!("-n {of} link set clients up"))?;
-
-        ip(&format!(
-            "-n {hub} link add peers{node} type veth peer name peers netns {of}"
-        ))?;
-        ip(&format!("-n {hub} link set peers{node} master peers up"))?;
-        ip(&format!("-n {of} address add {}/24 dev peers", self.peer(node)))?;
-        ip(&format!("-n {of} link set peers up"))
-    }
-
-    fn bridge(&self) -> String {
-        format!("{}d", self.name)
-    }
-
-    fn hub(&self) -> String {
-        format!("{}-hub", self.name)
-    }
-
-    fn namespace(&self, node: usize) -> String {
-        format!("{}-{node}", self.name)
-    }
-
-    /// Where the database listens.
-    pub(super) fn database(&self) -> Ipv4Addr {
-        Ipv4Addr::new(198, 18, self.number, 1)
-    }
-
-    /// The same, and the network that its clients come from.
-    pub(super) fn of_database(&self) -> (IpAddr, u8) {
-        (self.database().into(), DATABASE_BITS)
-    }
-
-    /// Of the link between clients and a node: 1 is the clients' end, 2 the node's.
-    fn clients(&self, node: usize, end: u8) -> Ipv4Addr {
-        Ipv4Addr::new(198, 18, self.number, 128 + 4 * node as u8 + end)
-    }
-
-    /// Where a node listens for the others.
-    pub(super) fn peer(&self, node: usize) -> Ipv4Addr {
-        Ipv4Addr::new(198, 19, self.number, 10 + node as u8)
-    }
-
-    /// Where a node's process is started, and listens for clients.
-    pub(super) fn within(&self, node: usize) -> Within {
-        Within {
-            namespace: self.namespace(node),
-            address: self.clients(node, 2).into(),
-        }
-    }
-
-    /// Pulls plugs, or puts them in again.
-    pub(super) fn set(&self, cut: Cut, is_cut: bool) -> anyhow::Result<()> {
-        let state = if is_cut { "down" } else { "up" };
-        let (name, hub) = (&self.name, self.hub());
-        let database = |node: usize| ip(&format!("link set {name}d{node} {state}"));
-        let others = |node: usize| ip(&format!("-n {hub} link set peers{node} {state}"));
-        match cut {
-            Cut::Node(node) => {
-                database(node)?;
-                others(node)
+    /// Has a node start in it, with this database under this schema.
+    pub(super) fn place(
+        &self,
+        launch: &mut Launch,
+        node: usize,
+        (server, schema): (&Postgres, &str),
+        directory: &Path,
+    ) -> anyhow::Result<()> {
+        // Nothing leaves the machine.
+        let options = format!("schema={schema}&lease=1s&sslmode=disable");
+        let peers = match self {
+            Self::Namespaces(own) => {
+                let url = server.url_at(own.database().into(), "postgres");
+                launch.place = format!("{url}?{options}");
+                launch.within = Some(own.within(node));
+                let listen = SocketAddr::new(own.peer(node).into(), 0).to_string();
+                vec!["--peer-listen".into(), listen]
             }
-            Cut::FromOthers(node) => others(node),
-            Cut::Database => (0..NODES).try_for_each(database),
+            Self::Proxies(own) => {
+                let (direct, through) = (format!(":{}/", server.port()), format!(":{}/", own.database_port(node)));
+                let url = server.url("postgres").replacen(&direct, &through, 1);
+                launch.place = format!("{url}?{options}");
+                own.peer_arguments(node)
+            }
+        };
+        let secret = directory.join("secret");
+        fs::write(&secret, "a secret that all nodes share")?;
+        launch.arguments.extend(peers);
+        let secret = secret.display().to_string();
+        launch.arguments.extend(["--cluster-secret-file".into(), secret]);
+        Ok(())
+    }
+
+    /// Cuts it, or mends it again.
+    pub(super) fn set(&self, cut: Cut, is_cut: bool) -> anyhow::Result<()> {
+        match self {
+            Self::Namespaces(own) => own.set(cut.what, is_cut),
+            Self::Proxies(own) => {
+                for (one, other) in lines(cut.what) {
+                    let [there, back] = if is_cut { cut.how.lines() } else { [Line::Open; 2] };
+                    own.set((one, other), there);
+                    own.set((other, one), back);
+                }
+                Ok(())
+            }
         }
     }
 }
 
-impl Drop for Network {
-    fn drop(&mut self) {
-        // What was not made cannot be removed, and a link goes with either of its ends.
-        let namespaces = (0..NODES).map(|node| self.namespace(node)).chain([self.hub()]);
-        let namespaces: Vec<String> = namespaces.collect();
-        for node in 0..NODES {
-            let _ = ip(&format!("link delete {}d{node}", self.name));
-            let _ = ip(&format!("link delete {}c{node}", self.name));
-        }
-        let _ = ip(&format!("link delete {}", self.bridge()));
-        for namespace in &namespaces {
-            let _ = ip(&format!("netns delete {namespace}"));
-        }
-        let left = said(&["netns", "list"]).unwrap_or_default();
-        if left
-            .split_whitespace()
-            .any(|word| namespaces.iter().any(|namespace| namespace == word))
-        {
-            eprintln!(
-                "note: network namespaces that begin with {} stay: ip netns delete removes them",
-                self.name
-            );
-        }
+/// Where the database is among the ends of lines; the nodes have their numbers.
+pub(super) const DATABASE: usize = NODES;
+
+/// The lines that are cut, from the one that is cut off to the others.
+fn lines(what: What) -> Vec<(usize, usize)> {
+    let others = |node: usize| (0..NODES).filter(move |other| *other != node);
+    match what {
+        What::Node(node) => others(node).chain([DATABASE]).map(|other| (node, other)).collect(),
+        What::FromOthers(node) => others(node).map(|other| (node, other)).collect(),
+        What::Database => (0..NODES).map(|node| (DATABASE, node)).collect(),
     }
 }
 
-/// Says it to `ip`.
-fn ip(command: &str) -> anyhow::Result<()> {
-    said(&command.split(' ').collect::<Vec<_>>()).map(drop)
-}
-
-fn said(arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("ip").args(arguments).output().context("cannot run ip")?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "ip {} failed: {}",
-        arguments.join(" "),
-        error.trim()
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+impl How {
+    /// Of what is said by the one that is cut off, and of what is said to it.
+    fn lines(self) -> [Line; 2] {
+        match self {
+            Self::Silent => [Line::Held, Line::Held],
+            Self::Unheard => [Line::Held, Line::Open],
+            Self::Deaf => [Line::Open, Line::Held],
+            Self::Reset => [Line::Reset, Line::Reset],
+        }
+    }
 }

@@ -7,7 +7,9 @@ use super::{
     history,
     kind::{Ground, Kind},
     load::{Load, Operation, PATIENCE, SECTIONS, seats},
+    namespaces::Namespaces,
     network::Network,
+    proxies::Proxies,
     restore::Backup,
     shim::Shim,
 };
@@ -104,15 +106,16 @@ pub(super) fn make(kind: Kind, setting: &Setting, postgres: Option<&mut Postgres
         Ground::SmallPostgres => Some(SmallDisk::create(&directory, POSTGRES_DISK_MEGABYTES)?),
         _ => None,
     };
-    let network = match kind.ground() {
-        Ground::Network => Some(Network::create()?),
+    let network = match (kind.ground(), &postgres) {
+        (Ground::Namespaces, _) => Some(Network::Namespaces(Namespaces::create()?)),
+        (Ground::Proxies, Some(server)) => Some(Network::Proxies(Proxies::start(server.port())?)),
         _ => None,
     };
     // Gone before the disk it stands on, and the network it listens in.
     let mut own_server = match (&disk, &network, kind.ground()) {
         (Some(disk), _, Ground::SmallPostgres) => Some(small_server(disk, kind, &directory)?),
-        (_, Some(network), _) => Some(Postgres::start(PostgresOptions {
-            network: Some(network.of_database()),
+        (_, Some(Network::Namespaces(own)), _) => Some(Postgres::start(PostgresOptions {
+            network: Some(own.of_database()),
             ..PostgresOptions::default()
         })?),
         _ => None,
@@ -178,12 +181,7 @@ fn begin<'a>(
         within: None,
     };
     let members = match (network, &postgres) {
-        (Some(network), Some(server)) => {
-            let url = server.url_at(network.database().into(), "postgres");
-            // Nothing leaves the machine.
-            let place = format!("{url}?schema={schema}&lease=1s&sslmode=disable");
-            Member::start_apart(&launch, directory, network, &place)?
-        }
+        (Some(network), Some(server)) => Member::start_apart(&launch, directory, network, (server, &schema))?,
         _ if kind.ground() == Ground::Cluster => Member::start_all(&launch, directory)?,
         _ => Vec::new(),
     };

@@ -3,7 +3,7 @@
 use super::{Bench, Harness, kit, state};
 use crate::{
     Appended, Checkpoint, Commit, CommitBuilder, CommitNo, Cut, Journal as _, Later, Position, Prune, PruneHow, Pruned,
-    RecordKind, ShardId, Stamp, StoredEvent, StoredState,
+    RecordKind, ShardId, Stamp, Store as _, StoredEvent, StoredState,
     conformance::kit::{address, outcome},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -358,6 +358,47 @@ pub fn a_store_is_built_anew_from_a_pruned_history<H: Harness>(harness: &H) {
     world.bench.advance(world.upto_here());
     world.assert_left(&pruned);
     world.assert_histories(false);
+}
+
+/// Passes that look only at what has become over leave a state for which a newer one stands in, and take the events between.
+pub fn events_may_be_gone_behind_a_state_where_a_newer_one_follows<H: Harness>(harness: &H) {
+    let mut bench = Bench::new(harness);
+    let left = [
+        (RecordKind::State, 5),
+        (RecordKind::Event, 9),
+        (RecordKind::Event, 10),
+        (RecordKind::State, 9),
+        (RecordKind::Event, 11),
+    ];
+    for (record, seq) in left {
+        bench.append_record(record, seq);
+    }
+    bench.checkpoint();
+    let seqs = |events: &[StoredEvent]| events.iter().map(|event| event.seq).collect::<Vec<_>>();
+    let loaded = bench.load("a", 1);
+    assert_eq!(loaded.state.map(|state| state.seq), Some(9));
+    assert_eq!(seqs(&loaded.events), [10, 11]);
+    assert_eq!(seqs(&bench.history("a", 0, usize::MAX, usize::MAX)), [9, 10, 11]);
+    bench.append_record(RecordKind::Event, 12);
+    bench.checkpoint();
+    assert_eq!(seqs(&bench.load("a", 1).events), [10, 11, 12]);
+}
+
+/// Where no such state follows, something is lost. A store that cannot lose anything need not look.
+pub fn events_that_are_missing_are_said_to_be<H: Harness>(harness: &H) {
+    for newest in [5, 7] {
+        let mut bench = Bench::new(harness);
+        for (record, seq) in [
+            (RecordKind::State, 5),
+            (RecordKind::Event, 9),
+            (RecordKind::State, newest),
+        ] {
+            bench.append_record(record, seq);
+        }
+        let refused = harness.run(bench.pair.store.advance(bench.upto_here()));
+        let said = refused.expect_err("an event is missing").to_string();
+        assert!(said.contains("event 9 follows event"), "{said}");
+    }
 }
 
 /// History goes bit by bit: what is over now was not the last time.

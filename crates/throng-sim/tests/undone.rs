@@ -1,0 +1,221 @@
+//! What undoes older records goes after them: passes, a store that is lost, and no timer fires twice, no dead message is dead again.
+#![allow(clippy::unwrap_used, missing_docs, reason = "a test may")]
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, time::Duration};
+use throng::{
+    Options, Retried,
+    journal::{RecordKind, ShardId},
+    model::*,
+};
+use throng_sim::{Sim, Simulation};
+
+const KEPT: Duration = Duration::from_secs(2);
+const SECOND: Duration = Duration::from_secs(1);
+/// Whose timer is set for long, who has a short one again and again and sends, and who takes nothing until it is mended.
+const LONG: u64 = 1;
+const BUSY: u64 = 2;
+const BROKEN: u64 = 3;
+
+#[derive(Default, Serialize, Deserialize)]
+struct Clock {
+    rings: u64,
+    pokes: u64,
+    is_mended: bool,
+}
+
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+enum Command {
+    /// Ring after so many milliseconds.
+    Set {
+        millis: u64,
+    },
+    Ring,
+    /// Poke another one.
+    Send {
+        to: u64,
+    },
+    Poke,
+    Mend,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Happened {
+    Set,
+    Rang,
+    Sent,
+    Poked,
+    Mended,
+}
+impl Event for Happened {}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("never")]
+struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+impl Entity for Clock {
+    const KIND: &'static str = "clock";
+    type Id = u64;
+    type Command = Command;
+    type Event = Happened;
+    type Reply = ();
+    type Rejection = Never;
+
+    fn decide(&self, command: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        let happened = match command {
+            Command::Set { millis } => {
+                let at = turn.now().after(Duration::from_millis(millis));
+                turn.remind("ring", at, None, Command::Ring);
+                Happened::Set
+            }
+            Command::Ring => Happened::Rang,
+            Command::Send { to } => {
+                turn.send::<Self>(to, Command::Poke);
+                Happened::Sent
+            }
+            Command::Poke => {
+                assert!(self.is_mended, "it is broken");
+                Happened::Poked
+            }
+            Command::Mend => Happened::Mended,
+        };
+        turn.emit(happened);
+        Ok(Answer::Now(()))
+    }
+
+    fn evolve(&mut self, event: &Happened) {
+        match event {
+            Happened::Set | Happened::Sent => {}
+            Happened::Rang => self.rings += 1,
+            Happened::Poked => self.pokes += 1,
+            Happened::Mended => self.is_mended = true,
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Look;
+
+impl Query<Clock> for Look {
+    const NAME: &'static str = "Look";
+    type Answer = (u64, u64);
+
+    fn answer(self, clock: &Clock, _: &Moment<'_, Clock>) -> Result<(u64, u64), Never> {
+        Ok((clock.rings, clock.pokes))
+    }
+}
+
+async fn tell(sim: &Sim, id: u64, command: Command) {
+    sim.surely::<Clock>(id, &format!("{:?}", sim.elapsed()), command)
+        .await
+        .unwrap();
+}
+
+/// A second in which something is recorded, and a pass is made.
+async fn seconds(sim: &Sim, count: u64) {
+    for _ in 0..count {
+        tell(sim, BUSY, Command::Set { millis: 400 }).await;
+        sim.sleep(SECOND).await;
+    }
+}
+
+/// How many records of each kind are left of an entity, but those of the last seconds.
+fn left(sim: &Sim, id: u64) -> BTreeMap<RecordKind, u64> {
+    let history = sim.history();
+    let last = history.commits.last().unwrap().stamp().at_micros;
+    let mut counts = BTreeMap::new();
+    for commit in &history.commits {
+        let is_old = commit.stamp().at_micros < last - 5_000_000;
+        let own = commit
+            .records()
+            .flatten()
+            .filter(|record| is_old && record.id == id.to_string());
+        own.for_each(|record| *counts.entry(record.record).or_default() += 1);
+    }
+    counts
+}
+
+async fn dead(sim: &Sim) -> Vec<(ShardId, u64)> {
+    let found = sim.call(|engine| async move { engine.dead_messages(None, None, 9).await });
+    let found = found.await.unwrap().unwrap();
+    found.messages.iter().map(|message| message.number).collect()
+}
+
+async fn forget_all_but_the_journal(sim: &Sim) {
+    sim.kill();
+    sim.lose_store();
+    sim.restart().await;
+    sim.sleep(5 * SECOND).await;
+}
+
+async fn prune(sim: &Sim) {
+    let pass = sim.call(|engine| async move { engine.prune(false).await });
+    pass.await.unwrap().unwrap();
+}
+
+fn simulation() -> Simulation {
+    let options = Options {
+        keep: [("clock".to_owned(), Keep::Age(KEPT))].into(),
+        prune_every: Some(SECOND),
+        ..Options::default()
+    };
+    Simulation::new(7)
+        .with::<Clock>()
+        .query::<Clock, Look>()
+        .options(options)
+        .shards(3)
+}
+
+#[test]
+fn a_timer_that_was_set_for_long_fires_once_though_its_records_go_and_the_store_is_lost() {
+    simulation().run(|sim| async move {
+        tell(&sim, LONG, Command::Set { millis: 20_000 }).await;
+        seconds(&sim, 35).await;
+        let look = async |sim: &Sim| sim.surely_read::<Clock, _>(LONG, || Look).await.unwrap().0;
+        assert_eq!(look(&sim).await, 1);
+        // What was set and has fired since the pass before is gone.
+        let of = |id, kind| left(&sim, id).get(&kind).copied().unwrap_or(0);
+        let of_short = [RecordKind::TimerSet, RecordKind::TimerCleared].map(|kind| of(BUSY, kind));
+        assert_eq!(of_short, [0, 0]);
+        forget_all_but_the_journal(&sim).await;
+        assert_eq!(look(&sim).await, 1);
+        // A pass over all of it takes both.
+        seconds(&sim, 10).await;
+        prune(&sim).await;
+        let of_long = [RecordKind::TimerSet, RecordKind::TimerCleared].map(|kind| of(LONG, kind));
+        assert_eq!(of_long, [0, 0]);
+        forget_all_but_the_journal(&sim).await;
+        assert_eq!(look(&sim).await, 1);
+    });
+}
+
+#[test]
+fn a_dead_message_that_was_retried_is_not_dead_again_once_the_store_is_lost() {
+    simulation().run(|sim| async move {
+        tell(&sim, BUSY, Command::Send { to: BROKEN }).await;
+        seconds(&sim, 15).await;
+        let number = dead(&sim).await[0];
+        tell(&sim, BROKEN, Command::Mend).await;
+        let retry = move |engine: throng::Engine| async move {
+            let id = BROKEN.to_string();
+            engine.retry_dead("clock", &id, number).await
+        };
+        assert!(matches!(sim.call(retry).await.unwrap().unwrap(), Retried::Done));
+        seconds(&sim, 15).await;
+        let taken = |sim: &Sim| left(sim, BROKEN).get(&RecordKind::Taken).copied().unwrap_or(0);
+        assert_eq!(taken(&sim), 2, "the dead message, and that it was retried");
+        assert_eq!(dead(&sim).await, []);
+        forget_all_but_the_journal(&sim).await;
+        assert_eq!(dead(&sim).await, []);
+        prune(&sim).await;
+        assert_eq!(taken(&sim), 0);
+        forget_all_but_the_journal(&sim).await;
+        assert_eq!(dead(&sim).await, []);
+    });
+}
