@@ -186,6 +186,7 @@ impl Bench {
                 caller: None,
                 forwarded: None,
             },
+            may_wait: false,
         };
         (self.shard.execute(&mut call, &mut self.open), output)
     }
@@ -234,6 +235,7 @@ impl Bench {
                 caller: None,
                 forwarded: None,
             },
+            may_wait: false,
         };
         let ran = self.shard.execute(&mut call, &mut self.open);
         assert!(matches!(ran, Ran::Done { .. }));
@@ -393,6 +395,7 @@ fn messages_are_recorded_with_the_events_and_taken_once() {
                 input,
                 output: Output::Nobody,
                 cause: Cause::Message(taking),
+                may_wait: false,
             };
             bench.shard.execute(&mut call, &mut bench.open);
         }
@@ -529,6 +532,7 @@ fn deliver(bench: &mut Bench) -> String {
         input,
         output: Output::Nobody,
         cause: Cause::Message(taking),
+        may_wait: false,
     };
     bench.shard.execute(&mut call, &mut bench.open);
     let commit = bench.finish();

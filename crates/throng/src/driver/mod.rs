@@ -339,6 +339,8 @@ impl Core {
                         reason: "the node that owns the entity cannot be reached".into(),
                     });
                 }
+                // Never of what comes from outside.
+                Carried::NotUnderstood(why) => return Err(Error::Malformed(why)),
                 Carried::Again => {}
             }
         }
