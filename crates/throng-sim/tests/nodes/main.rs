@@ -5,6 +5,7 @@
 mod counted;
 mod counter;
 mod follower;
+mod newer;
 mod retention;
 mod seen;
 mod unknown;
