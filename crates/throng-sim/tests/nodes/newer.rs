@@ -85,7 +85,7 @@ impl World {
         drop(self.sim.spawn(async move { world.start(node).await }));
     }
 
-    /// One thing that happens, not to the node without which no next release would live.
+    /// One thing that happens, but nothing to the node without which no next release would serve.
     async fn step(self: &Arc<Self>) {
         let (sim, nodes) = (&self.sim, &self.nodes);
         let up: Vec<usize> = nodes.up();
@@ -103,7 +103,7 @@ impl World {
             (6, Some(node), _) if node != NEW => nodes.cut_from_database(node),
             (7, ..) => nodes.mend(),
             (8, ..) => nodes.restart_database(),
-            (9, Some(node), _) => nodes.drain(node, sim.chance(0.5)).await,
+            (9, Some(node), _) if node != NEW => nodes.drain(node, sim.chance(0.5)).await,
             (10, Some(node), _) => nodes.set_clock(node, i64::try_from(sim.below(4_000_000)).unwrap() - 2_000_000),
             _ => {}
         }
