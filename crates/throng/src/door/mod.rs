@@ -289,11 +289,6 @@ impl Door {
         step
     }
 
-    /// Whether what this program does not understand is left for a newer one, should there be one.
-    fn may_wait(&self, attempt: &Attempt<'_>) -> bool {
-        self.context.peers.is_some() && !attempt.is_final
-    }
-
     /// What can be said without asking the entity.
     fn prepare(&self, shard: &mut Shard, attempt: &mut Attempt<'_>, staging: &mut Staging<'_>) -> Option<Progress> {
         let nothing = Some(Progress::Done(Outcome::Done));
@@ -341,7 +336,7 @@ impl Door {
         let forwarded = match ran {
             Ran::Done { rests_on, outcome } => {
                 attempt.rests_on(writer, rests_on);
-                self.left_to_a_newer(attempt, outcome);
+                self.left_to_a_newer(attempt);
                 return Step::Progress(Progress::Done(outcome));
             }
             Ran::NotUnderstood(why) => return self.not_understood(attempt, why),

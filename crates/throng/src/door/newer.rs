@@ -45,6 +45,11 @@ fn of_a_newer(node: &str) -> String {
 }
 
 impl Door {
+    /// Whether what this program does not understand is left for a newer one, should there be one.
+    pub(super) fn may_wait(&self, attempt: &Attempt<'_>) -> bool {
+        self.context.peers.is_some() && !attempt.is_final
+    }
+
     /// What comes of what this program does not understand, and a newer one may.
     pub(super) fn not_understood(&self, attempt: &mut Attempt<'_>, why: String) -> Step {
         if !attempt.is_from_outside() {
@@ -59,9 +64,8 @@ impl Door {
     }
 
     /// A query that this program could not answer is left to a newer one, too.
-    pub(super) fn left_to_a_newer(&self, attempt: &mut Attempt<'_>, outcome: Outcome) {
-        if let (Work::Query { .. }, Outcome::Failed, Answer::Json(reply)) =
-            (&attempt.work, outcome, &mut attempt.answer)
+    pub(super) fn left_to_a_newer(&self, attempt: &mut Attempt<'_>) {
+        if let (Work::Query { .. }, Answer::Json(reply)) = (&attempt.work, &mut attempt.answer)
             && let Some(error) = &mut reply.error
             && matches!(**error, Error::Malformed(_) | Error::Quarantined { .. })
             && let Some(left) = self.context.left_to_a_newer(&error.to_string())
