@@ -56,6 +56,10 @@ impl Mail {
                     }
                 }
                 Next::Send(letters) => {
+                    let numbers: Vec<_> = letters
+                        .iter()
+                        .map(|letter| (ShardId(letter.from), letter.number))
+                        .collect();
                     if ledger.wait(last).await.is_err() || ledger.is_over() {
                         return;
                     }
@@ -65,7 +69,7 @@ impl Mail {
                         false => peers.ask(line.to, Request::Take(letters), WITHIN).await,
                     };
                     if let Reply::Taken(taken) = reply
-                        && self.have_come(&line, taken)
+                        && self.have_come(&line, numbers.into_iter().zip(taken))
                     {
                         pause = pauses.0;
                         continue;
@@ -79,21 +83,21 @@ impl Mail {
     }
 
     /// What came of the first messages of a line. `false`: it goes on with none of them now.
-    fn have_come(self: &Arc<Self>, line: &Line, taken: Vec<Taken>) -> bool {
+    fn have_come(self: &Arc<Self>, line: &Line, taken: impl Iterator<Item = ((ShardId, u64), Taken)>) -> bool {
         let mut has_gone_on = false;
-        for (what, answer) in taken {
+        for (number, (what, answer)) in taken {
             if what == TakenAs::Waits {
                 let why = match answer {
                     Some(Err(RemoteError::Unavailable(why))) => why,
                     _ => String::new(),
                 };
                 let now = self.context.host.now();
-                match self.outbox.first_waits(line, (&why, now)) {
+                match self.outbox.first_waits(line, number, (&why, now)) {
                     Ok(pair) => self.begin(pair),
                     Err(()) => break,
                 }
             } else {
-                self.taken_of(line, what, answer.map(|answer| answer.map(ByteBuf::into_vec)));
+                self.taken_of(line, number, what, answer.map(|answer| answer.map(ByteBuf::into_vec)));
             }
             has_gone_on = true;
         }
@@ -145,8 +149,14 @@ impl Mail {
         true
     }
 
-    fn taken_of(&self, line: &Line, what: TakenAs, answer: Option<Result<Vec<u8>, RemoteError>>) {
-        let Some(outgoing) = self.outbox.taken_of(line) else {
+    fn taken_of(
+        &self,
+        line: &Line,
+        number: (ShardId, u64),
+        what: TakenAs,
+        answer: Option<Result<Vec<u8>, RemoteError>>,
+    ) {
+        let Some(outgoing) = self.outbox.taken_of(line, number) else {
             return;
         };
         self.context.metrics.messages.inc();

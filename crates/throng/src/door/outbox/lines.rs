@@ -94,8 +94,17 @@ impl Window {
             || self.pairs > 0 && self.lines.contains_key(&Line::of_pair(to, outgoing))
     }
 
+    /// Whether a message that has to wait does so in a line: not in its shard's while others to its receiver, which may be before it, wait
+    /// for that to be loaded. Once it is, all of them come there.
+    pub(super) fn goes_into_line(&self, to: ShardId, outgoing: &Outgoing) -> bool {
+        let line = self.line_of(to, outgoing);
+        let receiver = &outgoing.delivery.to;
+        let is_loaded = self.parked.contains_key(receiver) || self.stuck.contains_key(receiver);
+        self.lines.contains_key(&line) && (line.pair.is_some() || !is_loaded)
+    }
+
     /// The line in which this message waits: its pair's if there is one, else its shard's.
-    fn line_of(&self, to: ShardId, outgoing: &Outgoing) -> Line {
+    pub(super) fn line_of(&self, to: ShardId, outgoing: &Outgoing) -> Line {
         match self.pairs {
             0 => Line::to_shard(to),
             _ => {
@@ -110,7 +119,7 @@ impl Window {
     }
 
     /// Puts a message behind those of a line; `true`: it is the first.
-    fn join(&mut self, line: &Line, mut outgoing: Box<Outgoing>) -> bool {
+    pub(super) fn join(&mut self, line: &Line, mut outgoing: Box<Outgoing>) -> bool {
         let is_new = !self.lines.contains_key(line);
         if line.pair.is_some() {
             self.pairs += usize::from(is_new);
@@ -134,15 +143,34 @@ impl Window {
         is_new
     }
 
-    /// The first message of a line goes.
-    fn pop(&mut self, line: &Line) -> Option<Box<Outgoing>> {
-        let outgoing = self.lines.get_mut(line)?.waiting.pop_front()?;
+    /// Begins a pair's line with this message. What is only in the log of those that follow it, as far as others wait for the same, the
+    /// line reads itself; what stands in its shard's line comes after it. Otherwise those that come next would be before them.
+    fn begin_pair(&mut self, to: ShardId, outgoing: Box<Outgoing>) -> Line {
+        let (shard, pair) = (Line::to_shard(to), Line::of_pair(to, &outgoing));
+        let of_shard = self.lines.get(&shard).and_then(|of| of.behind);
+        let of_receiver = self.stuck.get(&outgoing.delivery.to).map(|stuck| stuck.behind);
+        let behind = of_shard.into_iter().chain(of_receiver).reduce(|one, other| Behind {
+            read: one.read.min(other.read),
+            upto: one.upto.max(other.upto),
+        });
+        self.join(&pair, outgoing);
+        if let (Some(behind), Some(of)) = (behind, self.lines.get_mut(&pair)) {
+            of.behind = Some(behind);
+        }
+        self.sort_out(&shard);
+        pair
+    }
+
+    /// This message goes, if it is the first of a line.
+    fn pop(&mut self, line: &Line, number: (ShardId, u64)) -> Option<Box<Outgoing>> {
+        let first = &mut self.lines.get_mut(line)?.waiting;
+        let outgoing = first.pop_front_if(|first| number_of(first) == number)?;
         self.lined_len -= 1;
         self.bytes -= outgoing.bytes();
         Some(outgoing)
     }
 
-    /// Those in a shard's line whose pairs have lines by now go there.
+    /// Those in a shard's line whose pairs have lines go there: some were read from the log.
     fn sort_out(&mut self, line: &Line) {
         if line.pair.is_some() || self.pairs == 0 {
             return;
@@ -194,11 +222,14 @@ impl Outbox {
     ) -> Option<Line> {
         self.with(|window| {
             window.let_go(outgoing.sent);
-            let mut line = window.line_of(to, &outgoing);
-            if line.pair.is_none() && window.pairs < self.messages_max / PAIRS_PART {
-                line = Line::of_pair(to, &outgoing);
-            }
-            let is_first = window.join(&line, outgoing);
+            let line = window.line_of(to, &outgoing);
+            let (line, is_first) = match line.pair.is_none() && window.pairs < self.messages_max / PAIRS_PART {
+                true => (window.begin_pair(to, outgoing), true),
+                false => {
+                    let is_first = window.join(&line, outgoing);
+                    (line, is_first)
+                }
+            };
             if let Some(of) = window.lines.get_mut(&line) {
                 of.reason.get_or_insert_with(|| (why.to_owned(), now));
             }
@@ -209,26 +240,29 @@ impl Outbox {
     /// The first message of a line was not taken, and waits for a newer program. Of a shard's line it goes into that of its pair, and
     /// holds up no other one. `Err`: it stays where it is, the first of its line. `Ok`: perhaps a line that begins with it, which somebody
     /// has to send.
-    pub(crate) fn first_waits(&self, line: &Line, (why, now): (&str, Timestamp)) -> Result<Option<Line>, ()> {
+    pub(crate) fn first_waits(
+        &self,
+        line: &Line,
+        number: (ShardId, u64),
+        (why, now): (&str, Timestamp),
+    ) -> Result<Option<Line>, ()> {
         self.with(|window| {
-            let is_own = match window.lines.get(line).and_then(|of| of.waiting.front()) {
-                Some(first) => window.line_of(line.to, first) == *line,
-                None => return Ok(None),
-            };
-            if is_own && (line.pair.is_some() || window.pairs >= self.messages_max / PAIRS_PART) {
+            if line.pair.is_some() || window.pairs >= self.messages_max / PAIRS_PART {
                 if let Some(of) = window.lines.get_mut(line) {
                     let since = of.reason.take().map_or(now, |(_, since)| since);
                     of.reason = Some((why.to_owned(), since));
                 }
                 return Err(());
             }
-            let Some(first) = window.pop(line) else { return Ok(None) };
-            let pair = Line::of_pair(line.to, &first);
-            let is_first = window.join(&pair, first);
+            // One whose pair has a line by now is there.
+            let Some(first) = window.pop(line, number) else {
+                return Ok(None);
+            };
+            let pair = window.begin_pair(line.to, first);
             if let Some(of) = window.lines.get_mut(&pair) {
-                of.reason.get_or_insert_with(|| (why.to_owned(), now));
+                of.reason = Some((why.to_owned(), now));
             }
-            Ok(is_first.then_some(pair))
+            Ok(Some(pair))
         })
     }
 
@@ -265,13 +299,13 @@ impl Outbox {
         })
     }
 
-    /// The first message of a line was taken.
-    pub(crate) fn taken_of(&self, line: &Line) -> Option<Box<Outgoing>> {
+    /// The first message of a line, this one, was taken.
+    pub(crate) fn taken_of(&self, line: &Line, number: (ShardId, u64)) -> Option<Box<Outgoing>> {
         self.with(|window| {
             let of = window.lines.get_mut(line)?;
             of.is_unreachable = false;
             of.reason = None;
-            window.pop(line)
+            window.pop(line, number)
         })
     }
 
@@ -342,4 +376,9 @@ impl Outbox {
             })
         })
     }
+}
+
+/// The shard that has sent it, and its number from there to the receiver's.
+fn number_of(outgoing: &Outgoing) -> (ShardId, u64) {
+    (outgoing.delivery.taking.from, outgoing.delivery.taking.number)
 }

@@ -272,11 +272,13 @@ impl Outbox {
 
     /// A message waits for its receiver, in the order of its sender, or for those before it that wait for a newer program.
     pub(crate) fn park(&self, shard: ShardId, outgoing: Box<Outgoing>) -> Parked {
-        let outgoing = match self.joins(shard, outgoing) {
-            Ok(()) => return Parked::Behind,
-            Err(outgoing) => outgoing,
-        };
         self.with(|window| {
+            if window.goes_into_line(shard, &outgoing) {
+                window.let_go(outgoing.sent);
+                let line = window.line_of(shard, &outgoing);
+                window.join(&line, outgoing);
+                return Parked::Behind;
+            }
             if window.drop_if_stuck(&outgoing) {
                 return Parked::Behind;
             }
