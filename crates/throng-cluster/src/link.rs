@@ -19,7 +19,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     runtime::Handle,
-    sync::{Notify, oneshot},
+    sync::{Notify, oneshot, watch},
     time::{sleep, timeout},
 };
 
@@ -54,10 +54,14 @@ struct Shared {
     cluster: Mutex<String>,
     /// Of the nodes that live, one that understands the least: its newest feature, and its name.
     oldest: Mutex<Option<(u32, String)>>,
+    /// One that lives and is of a newer release than this one.
+    newer: Mutex<Option<String>>,
+    /// So often the nodes were looked at.
+    looks: watch::Sender<u64>,
     trust: Trust,
     /// Where connections are worked; those of a node on one of them.
     loops: OnceLock<Vec<Handle>>,
-    /// A connection began to fail, or to work: whoever looks after the cluster looks again.
+    /// A connection began to fail, or to work, or somebody wants a look: whoever looks after the cluster looks again.
     changed: Notify,
     counts: Counts,
 }
@@ -108,6 +112,8 @@ impl Links {
                 me: AtomicU64::new(0),
                 cluster: Mutex::default(),
                 oldest: Mutex::default(),
+                newer: Mutex::default(),
+                looks: watch::Sender::new(0),
                 trust,
                 loops: OnceLock::new(),
                 changed: Notify::new(),
@@ -163,9 +169,12 @@ impl Links {
         let oldest = living.min_by_key(|said| said.features);
         *shared.oldest.lock().unwrap_or_else(PoisonError::into_inner) =
             oldest.map(|said| (said.features, said.name.clone()));
+        let newer = view.newer(me).map(|node| node.said.name.clone());
+        *shared.newer.lock().unwrap_or_else(PoisonError::into_inner) = newer;
         for (owner, own) in view.owners.iter().zip(&shared.owners) {
             own.store(owner.map_or(0, |owner| owner.0), Ordering::Release);
         }
+        shared.looks.send_modify(|looks| *looks += 1);
     }
 
     /// Nodes whose port nobody listens at.
@@ -199,6 +208,24 @@ impl Peers for Links {
             .as_ref()
             .filter(|(known, _)| *known < feature)
             .map(|(_, name)| name.clone())
+    }
+
+    fn newer(&self) -> Option<String> {
+        let newer = self.shared.newer.lock().unwrap_or_else(PoisonError::into_inner);
+        newer.clone()
+    }
+
+    fn looked(&self) -> Later<'static, ()> {
+        let shared = Arc::clone(&self.shared);
+        let mut looks = shared.looks.subscribe();
+        Box::pin(async move {
+            // One that is under way may have begun before this was called; the one after it has not.
+            for _ in 0..2 {
+                shared.changed.notify_one();
+                // The sender is held here, too.
+                let _ = looks.changed().await;
+            }
+        })
     }
 
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {

@@ -395,6 +395,27 @@ fn a_node_of_an_older_program_is_known_by_its_name_for_as_long_as_it_lives() {
 }
 
 #[test]
+fn a_node_of_a_newer_release_is_known_after_one_look_and_so_is_that_it_is_gone() {
+    let (directory, _journal, one, other) = pair(Duration::ZERO);
+    let newer = |started: &Started| {
+        wait(started.links.looked());
+        started.links.newer()
+    };
+    assert_eq!((newer(&one), newer(&other)), (None, None));
+    let join = Join {
+        name: "new".into(),
+        app: 1,
+        features: FEATURES,
+        shards: SHARDS,
+        ..Join::default()
+    };
+    let new = wait(directory.join(join)).unwrap();
+    assert_eq!((newer(&one), newer(&other)), (Some("new".into()), Some("new".into())));
+    wait(directory.leave(new)).unwrap();
+    assert_eq!((newer(&one), newer(&other)), (None, None));
+}
+
+#[test]
 fn a_port_that_is_taken_is_told() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let journal = MemoryJournal::new();

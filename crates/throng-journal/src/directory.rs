@@ -24,8 +24,10 @@ impl fmt::Display for NodeId {
 pub const ERASES: u32 = 1;
 /// That of nodes that remove history in a cluster, and read streams from which others remove it.
 pub const PRUNES: u32 = 2;
+/// That of nodes that keep a message which a node of an older release of the service does not understand.
+pub const WAITS: u32 = 3;
 /// The newest feature that this program knows.
-pub const FEATURES: u32 = PRUNES;
+pub const FEATURES: u32 = WAITS;
 
 /// What a node says of itself when it joins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -172,6 +174,16 @@ impl View {
         self.nodes
             .iter()
             .find(|node| node.lives() && node.said.features < feature)
+    }
+
+    /// Of the nodes that live, the one of the newest release, if that is newer than the release of `than`.
+    #[must_use]
+    pub fn newer(&self, than: NodeId) -> Option<&Node> {
+        let app = self.node(than)?.said.app;
+        let living = self.nodes.iter().filter(|node| node.lives());
+        living
+            .max_by_key(|node| node.said.app)
+            .filter(|node| node.said.app > app)
     }
 
     /// Says why these shards cannot be [pinned](Directory::pin) so.

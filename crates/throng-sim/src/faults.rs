@@ -59,6 +59,10 @@ pub enum Lie {
     EndsStreamsEarly,
     /// Messages of another node are said to be taken before they are durable.
     TakesBeforeDurable,
+    /// A node sees no newer release.
+    SeesNoNewer,
+    /// A node goes by the last look at the others, whenever that was.
+    LooksTooEarly,
     /// Messages go with the history of a node's shards whether or not they were taken.
     RemovesMessages,
     /// A node removes what other nodes' shards have recorded in streams of which it owns a part, as if all of it were its own.

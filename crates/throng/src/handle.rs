@@ -165,5 +165,5 @@ fn read_answer<E: Entity, T: DeserializeOwned + 'static>(
 type Found<E, T> = Option<Result<T, Error<<E as Entity>::Rejection>>>;
 
 pub(crate) fn unknown_kind<R>(kind: &str) -> Error<R> {
-    Error::Malformed(format!("the engine was not given the kind {kind:?}"))
+    Error::Malformed(crate::door::unknown_kind(kind))
 }

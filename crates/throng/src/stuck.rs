@@ -7,22 +7,23 @@ use throng_core::{
 };
 use throng_journal::Address;
 
-/// An entity that takes no messages now, because it cannot be loaded. It is tried again by itself; its messages wait in the log
-/// and hold up no other entity's.
+/// An entity that takes no messages now, because it cannot be loaded, or some not, because only a newer release of the service understands
+/// them. It is tried again by itself; its messages wait in the log and hold up no other entity's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckEntity {
     /// The entity that cannot be brought back.
     pub address: Address,
-    /// Why it could not be loaded the last time.
+    /// Why it could not be loaded the last time, or what is not understood.
     pub reason: String,
-    /// Since when it cannot be.
+    /// Since when that is so.
     pub since: Timestamp,
     /// So many messages to it have waited since.
     pub messages: u64,
 }
 
 impl Engine {
-    /// Entities that take no messages now, because they cannot be loaded, and why.
+    /// Entities that take no messages now, because they cannot be loaded, and those with messages from here that wait for a newer release:
+    /// which, and why.
     #[must_use]
     pub fn stuck(&self) -> Vec<StuckEntity> {
         let Some(life) = self.core.lives.running() else {

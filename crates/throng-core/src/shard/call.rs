@@ -113,6 +113,8 @@ pub struct Call<'a> {
     pub output: Output<'a>,
     /// Whether a client, a message or a timer asks.
     pub cause: Cause<'a>,
+    /// What this program does not understand is left as it is ([`Ran::NotUnderstood`]), for a newer one.
+    pub may_wait: bool,
 }
 
 /// A named query with its arguments as a query string.
@@ -149,6 +151,9 @@ pub enum Ran {
     /// The rows of this idempotency key are not in memory: look for them
     /// ([`super::Shard::key_rows`]), then ask again. Nothing was touched.
     LoadKey,
+    /// This program does not know the command, cannot read it, or cannot bring the entity back, for this reason; a newer one may. Nothing
+    /// was touched.
+    NotUnderstood(String),
     /// Another entity answers. The input was taken.
     Forward(Box<Forward>),
     /// Another entity answers a command that was forwarded under this idempotency key before.

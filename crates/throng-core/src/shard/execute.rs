@@ -67,7 +67,11 @@ impl<E: Entity> Entities<E> {
         let (at, is_new) = match self.look_up(common, call.hash, call.id) {
             Lookup::Found { at, is_new } => (at, is_new),
             Lookup::Load => return Ran::Load,
-            Lookup::Refused(error) => return self.refuse(common, registry, call, error, stage),
+            // A client's id that is none is its own fault.
+            Lookup::Refused(error) if matches!(call.cause, Cause::Asked { .. }) => {
+                return self.refuse(common, registry, call, error, stage);
+            }
+            Lookup::Refused(error) => return self.not_understood(common, registry, call, error, stage),
         };
         let ran = self.run_at(common, registry, call, at, stage);
         let slot = self.slot(at);
@@ -91,14 +95,14 @@ impl<E: Entity> Entities<E> {
     ) -> Ran {
         let slot = self.slot(at);
         if let Body::Quarantined(aside) = &mut slot.body {
-            aside.refused += 1;
+            aside.refused += u64::from(!call.may_wait);
             let address = format!("{}/{}", E::KIND, slot.text);
             let error = Error::Quarantined {
                 address,
                 seq: aside.seq,
                 reason: aside.reason.clone(),
             };
-            return self.refuse(common, registry, call, error, stage);
+            return self.not_understood(common, registry, call, error, stage);
         }
         let Body::Resident(resident) = &slot.body else {
             return Ran::Load;
@@ -122,7 +126,7 @@ impl<E: Entity> Entities<E> {
         };
         let command = match read_command::<E>(&mut call.input, &registry.kinds()[call.kind], origin) {
             Ok(command) => command,
-            Err(error) => return self.refuse(common, registry, call, error, stage),
+            Err(error) => return self.not_understood(common, registry, call, error, stage),
         };
         if let Some(key) = &mut key {
             key.fingerprint = match fingerprint::<E>(&command, caller) {
@@ -300,6 +304,27 @@ impl<E: Entity> Entities<E> {
             }
         }
         result
+    }
+
+    /// Leaves to a newer program what this one cannot do, if one may wait for it; else it is refused.
+    fn not_understood(
+        &mut self,
+        common: &mut Common,
+        registry: &Registry,
+        call: &mut Call<'_>,
+        error: Error<E::Rejection>,
+        stage: &mut dyn Stage,
+    ) -> Ran {
+        // A timer of an entity that is quarantined waits whatever programs there are.
+        let is_left = match (&error, call.cause) {
+            (Error::Quarantined { .. }, Cause::Timer(_)) => false,
+            (Error::Malformed(_) | Error::Quarantined { .. }, _) => call.may_wait,
+            _ => false,
+        };
+        if is_left {
+            return Ran::NotUnderstood(error.to_string());
+        }
+        self.refuse(common, registry, call, error, stage)
     }
 
     /// Answers "no", the entity's or the engine's; a message or a timer is over all the same, with the reason.

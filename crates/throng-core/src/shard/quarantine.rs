@@ -148,6 +148,7 @@ mod tests {
             input,
             output: Output::Nobody,
             cause,
+            may_wait: false,
         };
         bench.shard.execute(&mut call, &mut bench.open)
     }

@@ -186,6 +186,7 @@ impl Bench {
                 caller: None,
                 forwarded: None,
             },
+            may_wait: false,
         };
         (self.shard.execute(&mut call, &mut self.open), output)
     }
@@ -234,6 +235,7 @@ impl Bench {
                 caller: None,
                 forwarded: None,
             },
+            may_wait: false,
         };
         let ran = self.shard.execute(&mut call, &mut self.open);
         assert!(matches!(ran, Ran::Done { .. }));
@@ -393,6 +395,7 @@ fn messages_are_recorded_with_the_events_and_taken_once() {
                 input,
                 output: Output::Nobody,
                 cause: Cause::Message(taking),
+                may_wait: false,
             };
             bench.shard.execute(&mut call, &mut bench.open);
         }
@@ -529,6 +532,7 @@ fn deliver(bench: &mut Bench) -> String {
         input,
         output: Output::Nobody,
         cause: Cause::Message(taking),
+        may_wait: false,
     };
     bench.shard.execute(&mut call, &mut bench.open);
     let commit = bench.finish();
@@ -567,4 +571,39 @@ fn the_reason_of_a_refusal_is_cut_where_it_is_too_long() {
     let dead = bench.shard.fresh_dead(&dead_rows(None), &[], 1);
     let message = DeadMessage::read(&dead[0].0, dead[0].1.as_ref().unwrap()).unwrap();
     assert_eq!(message.reason, "ä".repeat(limits::REASON_BYTES_MAX / 2));
+}
+
+#[test]
+fn what_is_not_understood_is_left_as_it_is_where_a_newer_program_may_come() {
+    let mut bench = Bench::new();
+    let body = br#"{"amount":1}"#;
+    let mut run = |id: &str, name: &str, may_wait| {
+        let mut reply = JsonReply::default();
+        let mut call = Call {
+            kind: 0,
+            hash: limits::hash("account", id),
+            id,
+            now: Timestamp { micros: 1 },
+            entropy: 7,
+            input: Input::Json { name, body },
+            output: Output::Json(&mut reply),
+            cause: Cause::Asked {
+                key: None,
+                life: KeyLife::default(),
+                caller: None,
+                forwarded: None,
+            },
+            may_wait,
+        };
+        let ran = bench.shard.execute(&mut call, &mut bench.open);
+        let is_left = matches!(&ran, Ran::NotUnderstood(why) if why.contains("unknown variant `Steal`"));
+        (is_left, reply.error.is_some(), bench.open.staged)
+    };
+    assert_eq!(run("a", "Deposit", true), (false, false, 1));
+    assert_eq!(
+        run("a", "Steal", true),
+        (true, false, 1),
+        "nothing is recorded, nothing answered"
+    );
+    assert_eq!(run("a", "Steal", false), (false, true, 1));
 }

@@ -171,8 +171,7 @@ impl Troubles {
         self.more |= late.len() > EACH_MAX;
         for timer in late.iter().take(EACH_MAX) {
             let of = (&*timer.due.address.kind, &*timer.due.address.id);
-            let reason =
-                "It could not be fired, as its entity is quarantined or cannot be loaded; it is tried again by itself.";
+            let reason = "It could not be fired: its entity is quarantined or cannot be loaded, or only a newer release understands it. It is tried again by itself.";
             let cancel = Action {
                 name: "cancel",
                 label: "Cancel",

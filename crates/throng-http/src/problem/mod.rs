@@ -142,6 +142,16 @@ impl Problem {
         )
     }
 
+    /// It is about a kind, command or query that this program does not know.
+    pub(crate) fn is_unknown_name(&self) -> bool {
+        let entries = [
+            &catalog::UNKNOWN_KIND,
+            &catalog::UNKNOWN_COMMAND,
+            &catalog::UNKNOWN_QUERY,
+        ];
+        entries.iter().any(|entry| entry.slug == self.slug)
+    }
+
     pub(crate) fn unknown_problem(found: &str) -> Self {
         Self::of(
             &catalog::UNKNOWN_ROUTE,

@@ -34,7 +34,7 @@ pub(super) async fn stage(
         if given == "events" && !names.is_actor || names.has_query(&given) {
             return Err(Problem::method_not_allowed(&Method::POST, "GET, HEAD").boxed());
         }
-        return Err(names.no_command(&given).boxed());
+        return Err(super::unknown(server, names.no_command(&given)));
     };
     let id = entity_id(id_part)?;
     may(server, caller, (names.kind, Some(&id)), Action::Command(name))?;

@@ -486,7 +486,16 @@ pub(crate) fn commanded<'a>(server: &'a Server, name: &str) -> Answered<(usize, 
 }
 
 fn unknown_kind(server: &Server, name: &str) -> Box<Problem> {
-    Problem::unknown_kind(name, &server.shared().kinds.names()).boxed()
+    unknown(server, Problem::unknown_kind(name, &server.shared().kinds.names()))
+}
+
+/// What is said of a name that this program does not know; while a newer release lives, that one may know it.
+pub(crate) fn unknown(server: &Server, problem: Problem) -> Box<Problem> {
+    let left = problem
+        .is_unknown_name()
+        .then(|| server.shared().driver.left_to_a_newer(problem.detail()))
+        .flatten();
+    left.map_or(problem, Problem::of_engine).boxed()
 }
 
 /// An entity's id from its part of the path.

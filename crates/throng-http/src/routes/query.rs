@@ -26,7 +26,8 @@ pub(super) async fn run(
         if names.command(&name).is_some() {
             return Err(Problem::method_not_allowed(&parts.method, allowed(names, &name)).boxed());
         }
-        return Err(Problem::unknown_query(names.kind, &name, names.queries.iter().copied()).boxed());
+        let unknown = Problem::unknown_query(names.kind, &name, names.queries.iter().copied());
+        return Err(super::unknown(server, unknown));
     }
     let id = entity_id(id_part)?;
     may(server, caller(parts), (names.kind, Some(&id)), Action::Query(&name))?;

@@ -24,7 +24,7 @@ pub(super) async fn stage(
     let left = left.min(wanted?);
     let (kind, names) = routes::commanded(server, &command.kind)?;
     let Some(name) = names.command(&command.command) else {
-        return Err(names.no_command(&command.command).boxed());
+        return Err(routes::unknown(server, names.no_command(&command.command)));
     };
     let id = entity(&command.entity)?;
     let caller = connection.caller();
@@ -57,7 +57,8 @@ pub(super) async fn query(
     let (kind, names) = routes::kind(server, &query.kind)?;
     let name = query.query.as_deref().unwrap_or(throng::model::View::NAME);
     if !names.has_query(name) {
-        return Err(Problem::unknown_query(names.kind, name, names.queries.iter().copied()).boxed());
+        let unknown = Problem::unknown_query(names.kind, name, names.queries.iter().copied());
+        return Err(routes::unknown(server, unknown));
     }
     let id = entity(&query.entity)?;
     let caller = connection.caller();

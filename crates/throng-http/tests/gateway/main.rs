@@ -22,6 +22,7 @@ mod http2;
 mod jwt;
 mod live;
 mod meaning;
+mod newer;
 mod overload;
 mod pages;
 mod routes;

@@ -8,14 +8,17 @@ use crate::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     task::Poll,
     time::Duration,
 };
 use throng::driver::peers::{Peers, Reply, Request, TakenAs};
 use throng_cluster::{Host, Status, life::Connections};
 use throng_journal::{Later, NodeId, NodeState, ShardId, View};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Between two looks at whether a connection works.
 const LOOK: Duration = Duration::from_millis(20);
@@ -138,6 +141,11 @@ pub(super) struct Peering {
     net: Net,
     line: Line,
     view: Mutex<View>,
+    me: AtomicU64,
+    /// So often the nodes were looked at.
+    looks: watch::Sender<u64>,
+    /// Somebody wants a look.
+    is_wanted: Arc<AtomicBool>,
 }
 
 impl Peering {
@@ -146,6 +154,9 @@ impl Peering {
             net,
             line,
             view: Mutex::default(),
+            me: AtomicU64::new(0),
+            looks: watch::Sender::new(0),
+            is_wanted: Arc::default(),
         }
     }
 
@@ -162,6 +173,25 @@ impl Peers for Peering {
     fn without_feature(&self, feature: u32) -> Option<String> {
         let view = self.view();
         view.without_feature(feature).map(|node| node.said.name.clone())
+    }
+
+    fn newer(&self) -> Option<String> {
+        let me = NodeId(self.me.load(Ordering::Relaxed));
+        let newer = self.view().newer(me).map(|node| node.said.name.clone());
+        newer.filter(|_| self.line.lie() != Some(Lie::SeesNoNewer))
+    }
+
+    fn looked(&self) -> Later<'static, ()> {
+        let mut looks = self.looks.subscribe();
+        let lies = [Some(Lie::SeesNoNewer), Some(Lie::LooksTooEarly)].contains(&self.line.lie());
+        let is_wanted = self.is_wanted.clone();
+        Box::pin(async move {
+            // One that is under way may have begun before this was called; the one after it has not.
+            for _ in 0..if lies { 0 } else { 2 } {
+                is_wanted.store(true, Ordering::Relaxed);
+                drop(looks.changed().await);
+            }
+        })
     }
 
     fn ask(&self, shard: ShardId, request: Request, within: Duration) -> Later<'static, Reply> {
@@ -214,8 +244,10 @@ impl Peers for Peering {
 }
 
 impl Connections for Peering {
-    fn look(&self, _me: NodeId, view: &View) {
+    fn look(&self, me: NodeId, view: &View) {
         view.clone_into(&mut self.view());
+        self.me.store(me.0, Ordering::Relaxed);
+        self.looks.send_modify(|looks| *looks += 1);
     }
 
     fn refusing(&self) -> BTreeSet<NodeId> {
@@ -239,7 +271,7 @@ impl Connections for Peering {
             let before = self.refusing();
             loop {
                 self.line.database.world.sleep(LOOK).await;
-                if self.refusing() != before {
+                if self.is_wanted.swap(false, Ordering::Relaxed) || self.refusing() != before {
                     return;
                 }
             }

@@ -7,6 +7,7 @@ mod counter;
 #[path = "../diary/mod.rs"]
 mod diary;
 mod follower;
+mod newer;
 mod retention;
 mod seen;
 mod unknown;

@@ -18,6 +18,14 @@ enum Happened {
 }
 impl Event for Happened {}
 
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum HappenedSince {
+    Noted,
+    /// Only the newer program knows that.
+    Closed,
+}
+impl Event for HappenedSince {}
+
 #[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("never")]
 struct Never;
@@ -29,7 +37,7 @@ impl Rejection for Never {
 
 /// A page, as one of two programs knows it.
 macro_rules! page {
-    ($name:ident, $command:ident { $($variant:ident $({ $field:ident })?),* }, |$asked:ident, $turn:ident| $decide:expr) => {
+    ($name:ident, $event:ident, $command:ident { $($variant:ident $({ $field:ident })?),* }, |$asked:ident, $turn:ident| $decide:expr) => {
         #[derive(Default, Serialize, Deserialize)]
         struct $name {
             notes: u64,
@@ -44,7 +52,7 @@ macro_rules! page {
             const KIND: &'static str = "page";
             type Id = u64;
             type Command = $command;
-            type Event = Happened;
+            type Event = $event;
             type Reply = u64;
             type Rejection = Never;
 
@@ -53,25 +61,37 @@ macro_rules! page {
             }
 
             fn decide(&self, $asked: $command, $turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
-                $decide;
-                $turn.emit(Happened::Noted);
+                let happened = $decide;
+                $turn.emit(happened);
                 Ok(Answer::after(|page: &Self| page.notes))
             }
 
-            fn evolve(&mut self, _: &Happened) {
+            fn evolve(&mut self, _: &$event) {
                 self.notes += 1;
             }
         }
     };
 }
 
-page!(OldPage, OldCommand { Note }, |command, _turn| assert!(matches!(
-    command,
-    OldCommand::Note
-)));
-page!(NewPage, NewCommand { Note, Mark, HaveMarked { to } }, |command, turn| {
-    if let NewCommand::HaveMarked { to } = command {
-        turn.send::<NewPage>(to, NewCommand::Mark);
+page!(OldPage, Happened, OldCommand { Note, HaveNoted { to } }, |command, turn| {
+    if let OldCommand::HaveNoted { to } = command {
+        turn.send::<OldPage>(to, OldCommand::Note);
+    }
+    Happened::Noted
+});
+page!(NewPage, HappenedSince, NewCommand { Note, HaveNoted { to }, Mark, HaveMarked { to }, Close, Remind { seconds } }, |command, turn| {
+    match command {
+        NewCommand::HaveNoted { to } => turn.send::<NewPage>(to, NewCommand::Note),
+        NewCommand::HaveMarked { to } => turn.send::<NewPage>(to, NewCommand::Mark),
+        NewCommand::Remind { seconds } => {
+            let at = turn.now().after(Duration::from_secs(seconds));
+            turn.remind("mark", at, None, NewCommand::Mark);
+        }
+        NewCommand::Note | NewCommand::Mark | NewCommand::Close => {}
+    }
+    match command {
+        NewCommand::Close => HappenedSince::Closed,
+        _ => HappenedSince::Noted,
     }
 });
 
@@ -92,45 +112,255 @@ async fn settle(sim: &Sim, nodes: &Nodes) {
     }
 }
 
-#[test]
-fn a_message_that_only_a_newer_program_can_read_is_dead_at_an_older_one_with_the_reason_and_is_taken_by_the_newer_one()
-{
-    let world = Simulation::new(1).with::<OldPage>();
-    let run = world.try_run(|sim| async move {
-        let nodes = sim.nodes(Timing::default());
-        nodes.set_app(OLD, 1);
-        nodes.start(OLD).await.unwrap();
-        sim.upgrade(|engine| engine.with::<NewPage>());
-        nodes.set_app(NEW, 2);
-        nodes.start(NEW).await.unwrap();
-        settle(&sim, &nodes).await;
-        let mut sent = 0;
-        for page in 0..PAGES {
-            let command = NewCommand::HaveMarked { to: page + MARKED };
-            let asked = nodes.call(NEW, move |engine| async move {
-                engine.entity::<NewPage>(page).ask(command).await
-            });
+/// A node of each of two releases; the newer one's pages have sent to others what only its program knows. So many messages those are.
+async fn both_releases(sim: &Sim, nodes: &Nodes) -> u64 {
+    nodes.set_app(OLD, 1);
+    nodes.start(OLD).await.unwrap();
+    sim.upgrade(|engine| engine.with::<NewPage>());
+    nodes.set_app(NEW, 2);
+    nodes.start(NEW).await.unwrap();
+    settle(sim, nodes).await;
+    let mut sent = 0;
+    for page in 0..PAGES {
+        match ask(nodes, page, NewCommand::HaveMarked { to: page + MARKED }).await {
+            Ok(_) => sent += 1,
             // Pages of the older node do not know what is asked of them.
-            sent += u64::from(asked.await.unwrap().is_ok());
+            Err(why) => assert!(why.contains("unknown variant"), "{why}"),
         }
+    }
+    assert!(sent > 0 && sent < PAGES, "{sent}");
+    sim.sleep(Duration::from_secs(2)).await;
+    sent
+}
+
+/// Entities whose messages wait at a node, how many, and why.
+async fn stuck(nodes: &Nodes, node: usize) -> Vec<(String, u64, String)> {
+    let found = nodes.call(node, |engine| async move { engine.stuck() }).await.unwrap();
+    let stuck = found.into_iter();
+    stuck
+        .map(|stuck| (stuck.address.id.to_string(), stuck.messages, stuck.reason))
+        .collect()
+}
+
+/// How many events a page has, by what the newer program knows.
+async fn events(nodes: &Nodes, page: u64) -> usize {
+    let history = nodes.call(NEW, move |engine| async move {
+        engine.history(0, &page.to_string(), 0, 99).await
+    });
+    history.await.unwrap().map_or(0, |history| history.events.len())
+}
+
+/// How many events the pages have that others mark.
+async fn marks(nodes: &Nodes) -> u64 {
+    let mut marks = 0;
+    for page in MARKED..MARKED + PAGES {
+        marks += events(nodes, page).await as u64;
+    }
+    marks
+}
+
+/// Asks the newer node; what the older one owns and does not understand is said to be for a newer release.
+async fn ask(nodes: &Nodes, page: u64, command: NewCommand) -> Result<u64, String> {
+    let asked = nodes.call(NEW, move |engine| async move {
+        engine.entity::<NewPage>(page).ask(command).await
+    });
+    match asked.await.unwrap() {
+        Ok(notes) => Ok(notes),
+        Err(Error::Unavailable { reason }) if reason.contains("node n1 runs") => Err(reason),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn world() -> Simulation {
+    Simulation::new(1).with::<OldPage>()
+}
+
+#[test]
+fn a_message_that_only_a_newer_program_understands_waits_until_that_owns_its_receiver() {
+    let run = world().try_run(|sim| async move {
+        let nodes = sim.nodes(Timing::default());
+        let sent = both_releases(&sim, &nodes).await;
+        let waiting = stuck(&nodes, NEW).await;
+        println!("{sent} messages were sent, of these wait: {waiting:?}");
+        assert!(!waiting.is_empty() && (waiting.len() as u64) < sent, "{waiting:?}");
+        for (_, messages, why) in &waiting {
+            let is_it = |words: &str| why.contains(words);
+            assert!(
+                *messages == 1 && is_it("unknown variant `Mark`") && is_it("node n1 runs"),
+                "{why}"
+            );
+        }
+        assert_eq!(marks(&nodes).await, sent - waiting.len() as u64);
+
+        nodes.kill(OLD);
+        settle(&sim, &nodes).await;
+        sim.sleep(Duration::from_secs(6)).await;
+        assert_eq!(dead(&nodes, NEW).await, []);
+        assert_eq!(stuck(&nodes, NEW).await, []);
+        assert_eq!(marks(&nodes).await, sent);
+        nodes.end();
+    });
+    if let Err(failure) = run {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn once_the_newer_release_is_gone_the_message_is_dead_with_the_reason() {
+    let run = world().try_run(|sim| async move {
+        let nodes = sim.nodes(Timing::default());
+        both_releases(&sim, &nodes).await;
+        let waiting = stuck(&nodes, NEW).await;
+        nodes.kill(NEW);
+        settle(&sim, &nodes).await;
         sim.sleep(Duration::from_secs(2)).await;
         let found = dead(&nodes, OLD).await;
-        println!("{sent} messages were sent, dead at the older node: {found:?}");
-        assert!(!found.is_empty() && (found.len() as u64) < sent, "{found:?} of {sent}");
+        let receivers: Vec<&String> = found.iter().map(|(id, _)| id).collect();
+        assert_eq!(receivers, waiting.iter().map(|(id, ..)| id).collect::<Vec<_>>());
         assert!(
             found.iter().all(|(_, why)| why.contains("unknown variant `Mark`")),
             "{found:?}"
         );
+        assert_eq!(stuck(&nodes, OLD).await, []);
+        nodes.end();
+    });
+    if let Err(failure) = run {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_message_that_waits_holds_up_only_what_the_same_entity_sends_to_the_same_one() {
+    let run = world().try_run(|sim| async move {
+        let nodes = sim.nodes(Timing::default());
+        both_releases(&sim, &nodes).await;
+        let waiting = stuck(&nodes, NEW).await;
+        let receivers: Vec<u64> = waiting.iter().map(|(id, ..)| id.parse().unwrap()).collect();
+        let [one, other, ..] = receivers[..] else {
+            panic!("two are at the older node: {receivers:?}")
+        };
+        // The newer node's, since they could be asked.
+        let (sender, bystander) = (one - MARKED, other - MARKED);
+        for (page, to) in [(sender, one), (bystander, one), (sender, other), (sender, MARKED + 99)] {
+            ask(&nodes, page, NewCommand::HaveNoted { to }).await.unwrap();
+        }
+        ask(&nodes, one, NewCommand::Note).await.unwrap();
+        sim.sleep(Duration::from_secs(1)).await;
+        let found = [one, other, MARKED + 99].map(|page| events(&nodes, page));
+        let [one_has, other_has, third_has] = found;
+        assert_eq!((one_has.await, other_has.await, third_has.await), (2, 1, 1));
+        let of_one = stuck(&nodes, NEW)
+            .await
+            .into_iter()
+            .find(|(id, ..)| *id == one.to_string());
+        assert_eq!(
+            of_one.unwrap().1,
+            2,
+            "the one that is not understood, and the one after it"
+        );
 
         nodes.kill(OLD);
         settle(&sim, &nodes).await;
-        for (id, _) in found {
-            let retried = nodes.call(NEW, move |engine| async move {
-                engine.retry_all_dead("page", &id, None).await
-            });
-            println!("{:?}", retried.await.unwrap().map(|retried| retried.0));
+        sim.sleep(Duration::from_secs(6)).await;
+        assert_eq!((events(&nodes, one).await, events(&nodes, other).await), (4, 2));
+        assert_eq!((dead(&nodes, NEW).await, stuck(&nodes, NEW).await), (vec![], vec![]));
+        nodes.end();
+    });
+    if let Err(failure) = run {
+        panic!("{failure}");
+    }
+}
+
+/// Pages that the newer program has closed, or set a timer on, came to the older one while the newer was away; it is back, and each
+/// owns some of them. So many seconds are left until the timers are due.
+async fn came_to_the_older(sim: &Sim, nodes: &Nodes, seconds: u64) {
+    nodes.set_app(OLD, 1);
+    nodes.start(OLD).await.unwrap();
+    sim.upgrade(|engine| engine.with::<NewPage>());
+    nodes.set_app(NEW, 2);
+    nodes.start(NEW).await.unwrap();
+    nodes.drain(OLD, true).await;
+    sim.sleep(Duration::from_secs(3)).await;
+    for page in 0..PAGES {
+        ask(nodes, page, NewCommand::Close).await.unwrap();
+        ask(nodes, page + MARKED, NewCommand::Remind { seconds: 10 + seconds })
+            .await
+            .unwrap();
+    }
+    nodes.drain(OLD, false).await;
+    nodes.kill(NEW);
+    sim.sleep(Duration::from_secs(5)).await;
+    nodes.start(NEW).await.unwrap();
+    settle(sim, nodes).await;
+    sim.sleep(Duration::from_secs(3)).await;
+}
+
+#[test]
+fn messages_to_one_whose_events_only_a_newer_program_applies_wait_and_so_do_timers_that_only_that_one_understands() {
+    let run = world().try_run(|sim| async move {
+        let nodes = sim.nodes(Timing::default());
+        came_to_the_older(&sim, &nodes, 10).await;
+        let sender = 77;
+        let mut is_refused = 0;
+        for to in 0..PAGES {
+            ask(&nodes, sender, NewCommand::HaveNoted { to }).await.unwrap();
+            if let Err(why) = ask(&nodes, to, NewCommand::Note).await {
+                assert!(why.contains("is quarantined since event 1"), "{why}");
+                is_refused += 1;
+            }
         }
-        assert_eq!(dead(&nodes, NEW).await, []);
+        sim.sleep(Duration::from_secs(20)).await;
+        let sender_at = if stuck(&nodes, NEW).await.is_empty() { OLD } else { NEW };
+        let waiting = stuck(&nodes, sender_at).await;
+        assert_eq!(waiting.len(), is_refused, "{waiting:?}");
+        assert!(
+            is_refused > 0
+                && waiting
+                    .iter()
+                    .all(|(.., why)| why.contains("is quarantined since event 1"))
+        );
+        let late = nodes.call(OLD, |engine| async move { engine.late_timers(99).await });
+        let late = late.await.unwrap().unwrap();
+        assert!(!late.is_empty() && (late.len() as u64) < PAGES, "{late:?}");
+        assert_eq!(marks(&nodes).await, 2 * PAGES - late.len() as u64);
+
+        nodes.kill(OLD);
+        settle(&sim, &nodes).await;
+        sim.sleep(Duration::from_secs(6)).await;
+        assert_eq!(marks(&nodes).await, 2 * PAGES);
+        let mut has = Vec::new();
+        for page in 0..PAGES {
+            has.push(events(&nodes, page).await);
+        }
+        let taken: usize = has.iter().sum();
+        assert_eq!(taken, 3 * PAGES as usize - is_refused, "{has:?}");
+        assert!(has.iter().all(|events| *events >= 2), "{has:?}");
+        assert_eq!((dead(&nodes, NEW).await, stuck(&nodes, NEW).await), (vec![], vec![]));
+        nodes.end();
+    });
+    if let Err(failure) = run {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_timer_that_waits_for_a_newer_program_is_dead_once_none_lives() {
+    let run = world().try_run(|sim| async move {
+        let nodes = sim.nodes(Timing::default());
+        came_to_the_older(&sim, &nodes, 10).await;
+        sim.sleep(Duration::from_secs(20)).await;
+        let late = nodes.call(OLD, |engine| async move { engine.late_timers(99).await });
+        let late = late.await.unwrap().unwrap().len();
+        assert_eq!(dead(&nodes, OLD).await, []);
+        nodes.kill(NEW);
+        settle(&sim, &nodes).await;
+        sim.sleep(Duration::from_secs(70)).await;
+        let found = dead(&nodes, OLD).await;
+        assert!(late > 0 && found.len() == late, "{late} of {found:?}");
+        assert!(
+            found.iter().all(|(_, why)| why.contains("unknown variant `Mark`")),
+            "{found:?}"
+        );
         nodes.end();
     });
     if let Err(failure) = run {

@@ -33,6 +33,8 @@ pub struct Attempt<'a> {
     pub(crate) has_sent: bool,
     /// How long the idempotency key of its command is kept.
     pub(crate) key_life: KeyLife,
+    /// No newer release lived after it came: what this program does not understand of it, nobody does.
+    pub(crate) is_final: bool,
 }
 
 /// The entity that is asked.
@@ -176,6 +178,7 @@ impl<'a> Attempt<'a> {
             has_share: false,
             has_sent: false,
             key_life: KeyLife::default(),
+            is_final: false,
         }
     }
 
@@ -228,6 +231,7 @@ impl<'a> Attempt<'a> {
             has_share: self.has_share,
             has_sent: self.has_sent,
             key_life: self.key_life,
+            is_final: self.is_final,
         }
     }
 
@@ -260,6 +264,17 @@ impl<'a> Attempt<'a> {
             Work::Command(command) => command.key.as_deref(),
             Work::Message(message) => message.delivery.taking.key.as_deref(),
             Work::Retry(retry) => retry.delivery.as_ref()?.taking.key.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Of a message: who has sent it, and to whom.
+    pub(crate) fn pair(&self) -> Option<(Address, Address)> {
+        match &self.work {
+            Work::Message(message) | Work::DeadLetter(message, _) => {
+                let delivery = &message.delivery;
+                Some((delivery.taking.sender.clone(), delivery.to.clone()))
+            }
             _ => None,
         }
     }
@@ -354,6 +369,7 @@ impl<'a> Attempt<'a> {
                 Answer::Nobody | Answer::Elsewhere(_) => Output::Nobody,
             },
             cause,
+            may_wait: moment.may_wait,
         };
         run(shard, &mut call)
     }
@@ -446,11 +462,12 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// The time of day, and a number nobody can guess.
+/// The time of day, a number nobody can guess, and whether what is not understood is left for a newer program.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Timestamp,
     pub(super) entropy: u128,
+    pub(super) may_wait: bool,
 }
 
 /// There was nothing to do.

@@ -9,6 +9,7 @@ mod budget;
 mod by_hand;
 mod elsewhere;
 mod load;
+mod newer;
 mod outbox;
 mod share;
 pub(crate) mod turn;
@@ -20,8 +21,9 @@ pub(crate) use attempt::{
 };
 pub(crate) use elsewhere::{OwnerOf, command_of};
 pub(crate) use load::now_or_later;
+pub(crate) use newer::unknown_kind;
 pub use outbox::Pending;
-pub(crate) use outbox::{Behind, Next, Outbox, Outgoing, Parked, Waiter};
+pub(crate) use outbox::{Behind, Line, Next, Outbox, Outgoing, Parked, Waiter};
 
 use crate::{
     context::Context,
@@ -64,6 +66,8 @@ pub(crate) enum Wait {
     Share(share::Ticket),
     /// Another node owns its entity's shard.
     Elsewhere,
+    /// This program does not understand it, for this reason: until it is known whether a newer release lives.
+    Newer(String),
     /// The stream ends in order: the next life does it. Of this one nothing is in doubt.
     NextLife,
 }
@@ -76,6 +80,9 @@ pub(crate) enum Carried {
     Answered(Outcome),
     /// The stream has ended in order, or its shard's owner is not known now: it is to be tried again, by the life of then.
     Again,
+    /// Nothing was done: this program does not understand it, for this reason. A newer one may, as long as it is not
+    /// [final](Attempt::is_final).
+    NotUnderstood(String),
 }
 
 /// One in so many of what shards execute is looked at, to tell who is hot.
@@ -253,6 +260,7 @@ impl Door {
         let moment = Moment {
             now: self.context.host.now(),
             entropy: self.context.host.entropy(),
+            may_wait: self.may_wait(attempt),
         };
         let begun = attempt.now;
         let ran = attempt.run(shard, moment, |shard: &mut Shard, call: &mut Call<'_>| {
@@ -284,21 +292,25 @@ impl Door {
     /// What can be said without asking the entity.
     fn prepare(&self, shard: &mut Shard, attempt: &mut Attempt<'_>, staging: &mut Staging<'_>) -> Option<Progress> {
         let nothing = Some(Progress::Done(Outcome::Done));
+        let may_wait = self.may_wait(attempt);
         match &mut attempt.work {
             Work::Message(outgoing) if shard.is_taken(&outgoing.delivery.taking) => nothing,
-            // Others wait for its receiver: it comes after them.
-            Work::Message(outgoing) if !outgoing.is_first_in_line && self.outbox.is_awaited(&outgoing.delivery.to) => {
+            Work::DeadLetter(outgoing, _) if shard.is_taken(&outgoing.delivery.taking) => {
+                Some(Progress::Done(Outcome::Failed))
+            }
+            // Others wait for its receiver, or for what it follows: it comes after them.
+            Work::Message(outgoing) | Work::DeadLetter(outgoing, _) if self.outbox.is_awaited(shard.id(), outgoing) => {
                 Some(Progress::Wait(Wait::Load))
             }
-            Work::Timer(due) if !shard.is_due(due) => nothing,
+            Work::Timer(due) | Work::ClearTimer(due) if !shard.is_due(due) => nothing,
+            Work::DeadLetter(_, reason) if may_wait => Some(Progress::Wait(Wait::Newer(reason.clone()))),
+            Work::ClearTimer(due) if may_wait => Some(Progress::Wait(Wait::Newer(unknown_kind(&due.address.kind)))),
             Work::ClearTimer(due) => {
                 shard.clear_timer(due, staging);
                 nothing
             }
             Work::DeadLetter(outgoing, reason) => {
-                if !shard.is_taken(&outgoing.delivery.taking) {
-                    shard.record_dead(&outgoing.delivery, self.context.host.now(), reason, staging);
-                }
+                shard.record_dead(&outgoing.delivery, self.context.host.now(), reason, staging);
                 Some(Progress::Done(Outcome::Failed))
             }
             Work::Retry(retry) => retry.prepare(shard),
@@ -324,8 +336,10 @@ impl Door {
         let forwarded = match ran {
             Ran::Done { rests_on, outcome } => {
                 attempt.rests_on(writer, rests_on);
+                self.left_to_a_newer(attempt);
                 return Step::Progress(Progress::Done(outcome));
             }
+            Ran::NotUnderstood(why) => return self.not_understood(attempt, why),
             Ran::Load => return wait(Wait::Load),
             Ran::LoadKey => return wait(Wait::Key),
             Ran::Forward(mut forward) => {
@@ -359,7 +373,9 @@ impl Door {
         };
         match forwarded {
             Ok(()) => Step::Again,
-            Err(why) => Step::Progress(Progress::Refused(Error::Malformed(why))),
+            Err(why) => Step::Progress(Progress::Refused(
+                self.context.left_to_a_newer(&why).unwrap_or(Error::Malformed(why)),
+            )),
         }
     }
 
@@ -414,6 +430,7 @@ impl Door {
                     return Ok((attempt, Carried::Again));
                 }
                 Progress::Wait(Wait::Elsewhere) => return self.ask_owner(attempt).await,
+                Progress::Wait(Wait::Newer(why)) => return Ok((attempt, Carried::NotUnderstood(why))),
                 Progress::Wait(Wait::Lock) => {
                     let (tell, told) = oneshot::channel();
                     let entered = self.enter(attempt, |attempt, progress| {
@@ -445,7 +462,7 @@ impl Door {
     async fn resolve(self: &Arc<Self>, wait: Wait, attempt: &mut Attempt<'static>) -> Result<(), Refusal> {
         let until = attempt.until;
         match wait {
-            Wait::Lock | Wait::Elsewhere | Wait::NextLife => {}
+            Wait::Lock | Wait::Elsewhere | Wait::NextLife | Wait::Newer(_) => {}
             Wait::Commit(number) => {
                 let durable = self.ledger.wait_until(number, until).await;
                 durable.map_err(|error| match error {

@@ -207,6 +207,13 @@ impl Driver {
         })
     }
 
+    /// What a client is told of a name that this program does not know, if a newer release of the service lives at another node and may:
+    /// to come again. `why` is a sentence about the name.
+    #[must_use]
+    pub fn left_to_a_newer(&self, why: &str) -> Option<Error<JsonRejection>> {
+        self.core.context.left_to_a_newer(why)
+    }
+
     /// Where a gateway counts the bytes it holds of requests: of [the engine's memory](crate::Options::memory_bytes_max), entities
     /// take as much less.
     #[must_use]
@@ -346,6 +353,8 @@ impl Core {
                         reason: "the node that owns the entity cannot be reached".into(),
                     });
                 }
+                // Never of what comes from outside.
+                Carried::NotUnderstood(why) => return Err(Error::Malformed(why)),
                 Carried::Again => {}
             }
         }

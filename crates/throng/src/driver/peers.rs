@@ -128,7 +128,8 @@ pub enum Reply {
     Done(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The entity's "no", or the engine's.
     Refused(RemoteError),
-    /// The messages were taken, durably; for each what came of it, and its answer if one was wanted.
+    /// The messages were taken, durably, but for those that [wait](TakenAs::Waits); for each what came of it, and its answer if one was
+    /// wanted.
     Taken(Vec<(TakenAs, Option<Result<serde_bytes::ByteBuf, RemoteError>>)>),
     /// The node that was asked does not own the shard now, or nobody could be asked: nothing was done.
     NotHere,
@@ -201,6 +202,9 @@ pub enum TakenAs {
     Refused,
     /// Nobody could take it: it is a dead message at its receiver's shard.
     Dead,
+    /// It was not taken, and what follows it from the same entity to the same one was not, for the reason that comes as its answer: the
+    /// program there does not understand it, and a newer release lives. Said where all nodes know [`WAITS`](throng_journal::WAITS).
+    Waits,
 }
 
 impl From<Outcome> for TakenAs {
@@ -224,6 +228,16 @@ pub trait Peers: Send + Sync + 'static {
     fn without_feature(&self, feature: u32) -> Option<String> {
         let _ = feature;
         None
+    }
+
+    /// The name of a node that lives and is of a newer [release](throng_journal::Join::app) than this one, as far as is known now.
+    fn newer(&self) -> Option<String> {
+        None
+    }
+
+    /// Resolves once the nodes were looked at by a look that began after this call: what [`newer`](Self::newer) says then is no older.
+    fn looked(&self) -> Later<'static, ()> {
+        Box::pin(std::future::ready(()))
     }
 }
 

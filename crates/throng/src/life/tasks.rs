@@ -153,11 +153,12 @@ async fn timers(lives: Weak<Lives>) {
         let Some(strong) = lives.upgrade() else { return };
         let mut wait = TIMERS_EVERY;
         if let Some(life) = strong.running() {
-            let has_room = strong.context.has_room();
-            if has_room && life.mail.until_due().is_zero() {
+            // What is due while the stream ends is the next life's, and stays due until then.
+            let may_fire = || strong.context.has_room() && !life.ledger.is_closing();
+            if may_fire() && life.mail.until_due().is_zero() {
                 life.mail.fire().await;
             }
-            wait = match has_room {
+            wait = match may_fire() {
                 true => life.mail.until_due().min(wait),
                 false => ROOM_RETRY,
             };

@@ -4,8 +4,8 @@ use super::Mail;
 use crate::{
     context::Context,
     door::{
-        Answer, Attempt, Carried, ForwardedReply, Outgoing, Parked, Progress, ROOM_RETRY, Target, Wait, Waiter, Work,
-        turn,
+        Answer, Attempt, Carried, ForwardedReply, Line, Outgoing, Parked, Progress, ROOM_RETRY, Target, Wait, Waiter,
+        Work, turn, unknown_kind,
     },
     ledger::{Origin, Refusal},
 };
@@ -17,7 +17,7 @@ use throng_core::{
     limits,
     shard::{Delivery, Outcome},
 };
-use throng_journal::{Address, Commit, Error, RecordKind, ShardSet};
+use throng_journal::{Address, Commit, Error, RecordKind, ShardId, ShardSet};
 use throng_turn::Entered;
 
 /// Bytes of commits read at a time.
@@ -107,21 +107,38 @@ impl Mail {
             Progress::Refused(_) | Progress::Wait(Wait::NextLife) => return,
             Progress::Wait(wait) => (wait, attempt.target.clone()),
         };
-        if matches!(wait, Wait::Elsewhere) {
-            let to = self.door.shard_of(target.hash);
-            if let Some(outgoing) = message(attempt)
-                && self.outbox.send_elsewhere(to, outgoing)
-            {
-                self.context.host.spawn(Box::pin(self.clone().deliver_elsewhere(to)));
-            }
-            return;
-        }
+        let shard = self.door.shard_of(target.hash);
         let key = attempt.key().filter(|_| matches!(wait, Wait::Key)).map(str::to_owned);
+        let is_loadable = matches!(attempt.work, Work::Message(_));
         let Some(outgoing) = message(attempt) else { return };
-        let to = outgoing.delivery.to.clone();
-        if self.outbox.park(outgoing) == Parked::First {
-            let receiver = Receiver { to, target, key };
-            self.context.host.spawn(Box::pin(self.clone().load(receiver)));
+        match wait {
+            Wait::Elsewhere => self.begin(self.outbox.send_elsewhere(shard, outgoing)),
+            Wait::Newer(why) => self.keep_for_newer(shard, outgoing, &why),
+            _ => {
+                let to = outgoing.delivery.to.clone();
+                if self.outbox.park(shard, outgoing) == Parked::Behind {
+                } else if is_loadable {
+                    let receiver = Receiver { to, target, key };
+                    self.context.host.spawn(Box::pin(self.clone().load(receiver)));
+                } else {
+                    self.outbox.unpark(&to);
+                    self.context.signals.deliver.wake();
+                }
+            }
+        }
+    }
+
+    /// A message that the program of this node does not understand waits, with those that follow it from the same entity, in a line of
+    /// its own: there it is seen whether a newer release lives, and it is tried again.
+    fn keep_for_newer(self: &Arc<Self>, to: ShardId, outgoing: Box<Outgoing>, why: &str) {
+        let now = self.context.host.now();
+        self.begin(self.outbox.keep_for_newer(to, outgoing, (why, now)));
+    }
+
+    /// Somebody sends a line that has begun, until nothing is in it.
+    pub(super) fn begin(self: &Arc<Self>, line: Option<Line>) {
+        if let Some(line) = line {
+            self.context.host.spawn(Box::pin(self.clone().deliver_line(line)));
         }
     }
 
@@ -177,7 +194,7 @@ impl Mail {
     }
 
     /// Delivers what is only in the log of a receiver that was stuck.
-    async fn catch_up_one(&self, to: &Address) -> Result<(), String> {
+    async fn catch_up_one(self: &Arc<Self>, to: &Address) -> Result<(), String> {
         while let Some(behind) = self.outbox.stuck_behind(to) {
             let ledger = &self.door.ledger;
             if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
@@ -185,15 +202,25 @@ impl Mail {
             }
             let read = ledger.read_after(behind.read, READ_BYTES).await;
             let (commits, reached) = read.map_err(|error| error.to_string())?;
-            for mut outgoing in commits
+            let shard = self.door.shard_of(limits::hash(&to.kind, &to.id));
+            for outgoing in commits
                 .iter()
-                .flat_map(|commit| messages(commit, &ledger.shards, |receiver| receiver == to))
+                .flat_map(|commit| messages(commit, &ledger.shards, |message| message.to == *to))
             {
+                let Err(mut outgoing) = self.outbox.joins(shard, outgoing) else {
+                    continue;
+                };
                 outgoing.is_first_in_line = true;
                 let mut attempt = attempt(&self.context, outgoing);
                 let progress = self.door.try_now(&mut attempt);
                 match self.door.carry(attempt, progress).await {
                     Ok((attempt, Carried::Done(outcome))) => self.taken(attempt, outcome),
+                    Ok((attempt, Carried::NotUnderstood(why))) => {
+                        if let Some(mut outgoing) = message(attempt) {
+                            outgoing.is_first_in_line = false;
+                            self.keep_for_newer(shard, outgoing, &why);
+                        }
+                    }
                     Ok(_) => return Ok(()),
                     Err(refusal) => return Err(refusal.to_string()),
                 }
@@ -244,9 +271,7 @@ pub(super) fn attempt(context: &Context, mut outgoing: Box<Outgoing>) -> Attempt
     let hash = limits::hash(&to.kind, &to.id);
     let id = to.id.to_string().into();
     let kind = context.registry.find(&to.kind);
-    let unknown = kind
-        .is_none()
-        .then(|| format!("the engine was not given the kind {:?}", to.kind));
+    let unknown = kind.is_none().then(|| unknown_kind(&to.kind));
     let target = Target {
         kind: kind.unwrap_or_default(),
         hash,
@@ -274,18 +299,18 @@ fn message(attempt: Attempt<'static>) -> Option<Box<Outgoing>> {
     Some(outgoing)
 }
 
-/// The messages these shards sent with a commit, to such receivers.
+/// The messages these shards sent with a commit, those that are meant.
 pub(super) fn messages<'a>(
     commit: &'a Commit,
     from: &'a ShardSet,
-    is_to: impl Fn(&Address) -> bool + 'a,
+    is_meant: impl Fn(&Delivery) -> bool + 'a,
 ) -> impl Iterator<Item = Box<Outgoing>> + 'a {
     let sent = commit
         .records()
         .flatten()
         .filter(|record| record.record == RecordKind::Sent && from.contains(record.shard));
     sent.filter_map(move |record| match Delivery::read(&record) {
-        Ok(delivery) if is_to(&delivery.to) => Some(Box::new(Outgoing {
+        Ok(delivery) if is_meant(&delivery) => Some(Box::new(Outgoing {
             delivery,
             waiter: None,
             sent: commit.position(),

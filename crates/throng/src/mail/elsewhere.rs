@@ -1,44 +1,48 @@
-//! Messages to entities of other nodes, and from them.
+//! Messages to entities of other nodes, and from them, and those that wait for a newer program.
 //!
-//! A message leaves once it is durable, in the order of its shard, and is sent again until it was taken: its receiver's shard knows by
-//! its number whether it was, wherever that shard lives by then.
+//! A message leaves once it is durable, in the order of its line, and is sent again until it was taken: its receiver's shard knows by
+//! its number whether it was, wherever that shard lives by then. One that the program of the node which owns the receiver does not
+//! understand is not taken as long as a newer release lives; it stays with its sender, in a line of its own.
 
 use super::{
     Mail,
     deliver::{self, READ_BYTES},
 };
 use crate::{
-    door::{Answer, Behind, Carried, ForwardedReply, Next, Outgoing},
+    door::{Answer, Attempt, Behind, Carried, ForwardedReply, Line, Next, Outgoing},
     driver::peers::{Letter, RemoteError, Reply, Request, TakenAs},
 };
 use serde_bytes::ByteBuf;
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use throng_core::{
     limits,
     shard::{Delivery, JsonReply},
 };
-use throng_journal::{Address, Position, ShardId};
+use throng_journal::{Address, Position, ShardId, WAITS};
 
-/// Messages of one shard sent at a time.
+/// Messages of one line sent at a time.
 const LETTERS_MAX: usize = 256;
-/// Messages of one shard read from the log at a time, and those of one commit more.
+/// Messages of one line read from the log at a time, and those of one commit more.
 const WINDOW_MAX: usize = 4 * LETTERS_MAX;
 /// How long an owner may take.
 const WITHIN: Duration = Duration::from_secs(5);
 /// How soon it is tried again when nobody has taken them; the pause doubles up to the second.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// The same of those that wait for a newer program.
+const RETRY_NEWER: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
 impl Mail {
-    /// Sends what waits for a shard of another node, until nothing does.
-    pub(super) async fn deliver_elsewhere(self: Arc<Self>, to: ShardId) {
+    /// Sends what waits in a line, until nothing does.
+    pub(super) async fn deliver_line(self: Arc<Self>, line: Line) {
         let Some(peers) = self.context.peers.clone() else {
             return;
         };
         let ledger = &self.door.ledger;
-        let mut pause = RETRY.0;
+        let pauses = if line.pair.is_some() { RETRY_NEWER } else { RETRY };
+        let mut pause = pauses.0;
         while !ledger.is_over() {
             let mut last = 0;
-            let next = self.outbox.next_elsewhere(to, LETTERS_MAX, |outgoing| {
+            let next = self.outbox.next_of(&line, LETTERS_MAX, |outgoing| {
                 if outgoing.sent.writer == ledger.writer {
                     last = outgoing.sent.commit.0.max(last);
                 }
@@ -47,67 +51,112 @@ impl Mail {
             match next {
                 Next::Nothing => return,
                 Next::Read(behind) => {
-                    if self.read_elsewhere(to, behind).await {
+                    if self.read_line(&line, behind).await {
                         continue;
                     }
                 }
                 Next::Send(letters) => {
+                    let numbers: Vec<_> = letters
+                        .iter()
+                        .map(|letter| (ShardId(letter.from), letter.number))
+                        .collect();
                     if ledger.wait(last).await.is_err() || ledger.is_over() {
                         return;
                     }
-                    match peers.ask(to, Request::Take(letters), WITHIN).await {
-                        Reply::Taken(taken) if !taken.is_empty() => {
-                            pause = RETRY.0;
-                            for (what, answer) in taken {
-                                self.taken_elsewhere(to, what, answer.map(|answer| answer.map(ByteBuf::into_vec)));
-                            }
-                            continue;
-                        }
-                        _ => self.not_taken(to, pause),
+                    // A pair may be of two shards of this node.
+                    let reply = match ledger.shards.contains(line.to) {
+                        true => self.take(letters).await,
+                        false => peers.ask(line.to, Request::Take(letters), WITHIN).await,
+                    };
+                    if let Reply::Taken(taken) = reply
+                        && self.have_come(&line, numbers.into_iter().zip(taken))
+                    {
+                        pause = pauses.0;
+                        continue;
                     }
+                    self.not_taken(&line, pause == pauses.1);
                 }
             }
             self.context.host.sleep(pause).await;
-            pause = (pause * 2).min(RETRY.1);
+            pause = (pause * 2).min(pauses.1);
         }
     }
 
+    /// What came of the first messages of a line. `false`: it goes on with none of them now.
+    fn have_come(self: &Arc<Self>, line: &Line, taken: impl Iterator<Item = ((ShardId, u64), Taken)>) -> bool {
+        let mut has_gone_on = false;
+        for (number, (what, answer)) in taken {
+            if what == TakenAs::Waits {
+                let why = match answer {
+                    Some(Err(RemoteError::Unavailable(why))) => why,
+                    _ => String::new(),
+                };
+                let now = self.context.host.now();
+                match self.outbox.first_waits(line, number, (&why, now)) {
+                    Ok(pair) => self.begin(pair),
+                    Err(()) => break,
+                }
+            } else {
+                self.taken_of(line, number, what, answer.map(|answer| answer.map(ByteBuf::into_vec)));
+            }
+            has_gone_on = true;
+        }
+        has_gone_on
+    }
+
     /// Nobody has taken the next ones. After a while, or when they leave no room for others, those that follow are left to the log.
-    fn not_taken(&self, to: ShardId, pause: Duration) {
-        if (pause == RETRY.1 || self.outbox.is_full()) && self.outbox.set_unreachable(to) {
-            tracing::warn!("messages to shard {to} wait in the log: the node that owns it takes none");
+    fn not_taken(&self, line: &Line, is_long: bool) {
+        if (is_long || line.pair.is_some() || self.outbox.is_full()) && self.outbox.set_unreachable(line) {
+            match &line.pair {
+                None => tracing::warn!(
+                    "messages to shard {} wait in the log: the node that owns it takes none",
+                    line.to
+                ),
+                Some((sender, receiver)) => {
+                    tracing::warn!("messages of {sender} to {receiver} wait for a newer release")
+                }
+            }
         }
     }
 
     /// Reads what was left to the log; `false`: it could not be read.
-    async fn read_elsewhere(&self, to: ShardId, behind: Behind) -> bool {
+    async fn read_line(&self, line: &Line, behind: Behind) -> bool {
         let ledger = &self.door.ledger;
         if behind.upto.writer == ledger.writer && ledger.wait(behind.upto.commit.0).await.is_err() {
             return false;
         }
-        // Of many shards that are reached again, one at a time.
-        let _reading = self.reading_elsewhere.lock().await;
+        // Of many lines that go on, one at a time.
+        let _reading = self.reading_lines.lock().await;
         let (commits, mut reached) = match ledger.read_after(behind.read, READ_BYTES).await {
             Ok(read) => read,
             Err(error) => {
-                tracing::error!("messages to shard {to} wait, it is tried again: {error}");
+                tracing::error!("messages to shard {} wait, it is tried again: {error}", line.to);
                 return false;
             }
         };
-        let is_to = |receiver: &Address| self.door.shard_of(limits::hash(&receiver.kind, &receiver.id)) == to;
+        let is_of_line = |message: &Delivery| match &line.pair {
+            None => self.door.shard_of(limits::hash(&message.to.kind, &message.to.id)) == line.to,
+            Some((sender, receiver)) => message.to == *receiver && message.taking.sender == *sender,
+        };
         for commit in &commits {
-            let messages = deliver::messages(commit, &ledger.shards, is_to);
-            if !self.outbox.append_elsewhere(to, messages, WINDOW_MAX) {
+            let messages = deliver::messages(commit, &ledger.shards, is_of_line);
+            if !self.outbox.append_to(line, messages, WINDOW_MAX) {
                 reached = commit.position();
                 break;
             }
         }
-        self.outbox.has_read_elsewhere(to, behind, reached, commits.is_empty());
+        self.outbox.has_read_of(line, behind, reached, commits.is_empty());
         true
     }
 
-    fn taken_elsewhere(&self, to: ShardId, what: TakenAs, answer: Option<Result<Vec<u8>, RemoteError>>) {
-        let Some(outgoing) = self.outbox.taken_elsewhere(to) else {
+    fn taken_of(
+        &self,
+        line: &Line,
+        number: (ShardId, u64),
+        what: TakenAs,
+        answer: Option<Result<Vec<u8>, RemoteError>>,
+    ) {
+        let Some(outgoing) = self.outbox.taken_of(line, number) else {
             return;
         };
         self.context.metrics.messages.inc();
@@ -125,11 +174,44 @@ impl Mail {
         }
     }
 
-    /// Takes what an entity of another node has sent: the first ones, as many as can be taken now.
+    /// Takes what entities have sent to one shard of this node: the first ones, as many as can be taken now. One that this node's program
+    /// does not understand holds up only those of the same entity to the same one.
     pub(crate) async fn take(self: &Arc<Self>, letters: Vec<Letter>) -> Reply {
         let mut taken = Vec::new();
+        let mut waiting: HashMap<(Address, Address), String> = HashMap::new();
+        let mut is_final = self
+            .context
+            .peers
+            .as_ref()
+            .is_none_or(|peers| peers.without_feature(WAITS).is_some());
         for letter in letters {
-            match self.take_one(letter).await {
+            let wants_answer = letter.wants_answer;
+            let Some(mut attempt) = self.attempt_of(letter) else {
+                break;
+            };
+            let Some(pair) = attempt.pair() else { break };
+            if let Some(why) = waiting.get(&pair) {
+                taken.push(waits(why.clone()));
+                continue;
+            }
+            attempt.is_final = is_final;
+            let one = match self.take_one(attempt, wants_answer).await {
+                // What comes of this look is true of all of them: they had come before it began.
+                Err((mut attempt, why)) => match self.context.waits_for().await {
+                    Some(newer) => {
+                        let why = format!("{why}; {newer}");
+                        waiting.insert(pair, why.clone());
+                        Some(waits(why))
+                    }
+                    None => {
+                        is_final = true;
+                        attempt.is_final = true;
+                        self.take_one(attempt, wants_answer).await.unwrap_or(None)
+                    }
+                },
+                Ok(one) => one,
+            };
+            match one {
                 Some(one) => taken.push(one),
                 None => break,
             }
@@ -144,8 +226,8 @@ impl Mail {
         Reply::Taken(taken)
     }
 
-    /// `None`: it cannot be taken now, nor what follows it.
-    async fn take_one(self: &Arc<Self>, letter: Letter) -> Option<(TakenAs, Option<Result<ByteBuf, RemoteError>>)> {
+    /// A letter as an attempt, the next in its line; `None`: it cannot be read.
+    fn attempt_of(&self, letter: Letter) -> Option<Attempt<'static>> {
         let wants_answer = letter.wants_answer;
         let sender = Address::new(letter.sender.0, letter.sender.1);
         let number = (ShardId(letter.from), letter.number);
@@ -167,9 +249,23 @@ impl Mail {
         if wants_answer {
             attempt.answer = Answer::Json(JsonReply::default());
         }
+        Some(attempt)
+    }
+
+    /// `None`: it cannot be taken now, nor what follows it.
+    ///
+    /// # Errors
+    /// It is not understood, for this reason.
+    async fn take_one(
+        &self,
+        mut attempt: Attempt<'static>,
+        wants_answer: bool,
+    ) -> Result<Option<Taken>, (Attempt<'static>, String)> {
         let progress = self.door.try_now(&mut attempt);
-        let (mut attempt, Carried::Done(outcome)) = self.door.carry(attempt, progress).await.ok()? else {
-            return None;
+        let (mut attempt, outcome) = match self.door.carry(attempt, progress).await {
+            Ok((attempt, Carried::Done(outcome))) => (attempt, outcome),
+            Ok((attempt, Carried::NotUnderstood(why))) => return Err((attempt, why)),
+            _ => return Ok(None),
         };
         if std::mem::take(&mut attempt.has_sent) {
             self.context.signals.deliver.wake();
@@ -179,8 +275,15 @@ impl Mail {
             Answer::Json(reply) if wants_answer => Some(Ok(ByteBuf::from(reply.body))),
             _ => None,
         };
-        Some((outcome.into(), answer))
+        Ok(Some((outcome.into(), answer)))
     }
+}
+
+/// What came of a message, and its answer.
+type Taken = (TakenAs, Option<Result<ByteBuf, RemoteError>>);
+
+fn waits(why: String) -> Taken {
+    (TakenAs::Waits, Some(Err(RemoteError::Unavailable(why))))
 }
 
 fn letter(outgoing: &Outgoing) -> Letter {

@@ -19,8 +19,8 @@ pub(crate) struct Mail {
     outbox: Arc<Outbox>,
     /// Messages are delivered by one at a time, in order.
     delivering: Mutex<()>,
-    /// What was left to the log is read for one shard of another node at a time.
-    reading_elsewhere: tokio::sync::Mutex<()>,
+    /// What was left to the log is read for one line at a time.
+    reading_lines: tokio::sync::Mutex<()>,
 }
 
 impl Mail {
@@ -30,7 +30,7 @@ impl Mail {
             outbox: door.outbox.clone(),
             door,
             delivering: Mutex::new(()),
-            reading_elsewhere: tokio::sync::Mutex::default(),
+            reading_lines: tokio::sync::Mutex::default(),
         }
     }
 }

@@ -72,14 +72,17 @@ impl Mail {
         let mut failed = false;
         for due in due {
             failed = failed || !self.fire_one(&due).await;
-            if failed {
-                let (now, shard) = (self.context.host.now(), self.shard_of(&due));
-                let deferred = self.door.visit(shard, move |shard| shard.defer_timer(&due, now));
-                if deferred.await.is_err() {
-                    return;
-                }
+            if failed && !self.defer(&due).await {
+                return;
             }
         }
+    }
+
+    /// It is tried again later; `false`: there is nobody to do so.
+    async fn defer(&self, due: &Due) -> bool {
+        let (now, shard, due) = (self.context.host.now(), self.shard_of(due), due.clone());
+        let deferred = self.door.visit(shard, move |shard| shard.defer_timer(&due, now));
+        deferred.await.is_ok()
     }
 
     fn shard_of(&self, due: &Due) -> throng_journal::ShardId {
@@ -109,9 +112,20 @@ impl Mail {
         };
         let mut attempt = Attempt::new(target, work, Answer::Nobody, (host.elapsed_micros(), u64::MAX));
         let progress = self.door.try_now(&mut attempt);
-        match self.door.carry(attempt, progress).await {
+        let mut carried = self.door.carry(attempt, progress).await;
+        if let Ok((mut attempt, Carried::NotUnderstood(why))) = carried {
+            if let Some(newer) = self.context.waits_for().await {
+                tracing::warn!("the timer {:?} of {} waits: {why}; {newer}", due.name, due.address);
+                self.defer(due).await;
+                return true;
+            }
+            attempt.is_final = true;
+            let progress = self.door.try_now(&mut attempt);
+            carried = self.door.carry(attempt, progress).await;
+        }
+        match carried {
             // Its shard is the next life's.
-            Ok((_, Carried::Again | Carried::Answered(_))) => true,
+            Ok((_, Carried::Again | Carried::Answered(_) | Carried::NotUnderstood(_))) => true,
             Ok((_, Carried::Done(outcome))) => {
                 self.context.metrics.timers_fired.inc();
                 if outcome == Outcome::Failed && !self.is_waiting(due).await {

@@ -37,7 +37,11 @@ pub(crate) fn engine_with(options: Options) -> Engine {
 
 /// The same, with more.
 pub(crate) fn engine_of(more: impl FnOnce(Builder) -> Builder) -> Engine {
-    let journal = MemoryJournal::new();
+    engine_on(MemoryJournal::new(), more)
+}
+
+/// The same, on this journal.
+pub(crate) fn engine_on(journal: MemoryJournal, more: impl FnOnce(Builder) -> Builder) -> Engine {
     let store = MemoryStore::new(journal.clone());
     let builder = Engine::builder()
         .with::<section::Section>()

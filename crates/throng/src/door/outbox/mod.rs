@@ -1,12 +1,12 @@
 //! Messages on their way: a window over the log, which holds them all. Memory holds the next ones.
 
-mod elsewhere;
+mod lines;
 
-pub(crate) use elsewhere::Next;
+pub(crate) use lines::{Line, Next};
 
 use super::{Answer, ForwardedReply};
 use crate::stuck::StuckEntity;
-use elsewhere::Elsewhere;
+use lines::Waiting;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
@@ -82,10 +82,12 @@ struct Window {
     /// Behind a receiver that is being loaded, in order.
     parked: HashMap<Address, VecDeque<Box<Outgoing>>>,
     parked_len: usize,
-    /// To shards that other nodes own; somebody sends the first ones of each that is here.
-    elsewhere: BTreeMap<ShardId, Elsewhere>,
-    elsewhere_len: usize,
-    /// Of those queued, parked and sent elsewhere.
+    /// Those that are sent in lines; somebody sends the first ones of each that is here.
+    lines: BTreeMap<Line, Waiting>,
+    /// So many of the lines are pairs'.
+    pairs: usize,
+    lined_len: usize,
+    /// Of those queued, parked and in lines.
     bytes: usize,
     /// The commits of messages in somebody's hands, neither queued nor taken.
     in_hand: Vec<Position>,
@@ -183,11 +185,14 @@ impl Outbox {
         self.with(|window| window.len())
     }
 
-    /// Nothing is on its way but to receivers that are stuck.
+    /// Nothing is on its way but to receivers that are stuck, and what waits for a newer program.
     pub(crate) fn is_empty(&self) -> bool {
         self.with(|window| {
-            let is_behind = window.behind.is_some() || window.elsewhere.values().any(|of| of.behind().is_some());
-            window.len() == 0 && window.in_hand.is_empty() && !is_behind
+            let is_on_its_way = |(line, of): (&Line, &Waiting)| {
+                line.pair.is_none() && (of.behind().is_some() || !of.waiting().is_empty())
+            };
+            let is_idle = window.queue.is_empty() && window.parked_len == 0 && window.in_hand.is_empty();
+            is_idle && window.behind.is_none() && !window.lines.iter().any(is_on_its_way)
         })
     }
 
@@ -204,8 +209,8 @@ impl Outbox {
                 .map(|outgoing| outgoing.sent)
                 .chain(window.in_hand.iter().copied());
             let stuck = window.stuck.values().map(|stuck| stuck.behind);
-            let elsewhere = window.elsewhere.values().filter_map(Elsewhere::behind);
-            let behind = window.behind.into_iter().chain(stuck).chain(elsewhere);
+            let lines = window.lines.values().filter_map(Waiting::behind);
+            let behind = window.behind.into_iter().chain(stuck).chain(lines);
             held.map(before).chain(behind.map(|behind| behind.read)).min()
         })
     }
@@ -255,14 +260,25 @@ impl Outbox {
         self.with(|window| window.let_go(sent));
     }
 
-    /// Others wait for this receiver to be loaded, or it cannot be.
-    pub(crate) fn is_awaited(&self, to: &Address) -> bool {
-        self.with(|window| window.parked.contains_key(to) || window.stuck.contains_key(to))
+    /// Others are before this message: they wait for its receiver to be loaded, or it cannot be, or for a newer program.
+    pub(crate) fn is_awaited(&self, shard: ShardId, outgoing: &Outgoing) -> bool {
+        let to = &outgoing.delivery.to;
+        !outgoing.is_first_in_line
+            && self.with(|window| {
+                let is_loaded = window.parked.contains_key(to) || window.stuck.contains_key(to);
+                is_loaded || window.is_behind(shard, outgoing)
+            })
     }
 
-    /// A message waits for its receiver, in the order of its sender.
-    pub(crate) fn park(&self, outgoing: Box<Outgoing>) -> Parked {
+    /// A message waits for its receiver, in the order of its sender, or for those before it that wait for a newer program.
+    pub(crate) fn park(&self, shard: ShardId, outgoing: Box<Outgoing>) -> Parked {
         self.with(|window| {
+            if window.goes_into_line(shard, &outgoing) {
+                window.let_go(outgoing.sent);
+                let line = window.line_of(shard, &outgoing);
+                window.join(&line, outgoing);
+                return Parked::Behind;
+            }
             if window.drop_if_stuck(&outgoing) {
                 return Parked::Behind;
             }
@@ -361,7 +377,7 @@ impl Outbox {
         });
     }
 
-    /// Receivers that cannot be loaded, and why.
+    /// Receivers that cannot be loaded, or whose messages wait for a newer program, and why.
     pub(crate) fn stuck(&self) -> Vec<StuckEntity> {
         self.with(|window| {
             let stuck = window.stuck.iter().map(|(to, stuck)| StuckEntity {
@@ -370,7 +386,18 @@ impl Outbox {
                 since: stuck.since,
                 messages: stuck.messages,
             });
-            stuck.collect()
+            let mut found: Vec<StuckEntity> = stuck.chain(Self::not_understood(window)).collect();
+            found.sort_by(|one, other| one.address.cmp(&other.address));
+            // One of several lines to it stands for all.
+            found.dedup_by(|more, one| {
+                let is_same = more.address == one.address;
+                if is_same {
+                    one.messages += more.messages;
+                    one.since = one.since.min(more.since);
+                }
+                is_same
+            });
+            found
         })
     }
 
@@ -396,14 +423,11 @@ impl Outbox {
 
 impl Window {
     fn len(&self) -> usize {
-        self.queue.len() + self.parked_len + self.elsewhere_len
+        self.queue.len() + self.parked_len + self.lined_len
     }
 
     fn all(&self) -> impl Iterator<Item = &Box<Outgoing>> {
-        let waiting = self
-            .parked
-            .values()
-            .chain(self.elsewhere.values().map(Elsewhere::waiting));
+        let waiting = self.parked.values().chain(self.lines.values().map(Waiting::waiting));
         self.queue.iter().chain(waiting.flatten())
     }
 

@@ -1,0 +1,97 @@
+//! Clients of a node in a rolling upgrade: what its program does not know, another node's may.
+
+use super::support::{
+    Answer, Client, engine_on,
+    socket::{Socket, command, query},
+    wait,
+};
+use serde_json::json;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use throng::{
+    driver::peers::{Peers, Reply, Request},
+    journal::{Directory as _, Join, Later, MemoryJournal, ShardId, ShardSet},
+};
+use throng_http::Gateway;
+
+/// Another node, of a newer release as long as this is set.
+#[derive(Default)]
+struct Other(AtomicBool);
+
+impl Peers for Other {
+    fn ask(&self, _: ShardId, _: Request, _: Duration) -> Later<'static, Reply> {
+        Box::pin(std::future::ready(Reply::NotHere))
+    }
+
+    fn newer(&self) -> Option<String> {
+        self.0.load(Ordering::SeqCst).then(|| "b".to_owned())
+    }
+}
+
+#[test]
+fn what_a_newer_release_may_know_is_asked_for_again_later_as_long_as_one_lives() {
+    let (other, journal) = (Arc::new(Other::default()), MemoryJournal::new());
+    let engine = engine_on(journal.clone(), |builder| builder.peers(other.clone()));
+    wait(async {
+        let directory = journal.directory();
+        let join = Join {
+            name: "a".into(),
+            shards: 256,
+            ..Join::default()
+        };
+        let (node, all) = (directory.join(join).await.unwrap(), ShardSet::first(256));
+        directory.take(node, &all).await.unwrap();
+        engine.driver().serve(node, all).await.unwrap();
+    });
+    let gateway = Gateway::builder(engine).start().unwrap();
+    let mut client = Client::new(&gateway);
+    let mut socket = Socket::new(&gateway);
+    assert_eq!(client.post("/api/section/S1/open", r#"{"capacity":9}"#).status, 200);
+    let mut asked = |status: u16, slugs: [&str; 6]| {
+        let told: [Answer; 6] = [
+            client.post("/api/lecture/S1/open", "{}"),
+            client.get("/api/lecture/S1"),
+            client.post("/api/section/S1/enrol", "{}"),
+            client.get("/api/section/S1/roster"),
+            client.post("/api/section/S1/add-student", r#"{"number":7}"#),
+            client.get("/api/section/S1/enrolled"),
+        ];
+        for (answer, slug) in told.iter().zip(slugs) {
+            let status = if status == 503 || slug != "malformed" {
+                status
+            } else {
+                400
+            };
+            let problem = answer.problem(status, slug);
+            assert_eq!(answer.header("retry-after").is_some(), status == 503, "{problem}");
+            let detail = problem["detail"].as_str().unwrap();
+            assert_eq!(
+                detail.contains("a newer release of the service, which node b runs, may understand it"),
+                status == 503,
+                "{detail}"
+            );
+        }
+        socket.send(&command("c", "S1", "enrol", &json!({})));
+        socket.problem("c", slugs[2]);
+        socket.send(&query("q", "S1", "roster", &json!({})));
+        socket.problem("q", slugs[3]);
+    };
+    let known = [
+        "unknown-kind",
+        "unknown-kind",
+        "unknown-command",
+        "unknown-query",
+        "malformed",
+        "malformed",
+    ];
+    asked(404, known);
+    other.0.store(true, Ordering::SeqCst);
+    asked(503, ["unavailable"; 6]);
+    other.0.store(false, Ordering::SeqCst);
+    asked(404, known);
+}

@@ -1,0 +1,167 @@
+//! Pages as two releases of a service know them. They number what they send, and note what they take.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, time::Duration};
+use throng::model::*;
+
+/// Ids from here on are those of leaves, which only the next release knows.
+pub(super) const FIRST_LEAF: u64 = 1_000;
+
+/// What has happened to a page.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Known {
+    /// How many messages it has sent, by receiver.
+    pub(super) sent: BTreeMap<u64, u64>,
+    /// What it has taken, by sender.
+    pub(super) taken: BTreeMap<u64, Taken>,
+    /// Timers that were set, and that have rung.
+    pub(super) set: u64,
+    pub(super) rung: u64,
+    /// What came twice, or after what was sent later.
+    pub(super) wrong: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(super) struct Taken {
+    pub(super) count: u64,
+    last: u64,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(super) enum Happened {
+    Sent { to: u64 },
+    Took { from: u64, number: u64 },
+    Set,
+    Rang,
+}
+impl Event for Happened {}
+
+impl Known {
+    fn next(&self, to: u64) -> u64 {
+        self.sent.get(&to).copied().unwrap_or_default() + 1
+    }
+
+    fn apply(&mut self, happened: &Happened) {
+        match happened {
+            Happened::Sent { to } => *self.sent.entry(*to).or_default() += 1,
+            Happened::Took { from, number } => {
+                let taken = self.taken.entry(*from).or_default();
+                if *number <= taken.last {
+                    let last = taken.last;
+                    self.wrong
+                        .push(format!("message {number} of {from} was taken after message {last}"));
+                }
+                taken.count += 1;
+                taken.last = *number;
+            }
+            Happened::Set => self.set += 1,
+            Happened::Rang => self.rung += 1,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[error("never")]
+pub(super) struct Never;
+impl Rejection for Never {
+    fn code(&self) -> &'static str {
+        "never"
+    }
+}
+
+fn sender(turn: &Asker<'_>) -> u64 {
+    match turn {
+        Asker::Entity { id, .. } => id.parse().unwrap(),
+        other => panic!("{other:?} sends nothing"),
+    }
+}
+
+macro_rules! page {
+    ($name:ident, $kind:literal, $query:ident, $command:ident { $($variant:ident { $field:ident } => |$of:ident, $turn:ident| $decide:expr),* }) => {
+        #[derive(Default, Serialize, Deserialize)]
+        pub(super) struct $name(Known);
+
+        #[derive(Clone, Serialize, Deserialize, JsonSchema)]
+        pub(super) enum $command {
+            $($variant { $field: u64 }),*
+        }
+
+        impl Entity for $name {
+            const KIND: &'static str = $kind;
+            type Id = u64;
+            type Command = $command;
+            type Event = Happened;
+            type Reply = ();
+            type Rejection = Never;
+
+            fn creates(_: &$command) -> bool {
+                true
+            }
+
+            fn decide(&self, asked: $command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+                match asked {
+                    $($command::$variant { $field } => {
+                        let ($of, $turn) = (&self.0, &mut *turn);
+                        let happened = $decide;
+                        turn.emit(happened);
+                    })*
+                }
+                Ok(Answer::Now(()))
+            }
+
+            fn evolve(&mut self, happened: &Happened) {
+                self.0.apply(happened);
+            }
+        }
+
+        #[derive(Serialize, Deserialize, JsonSchema)]
+        pub(super) struct $query {}
+
+        impl Query<$name> for $query {
+            const NAME: &'static str = "known";
+            type Answer = Known;
+            fn answer(self, page: &$name, _: &Moment<'_, $name>) -> Result<Known, Never> {
+                Ok(page.0.clone())
+            }
+        }
+    };
+}
+
+page!(Before, "page", Told, BeforeCommand {
+    Send { to } => |of, turn| {
+        turn.send::<Before>(to, BeforeCommand::Note { number: of.next(to) });
+        Happened::Sent { to }
+    },
+    Note { number } => |_of, turn| Happened::Took { from: sender(&turn.from()), number }
+});
+
+page!(After, "page", ToldAfter, AfterCommand {
+    Send { to } => |of, turn| {
+        turn.send::<After>(to, AfterCommand::Note { number: of.next(to) });
+        Happened::Sent { to }
+    },
+    Note { number } => |_of, turn| Happened::Took { from: sender(&turn.from()), number },
+    SendNew { to } => |of, turn| {
+        turn.send::<After>(to, AfterCommand::Mark { number: of.next(to) });
+        Happened::Sent { to }
+    },
+    Mark { number } => |_of, turn| Happened::Took { from: sender(&turn.from()), number },
+    SendToLeaf { to } => |of, turn| {
+        turn.send::<Leaf>(to, LeafCommand::Mark { number: of.next(to) });
+        Happened::Sent { to }
+    },
+    Remind { to } => |of, turn| {
+        let at = turn.now().after(Duration::from_millis(100 * to));
+        turn.remind(format!("timer {}", of.set + 1), at, None, AfterCommand::Ring { number: of.set + 1 });
+        Happened::Set
+    },
+    Ring { number } => |of, _turn| {
+        assert!(number <= of.set);
+        Happened::Rang
+    }
+});
+
+page!(Leaf, "leaf", ToldLeaf, LeafCommand {
+    Mark { number } => |_of, turn| Happened::Took { from: sender(&turn.from()), number }
+});

@@ -1,0 +1,384 @@
+//! Messages that are sent in lines, each by somebody of its own, from the first on until it was taken: those to a shard that another node owns,
+//! and those of one entity to another one whose program does not understand the first of them. Of a line whose first message nobody takes
+//! most is left to the log: it takes nobody else's room.
+
+use super::{Behind, Outbox, Outgoing, Window};
+use crate::stuck::StuckEntity;
+use std::collections::VecDeque;
+use throng_core::model::Timestamp;
+use throng_journal::{Address, Position, ShardId};
+
+/// What an unreachable shard's messages may take of the outbox in memory, its messages and its bytes: with all shards together a quarter.
+const KEPT_PART: usize = 1_024;
+/// Lines of pairs, at most, as a part of the messages that memory may hold: each keeps one. Beyond, a message that is not understood holds
+/// up those of other pairs to its shard.
+const PAIRS_PART: usize = 16;
+
+/// What has to be sent in order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Line {
+    /// The receivers' shard.
+    pub(crate) to: ShardId,
+    /// Only those of this sender to this receiver, which wait for a newer program.
+    pub(crate) pair: Option<(Address, Address)>,
+}
+
+/// The messages of one line; somebody sends them for as long as this is here.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// The next ones, in order.
+    waiting: VecDeque<Box<Outgoing>>,
+    /// Those that follow are only in the log.
+    behind: Option<Behind>,
+    is_unreachable: bool,
+    /// Why the first one is not taken, and since when: of a pair's line.
+    reason: Option<(String, Timestamp)>,
+    /// So many have come.
+    messages: u64,
+}
+
+/// What there is to do for a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next<R> {
+    /// These are the next to be sent.
+    Send(Vec<R>),
+    /// The next ones are to be read from the log.
+    Read(Behind),
+    /// Nobody has to send any more.
+    Nothing,
+}
+
+impl Line {
+    /// Of all messages to a shard.
+    pub(crate) fn to_shard(to: ShardId) -> Self {
+        Self { to, pair: None }
+    }
+
+    fn of_pair(to: ShardId, outgoing: &Outgoing) -> Self {
+        let (sender, receiver) = (&outgoing.delivery.taking.sender, &outgoing.delivery.to);
+        let pair = Some((sender.clone(), receiver.clone()));
+        Self { to, pair }
+    }
+}
+
+impl Waiting {
+    pub(super) fn waiting(&self) -> &VecDeque<Box<Outgoing>> {
+        &self.waiting
+    }
+
+    pub(super) fn behind(&self) -> Option<Behind> {
+        self.behind
+    }
+
+    /// Leaves what is beyond these bounds to the log; how many messages, and bytes, that were.
+    fn leave(&mut self, kept: usize, kept_bytes: usize) -> (usize, usize) {
+        let mut bytes: usize = self.waiting.iter().map(|outgoing| outgoing.bytes()).sum();
+        let before = (self.waiting.len(), bytes);
+        while (self.waiting.len() > kept || bytes > kept_bytes)
+            && let Some(last) = self.waiting.pop_back()
+        {
+            bytes -= last.bytes();
+            match &mut self.behind {
+                Some(behind) => behind.add(last.sent),
+                None => self.behind = Some(Behind::of(last.sent)),
+            }
+        }
+        (before.0 - self.waiting.len(), before.1 - bytes)
+    }
+}
+
+impl Window {
+    /// Whether this message has to wait behind others, though its receiver is at hand.
+    pub(super) fn is_behind(&self, to: ShardId, outgoing: &Outgoing) -> bool {
+        self.lines.contains_key(&Line::to_shard(to))
+            || self.pairs > 0 && self.lines.contains_key(&Line::of_pair(to, outgoing))
+    }
+
+    /// Whether a message that has to wait does so in a line: not in its shard's while others to its receiver, which may be before it, wait
+    /// for that to be loaded. Once it is, all of them come there.
+    pub(super) fn goes_into_line(&self, to: ShardId, outgoing: &Outgoing) -> bool {
+        let line = self.line_of(to, outgoing);
+        let receiver = &outgoing.delivery.to;
+        let is_loaded = self.parked.contains_key(receiver) || self.stuck.contains_key(receiver);
+        self.lines.contains_key(&line) && (line.pair.is_some() || !is_loaded)
+    }
+
+    /// The line in which this message waits: its pair's if there is one, else its shard's.
+    pub(super) fn line_of(&self, to: ShardId, outgoing: &Outgoing) -> Line {
+        match self.pairs {
+            0 => Line::to_shard(to),
+            _ => {
+                let pair = Line::of_pair(to, outgoing);
+                if self.lines.contains_key(&pair) {
+                    pair
+                } else {
+                    Line::to_shard(to)
+                }
+            }
+        }
+    }
+
+    /// Puts a message behind those of a line; `true`: it is the first.
+    pub(super) fn join(&mut self, line: &Line, mut outgoing: Box<Outgoing>) -> bool {
+        let is_new = !self.lines.contains_key(line);
+        if line.pair.is_some() {
+            self.pairs += usize::from(is_new);
+            // Nobody knows when it is taken: whoever asked is told so.
+            outgoing.waiter = None;
+        }
+        let of = self.lines.entry(line.clone()).or_default();
+        of.messages += 1;
+        // Of one that waits for a newer program memory holds the first.
+        of.is_unreachable |= is_new && line.pair.is_some();
+        let is_left = line.pair.is_some() && of.is_unreachable && !of.waiting.is_empty();
+        match &mut of.behind {
+            Some(behind) => behind.add(outgoing.sent),
+            None if is_left => of.behind = Some(Behind::of(outgoing.sent)),
+            None => {
+                self.lined_len += 1;
+                self.bytes += outgoing.bytes();
+                of.waiting.push_back(outgoing);
+            }
+        }
+        is_new
+    }
+
+    /// Begins a pair's line with this message. What is only in the log of those that follow it, as far as others wait for the same, the
+    /// line reads itself; what stands in its shard's line comes after it. Otherwise those that come next would be before them.
+    fn begin_pair(&mut self, to: ShardId, outgoing: Box<Outgoing>) -> Line {
+        let (shard, pair) = (Line::to_shard(to), Line::of_pair(to, &outgoing));
+        let of_shard = self.lines.get(&shard).and_then(|of| of.behind);
+        let of_receiver = self.stuck.get(&outgoing.delivery.to).map(|stuck| stuck.behind);
+        let behind = of_shard.into_iter().chain(of_receiver).reduce(|one, other| Behind {
+            read: one.read.min(other.read),
+            upto: one.upto.max(other.upto),
+        });
+        self.join(&pair, outgoing);
+        if let (Some(behind), Some(of)) = (behind, self.lines.get_mut(&pair)) {
+            of.behind = Some(behind);
+        }
+        self.sort_out(&shard);
+        pair
+    }
+
+    /// This message goes, if it is the first of a line.
+    fn pop(&mut self, line: &Line, number: (ShardId, u64)) -> Option<Box<Outgoing>> {
+        let first = &mut self.lines.get_mut(line)?.waiting;
+        let outgoing = first.pop_front_if(|first| number_of(first) == number)?;
+        self.lined_len -= 1;
+        self.bytes -= outgoing.bytes();
+        Some(outgoing)
+    }
+
+    /// Those in a shard's line whose pairs have lines go there: some were read from the log.
+    fn sort_out(&mut self, line: &Line) {
+        if line.pair.is_some() || self.pairs == 0 {
+            return;
+        }
+        let Some(of) = self.lines.get_mut(line) else { return };
+        let waiting = std::mem::take(&mut of.waiting);
+        for outgoing in waiting {
+            self.lined_len -= 1;
+            self.bytes -= outgoing.bytes();
+            let own = self.line_of(line.to, &outgoing);
+            match own.pair {
+                Some(_) => _ = self.join(&own, outgoing),
+                None => self.put_last(line, outgoing),
+            }
+        }
+    }
+
+    /// A message that was read from the log, or stood in the line before.
+    fn put_last(&mut self, line: &Line, outgoing: Box<Outgoing>) {
+        if let Some(of) = self.lines.get_mut(line) {
+            self.lined_len += 1;
+            self.bytes += outgoing.bytes();
+            of.waiting.push_back(outgoing);
+        }
+    }
+}
+
+impl Outbox {
+    /// Keeps a message for a shard that another node owns, behind those that wait for the same. Returned is a line that begins with it:
+    /// somebody has to send that.
+    pub(crate) fn send_elsewhere(&self, to: ShardId, outgoing: Box<Outgoing>) -> Option<Line> {
+        let (line, is_first) = self.with(|window| {
+            window.let_go(outgoing.sent);
+            let line = window.line_of(to, &outgoing);
+            let is_first = window.join(&line, outgoing);
+            (line, is_first)
+        });
+        self.leave(&line);
+        is_first.then_some(line)
+    }
+
+    /// Keeps a message that the program of this node does not understand, until a newer one does, and what follows it behind it. Returned
+    /// is a line that begins with it: somebody has to send that.
+    pub(crate) fn keep_for_newer(
+        &self,
+        to: ShardId,
+        outgoing: Box<Outgoing>,
+        (why, now): (&str, Timestamp),
+    ) -> Option<Line> {
+        self.with(|window| {
+            window.let_go(outgoing.sent);
+            let line = window.line_of(to, &outgoing);
+            let (line, is_first) = match line.pair.is_none() && window.pairs < self.messages_max / PAIRS_PART {
+                true => (window.begin_pair(to, outgoing), true),
+                false => {
+                    let is_first = window.join(&line, outgoing);
+                    (line, is_first)
+                }
+            };
+            if let Some(of) = window.lines.get_mut(&line) {
+                of.reason.get_or_insert_with(|| (why.to_owned(), now));
+            }
+            is_first.then_some(line)
+        })
+    }
+
+    /// The first message of a line was not taken, and waits for a newer program. Of a shard's line it goes into that of its pair, and
+    /// holds up no other one. `Err`: it stays where it is, the first of its line. `Ok`: perhaps a line that begins with it, which somebody
+    /// has to send.
+    pub(crate) fn first_waits(
+        &self,
+        line: &Line,
+        number: (ShardId, u64),
+        (why, now): (&str, Timestamp),
+    ) -> Result<Option<Line>, ()> {
+        self.with(|window| {
+            if line.pair.is_some() || window.pairs >= self.messages_max / PAIRS_PART {
+                if let Some(of) = window.lines.get_mut(line) {
+                    let since = of.reason.take().map_or(now, |(_, since)| since);
+                    of.reason = Some((why.to_owned(), since));
+                }
+                return Err(());
+            }
+            // One whose pair has a line by now is there.
+            let Some(first) = window.pop(line, number) else {
+                return Ok(None);
+            };
+            let pair = window.begin_pair(line.to, first);
+            if let Some(of) = window.lines.get_mut(&pair) {
+                of.reason = Some((why.to_owned(), now));
+            }
+            Ok(Some(pair))
+        })
+    }
+
+    /// Whether this message waits behind others of its pair; if so, it is left with them.
+    pub(crate) fn joins(&self, to: ShardId, outgoing: Box<Outgoing>) -> Result<(), Box<Outgoing>> {
+        self.with(|window| {
+            if !window.is_behind(to, &outgoing) {
+                return Err(outgoing);
+            }
+            window.let_go(outgoing.sent);
+            let line = window.line_of(to, &outgoing);
+            window.join(&line, outgoing);
+            Ok(())
+        })
+    }
+
+    /// What comes next in a line: a look at the first messages, at most so many.
+    pub(crate) fn next_of<R>(&self, line: &Line, most: usize, mut look: impl FnMut(&Outgoing) -> R) -> Next<R> {
+        self.with(|window| {
+            window.sort_out(line);
+            let Some(of) = window.lines.get(line) else {
+                return Next::Nothing;
+            };
+            if !of.waiting.is_empty() {
+                let first = of.waiting.iter().take(most);
+                return Next::Send(first.map(|outgoing| look(outgoing)).collect());
+            }
+            if let Some(behind) = of.behind {
+                return Next::Read(behind);
+            }
+            window.lines.remove(line);
+            window.pairs -= usize::from(line.pair.is_some());
+            Next::Nothing
+        })
+    }
+
+    /// The first message of a line, this one, was taken.
+    pub(crate) fn taken_of(&self, line: &Line, number: (ShardId, u64)) -> Option<Box<Outgoing>> {
+        self.with(|window| {
+            let of = window.lines.get_mut(line)?;
+            of.is_unreachable = false;
+            of.reason = None;
+            window.pop(line, number)
+        })
+    }
+
+    /// Nobody has taken the first message of a line for long, or its messages take the room of others: most of them are left to the log.
+    /// `true`: that is so from now on.
+    pub(crate) fn set_unreachable(&self, line: &Line) -> bool {
+        let is_new = self.with(|window| {
+            let of = window.lines.get_mut(line);
+            of.is_some_and(|of| !std::mem::replace(&mut of.is_unreachable, true))
+        });
+        self.leave(line);
+        is_new
+    }
+
+    fn leave(&self, line: &Line) {
+        let (kept, kept_bytes) = match line.pair {
+            Some(_) => (1, usize::MAX),
+            None => (self.messages_max / KEPT_PART, self.bytes_max / KEPT_PART),
+        };
+        self.with(|window| {
+            if let Some(of) = window.lines.get_mut(line)
+                && of.is_unreachable
+            {
+                let (left, bytes) = of.leave(kept, kept_bytes);
+                window.lined_len -= left;
+                window.bytes -= bytes;
+            }
+        });
+    }
+
+    /// Messages of a line, read from the log, of one commit; `false`: no more are wanted now.
+    pub(crate) fn append_to(
+        &self,
+        line: &Line,
+        messages: impl IntoIterator<Item = Box<Outgoing>>,
+        most: usize,
+    ) -> bool {
+        self.with(|window| {
+            for outgoing in messages {
+                window.put_last(line, outgoing);
+            }
+            let of = window.lines.get(line);
+            of.is_some_and(|of| of.waiting.len() < most) && !self.has_no_room(window)
+        })
+    }
+
+    /// The log was read up to here for a line, where `seen` was to be read.
+    pub(crate) fn has_read_of(&self, line: &Line, seen: Behind, read: Position, is_end: bool) {
+        self.with(|window| {
+            if let Some(of) = window.lines.get_mut(line)
+                && let Some(behind) = &mut of.behind
+                && behind.has_read(seen, read, is_end)
+            {
+                of.behind = None;
+            }
+        });
+    }
+
+    /// Receivers whose programs do not understand the first of the messages that wait for them, and why.
+    pub(super) fn not_understood(window: &Window) -> impl Iterator<Item = StuckEntity> {
+        window.lines.values().filter_map(|of| {
+            let ((reason, since), first) = (of.reason.as_ref()?, of.waiting.front()?);
+            Some(StuckEntity {
+                address: first.delivery.to.clone(),
+                reason: reason.clone(),
+                since: *since,
+                messages: of.messages,
+            })
+        })
+    }
+}
+
+/// The shard that has sent it, and its number from there to the receiver's.
+fn number_of(outgoing: &Outgoing) -> (ShardId, u64) {
+    (outgoing.delivery.taking.from, outgoing.delivery.taking.number)
+}
