@@ -170,6 +170,28 @@ impl Entity for Reshaped {
     }
 }
 
+/// A kind that only the newer program has.
+#[derive(Default, Serialize, Deserialize)]
+struct Added {
+    taken: Vec<u64>,
+}
+
+impl Entity for Added {
+    const KIND: &'static str = "added";
+    type Id = String;
+    type Command = Command;
+    type Event = EventV1;
+    type Reply = Vec<u64>;
+    type Rejection = Never;
+    fn decide(&self, Command::Add { student }: Command, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        turn.emit(EventV1::new(student));
+        Ok(Answer::after(|added: &Self| added.taken.clone()))
+    }
+    fn evolve(&mut self, EventV1::Added { student_id }: &EventV1) {
+        self.taken.push(*student_id);
+    }
+}
+
 struct World {
     journal: MemoryJournal,
     store: MemoryStore,
@@ -278,4 +300,28 @@ async fn a_stored_state_that_cannot_be_read_is_rebuilt_from_the_events() {
     let reshaped = world.engine::<Reshaped>().await;
     assert_eq!(add::<Reshaped>(&reshaped, "a", 2).await.unwrap(), [1, 2]);
     assert_eq!(reshaped.health().quarantines, 0);
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_know_a_kind_forgets_none_of_its_entities() {
+    for stored in [false, true] {
+        let world = World::new();
+        let newer = world.engine::<Added>().await;
+        add::<Added>(&newer, "a", 1).await.unwrap();
+        if stored {
+            newer.checkpoint().await.unwrap();
+            add::<Added>(&newer, "a", 2).await.unwrap();
+        }
+        add::<Added>(&newer, "b", 1).await.unwrap();
+        for _ in 0..2 {
+            let older = world.engine::<Yesterday>().await;
+            add::<Yesterday>(&older, "a", 1).await.unwrap();
+            older.stop().await;
+        }
+        let newer = world.engine::<Added>().await;
+        let before: &[u64] = if stored { &[1, 2] } else { &[1] };
+        assert_eq!(add::<Added>(&newer, "a", 3).await.unwrap(), [before, &[3]].concat());
+        assert_eq!(add::<Added>(&newer, "b", 2).await.unwrap(), [1, 2]);
+        newer.stop().await;
+    }
 }

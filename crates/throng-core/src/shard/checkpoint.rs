@@ -34,6 +34,9 @@ impl Shard {
         for table in &mut self.tables {
             table.checkpoint(&mut self.common, rows);
         }
+        for (kind, known) in &mut self.others {
+            known.rows(kind, self.common.id, &mut rows.system);
+        }
         self.common.timers.rows(&mut rows.system);
         self.common.dead.rows(&mut rows.system);
         self.common.keys.rows(self.common.id, now, &mut rows.system);
@@ -55,6 +58,9 @@ impl Shard {
     pub fn checkpointed(&mut self, upto: Position) {
         for table in &mut self.tables {
             table.checkpointed(&mut self.common, upto);
+        }
+        for known in self.others.values_mut() {
+            self.common.known_bytes -= known.stored();
         }
         self.common.timers.stored();
         self.common.keys.stored();

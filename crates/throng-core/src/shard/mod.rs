@@ -63,13 +63,15 @@ use crate::{
     limits,
     model::{Published, Timestamp},
 };
-use std::{any::Any, sync::Arc};
+use std::{any::Any, collections::BTreeMap, sync::Arc};
 use throng_journal::{CommitBuilder, ShardId, WriterId};
 
 /// One shard of the key space, with everything that lives in it.
 pub struct Shard {
     registry: Arc<Registry>,
     tables: Vec<Box<dyn Table>>,
+    /// The ids of kinds that only another program knows, so that what a checkpoint of this one covers is not forgotten there.
+    others: BTreeMap<Box<str>, known::Known>,
     common: Common,
 }
 
@@ -152,6 +154,7 @@ impl Shard {
         Self {
             registry,
             tables,
+            others: BTreeMap::new(),
             common: Common {
                 id,
                 writer,

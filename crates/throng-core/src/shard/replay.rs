@@ -27,8 +27,9 @@ impl Shard {
                 if record.record == RecordKind::Ended {
                     common.timers.clear_all(&Address::new(record.kind, record.id));
                 }
-                if let Some(kind) = self.registry.find(record.kind) {
-                    self.tables[kind].replay(common, hash, record, intern(record.name));
+                match self.registry.find(record.kind) {
+                    Some(kind) => self.tables[kind].replay(common, hash, record, intern(record.name)),
+                    None => self.replay_other(hash, record),
                 }
             }
             RecordKind::Sent => {
@@ -58,17 +59,27 @@ impl Shard {
                 }
             }
             RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),
-            RecordKind::State => {
-                if let Some(kind) = self.registry.find(record.kind) {
-                    self.tables[kind].replay(common, hash, record, "");
-                }
-            }
+            RecordKind::State => match self.registry.find(record.kind) {
+                Some(kind) => self.tables[kind].replay(common, hash, record, ""),
+                None => self.replay_other(hash, record),
+            },
             RecordKind::Numbers => {
                 if let Ok(numbers) = serde_json::from_slice::<NumbersRow>(record.body) {
                     common.messages.recorded(&numbers.into_counts());
                 }
             }
             RecordKind::Released | RecordKind::Loss | RecordKind::Removed | RecordKind::Command => {}
+        }
+    }
+
+    /// Of a kind that only another program knows: the store keeps its events, and here is noted that they are there.
+    fn replay_other(&mut self, hash: u64, record: &Record<'_>) {
+        let known = match self.others.get_mut(record.kind) {
+            Some(known) => known,
+            None => self.others.entry(record.kind.into()).or_default(),
+        };
+        if record.seq <= 1 || !known.contains(hash) {
+            self.common.known_bytes += known.insert(hash);
         }
     }
 
@@ -163,9 +174,12 @@ impl Shard {
                 let Some((kind, _, name)) = known::read_row(row) else {
                     return false;
                 };
-                // A kind the engine was not given now keeps its rows.
-                let kind = self.registry.find(kind);
-                return kind.is_none_or(|kind| self.tables[kind].restore_known(&mut self.common, name, value));
+                if let Some(kind) = self.registry.find(kind) {
+                    return self.tables[kind].restore_known(&mut self.common, name, value);
+                }
+                let grown = self.others.entry(kind.into()).or_default().restore(name, value);
+                self.common.known_bytes += grown.unwrap_or_default();
+                return grown.is_some();
             }
             Some(b'l') => return self.common.keys.restore(row, value),
             Some(b't') => self.common.timers.restore(row, value),
