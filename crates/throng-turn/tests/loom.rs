@@ -253,12 +253,18 @@ fn two_wait(open: &OpenCommit<Vec<u8>>, thread: &Waker) -> [std::sync::Arc<Count
     })
 }
 
+/// A relay, and commit 1 with something in it.
+fn staged() -> (std::sync::Arc<Relay>, Arc<OpenCommit<Vec<u8>>>) {
+    let relay = std::sync::Arc::new(Relay::default());
+    let open = Arc::new(OpenCommit::new(relay.clone()));
+    open.stage(|batch: &mut Vec<u8>| batch.push(1));
+    (relay, open)
+}
+
 #[test]
 fn the_end_of_a_relay_wakes_the_tasks_of_its_thread() {
     model(|| {
-        let relay = std::sync::Arc::new(Relay::default());
-        let open = Arc::new(OpenCommit::<Vec<u8>>::new(relay.clone()));
-        open.stage(|batch| batch.push(1));
+        let (relay, open) = staged();
         let other = {
             let open = open.clone();
             thread::spawn(move || {
@@ -284,9 +290,7 @@ fn the_end_of_a_relay_wakes_the_tasks_of_its_thread() {
 #[test]
 fn an_end_that_is_dropped_leaves_nobody_asleep() {
     model(|| {
-        let relay = std::sync::Arc::new(Relay::default());
-        let open = Arc::new(OpenCommit::<Vec<u8>>::new(relay.clone()));
-        open.stage(|batch| batch.push(1));
+        let (relay, open) = staged();
         let other = {
             let open = open.clone();
             thread::spawn(move || {

@@ -179,6 +179,7 @@ impl Mail {
     pub(crate) async fn take(self: &Arc<Self>, letters: Vec<Letter>) -> Reply {
         let mut taken = Vec::new();
         let mut waiting: HashMap<(Address, Address), String> = HashMap::new();
+        let mut newer = None;
         let mut is_final = self
             .context
             .peers
@@ -196,19 +197,24 @@ impl Mail {
             }
             attempt.is_final = is_final;
             let one = match self.take_one(attempt, wants_answer).await {
-                // What comes of this look is true of all of them: they had come before it began.
-                Err((mut attempt, why)) => match self.context.waits_for().await {
-                    Some(newer) => {
-                        let why = format!("{why}; {newer}");
-                        waiting.insert(pair, why.clone());
-                        Some(waits(why))
+                Err((mut attempt, why)) => {
+                    // One look is enough, and who has sent them does not wait for more: all had come before it began.
+                    if newer.is_none() {
+                        newer = self.context.waits_for().await;
                     }
-                    None => {
-                        is_final = true;
-                        attempt.is_final = true;
-                        self.take_one(attempt, wants_answer).await.unwrap_or(None)
+                    match &newer {
+                        Some(newer) => {
+                            let why = format!("{why}; {newer}");
+                            waiting.insert(pair, why.clone());
+                            Some(waits(why))
+                        }
+                        None => {
+                            is_final = true;
+                            attempt.is_final = true;
+                            self.take_one(attempt, wants_answer).await.unwrap_or(None)
+                        }
                     }
-                },
+                }
                 Ok(one) => one,
             };
             match one {
