@@ -6,7 +6,10 @@ use crate::{
 };
 use std::{collections::BTreeMap, time::Duration};
 use throng::{Engine, Options, journal::RecordKind, model::*};
-use throng_postgres::tools::{Seen, verify, walk};
+use throng_postgres::{
+    PostgresOptions,
+    tools::{Seen, verify, walk},
+};
 use tokio_postgres::Client;
 
 /// Everything that is durable is over.
@@ -15,6 +18,10 @@ const NOTHING: Keep = Keep::Age(Duration::ZERO);
 const STATEMENTS_MAX: i64 = 500;
 
 async fn engine(schema: &str, keep: Keep) -> Engine {
+    engine_at(kit::options(schema, ""), keep).await
+}
+
+async fn engine_at(at: PostgresOptions, keep: Keep) -> Engine {
     let options = Options {
         keep: BTreeMap::from([("counter".to_owned(), keep)]),
         // A test says itself when.
@@ -22,7 +29,7 @@ async fn engine(schema: &str, keep: Keep) -> Engine {
         checkpoint_every: Duration::from_hours(1),
         ..Options::default()
     };
-    engine_with(kit::options(schema, ""), options).await
+    engine_with(at, options).await
 }
 
 async fn hit(engine: &Engine, id: &str, times: u64) {
@@ -210,12 +217,18 @@ async fn an_erasure_that_loses_its_connection_at_any_statement_is_done_all_the_s
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_stay_as_large_as_what_is_kept_over_many_passes() {
     const ROUNDS_MAX: usize = 60;
-    // So many rounds after each other leave them as large as they were. What is removed gives back its room only while no other test looks at what
-    // was before, so they may have grown until then.
+    // So many rounds after each other leave them as large as they were.
     const FLAT: usize = 8;
     let schema = &kit::schema();
-    let engine = engine(schema, NOTHING).await;
+    // What is removed gives back its room only while nobody looks at what was before: so this has a database of its own.
+    let database = format!("of_{schema}");
     let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!("CREATE DATABASE {database}"))
+        .await
+        .unwrap();
+    let at = kit::url_in(&kit::SERVER, &database, schema, "");
+    let engine = engine_at(at.parse().unwrap(), NOTHING).await;
+    let psql = kit::psql_in(&kit::SERVER, &database).await;
     let size = format!(
         "SELECT (pg_total_relation_size('{schema}.commits') + pg_total_relation_size('{schema}.events') + \
          pg_total_relation_size('{schema}.places'))::bigint"

@@ -18,9 +18,16 @@ pub(crate) fn schema() -> String {
     format!("test_{}", COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// The database of most tests.
+const DATABASE: &str = "postgres";
+
 /// The URL of a schema, with more options of the form `a=b&c=d`.
 pub(crate) fn url(server: &Postgres, schema: &str, more: &str) -> String {
-    format!("{}?schema={schema}&{more}", server.url("postgres"))
+    url_in(server, DATABASE, schema, more)
+}
+
+pub(crate) fn url_in(server: &Postgres, database: &str, schema: &str, more: &str) -> String {
+    format!("{}?schema={schema}&{more}", server.url(database))
 }
 
 pub(crate) fn options(schema: &str, more: &str) -> PostgresOptions {
@@ -29,7 +36,11 @@ pub(crate) fn options(schema: &str, more: &str) -> PostgresOptions {
 
 /// A session of the test's own, as of an operator with psql.
 pub(crate) async fn psql(server: &Postgres) -> Client {
-    let (client, connection) = tokio_postgres::connect(&server.url("postgres"), NoTls).await.unwrap();
+    psql_in(server, DATABASE).await
+}
+
+pub(crate) async fn psql_in(server: &Postgres, database: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(&server.url(database), NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
