@@ -157,6 +157,12 @@ impl<B: Default> OpenCommit<B> {
         lock(&self.inner).number
     }
 
+    /// The number of the open commit if something is in it, and it is as full as that: it will be taken, so it can be waited for.
+    pub fn full(&self, is_full: impl FnOnce(&B) -> bool) -> Option<u64> {
+        let inner = lock(&self.inner);
+        (!inner.empty && is_full(&inner.batch)).then_some(inner.number)
+    }
+
     /// The newest commit anything was put into.
     pub fn last(&self) -> u64 {
         let inner = lock(&self.inner);

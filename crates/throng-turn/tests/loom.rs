@@ -204,6 +204,25 @@ fn who_waits_for_a_commit_is_woken_when_it_lands() {
 }
 
 #[test]
+fn who_waits_for_a_full_commit_waits_for_one_that_is_taken() {
+    model(|| {
+        let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));
+        open.stage(|batch| batch.push(1));
+        let waiter = {
+            let open = open.clone();
+            thread::spawn(move || match open.full(|batch| batch.len() == 1) {
+                Some(number) => block_on(open.wait(number, 0)),
+                None => Ok(()),
+            })
+        };
+        let (number, _) = open.take(1).unwrap();
+        open.landed(number);
+        // Nothing comes after it.
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+    });
+}
+
+#[test]
 fn who_asks_to_be_woken_is_woken_or_told_that_it_has_landed() {
     model(|| {
         let open = Arc::new(OpenCommit::<Vec<u8>>::new(Default::default()));

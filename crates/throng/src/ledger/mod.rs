@@ -194,9 +194,11 @@ impl Ledger {
             // However much there is to do between entities, work from outside finds room in each commit.
             Origin::Inside => max / 2,
         };
-        let staged = self.staged_bytes.load(Ordering::Relaxed);
-        // An empty one always takes something, or what waits for the next would wait for ever.
-        (staged > 0 && staged >= max).then(|| self.open.number())
+        if self.staged_bytes.load(Ordering::Relaxed) < max {
+            return None;
+        }
+        // Meanwhile it may have been taken: nobody waits for an empty one, which always takes something.
+        self.open.full(|open| open.bytes() >= max)
     }
 
     /// How long who waits for the next commit waits, about: everything held goes into it, and it waits for the one in flight.
