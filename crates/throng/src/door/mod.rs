@@ -386,6 +386,7 @@ impl Door {
             delivery,
             waiter: None,
             is_first_in_line: false,
+            is_in_hand: false,
         })
     }
 

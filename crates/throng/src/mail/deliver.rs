@@ -144,12 +144,10 @@ impl Mail {
 
     fn taken(&self, attempt: Attempt<'static>, outcome: Outcome) {
         let rests_on = attempt.rests_on;
-        let (Work::Message(outgoing) | Work::DeadLetter(outgoing, _)) = attempt.work else {
+        let (Work::Message(mut outgoing) | Work::DeadLetter(mut outgoing, _)) = attempt.work else {
             return;
         };
-        if !outgoing.is_first_in_line {
-            self.outbox.taken(outgoing.sent);
-        }
+        self.outbox.taken(&mut outgoing);
         self.context.metrics.messages.inc();
         if outcome == Outcome::Failed {
             self.context.metrics.dead.inc();
@@ -315,6 +313,7 @@ pub(super) fn messages<'a>(
             waiter: None,
             sent: commit.position(),
             is_first_in_line: false,
+            is_in_hand: false,
         })),
         Ok(_) => None,
         Err(why) => {

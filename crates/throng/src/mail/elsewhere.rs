@@ -250,6 +250,7 @@ impl Mail {
             sent: Position::default(),
             // It comes in order: nobody is before it.
             is_first_in_line: true,
+            is_in_hand: false,
         });
         let mut attempt = deliver::attempt(&self.context, outgoing);
         if wants_answer {

@@ -164,7 +164,7 @@ impl Window {
     /// This message goes, if it is the first of a line.
     fn pop(&mut self, line: &Line, number: (ShardId, u64)) -> Option<Box<Outgoing>> {
         let first = &mut self.lines.get_mut(line)?.waiting;
-        let outgoing = first.pop_front_if(|first| number_of(first) == number)?;
+        let outgoing = first.pop_front_if(|first| first.number() == number)?;
         self.lined_len -= 1;
         self.bytes -= outgoing.bytes();
         Some(outgoing)
@@ -201,9 +201,9 @@ impl Window {
 impl Outbox {
     /// Keeps a message for a shard that another node owns, behind those that wait for the same. Returned is a line that begins with it:
     /// somebody has to send that.
-    pub(crate) fn send_elsewhere(&self, to: ShardId, outgoing: Box<Outgoing>) -> Option<Line> {
+    pub(crate) fn send_elsewhere(&self, to: ShardId, mut outgoing: Box<Outgoing>) -> Option<Line> {
         let (line, is_first) = self.with(|window| {
-            window.let_go(outgoing.sent);
+            window.let_go(&mut outgoing);
             let line = window.line_of(to, &outgoing);
             let is_first = window.join(&line, outgoing);
             (line, is_first)
@@ -217,11 +217,11 @@ impl Outbox {
     pub(crate) fn keep_for_newer(
         &self,
         to: ShardId,
-        outgoing: Box<Outgoing>,
+        mut outgoing: Box<Outgoing>,
         (why, now): (&str, Timestamp),
     ) -> Option<Line> {
         self.with(|window| {
-            window.let_go(outgoing.sent);
+            window.let_go(&mut outgoing);
             let line = window.line_of(to, &outgoing);
             let (line, is_first) = match line.pair.is_none() && window.pairs < self.messages_max / PAIRS_PART {
                 true => (window.begin_pair(to, outgoing), true),
@@ -267,12 +267,12 @@ impl Outbox {
     }
 
     /// Whether this message waits behind others of its pair; if so, it is left with them.
-    pub(crate) fn joins(&self, to: ShardId, outgoing: Box<Outgoing>) -> Result<(), Box<Outgoing>> {
+    pub(crate) fn joins(&self, to: ShardId, mut outgoing: Box<Outgoing>) -> Result<(), Box<Outgoing>> {
         self.with(|window| {
             if !window.is_behind(to, &outgoing) {
                 return Err(outgoing);
             }
-            window.let_go(outgoing.sent);
+            window.let_go(&mut outgoing);
             let line = window.line_of(to, &outgoing);
             window.join(&line, outgoing);
             Ok(())
@@ -376,9 +376,4 @@ impl Outbox {
             })
         })
     }
-}
-
-/// The shard that has sent it, and its number from there to the receiver's.
-fn number_of(outgoing: &Outgoing) -> (ShardId, u64) {
-    (outgoing.delivery.taking.from, outgoing.delivery.taking.number)
 }

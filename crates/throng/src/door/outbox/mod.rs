@@ -26,6 +26,8 @@ pub(crate) struct Outgoing {
     pub(crate) sent: Position,
     /// It is the first of those that wait for its receiver.
     pub(crate) is_first_in_line: bool,
+    /// It was [taken](Outbox::take) out of the outbox, which keeps room for it.
+    pub(crate) is_in_hand: bool,
 }
 
 /// Somebody waits for what a command answers that was forwarded as a message.
@@ -50,10 +52,15 @@ pub struct Pending {
 }
 
 impl Outgoing {
+    /// The shard it was sent from, and its number from there to its receiver's shard.
+    fn number(&self) -> (ShardId, u64) {
+        (self.delivery.taking.from, self.delivery.taking.number)
+    }
+
     fn view(&self) -> Pending {
         let taking = &self.delivery.taking;
         Pending {
-            number: (taking.from, taking.number),
+            number: self.number(),
             sender: taking.sender.clone(),
             receiver: self.delivery.to.clone(),
             name: taking.name.clone().into_owned(),
@@ -87,10 +94,10 @@ struct Window {
     /// So many of the lines are pairs'.
     pairs: usize,
     lined_len: usize,
-    /// Of those queued, parked and in lines.
+    /// Of all of them, also of those in somebody's hands.
     bytes: usize,
-    /// The commits of messages in somebody's hands, neither queued nor taken.
-    in_hand: Vec<Position>,
+    /// Messages in somebody's hands, neither queued nor taken: the commit of each, and its bytes.
+    in_hand: Vec<(Position, usize)>,
     /// Messages that are only in the log: to be read from here on.
     behind: Option<Behind>,
     /// It fell behind because there was no room, and not because the engine has just started.
@@ -207,7 +214,7 @@ impl Outbox {
             let held = window
                 .all()
                 .map(|outgoing| outgoing.sent)
-                .chain(window.in_hand.iter().copied());
+                .chain(window.in_hand.iter().map(|(sent, _)| *sent));
             let stuck = window.stuck.values().map(|stuck| stuck.behind);
             let lines = window.lines.values().filter_map(Waiting::behind);
             let behind = window.behind.into_iter().chain(stuck).chain(lines);
@@ -239,25 +246,26 @@ impl Outbox {
     /// The next message, into the hands of whoever delivers it.
     pub(crate) fn take(&self) -> Option<Box<Outgoing>> {
         self.with(|window| {
-            let outgoing = window.queue.pop_front()?;
-            window.bytes -= outgoing.bytes();
-            window.in_hand.push(outgoing.sent);
+            let mut outgoing = window.queue.pop_front()?;
+            // It keeps its room: it may come back.
+            outgoing.is_in_hand = true;
+            window.in_hand.push((outgoing.sent, outgoing.bytes()));
             Some(outgoing)
         })
     }
 
     /// A message could not be delivered now: it is the next one again.
-    pub(crate) fn put_back(&self, outgoing: Box<Outgoing>) {
+    pub(crate) fn put_back(&self, mut outgoing: Box<Outgoing>) {
         self.with(|window| {
-            window.let_go(outgoing.sent);
+            window.let_go(&mut outgoing);
             window.bytes += outgoing.bytes();
             window.queue.push_front(outgoing);
         });
     }
 
     /// A message was taken by its receiver.
-    pub(crate) fn taken(&self, sent: Position) {
-        self.with(|window| window.let_go(sent));
+    pub(crate) fn taken(&self, outgoing: &mut Outgoing) {
+        self.with(|window| window.let_go(outgoing));
     }
 
     /// Others are before this message: they wait for its receiver to be loaded, or it cannot be, or for a newer program.
@@ -271,15 +279,15 @@ impl Outbox {
     }
 
     /// A message waits for its receiver, in the order of its sender, or for those before it that wait for a newer program.
-    pub(crate) fn park(&self, shard: ShardId, outgoing: Box<Outgoing>) -> Parked {
+    pub(crate) fn park(&self, shard: ShardId, mut outgoing: Box<Outgoing>) -> Parked {
         self.with(|window| {
             if window.goes_into_line(shard, &outgoing) {
-                window.let_go(outgoing.sent);
+                window.let_go(&mut outgoing);
                 let line = window.line_of(shard, &outgoing);
                 window.join(&line, outgoing);
                 return Parked::Behind;
             }
-            if window.drop_if_stuck(&outgoing) {
+            if window.drop_if_stuck(&mut outgoing) {
                 return Parked::Behind;
             }
             window.park(outgoing)
@@ -423,7 +431,7 @@ impl Outbox {
 
 impl Window {
     fn len(&self) -> usize {
-        self.queue.len() + self.parked_len + self.lined_len
+        self.queue.len() + self.parked_len + self.lined_len + self.in_hand.len()
     }
 
     fn all(&self) -> impl Iterator<Item = &Box<Outgoing>> {
@@ -436,13 +444,13 @@ impl Window {
         self.queue.push_back(outgoing);
     }
 
-    fn park(&mut self, outgoing: Box<Outgoing>) -> Parked {
-        self.let_go(outgoing.sent);
+    fn park(&mut self, mut outgoing: Box<Outgoing>) -> Parked {
+        self.let_go(&mut outgoing);
         self.parked_len += 1;
         self.bytes += outgoing.bytes();
         let parked = self.parked.entry(outgoing.delivery.to.clone()).or_default();
         let is_first = parked.is_empty();
-        let (from, number) = (outgoing.delivery.taking.from, outgoing.delivery.taking.number);
+        let (from, number) = outgoing.number();
         let later = |other: &Outgoing| other.delivery.taking.from == from && other.delivery.taking.number > number;
         match parked.iter().position(|other| later(other)) {
             Some(at) => parked.insert(at, outgoing),
@@ -452,20 +460,23 @@ impl Window {
     }
 
     /// Leaves a message to a stuck receiver to the log.
-    fn drop_if_stuck(&mut self, outgoing: &Outgoing) -> bool {
+    fn drop_if_stuck(&mut self, outgoing: &mut Outgoing) -> bool {
         let Some(stuck) = self.stuck.get_mut(&outgoing.delivery.to) else {
             return false;
         };
         stuck.behind.add(outgoing.sent);
         stuck.messages += 1;
-        self.let_go(outgoing.sent);
+        self.let_go(outgoing);
         true
     }
 
     /// A message left the hands that held it: taken, or back in the outbox.
-    fn let_go(&mut self, sent: Position) {
-        if let Some(at) = self.in_hand.iter().position(|held| *held == sent) {
-            self.in_hand.swap_remove(at);
+    fn let_go(&mut self, outgoing: &mut Outgoing) {
+        let held = (outgoing.sent, outgoing.bytes());
+        if std::mem::take(&mut outgoing.is_in_hand)
+            && let Some(at) = self.in_hand.iter().position(|other| *other == held)
+        {
+            self.bytes -= self.in_hand.swap_remove(at).1;
         }
     }
 }
@@ -507,5 +518,47 @@ mod tests {
         assert!(!behind.has_read(seen, at(20), true), "more has come since");
         assert!(behind.has_read(behind, at(30), false));
         assert!(behind.has_read(behind, at(25), true), "nothing was left of it");
+    }
+
+    /// A message of this commit, the one of this number from its shard.
+    fn message(commit: u64, number: u64) -> Box<Outgoing> {
+        let body = br#"{"to":["kind","id"],"command":{}}"#;
+        let sender = Address::new("kind", "sender");
+        Box::new(Outgoing {
+            delivery: Delivery::of_parts((ShardId(0), number), sender, "go", body, commit).unwrap(),
+            waiter: None,
+            sent: at(commit),
+            is_first_in_line: false,
+            is_in_hand: false,
+        })
+    }
+
+    #[test]
+    fn a_message_in_somebodys_hands_keeps_its_room() {
+        let outbox = Outbox::new(1, usize::MAX);
+        outbox.push([message(1, 1)]);
+        let first = outbox.take().unwrap();
+        assert!(outbox.is_full());
+        outbox.push([message(2, 2)]);
+        outbox.put_back(first);
+        assert_eq!(outbox.len(), 1, "the second is only in the log");
+        let mut first = outbox.take().unwrap();
+        assert_eq!(outbox.to_read(), None);
+        outbox.taken(&mut first);
+        assert_eq!((outbox.len(), outbox.with(|window| window.bytes)), (0, 0));
+        assert_eq!(outbox.to_read(), Some(Behind::of(at(2))));
+    }
+
+    #[test]
+    fn one_that_was_read_from_the_log_leaves_nobodys_hands() {
+        let outbox = Outbox::new(10, usize::MAX);
+        outbox.push([message(1, 1)]);
+        let _held = outbox.take().unwrap();
+        // Of the same commit.
+        assert_eq!(outbox.park(ShardId(1), message(1, 2)), Parked::First);
+        outbox.unpark(&message(1, 2).delivery.to);
+        let mut second = outbox.take().unwrap();
+        outbox.taken(&mut second);
+        assert_eq!(outbox.oldest(), Some(at(0)), "the one that is held is not taken");
     }
 }
