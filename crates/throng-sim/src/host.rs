@@ -23,6 +23,9 @@ pub(crate) struct SimHost {
     pub(crate) day_micros: Arc<AtomicI64>,
 }
 
+/// How long a loop's look at its sockets takes.
+const LOOK: Duration = Duration::from_micros(5);
+
 impl Host for SimHost {
     fn now(&self) -> Timestamp {
         Timestamp {
@@ -44,6 +47,14 @@ impl Host for SimHost {
 
     fn sleep(&self, duration: Duration) -> Task {
         Box::pin(self.world.sleep(duration))
+    }
+
+    fn wake_behind_arrivals(&self, context: &mut std::task::Context<'_>) {
+        let (look, waker) = (self.world.sleep(LOOK), context.waker().clone());
+        self.spawn(Box::pin(async move {
+            look.await;
+            waker.wake();
+        }));
     }
 
     fn close(&self) {

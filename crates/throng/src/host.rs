@@ -5,7 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Mutex, PoisonError},
-    task::Poll,
+    task::{self, Poll},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -28,6 +28,10 @@ pub trait Host: Send + Sync + 'static {
     fn spawn(&self, task: Task);
     /// Resolves after this long.
     fn sleep(&self, duration: Duration) -> Task;
+    /// Wakes the task that is polled once its loop has looked at its sockets again: not only behind what is ready by now.
+    fn wake_behind_arrivals(&self, context: &mut task::Context<'_>) {
+        context.waker().wake_by_ref();
+    }
     /// Ends the tasks; the engine is gone.
     fn close(&self) {}
 }
@@ -111,6 +115,11 @@ impl Host for TokioHost {
         // Of the engine's own clock: the caller need not be on a runtime, nor on one that has a clock.
         let _clock = self.handle.enter();
         Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn wake_behind_arrivals(&self, context: &mut task::Context<'_>) {
+        // Its first poll has the waker woken after the runtime's next look at its sockets.
+        let _ = std::pin::pin!(tokio::task::yield_now()).poll(context);
     }
 
     fn close(&self) {

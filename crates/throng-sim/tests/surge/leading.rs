@@ -71,6 +71,32 @@ fn two_loops_with_syncs_of_their_own_threads_are_served_alike() {
 }
 
 #[test]
+fn clients_whose_answers_leave_together_are_together_in_the_next_commit() {
+    let faults = Faults {
+        later: 1.0,
+        delay_micros: 1_000..1_001,
+        ..Faults::none()
+    };
+    let simulation = service(0).loops(1).options(quiet_options()).faults(faults);
+    let answered = simulation.run(|sim| async move {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| sim.spawn(client(sim.clone(), 0, number)))
+            .collect();
+        let mut answered = 0;
+        for client in clients {
+            answered += client.await.unwrap().answered;
+        }
+        answered
+    });
+    let commits = RUN.as_millis() as u64;
+    // Were what came while the one commit was made committed at once, each of two groups would wait for the other one's.
+    assert!(
+        answered > CLIENTS as u64 * commits * 3 / 4,
+        "{answered} answers in {commits} commits"
+    );
+}
+
+#[test]
 fn a_loop_does_not_deliver_the_messages_of_all_others() {
     let options = Options {
         deliveries_per_turn: 1,

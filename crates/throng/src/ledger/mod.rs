@@ -50,6 +50,10 @@ pub(crate) struct Ledger {
     pub(crate) appended_bytes: AtomicU64,
     /// The moving average of a commit, from append to durable, microseconds.
     commit_micros: AtomicU64,
+    /// When the last commit that did not land at once did, by the host's clock.
+    landed_micros: AtomicU64,
+    /// Bytes in the open commit at the last look whether [more comes](Self::is_gathering).
+    gathered_bytes: AtomicUsize,
     /// What the last checkpoint covers.
     covers: Mutex<Option<Position>>,
     #[cfg(feature = "services")]
@@ -64,6 +68,9 @@ pub(crate) struct Ledger {
     /// Why the writer ended before its time.
     failure: Mutex<Option<Arc<AppendError>>>,
 }
+
+/// How long the next commit waits for more at most after one has landed.
+const GATHER_MICROS_MAX: u64 = 500;
 
 struct Flight {
     number: u64,
@@ -104,6 +111,8 @@ impl Ledger {
             staged_bytes: AtomicUsize::new(0),
             appended_bytes: AtomicU64::new(0),
             commit_micros: AtomicU64::new(0),
+            landed_micros: AtomicU64::new(0),
+            gathered_bytes: AtomicUsize::new(0),
             covers: Mutex::new(covers),
             #[cfg(feature = "services")]
             published: Mutex::default(),
@@ -367,6 +376,10 @@ impl Ledger {
         };
         let depth = self.context.journal.depth();
         self.poll_flights(context);
+        if self.is_gathering() {
+            self.context.host.wake_behind_arrivals(context);
+            return;
+        }
         if !self.is_over()
             && let Some((number, batch)) = self.open.take(depth)
         {
@@ -379,6 +392,22 @@ impl Ledger {
         if self.appended_bytes.load(Ordering::Relaxed) >= self.context.options.checkpoint_bytes {
             self.context.signals.checkpoint.wake();
         }
+    }
+
+    /// Right after a commit has landed the next one waits while more comes with every look at the sockets, at most as long as a commit
+    /// takes: where a database makes them, each costs it nearly the same, however much is in it.
+    fn is_gathering(&self) -> bool {
+        let staged = self.staged_bytes.load(Ordering::Relaxed);
+        if staged == 0 || self.open.in_flight() > 0 {
+            return false;
+        }
+        let since = self
+            .context
+            .host
+            .elapsed_micros()
+            .saturating_sub(self.landed_micros.load(Ordering::Relaxed));
+        let longest = self.commit_micros.load(Ordering::Relaxed).min(GATHER_MICROS_MAX);
+        since < longest && self.gathered_bytes.swap(staged, Ordering::Relaxed) != staged
     }
 
     /// This candidate leads no more: another one does what it was woken for.
@@ -426,6 +455,10 @@ impl Ledger {
                     false
                 }
             });
+        }
+        if !landed.is_empty() {
+            let now = self.context.host.elapsed_micros();
+            self.landed_micros.store(now, Ordering::Relaxed);
         }
         for (number, begun_micros, appended) in landed {
             self.landed(number, begun_micros, appended);
