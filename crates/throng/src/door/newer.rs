@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// So long after the last newer node is found to be gone it may still come back: a process that is replaced or has crashed is there again
 /// within seconds, a machine that starts anew within one or two minutes.
-pub(crate) const GRACE: Duration = Duration::from_secs(120);
+const GRACE: Duration = Duration::from_secs(120);
 
 /// The node of a newer release that this process has seen last.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl Context {
         }
         let (node, seconds) = (&seen.node, gone_for / 1_000_000);
         Some(format!(
-            "a newer release of the service may understand it: node {node}, which is gone for {seconds} s and waited for until {} s",
+            "a newer release of the service may understand it: node {node}, which is gone for {seconds} s, and is waited for for {} s",
             GRACE.as_secs()
         ))
     }
