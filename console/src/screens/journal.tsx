@@ -310,11 +310,13 @@ function Lease({ node, lease }: { node: ClusterNode; lease: number }) {
   );
 }
 
+/** One that has left or was declared dead is gone for certain; one that has not, and has no session at the database, may be. */
 function NodeState({ node, cluster }: { node: ClusterNode; cluster: Cluster }) {
-  if (!node.connected) {
+  const hasEnded = node.state === 'left' || node.state === 'dead';
+  if (hasEnded || !node.connected) {
     return (
       <Badge tone="bad" icon="trouble">
-        gone?
+        {hasEnded ? node.state : 'gone?'}
       </Badge>
     );
   }

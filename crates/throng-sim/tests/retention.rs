@@ -238,6 +238,15 @@ fn history_ends_as_it_is_kept_whatever_fails() {
     });
 }
 
+/// A process that dies every three seconds over a journal and a store of which every fifth call fails: nine of ten starts come to nothing, and
+/// those that serve add to the history.
+#[test]
+fn an_erasure_ends_though_each_process_dies_before_it_is_done() {
+    if let Err(failure) = seed(1_511, None, false) {
+        panic!("{failure}");
+    }
+}
+
 #[test]
 fn a_pass_looks_at_what_has_become_over_and_not_at_all_there_is() {
     let options = Options {

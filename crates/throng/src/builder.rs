@@ -6,6 +6,7 @@ use crate::{
     Metrics, Options,
     context::{Context, Signals},
     disk::{self, DiskBudget},
+    door::SeenNewer,
     driver::peers::Peers,
     engine::{Core, Engine},
     host::{Host, TokioHost},
@@ -255,6 +256,7 @@ impl Builder {
             journal,
             store,
             peers: self.peers,
+            seen_newer: SeenNewer::default(),
             metrics,
             #[cfg(feature = "services")]
             stats: services.stats.clone(),

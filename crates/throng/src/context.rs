@@ -2,7 +2,7 @@
 
 #[cfg(feature = "services")]
 use crate::ledger::Topics;
-use crate::{Metrics, Options, disk::DiskBudget, driver::peers::Peers, host::Host};
+use crate::{Metrics, Options, disk::DiskBudget, door::SeenNewer, driver::peers::Peers, host::Host};
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -25,6 +25,7 @@ pub(crate) struct Context {
     pub(crate) store: Arc<dyn Store>,
     /// In a cluster: the other nodes.
     pub(crate) peers: Option<Arc<dyn Peers>>,
+    pub(crate) seen_newer: SeenNewer,
     pub(crate) disk: DiskBudget,
     pub(crate) metrics: Metrics,
     #[cfg(feature = "services")]

@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use throng::{
     Engine, Options,
     journal::{MemoryJournal, MemoryStore},
@@ -192,6 +192,59 @@ impl Entity for Added {
     }
 }
 
+/// A kind that only the newer program has, with children and an end.
+#[derive(Default, Serialize, Deserialize)]
+struct Branch {}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Grow {
+    Sprout { twig: String },
+    Bud,
+    Twigs,
+    Fall,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+enum Grown {
+    Sprouted,
+    Fell,
+}
+impl Event for Grown {}
+
+impl Entity for Branch {
+    const KIND: &'static str = "branch";
+    type Id = String;
+    type Command = Grow;
+    type Event = Grown;
+    type Reply = Vec<String>;
+    type Rejection = Never;
+    fn creates(asked: &Grow) -> bool {
+        matches!(asked, Grow::Sprout { .. } | Grow::Bud)
+    }
+    fn decide(&self, asked: Grow, turn: &mut Turn<'_, Self>) -> Result<Answer<Self>, Never> {
+        match asked {
+            Grow::Sprout { twig } => {
+                turn.create::<Self>(twig, Grow::Bud);
+                turn.emit(Grown::Sprouted);
+            }
+            Grow::Bud => turn.emit(Grown::Sprouted),
+            Grow::Twigs => {}
+            Grow::Fall => {
+                turn.emit(Grown::Fell);
+                turn.end();
+            }
+        }
+        let mut twigs: Vec<String> = turn.children::<Self>().map(str::to_owned).collect();
+        twigs.sort();
+        Ok(Answer::Now(twigs))
+    }
+    fn evolve(&mut self, _: &Grown) {}
+}
+
+async fn grow(engine: &Engine, id: &str, asked: Grow) -> Result<Vec<String>, Error<Never>> {
+    engine.entity::<Branch>(id).ask(asked).await
+}
+
 struct World {
     journal: MemoryJournal,
     store: MemoryStore,
@@ -206,12 +259,16 @@ impl World {
         }
     }
 
+    /// With a budget for hardly anybody: states go to the store and come back.
     async fn engine<E: Entity>(&self) -> Engine {
-        // A budget for hardly anybody: states go to the store and come back.
         let options = Options {
             memory_bytes_max: 1,
             ..Options::default()
         };
+        self.start::<E>(options).await
+    }
+
+    async fn start<E: Entity>(&self, options: Options) -> Engine {
         let builder = Engine::builder().with::<E>().options(options).shards(2);
         builder
             .start_shared(Arc::new(self.journal.clone()), Arc::new(self.store.clone()))
@@ -323,5 +380,41 @@ async fn a_program_that_does_not_know_a_kind_forgets_none_of_its_entities() {
         assert_eq!(add::<Added>(&newer, "a", 3).await.unwrap(), [before, &[3]].concat());
         assert_eq!(add::<Added>(&newer, "b", 2).await.unwrap(), [1, 2]);
         newer.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_know_a_kind_forgets_neither_relatives_nor_ends_of_its_entities() {
+    for stored in [false, true] {
+        let world = World::new();
+        // Checkpoints are made when they are asked for only.
+        let options = || Options {
+            checkpoint_every: Duration::from_secs(3_600),
+            ..Options::default()
+        };
+        let newer = world.start::<Branch>(options()).await;
+        let sprout = async |id: &str, twig: &str| {
+            let asked = Grow::Sprout { twig: twig.into() };
+            grow(&newer, id, asked).await.unwrap()
+        };
+        sprout("a", "x").await;
+        sprout("b", "z").await;
+        if stored {
+            newer.checkpoint().await.unwrap();
+        }
+        sprout("a", "y").await;
+        grow(&newer, "b", Grow::Fall).await.unwrap();
+        for _ in 0..2 {
+            let older = world.start::<Yesterday>(options()).await;
+            add::<Yesterday>(&older, "a", 1).await.unwrap();
+            older.stop().await;
+        }
+        for _ in 0..2 {
+            let newer = world.start::<Branch>(options()).await;
+            assert_eq!(grow(&newer, "a", Grow::Twigs).await.unwrap(), ["x", "y"]);
+            let ended = grow(&newer, "b", Grow::Twigs).await;
+            assert!(matches!(ended, Err(Error::Ended { .. })), "{ended:?}");
+            newer.stop().await;
+        }
     }
 }

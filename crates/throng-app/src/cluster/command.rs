@@ -96,7 +96,7 @@ impl ClusterCommand {
                     "node  name                state       shards  features  app  http                        peer"
                 );
                 for node in &shown.nodes {
-                    let state = if node.connected { node.state } else { "gone?" };
+                    let state = node.state_or_doubt();
                     println!(
                         "{:<6}{:<20}{state:<10}{:>8}{:>10}{:>5}  {:<28}{}",
                         node.node, node.name, node.owns, node.features, node.app, node.http, node.peer

@@ -39,6 +39,16 @@ pub(super) struct ShownNode<'a> {
     pub(super) connected: bool,
 }
 
+impl ShownNode<'_> {
+    /// Its state, or that it may be gone: it has not left, nor was it declared dead, and its sessions at the database are gone.
+    pub(super) fn state_or_doubt(&self) -> &'static str {
+        match self.state {
+            "serving" | "draining" if !self.connected => "gone?",
+            state => state,
+        }
+    }
+}
+
 /// What a node says of the cluster to who administrates.
 pub(crate) fn report(status: &Status) -> serde_json::Value {
     let mut report = serde_json::to_value(Shown::of(&status.view)).unwrap_or_default();
@@ -115,6 +125,39 @@ impl<'a> Shown<'a> {
                     }
                 })
                 .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng::journal::{Join, Node, NodeId};
+
+    #[test]
+    fn one_that_has_ended_is_said_to_have_and_one_that_is_only_not_connected_may_be_gone() {
+        let node = |state, is_disconnected| Node {
+            id: NodeId(1),
+            said: Join::default(),
+            state,
+            beat: 1,
+            is_disconnected,
+            wants_drain: false,
+        };
+        let states = [
+            (NodeState::Serving, false, "serving"),
+            (NodeState::Serving, true, "gone?"),
+            (NodeState::Draining, true, "gone?"),
+            (NodeState::Left, true, "left"),
+            (NodeState::Dead, true, "dead"),
+            (NodeState::Dead, false, "dead"),
+        ];
+        for (state, is_disconnected, shown) in states {
+            let view = View {
+                nodes: vec![node(state, is_disconnected)],
+                ..View::default()
+            };
+            assert_eq!(Shown::of(&view).nodes[0].state_or_doubt(), shown);
         }
     }
 }

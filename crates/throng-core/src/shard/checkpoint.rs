@@ -34,9 +34,7 @@ impl Shard {
         for table in &mut self.tables {
             table.checkpoint(&mut self.common, rows);
         }
-        for (kind, known) in &mut self.others {
-            known.rows(kind, self.common.id, &mut rows.system);
-        }
+        self.others.rows(self.common.id, &mut rows.system);
         self.common.timers.rows(&mut rows.system);
         self.common.dead.rows(&mut rows.system);
         self.common.keys.rows(self.common.id, now, &mut rows.system);
@@ -59,9 +57,7 @@ impl Shard {
         for table in &mut self.tables {
             table.checkpointed(&mut self.common, upto);
         }
-        for known in self.others.values_mut() {
-            self.common.known_bytes -= known.stored();
-        }
+        self.others.stored();
         self.common.timers.stored();
         self.common.keys.stored();
         self.common.dead.stored();

@@ -22,6 +22,7 @@ mod known;
 mod listing;
 mod load;
 mod messages;
+mod others;
 mod outcome;
 mod quarantine;
 mod query;
@@ -63,15 +64,14 @@ use crate::{
     limits,
     model::{Published, Timestamp},
 };
-use std::{any::Any, collections::BTreeMap, sync::Arc};
+use std::{any::Any, sync::Arc};
 use throng_journal::{CommitBuilder, ShardId, WriterId};
 
 /// One shard of the key space, with everything that lives in it.
 pub struct Shard {
     registry: Arc<Registry>,
     tables: Vec<Box<dyn Table>>,
-    /// The ids of kinds that only another program knows, so that what a checkpoint of this one covers is not forgotten there.
-    others: BTreeMap<Box<str>, known::Known>,
+    others: others::Others,
     common: Common,
 }
 
@@ -154,7 +154,7 @@ impl Shard {
         Self {
             registry,
             tables,
-            others: BTreeMap::new(),
+            others: others::Others::default(),
             common: Common {
                 id,
                 writer,
@@ -190,6 +190,7 @@ impl Shard {
             entities: self.common.resident,
             bytes: self.common.resident_bytes
                 + self.common.known_bytes
+                + self.others.bytes()
                 + self.common.timers.bytes()
                 + self.common.keys.bytes(),
             pending_bytes: self.common.pending_bytes + self.common.dead.bytes() + self.common.keys.pending_bytes(),

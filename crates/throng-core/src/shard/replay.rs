@@ -6,10 +6,14 @@ use super::{
     keys::{self, Kept},
     known,
     messages::{MessageCounts, Watermark},
+    others,
     slot::Body,
     timers::{self, Due, Set},
 };
-use crate::model::{Entity, Family, Timestamp};
+use crate::{
+    limits,
+    model::{Entity, Family, Timestamp},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -29,7 +33,7 @@ impl Shard {
                 }
                 match self.registry.find(record.kind) {
                     Some(kind) => self.tables[kind].replay(common, hash, record, intern(record.name)),
-                    None => self.replay_other(hash, record),
+                    None => self.others.replay(hash, record),
                 }
             }
             RecordKind::Sent => {
@@ -61,7 +65,7 @@ impl Shard {
             RecordKind::TimerCleared => common.timers.clear(&Address::new(record.kind, record.id), record.name),
             RecordKind::State => match self.registry.find(record.kind) {
                 Some(kind) => self.tables[kind].replay(common, hash, record, ""),
-                None => self.replay_other(hash, record),
+                None => self.others.replay(hash, record),
             },
             RecordKind::Numbers => {
                 if let Ok(numbers) = serde_json::from_slice::<NumbersRow>(record.body) {
@@ -69,17 +73,6 @@ impl Shard {
                 }
             }
             RecordKind::Released | RecordKind::Loss | RecordKind::Removed | RecordKind::Command => {}
-        }
-    }
-
-    /// Of a kind that only another program knows: the store keeps its events, and here is noted that they are there.
-    fn replay_other(&mut self, hash: u64, record: &Record<'_>) {
-        let known = match self.others.get_mut(record.kind) {
-            Some(known) => known,
-            None => self.others.entry(record.kind.into()).or_default(),
-        };
-        if record.seq <= 1 || !known.contains(hash) {
-            self.common.known_bytes += known.insert(hash);
         }
     }
 
@@ -177,10 +170,9 @@ impl Shard {
                 if let Some(kind) = self.registry.find(kind) {
                     return self.tables[kind].restore_known(&mut self.common, name, value);
                 }
-                let grown = self.others.entry(kind.into()).or_default().restore(name, value);
-                self.common.known_bytes += grown.unwrap_or_default();
-                return grown.is_some();
+                return self.others.restore_known(kind, name, value);
             }
+            Some(b'u') => return self.restore_noted(row, value),
             Some(b'l') => return self.common.keys.restore(row, value),
             Some(b't') => self.common.timers.restore(row, value),
             Some(b'm') => {
@@ -199,10 +191,26 @@ impl Shard {
         }
         true
     }
+
+    /// What a program without a kind has noted of one of its entities.
+    fn restore_noted(&mut self, row: &[u8], value: &[u8]) -> bool {
+        let (Some((kind, id)), Some(noted)) = (others::read_name(row), others::read_note(value)) else {
+            return false;
+        };
+        let Some(found) = self.registry.find(kind) else {
+            self.others.restore((kind, id), noted);
+            return true;
+        };
+        let (table, common) = (&mut self.tables[found], &mut self.common);
+        let (hash, shard) = (limits::hash(kind, id), common.id);
+        noted.each_record((kind, id), shard, |record| table.replay(common, hash, record, ""));
+        self.others.has_read(row);
+        true
+    }
 }
 
-/// What the system rows begin with that a start reads ([`Shard::row`]).
-pub const RESTORED: [&[u8]; 4] = [b"n", b"l", b"t", b"m"];
+/// What the system rows begin with that a start reads ([`Shard::row`]), in this order.
+pub const RESTORED: [&[u8]; 5] = [b"n", b"l", b"t", b"m", b"u"];
 
 /// A shard's message numbers, as one row.
 #[derive(Serialize, Deserialize, Default)]
@@ -240,6 +248,7 @@ pub fn shard_of_row(row: &[u8], registry: &super::Registry) -> Option<ShardId> {
         b'n' => known::read_row(row).map(|(_, shard, _)| shard),
         b'l' => keys::shard_of_list(row),
         b't' => timers::read_row(row).map(|(address, _)| registry.shard_of(&address.kind, &address.id)),
+        b'u' => others::read_name(row).map(|(kind, id)| registry.shard_of(kind, id)),
         b'm' => Some(ShardId(u16::from_be_bytes([*row.get(1)?, *row.get(2)?]))),
         _ => None,
     }

@@ -311,7 +311,8 @@ async fn all_is_taken(world: &World) {
 /// The next release is gone: whatever only it understands is dead with the reason, and nothing waits.
 async fn all_is_taken_or_dead(world: &World) {
     let sim = &world.sim;
-    let until = sim.elapsed() + Duration::from_secs(60);
+    // Timers and messages wait for two minutes, in case it comes back, and are tried once a minute at least.
+    let until = sim.elapsed() + Duration::from_secs(240);
     loop {
         let known = world.known().await;
         let (dead, waiting) = world.left().await;

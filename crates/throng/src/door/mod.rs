@@ -21,7 +21,7 @@ pub(crate) use attempt::{
 };
 pub(crate) use elsewhere::{OwnerOf, command_of};
 pub(crate) use load::now_or_later;
-pub(crate) use newer::unknown_kind;
+pub(crate) use newer::{SeenNewer, unknown_kind};
 pub use outbox::Pending;
 pub(crate) use outbox::{Behind, Line, Next, Outbox, Outgoing, Parked, Waiter};
 

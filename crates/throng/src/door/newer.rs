@@ -3,45 +3,87 @@
 
 use super::{Answer, Attempt, Door, Progress, Step, Wait, Work};
 use crate::context::Context;
-use std::{task::Poll, time::Duration};
+use std::{
+    sync::{Mutex, PoisonError},
+    task::Poll,
+    time::Duration,
+};
 use throng_core::{model::Error, shard::Outcome};
 
 /// A look at the nodes is waited for so long.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// So long after the last newer node is found to be gone it may still come back: a process that is replaced or has crashed is there again
+/// within seconds, a machine that starts anew within one or two minutes.
+const GRACE: Duration = Duration::from_secs(120);
+
+/// The node of a newer release that this process has seen last.
+#[derive(Default)]
+pub(crate) struct SeenNewer(Mutex<Option<Seen>>);
+
+struct Seen {
+    node: String,
+    /// When it was found to be gone, by the engine's clock that never goes back; `None`: it lives.
+    gone_micros: Option<u64>,
+}
 
 pub(crate) fn unknown_kind(kind: &str) -> String {
     format!("the engine was not given the kind {kind:?}")
 }
 
 impl Context {
-    /// What a client is told of what this program does not understand, if a newer release lives.
+    /// Says which newer node may understand what this program does not: one that lives, by the last look at the nodes, or was found to be gone
+    /// less than [`GRACE`] ago. Asked now and then, so that it is known since when.
+    pub(crate) fn newer(&self) -> Option<String> {
+        let living = self.peers.as_ref()?.newer();
+        let now = self.host.elapsed_micros();
+        let mut last = self.seen_newer.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = living {
+            let may = format!("a newer release of the service, which node {node} runs, may understand it");
+            *last = Some(Seen {
+                node,
+                gone_micros: None,
+            });
+            return Some(may);
+        }
+        let seen = last.as_mut()?;
+        let gone_for = now.saturating_sub(*seen.gone_micros.get_or_insert(now));
+        if Duration::from_micros(gone_for) >= GRACE {
+            *last = None;
+            return None;
+        }
+        let (node, seconds) = (&seen.node, gone_for / 1_000_000);
+        Some(format!(
+            "a newer release of the service may understand it: node {node}, which is gone for {seconds} s, and is waited for for {} s",
+            GRACE.as_secs()
+        ))
+    }
+
+    /// What a client is told of what this program does not understand, if a newer release may.
     pub(crate) fn left_to_a_newer<R>(&self, why: &str) -> Option<Error<R>> {
-        let newer = self.peers.as_ref()?.newer()?;
+        let newer = self.newer()?;
         Some(Error::Unavailable {
-            reason: format!("{}; {}", why.trim_end_matches('.'), of_a_newer(&newer)),
+            reason: format!("{}; {newer}", why.trim_end_matches('.')),
         })
     }
 
     /// Why what this program does not understand waits; `None`: no newer release lives, by a look at the nodes that began after this
-    /// call.
+    /// call, nor has one lived lately.
     pub(crate) async fn waits_for(&self) -> Option<String> {
         let peers = self.peers.clone()?;
-        if peers.newer().is_none() {
-            let (mut looked, mut over) = (peers.looked(), self.host.sleep(LOOK));
-            let is_known = std::future::poll_fn(|context| match looked.as_mut().poll(context) {
-                Poll::Ready(()) => Poll::Ready(true),
-                Poll::Pending => over.as_mut().poll(context).map(|()| false),
-            });
-            if !is_known.await {
-                return Some("whether a newer release of the service lives cannot be seen now".to_owned());
-            }
+        if let Some(newer) = self.newer() {
+            return Some(newer);
         }
-        peers.newer().map(|newer| of_a_newer(&newer))
+        let (mut looked, mut over) = (peers.looked(), self.host.sleep(LOOK));
+        let is_known = std::future::poll_fn(|context| match looked.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => over.as_mut().poll(context).map(|()| false),
+        });
+        if !is_known.await {
+            return Some("whether a newer release of the service lives cannot be seen now".to_owned());
+        }
+        self.newer()
     }
-}
-
-fn of_a_newer(node: &str) -> String {
-    format!("a newer release of the service, which node {node} runs, may understand it")
 }
 
 impl Door {

@@ -169,7 +169,8 @@ async fn timers(lives: Weak<Lives>) {
     }
 }
 
-/// Wakes waiters past their deadline, and notices that another engine has taken over, though nothing is committed.
+/// Wakes waiters past their deadline, and notices that another engine has taken over, though nothing is committed, and that nodes of a newer
+/// release come and go.
 async fn sweep(lives: Weak<Lives>) {
     // Also while the engine starts again: who waits for the life before it waits no longer than told.
     let mut last = Weak::new();
@@ -184,6 +185,7 @@ async fn sweep(lives: Weak<Lives>) {
         if let Some(ledger) = last.upgrade() {
             ledger.sweep();
         }
+        strong.context.newer();
         let sleep = strong.context.host.sleep(SWEEP);
         drop(strong);
         sleep.await;

@@ -6,7 +6,7 @@ use super::{
     pass::{self, prune, settle, shard_of, stand_in},
 };
 use crate::{
-    door::{OwnerOf, Target, turn},
+    door::{OwnerOf, Target, now_or_later, turn},
     driver::peers::{Reply, Request},
     engine::{Core, Engine},
     handle::unknown_kind,
@@ -29,6 +29,8 @@ use throng_journal::{Address, CommitNo, Cut, Error as StoreError, Position, Prun
 /// What the rows of erasures begin with that are not done yet: kind, 0, id. They say with which event the entity was ended, and where;
 /// nothing, before it was.
 const ERASING: &[u8] = b"x";
+/// The same of those that were cut off: they say how far they had come.
+const REACHED: &[u8] = b"y";
 
 /// Another node's erasure is waited for so long: it looks at all of the history.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -161,6 +163,46 @@ fn read_row(row: &[u8], value: &[u8]) -> Option<(Address, Option<Erasing>)> {
     Some((Address::new(kind, id), ended))
 }
 
+/// The system row of how far an erasure came that was cut off: with which event the entity had been ended, where, and the last commit that was
+/// overwritten.
+fn reached_row(address: &Address) -> Vec<u8> {
+    [REACHED, address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
+}
+
+/// The next checkpoint notes how far it came, or a process that dies again and again would begin each time with all of the history, to which
+/// each of its starts has added. Not in a cluster: the next owner of the shard reads other streams.
+fn note_reached(core: &Core, life: &Life, address: &Address, (of, reached): (Erasing, Position)) {
+    if core.context.peers.is_some() || reached == Position::default() {
+        return;
+    }
+    let numbers = [
+        of.seq,
+        of.at.writer.0,
+        of.at.commit.0,
+        reached.writer.0,
+        reached.commit.0,
+    ];
+    let value = numbers.map(u64::to_be_bytes).concat();
+    life.due().rows.push((reached_row(address), Some(value)));
+}
+
+async fn read_reached(core: &Core, address: &Address) -> Result<Option<(Erasing, Position)>, StoreError> {
+    if core.context.peers.is_some() {
+        return Ok(None);
+    }
+    let row = now_or_later(core.context.store.system(&reached_row(address))).await?;
+    let numbers = row.and_then(|row| <[[u8; 8]; 5]>::try_from(row.as_chunks::<8>().0).ok());
+    let position = |writer, commit| Position {
+        writer: WriterId(writer),
+        commit: CommitNo(commit),
+    };
+    Ok(numbers.map(|numbers| {
+        let [seq, writer, commit, at_writer, at_commit] = numbers.map(u64::from_be_bytes);
+        let at = position(writer, commit);
+        (Erasing { seq, at }, position(at_writer, at_commit))
+    }))
+}
+
 /// Ends it, unless that was done, and overwrites what is there of it. `None`: nothing has ever happened to it.
 async fn carry_on(
     core: &Arc<Core>,
@@ -175,17 +217,23 @@ async fn carry_on(
     let erased = match ended {
         Some(ended) => {
             // A journal that fails now and then would never let go of a long history if each attempt began with all of it.
-            let before = cut_off.remove(address);
+            let before = match cut_off.remove(address) {
+                Some(before) => Some(before),
+                None => read_reached(core, address).await?,
+            };
             let mut reached = before.map_or(Position::default(), |(of, reached)| of.left_by(reached, ended));
             let overwritten = overwrite(core, life, (address, ended), &mut reached).await;
             if overwritten.is_err() {
                 cut_off.insert(address.clone(), (ended, reached));
+                note_reached(core, life, address, (ended, reached));
             }
             Some(overwritten?)
         }
         None => None,
     };
-    life.due().rows.push((row_of(address), None));
+    life.due()
+        .rows
+        .extend([(row_of(address), None), (reached_row(address), None)]);
     settle(core, life).await?;
     Ok(erased)
 }
