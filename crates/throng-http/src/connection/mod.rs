@@ -20,6 +20,7 @@ use crate::{
 use std::{
     cell::{Cell, RefCell},
     net::{IpAddr, Ipv4Addr},
+    ops::Deref,
     rc::Rc,
     task::Waker,
 };
@@ -102,9 +103,20 @@ enum Exchange {
 }
 
 /// A request in flight.
-pub(crate) struct InFlight<'a>(&'a Connection);
+pub(crate) struct InFlight<C: Deref<Target = Connection>>(C);
 
-impl Drop for InFlight<'_> {
+impl<C: Deref<Target = Connection>> InFlight<C> {
+    /// A request's head is complete.
+    pub(crate) fn begin(connection: C, version: http::Version) -> Self {
+        if version == http::Version::HTTP_2 {
+            connection.is_http2.set(true);
+        }
+        connection.begins();
+        Self(connection)
+    }
+}
+
+impl<C: Deref<Target = Connection>> Drop for InFlight<C> {
     fn drop(&mut self) {
         self.0.ends();
     }
@@ -264,12 +276,8 @@ impl Connection {
     }
 
     /// A request's head is complete.
-    pub(crate) fn begin(&self, version: http::Version) -> InFlight<'_> {
-        if version == http::Version::HTTP_2 {
-            self.is_http2.set(true);
-        }
-        self.begins();
-        InFlight(self)
+    pub(crate) fn begin(&self, version: http::Version) -> InFlight<&Self> {
+        InFlight::begin(self, version)
     }
 
     /// The same, for who says itself when the request [ends](Self::ends).

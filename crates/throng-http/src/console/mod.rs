@@ -320,7 +320,7 @@ pub(crate) async fn answer(
     server: &Server,
     connection: &Connection,
     parts: &Parts,
-    body: RequestBody,
+    mut body: RequestBody,
 ) -> Answered<Response<Answer>> {
     let shared = server.shared();
     let path = parts.uri.path();
@@ -354,7 +354,7 @@ pub(crate) async fn answer(
                 "children" => map::children(shared, (subject.kind, &subject.id), asked(parts)?).await?,
                 "command" | "what-if" => {
                     headers::json_content(&parts.headers)?;
-                    let body = body::read(body, &parts.headers, server, connection).await?;
+                    let body = body::read(&mut body, &parts.headers, server, connection).await?;
                     let AtQuery { at } = asked(parts)?;
                     let command = entity::Asked::read(&body)?;
                     match what {

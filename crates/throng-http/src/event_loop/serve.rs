@@ -7,11 +7,11 @@ use super::{
 use crate::{
     access_log::{Entry, UNKNOWN},
     answer::Sent,
-    connection::{Connection, Stream, Verdict, linger},
+    connection::{Connection, InFlight, Stream, Verdict, linger},
     console,
     lane::{self, Extent, Judged},
     request::body::RequestBody,
-    routes,
+    routes::{self, Answering},
     server::Server,
     websocket,
 };
@@ -28,7 +28,7 @@ use std::{
     io,
     pin::{Pin, pin},
     rc::Rc,
-    task::Poll,
+    task::{Context, Poll, ready},
 };
 use tokio::io::AsyncWriteExt;
 
@@ -200,19 +200,27 @@ async fn unless_dropped<T>(connection: &Connection, mut serving: Pin<&mut impl F
 }
 
 /// What both versions of HTTP do with a request.
-async fn answer(
-    server: Rc<Server>,
+struct Exchange {
+    answering: Answering,
+    /// Until it is answered.
+    in_flight: Option<InFlight<Rc<Connection>>>,
     connection: Rc<Connection>,
-    request: Request<Incoming>,
-) -> Result<Response<Sent>, Infallible> {
-    let version = request.version();
-    let _in_flight = connection.begin(version);
-    let request = request.map(RequestBody::Coming);
-    let response = routes::answer(&server, &connection, request).await;
-    if version != Version::HTTP_2 && response.body().size_hint().exact().is_none() {
-        connection.streams();
+    version: Version,
+}
+
+impl Future for Exchange {
+    type Output = Result<Response<Sent>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(Pin::new(&mut self.answering).poll(context));
+        self.in_flight = None;
+        let is_http2 = self.version == Version::HTTP_2;
+        if !is_http2 && response.body().size_hint().exact().is_none() {
+            self.connection.streams();
+        }
+        let connection = self.connection.clone();
+        Poll::Ready(Ok(response.map(|body| Sent::new(body, connection, is_http2))))
     }
-    Ok(response.map(|body| Sent::new(body, connection.clone(), version == Version::HTTP_2)))
 }
 
 fn service_of(
@@ -220,7 +228,16 @@ fn service_of(
     connection: &Rc<Connection>,
 ) -> impl Service<Request<Incoming>, Response = Response<Sent>, Error = Infallible, Future: Unpin> + Unpin + use<> {
     let (server, connection) = (server.clone(), connection.clone());
-    service_fn(move |request| Box::pin(answer(server.clone(), connection.clone(), request)))
+    service_fn(move |request: Request<Incoming>| {
+        let version = request.version();
+        let in_flight = InFlight::begin(connection.clone(), version);
+        Exchange {
+            answering: routes::answer(&server, &connection, request.map(RequestBody::Coming)),
+            in_flight: Some(in_flight),
+            connection: connection.clone(),
+            version,
+        }
+    })
 }
 
 async fn http2(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, stream: Stream, came: Bytes) {

@@ -70,44 +70,39 @@ impl Gate {
         }
     }
 
-    /// Lets a request of so many bytes go, in this turn or a later one. Whose it is is asked only of one that waits.
-    pub(crate) async fn enter(
-        &self,
-        place: &TurnSlot,
+    /// Lets a request of so many bytes go, in this turn or a later one: it stands in the queue from now on. Whose it is is asked only of
+    /// one that waits.
+    pub(crate) fn enter<'a>(
+        &'a self,
+        place: &'a TurnSlot,
         bytes: usize,
         client: impl FnOnce() -> Client,
-    ) -> Result<Admitted, Refused> {
-        let arrived = match self.go(place, bytes) {
-            Ok(admitted) => return Ok(admitted),
-            Err(arrived) => arrived,
-        };
-        let ticket = self.wait(Waiter::Task(RefCell::default()), client());
-        let waits = Waits {
-            gate: self,
-            place,
-            ticket,
-        };
-        waits.await?;
-        let now = Instant::now();
-        let mut queue = self.queue.borrow_mut();
-        queue.charge(bytes);
-        Ok(place.take_for(queue.number(), Admitted { arrived, now }, bytes))
+    ) -> Entering<'a> {
+        match self.go(place, bytes) {
+            Some(admitted) => Entering::Goes(admitted),
+            None => Entering::Waits(Waits {
+                gate: self,
+                place,
+                bytes,
+                ticket: self.wait(Waiter::Task(RefCell::default()), client()),
+            }),
+        }
     }
 
-    /// Lets a request of so many bytes go if it goes at once; otherwise when it can have arrived.
-    fn go(&self, place: &TurnSlot, bytes: usize) -> Result<Admitted, Instant> {
+    /// Lets a request of so many bytes go if it goes at once.
+    fn go(&self, place: &TurnSlot, bytes: usize) -> Option<Admitted> {
         if let Some(admitted) = self.enter_now(place, bytes) {
-            return Ok(admitted);
+            return Some(admitted);
         }
         self.open_turn();
         let now = Instant::now();
         let arrived = self.arrived(now);
         let mut queue = self.queue.borrow_mut();
         if !queue.goes_at_once(&ThreadClock) {
-            return Err(arrived);
+            return None;
         }
         queue.charge(bytes);
-        Ok(place.take_for(queue.number(), Admitted { arrived, now }, bytes))
+        Some(place.take_for(queue.number(), Admitted { arrived, now }, bytes))
     }
 
     /// Lets a request of so many bytes go if its connection has a place in this turn.
@@ -274,17 +269,33 @@ impl Gate {
     }
 }
 
+/// A request that goes at once, or a task that waits for its turn.
+pub(crate) enum Entering<'a> {
+    Goes(Admitted),
+    Waits(Waits<'a>),
+}
+
 /// A task waits for its turn.
-struct Waits<'a> {
+pub(crate) struct Waits<'a> {
     gate: &'a Gate,
     place: &'a TurnSlot,
+    bytes: usize,
     ticket: Rc<Ticket>,
 }
 
-impl Future for Waits<'_> {
-    type Output = Result<(), Refused>;
+impl Future for Entering<'_> {
+    type Output = Result<Admitted, Refused>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Goes(admitted) => Poll::Ready(Ok(*admitted)),
+            Self::Waits(waits) => waits.poll(context),
+        }
+    }
+}
+
+impl Waits<'_> {
+    fn poll(&self, context: &Context<'_>) -> Poll<Result<Admitted, Refused>> {
         let is_over = match self.ticket.state.get() {
             State::Waits | State::Excess(_) => None,
             State::Goes | State::Gone => Some(Ok(())),
@@ -294,13 +305,21 @@ impl Future for Waits<'_> {
             })),
         };
         self.place.waits(is_over.is_none());
-        if let Some(is_over) = is_over {
-            return Poll::Ready(is_over);
-        }
-        if let Waiter::Task(waker) = &self.ticket.waiter {
-            *waker.borrow_mut() = Some(context.waker().clone());
-        }
-        Poll::Pending
+        let Some(is_over) = is_over else {
+            if let Waiter::Task(waker) = &self.ticket.waiter {
+                *waker.borrow_mut() = Some(context.waker().clone());
+            }
+            return Poll::Pending;
+        };
+        Poll::Ready(is_over.map(|()| {
+            let times = Admitted {
+                arrived: self.ticket.arrived,
+                now: Instant::now(),
+            };
+            let mut queue = self.gate.queue.borrow_mut();
+            queue.charge(self.bytes);
+            self.place.take_for(queue.number(), times, self.bytes)
+        }))
     }
 }
 

@@ -84,7 +84,7 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
     }
     let mut together: Vec<routes::Staged> = Vec::new();
     // The request, and what its body takes among all bodies in flight.
-    let mut in_flight: Option<(InFlight<'_>, Option<Taken>)> = None;
+    let mut in_flight: Option<(InFlight<&Connection>, Option<Taken>)> = None;
     // The last request waited for nothing but its commit.
     let mut is_direct = false;
     loop {
@@ -101,7 +101,7 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
                     end,
                     closes,
                 } = command;
-                let body = RequestBody::Here(Bytes::copy_from_slice(body));
+                let mut body = RequestBody::Here(Bytes::copy_from_slice(body));
                 // Boxed: what it needs is done with before the next connection's, so that all use the same memory.
                 let asked = Asked {
                     path,
@@ -109,7 +109,7 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
                     headers: &headers,
                     sender,
                 };
-                let stage = Box::pin(routes::stage(&event_loop.server, connection, &asked, body));
+                let stage = Box::pin(routes::stage(&event_loop.server, connection, &asked, &mut body));
                 let (staged, waited) = noting(connection, stage).await;
                 is_direct = !waited && headers::is_plain(&headers) && !staged.is_waited_for();
                 together.push(staged);
@@ -156,11 +156,8 @@ async fn run(event_loop: &Rc<EventLoop>, connection: &Rc<Connection>, wire: &mut
             }) => {
                 let in_flight = connection.begin(Version::HTTP_11);
                 wire.advance(end);
-                let (response, waited) = noting(
-                    connection,
-                    Box::pin(routes::answer(&event_loop.server, connection, *request)),
-                )
-                .await;
+                let (response, waited) =
+                    noting(connection, routes::answer(&event_loop.server, connection, *request)).await;
                 is_direct = !waited;
                 let outgoing = Outgoing::begin(event_loop, connection, response, closes, wire.output());
                 let closes = outgoing.closes;

@@ -37,13 +37,13 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Kept<T> {
 
 /// Reads the body. It counts among those in flight until its bytes are dropped.
 pub(crate) async fn read(
-    body: RequestBody,
+    body: &mut RequestBody,
     headers: &HeaderMap,
     server: &Server,
     connection: &Connection,
 ) -> Result<Bytes, Box<Problem>> {
     let body = match body {
-        RequestBody::Here(bytes) => return Ok(bytes),
+        RequestBody::Here(bytes) => return Ok(std::mem::take(bytes)),
         RequestBody::Coming(body) => body,
     };
     if body.is_end_stream() {
@@ -92,7 +92,7 @@ pub(crate) async fn read(
 }
 
 struct Reader<'a> {
-    body: Incoming,
+    body: &'a mut Incoming,
     coming: Coming<'a>,
     server: &'a Server,
 }
@@ -102,7 +102,7 @@ impl Reader<'_> {
     async fn next(&mut self) -> Result<Option<Bytes>, Box<Problem>> {
         poll_fn(|context| {
             loop {
-                let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+                let Poll::Ready(frame) = Pin::new(&mut *self.body).poll_frame(context) else {
                     if self.coming.waits(context.waker()) {
                         return Poll::Pending;
                     }

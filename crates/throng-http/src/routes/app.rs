@@ -87,15 +87,15 @@ pub(super) async fn handle(
     server: &Rc<Server>,
     connection: &Connection,
     parts: Parts,
-    body: RequestBody,
+    mut body: RequestBody,
 ) -> Response<Answer> {
     let Some(router) = &server.router else {
         return finish(server, connection, &parts, Route::App, None, nothing(server, &parts));
     };
     let mut arrived = None;
     let bytes = async {
-        let bytes = body::read(body, &parts.headers, server, connection).await?;
-        admit(server, connection, &parts.headers, bytes.len(), &mut arrived).await?;
+        let bytes = body::read(&mut body, &parts.headers, server, connection).await?;
+        admit(server, connection, &parts.headers, bytes.len(), &mut arrived)?.await?;
         Ok(bytes)
     };
     let bytes = match bytes.await {

@@ -5,11 +5,14 @@ use crate::{
     access::{self, Action, Caller},
     connection::Connection,
     gate::Admitted,
+    kinds::Names,
     problem::Problem,
     request::{body, body::RequestBody, headers, path, trace},
     server::Server,
 };
+use futures_util::future::Either;
 use http::Method;
+use std::future::{Future, ready};
 use throng::{
     JsonRejection,
     driver::{Attempt, Driver, Executed, Tried},
@@ -17,61 +20,77 @@ use throng::{
 };
 use tracing::{Instrument, Span};
 
-/// Reads the command, waits for its turn, executes it.
+/// Reads the command, waits for its turn, executes it. What it needs no more is not kept while it waits.
 pub(super) async fn stage(
     server: &Server,
     connection: &Connection,
     asked: &Asked<'_>,
-    body: RequestBody,
+    body: &mut RequestBody,
     noted: &mut Noted,
 ) -> Answered<Executed> {
     noted.caller = access::enter(server, connection, &asked.sender)?;
-    let caller = noted.caller.as_ref();
-    let (headers, (kind_part, id_part, name_part)) = (asked.headers, asked.place);
-    let (kind, names) = commanded(server, kind_part)?;
-    let given = path::decode(name_part).unwrap_or_default();
-    let Some(name) = names.command(&given) else {
-        if given == "events" && !names.is_actor || names.has_query(&given) {
-            return Err(Problem::method_not_allowed(&Method::POST, "GET, HEAD").boxed());
-        }
-        return Err(super::unknown(server, names.no_command(&given)));
-    };
-    let id = entity_id(id_part)?;
-    may(server, caller, (names.kind, Some(&id)), Action::Command(name))?;
+    let headers = asked.headers;
+    let (kind, names) = commanded(server, asked.place.0)?;
+    let name = command_name(server, names, asked.place.2)?;
+    let id = entity_id(asked.place.1)?;
+    may(
+        server,
+        noted.caller.as_ref(),
+        (names.kind, Some(&id)),
+        Action::Command(name),
+    )?;
     if !asked.sender.is_json {
         headers::json_content(headers)?;
     }
     let key = headers::idempotency_key(headers)?;
     let body = body::read(body, headers, server, connection).await?;
-    let left = admit(server, connection, headers, body.len(), &mut noted.arrived).await?;
-    let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
-    let span = trace::span(traceparent, names.kind, &id, name);
-    let driver = &server.shared().driver;
-    let attempt = driver
-        .command(kind, &id, name, &body[..])
-        .and_then(|attempt| once(attempt, key))
-        .map(|attempt| by(attempt, caller));
-    execute(driver, attempt.map_err(engine_problem)?.within(left), span).await
+    let left = admit(server, connection, headers, body.len(), &mut noted.arrived)?.await?;
+    let executing = {
+        let traceparent = headers.get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
+        let span = trace::span(traceparent, names.kind, &id, name);
+        let driver = &server.shared().driver;
+        let attempt = driver
+            .command(kind, &id, name, &body[..])
+            .and_then(|attempt| once(attempt, key))
+            .map(|attempt| by(attempt, noted.caller.as_ref()));
+        execute(driver, attempt.map_err(engine_problem)?.within(left), span)
+    };
+    executing.await
 }
 
-/// Has a command executed, however long it has to wait.
-pub(crate) async fn execute(driver: &Driver, attempt: Attempt<'_>, span: Option<Span>) -> Answered<Executed> {
+/// A command's own name for the one in a path.
+fn command_name<'a>(server: &Server, names: &'a Names, part: &str) -> Answered<&'a str> {
+    let given = path::decode(part).unwrap_or_default();
+    if let Some(name) = names.command(&given) {
+        return Ok(name);
+    }
+    if given == "events" && !names.is_actor || names.has_query(&given) {
+        return Err(Problem::method_not_allowed(&Method::POST, "GET, HEAD").boxed());
+    }
+    Err(super::unknown(server, names.no_command(&given)))
+}
+
+/// Has a command executed: at once, if it has to wait for nothing. What it returns is small, whatever was asked.
+pub(crate) fn execute(
+    driver: &Driver,
+    attempt: Attempt<'_>,
+    span: Option<Span>,
+) -> impl Future<Output = Answered<Executed>> + use<> {
     let tried = match &span {
         None => driver.try_now(attempt),
         Some(span) => span.in_scope(|| driver.try_now(attempt)),
     };
-    let waiting = match tried {
-        Tried::Executed(executed) => return Ok(executed),
-        Tried::Refused(error) => return Err(engine_problem(error)),
-        Tried::Waits(waiting) => waiting.into_owned(),
+    let tried = match tried {
+        Tried::Executed(executed) => Ok(executed),
+        Tried::Refused(error) => Err(engine_problem(error)),
+        Tried::Waits(waiting) => {
+            let (driver, waiting) = (driver.clone(), waiting.into_owned());
+            let executed = async move { driver.execute(waiting).await.map_err(engine_problem) };
+            let executed = executed.instrument(span.unwrap_or_else(Span::none));
+            return Either::Right(Box::pin(executed));
+        }
     };
-    // Boxed, so that a command that does not wait pays nothing for it.
-    let executed = Box::pin(driver.execute(waiting));
-    match span {
-        None => executed.await,
-        Some(span) => executed.instrument(span).await,
-    }
-    .map_err(engine_problem)
+    Either::Left(ready(tried))
 }
 
 /// The attempt, as this caller's.

@@ -37,7 +37,7 @@ pub(super) async fn list(
     may(server, caller(parts), (names.kind, None), Action::List)?;
     let EntitiesQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
-    admit(server, connection, &parts.headers, 0, arrived).await?;
+    admit(server, connection, &parts.headers, 0, arrived)?.await?;
     let heads = server
         .shared()
         .engine

@@ -76,7 +76,7 @@ pub(super) async fn page(
     may(server, caller(parts), (names.kind, Some(&id)), Action::Events)?;
     let HistoryQuery { after, limit } = query::read(parts.uri.query())?;
     let limit = query::limit(limit)?;
-    admit(server, connection, &parts.headers, 0, arrived).await?;
+    admit(server, connection, &parts.headers, 0, arrived)?.await?;
     let history = server
         .shared()
         .engine

@@ -1,6 +1,7 @@
 //! From a request to its answer.
 
 pub(crate) mod admin;
+mod answering;
 mod app;
 mod command;
 mod entities;
@@ -9,13 +10,14 @@ mod live;
 mod pages;
 mod query;
 
+pub(crate) use answering::{Answering, answer};
 pub(crate) use app::{Handling, handle_now};
 pub(crate) use command::{by, execute};
 pub(crate) use history::Shown;
 pub use live::LiveEvents;
 
 use crate::{
-    access::{self, Access, Action, Administrator, Caller, Sender, cors},
+    access::{self, Access, Action, Administrator, Caller, Sender},
     access_log::Entry,
     answer::Answer,
     connection::Connection,
@@ -33,8 +35,9 @@ use crate::{
     websocket,
 };
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, Method, Response, StatusCode, request::Parts};
 use std::{
+    future::Future,
     hash::{Hash, Hasher},
     rc::Rc,
     task::Waker,
@@ -51,56 +54,6 @@ pub(crate) type Answered<T> = Result<T, Box<Problem>>;
 /// Whether a request for this path never waits and is never refused for what others ask: health, metrics, administration.
 pub(crate) fn is_urgent(path: &str) -> bool {
     pages::is_own(path) || console::page::is_page(path) || path.starts_with("/admin/")
-}
-
-/// Answers a request. Commands take the short way; all else is boxed, so that a connection stays small.
-pub(crate) async fn answer(
-    server: &Rc<Server>,
-    connection: &Rc<Connection>,
-    request: Request<RequestBody>,
-) -> Response<Answer> {
-    let names = &server.shared().guard.names;
-    let origin = request.headers().get(header::ORIGIN);
-    // A page of another origin that is allowed: its browser has to be told so.
-    let Some(origin) = origin.filter(|origin| names.is_allowed(origin.as_bytes())).cloned() else {
-        return answer_same_origin(server, connection, request).await;
-    };
-    if cors::is_preflight(request.method(), request.headers()) {
-        let response = cors::preflight(request.headers(), origin);
-        if server.logs_next() {
-            let client = server.shared().client_address(connection, request.headers());
-            let entry = Entry::new(connection, request.method().as_str(), request.uri().path()).from(client);
-            entry.answered(server, response.status(), None);
-        }
-        return response;
-    }
-    let mut response = Box::pin(answer_same_origin(server, connection, request)).await;
-    cors::allow(&mut response, origin);
-    response
-}
-
-async fn answer_same_origin(
-    server: &Rc<Server>,
-    connection: &Rc<Connection>,
-    request: Request<RequestBody>,
-) -> Response<Answer> {
-    let (mut parts, body) = request.into_parts();
-    if parts.method == Method::POST
-        && let Some(ApiPath::Member(kind, id, name)) = path::place(parts.uri.path())
-    {
-        let asked = Asked {
-            path: parts.uri.path(),
-            place: (kind, id, name),
-            headers: &parts.headers,
-            sender: Sender::of(&parts),
-        };
-        let mut staged = stage(server, connection, &asked, body).await;
-        return match settle(server, &mut staged).await {
-            Ok(body) => crate::answer::reply(std::mem::take(&mut parts.headers), body),
-            Err(problem) => problem.response(),
-        };
-    }
-    Box::pin(other(server, connection, parts, body)).await
 }
 
 /// A command, as the head of a request asks for it.
@@ -168,6 +121,16 @@ impl Staged {
         }
     }
 
+    /// It is not executed.
+    fn failed(problem: Problem, path: &str) -> Self {
+        Self {
+            begun: Begun::Failed(problem.boxed()),
+            arrived: None,
+            path: path.into(),
+            log: None,
+        }
+    }
+
     fn counted(&mut self, server: &Server, answered: Answered<Vec<u8>>, now: Instant) -> Answered<Vec<u8>> {
         let answered = answered.map_err(|problem| counted(server, *problem, &self.path).boxed());
         let status = answered
@@ -200,7 +163,12 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_
 }
 
 /// Executes the command a path names.
-pub(crate) async fn stage(server: &Server, connection: &Connection, asked: &Asked<'_>, body: RequestBody) -> Staged {
+pub(crate) async fn stage(
+    server: &Server,
+    connection: &Connection,
+    asked: &Asked<'_>,
+    body: &mut RequestBody,
+) -> Staged {
     let mut noted = Noted::default();
     let executed = command::stage(server, connection, asked, body, &mut noted).await;
     Staged {
@@ -524,23 +492,26 @@ pub(crate) fn checked_id(id: &str) -> Answered<String> {
 }
 
 /// Passes the turn's gate, and says how much time is left to the deadline.
-async fn admit(
-    server: &Server,
-    connection: &Connection,
+fn admit<'a>(
+    server: &'a Server,
+    connection: &'a Connection,
     headers: &HeaderMap,
     bytes: usize,
-    arrived: &mut Option<Instant>,
-) -> Answered<Duration> {
+    arrived: &'a mut Option<Instant>,
+) -> Answered<impl Future<Output = Answered<Duration>> + use<'a>> {
     let limits = server.limits();
     let deadline = headers::timeout(headers, limits.deadline, limits.deadline_max)?;
     let header = server.shared().client_header(connection);
     let named = header.map(|name| headers::client(headers, name));
-    let client = || named.unwrap_or(connection.client());
-    let left = enter(server, connection, client, deadline, bytes, arrived).await?;
-    if let Some(caller) = named {
-        spend_caller(server, caller)?;
-    }
-    Ok(left)
+    let client = move || named.unwrap_or(connection.client());
+    let entering = enter(server, connection, client, deadline, bytes, arrived);
+    Ok(async move {
+        let left = entering.await?;
+        if let Some(caller) = named {
+            spend_caller(server, caller)?;
+        }
+        Ok(left)
+    })
 }
 
 /// One more request of an address.
@@ -565,28 +536,28 @@ fn spend_caller(server: &Server, caller: Client) -> Answered<()> {
     })
 }
 
-/// The same, for a request without header fields of its own.
-pub(crate) async fn enter(
-    server: &Server,
-    connection: &Connection,
+/// The same, for a request without header fields of its own. It stands in the queue from now on, unless it goes at once.
+pub(crate) fn enter<'a>(
+    server: &'a Server,
+    connection: &'a Connection,
     client: impl FnOnce() -> Client,
     deadline: Duration,
     bytes: usize,
-    arrived: &mut Option<Instant>,
-) -> Answered<Duration> {
-    let admitted = server
-        .gate
-        .enter(&connection.place, bytes, client)
-        .await
-        .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
-    let Admitted { arrived: at, now } = admitted;
-    *arrived = Some(at);
-    spend(server, connection)?;
-    let left = deadline.saturating_sub(now.saturating_duration_since(at));
-    if left.is_zero() {
-        Err(Problem::expired().boxed())
-    } else {
-        Ok(left)
+    arrived: &'a mut Option<Instant>,
+) -> impl Future<Output = Answered<Duration>> {
+    let entering = server.gate.enter(&connection.place, bytes, client);
+    async move {
+        let Admitted { arrived: at, now } = entering
+            .await
+            .map_err(|refused| Problem::refused(refused.reason, refused.wait).boxed())?;
+        *arrived = Some(at);
+        spend(server, connection)?;
+        let left = deadline.saturating_sub(now.saturating_duration_since(at));
+        if left.is_zero() {
+            Err(Problem::expired().boxed())
+        } else {
+            Ok(left)
+        }
     }
 }
 

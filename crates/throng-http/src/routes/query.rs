@@ -31,7 +31,7 @@ pub(super) async fn run(
     }
     let id = entity_id(id_part)?;
     may(server, caller(parts), (names.kind, Some(&id)), Action::Query(&name))?;
-    let left = admit(server, connection, &parts.headers, 0, arrived).await?;
+    let left = admit(server, connection, &parts.headers, 0, arrived)?.await?;
     let driver = &server.shared().driver;
     let attempt = driver.query(kind, id, name, parts.uri.query().unwrap_or(""));
     let answer = driver.answer(by(attempt.map_err(engine_problem)?, caller(parts)).within(left));

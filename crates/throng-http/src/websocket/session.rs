@@ -44,8 +44,8 @@ use tokio_tungstenite::{
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// A silent client is asked no oftener.
 const SOCKET_PING_MIN: Duration = Duration::from_millis(1);
-/// What is read at once.
-const READ_BYTES: usize = 16 << 10;
+/// What is read at once: so much is cleared before each read, in a buffer of the socket's own.
+const READ_BYTES: usize = 4 << 10;
 
 /// What the tasks of a socket share.
 pub(super) struct Shared {

@@ -1,32 +1,13 @@
 //! Connections that share a task, and those that get one of their own: what a client sees is the same.
 
-use crate::support::{Client, client::request, engine, held::Held, section, wait};
+use crate::support::{Client, client::request, engine, held::held};
 use axum::{
     Router,
     routing::{MethodRouter, get},
 };
 use std::sync::Arc;
-use throng::{
-    Engine,
-    journal::{MemoryJournal, MemoryStore},
-};
-use throng_http::{Gateway, Limits, Running};
-use tokio::sync::{Notify, watch};
-
-/// A gateway whose commits wait while `true` was sent.
-fn held(limits: Limits) -> (Running, watch::Sender<bool>) {
-    let journal = MemoryJournal::new();
-    let store = MemoryStore::new(journal.clone());
-    let (journal, hold) = Held::new(journal);
-    let engine = wait(
-        Engine::builder()
-            .with::<section::Section>()
-            .query::<section::Section, section::View>()
-            .start(Box::new(journal) as Box<dyn throng::journal::Journal>, store),
-    )
-    .unwrap();
-    (Gateway::builder(engine).limits(limits).start().unwrap(), hold)
-}
+use throng_http::{Gateway, Limits};
+use tokio::sync::Notify;
 
 /// A handler that waits until it is released.
 fn waits() -> (MethodRouter, Arc<Notify>) {

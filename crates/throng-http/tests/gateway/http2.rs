@@ -2,6 +2,7 @@
 
 use crate::support::{
     client::PATIENCE,
+    held::held,
     http2::{Http2, patiently, read},
     plain, start, wait,
 };
@@ -41,6 +42,42 @@ fn many_commands_share_one_connection() {
         let view: serde_json::Value = serde_json::from_str(&body).unwrap();
         assert_eq!(view["students"].as_array().unwrap().len(), 100);
         assert_eq!(client.ask("GET", "/api/section/S2", "").await.0, 404);
+        gateway.stop().await;
+    });
+}
+
+#[test]
+fn commands_whose_commit_waits_are_answered_with_it_or_told_at_their_deadline() {
+    let (gateway, hold) = held(Limits::default());
+    wait(async {
+        let (client, _) = Http2::new(gateway.address(), |_| {}).await;
+        assert_eq!(
+            client.ask("POST", "/api/section/S1/open", r#"{"capacity":9}"#).await.0,
+            200
+        );
+        hold.send(true).unwrap();
+        let add = |student: &str| {
+            let (client, body) = (client.clone(), format!(r#"{{"student":"{student}"}}"#));
+            tokio::spawn(async move { client.ask("POST", "/api/section/S1/add-student", &body).await })
+        };
+        // The first commit is under way, the second one gathers behind it.
+        let (one, two) = (add("a"), add("b"));
+        assert_eq!(client.ask("GET", "/health/live", "").await.0, 200);
+        assert!(!one.is_finished() && !two.is_finished());
+        hold.send(false).unwrap();
+        assert_eq!((one.await.unwrap().0, two.await.unwrap().0), (200, 200));
+        gateway.stop().await;
+    });
+    let (gateway, hold) = held(Limits {
+        deadline: Duration::from_millis(60),
+        ..Limits::default()
+    });
+    wait(async {
+        let (client, _) = Http2::new(gateway.address(), |_| {}).await;
+        hold.send(true).unwrap();
+        let (status, body) = client.ask("POST", "/api/section/S1/open", r#"{"capacity":9}"#).await;
+        assert!(status == 504 && body.contains("outcome-unknown"), "{status} {body}");
+        hold.send(false).unwrap();
         gateway.stop().await;
     });
 }

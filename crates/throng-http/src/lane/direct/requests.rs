@@ -156,7 +156,7 @@ impl Direct {
             Ok(handling) => return self.handle(key, Box::new(Handled { handling, closes })),
             Err(request) => request,
         };
-        let mut answer = Box::pin(async move { routes::answer(&server, &connection, *request).await });
+        let mut answer = Box::pin(routes::answer(&server, &connection, *request));
         // Whoever waits is asked again at once, by a task that can be woken.
         match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(response) => self.respond(key, response, closes),

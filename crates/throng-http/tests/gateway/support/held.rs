@@ -1,14 +1,34 @@
 //! A journal in memory that can be made to wait, and counts what is read.
 
+use super::{section, wait};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
-use throng::journal::{
-    Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, Opened, Place, Position,
-    ShardId, Taken, WriterId,
+use throng::{
+    Engine,
+    journal::{
+        Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, MemoryStore, Opened, Place,
+        Position, ShardId, Taken, WriterId,
+    },
 };
+use throng_http::{Gateway, Limits, Running};
 use tokio::sync::watch;
+
+/// A gateway whose commits wait while `true` was sent.
+pub(crate) fn held(limits: Limits) -> (Running, watch::Sender<bool>) {
+    let journal = MemoryJournal::new();
+    let store = MemoryStore::new(journal.clone());
+    let (journal, hold) = Held::new(journal);
+    let engine = wait(
+        Engine::builder()
+            .with::<section::Section>()
+            .query::<section::Section, section::View>()
+            .start(Box::new(journal) as Box<dyn Journal>, store),
+    )
+    .unwrap();
+    (Gateway::builder(engine).limits(limits).start().unwrap(), hold)
+}
 
 /// Commits wait while it is held.
 pub(crate) struct Held {

@@ -1,0 +1,178 @@
+//! A request on its way to its answer. Thousands may be on it at once: what is kept of each is small.
+
+use super::{Asked, Staged, other, settle, stage};
+use crate::{
+    access::{Sender, cors},
+    access_log::Entry,
+    answer::{self, Answer},
+    connection::Connection,
+    problem::Problem,
+    request::{
+        body::RequestBody,
+        path::{self, ApiPath},
+    },
+    server::Server,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
+use std::{
+    future::{self, Future},
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker, ready},
+    time::Instant,
+};
+
+type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// A request, until it is answered.
+pub(crate) enum Answering {
+    /// A command that waits for its body, its turn or its entity.
+    Staging(Rc<Server>, Boxed<Executed>),
+    /// A command that waits for its commit.
+    Executed(Rc<Server>, Executed),
+    Other(Boxed<Response<Answer>>),
+}
+
+/// A command that was executed, or refused.
+pub(crate) struct Executed {
+    staged: Staged,
+    /// The request's, empty: the response's take their memory.
+    headers: HeaderMap,
+    /// Who is called when it is durable.
+    called: Option<Waker>,
+}
+
+/// Answers a request. A command that has to wait for nothing is executed here and now.
+pub(crate) fn answer(server: &Rc<Server>, connection: &Rc<Connection>, request: Request<RequestBody>) -> Answering {
+    let names = &server.shared().guard.names;
+    let origin = request.headers().get(header::ORIGIN);
+    // A page of another origin that is allowed: its browser has to be told so.
+    let Some(origin) = origin.filter(|origin| names.is_allowed(origin.as_bytes())).cloned() else {
+        return answer_same_origin(server, connection, request);
+    };
+    if cors::is_preflight(request.method(), request.headers()) {
+        let response = cors::preflight(request.headers(), origin);
+        if server.logs_next() {
+            let client = server.shared().client_address(connection, request.headers());
+            let entry = Entry::new(connection, request.method().as_str(), request.uri().path()).from(client);
+            entry.answered(server, response.status(), None);
+        }
+        return Answering::Other(Box::pin(future::ready(response)));
+    }
+    let answering = answer_same_origin(server, connection, request);
+    Answering::Other(Box::pin(answer_page(answering, origin)))
+}
+
+async fn answer_page(answering: Answering, origin: HeaderValue) -> Response<Answer> {
+    let mut response = answering.await;
+    cors::allow(&mut response, origin);
+    response
+}
+
+fn answer_same_origin(server: &Rc<Server>, connection: &Rc<Connection>, request: Request<RequestBody>) -> Answering {
+    let (parts, body) = request.into_parts();
+    let server = server.clone();
+    let is_command = parts.method == Method::POST && matches!(path::place(parts.uri.path()), Some(ApiPath::Member(..)));
+    if !is_command {
+        let connection = connection.clone();
+        return Answering::Other(Box::pin(async move { other(&server, &connection, parts, body).await }));
+    }
+    let mut staging = staging(server.clone(), connection.clone(), parts, body);
+    // What waits is asked again at once, by a task that can be woken.
+    match staging.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(executed) => Answering::after(server, executed),
+        Poll::Pending => Answering::Staging(server, staging),
+    }
+}
+
+/// Executes a command. Boxed: what it needs until then is done with before the next request's, so that all that need not wait use the
+/// same memory.
+fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut body: RequestBody) -> Boxed<Executed> {
+    Box::pin(async move {
+        let path = parts.uri.path();
+        let staged = if let Some(ApiPath::Member(kind, id, name)) = path::place(path) {
+            let asked = Asked {
+                path,
+                place: (kind, id, name),
+                headers: &parts.headers,
+                sender: Sender::of(&parts),
+            };
+            stage(&server, &connection, &asked, &mut body).await
+        } else {
+            Staged::failed(Problem::unknown_route(path), path)
+        };
+        let mut headers = std::mem::take(&mut parts.headers);
+        headers.clear();
+        Executed {
+            staged,
+            headers,
+            called: None,
+        }
+    })
+}
+
+impl Answering {
+    fn after(server: Rc<Server>, executed: Executed) -> Self {
+        if !executed.staged.is_waited_for() {
+            return Self::Executed(server, executed);
+        }
+        let Executed {
+            mut staged, headers, ..
+        } = executed;
+        Self::Other(Box::pin(async move {
+            match settle(&server, &mut staged).await {
+                Ok(body) => answer::reply(headers, body),
+                Err(problem) => problem.response(),
+            }
+        }))
+    }
+}
+
+impl Executed {
+    fn poll(&mut self, server: &Server, context: &Context<'_>) -> Poll<Response<Answer>> {
+        loop {
+            if let Some(answered) = self.staged.answer_now(server, Instant::now()) {
+                return Poll::Ready(match answered {
+                    Ok(body) => answer::reply(std::mem::take(&mut self.headers), body),
+                    Err(problem) => problem.response(),
+                });
+            }
+            let waker = context.waker();
+            if self.called.as_ref().is_some_and(|called| called.will_wake(waker)) {
+                return Poll::Pending;
+            }
+            if self.staged.wake_at(waker) {
+                self.called = Some(waker.clone());
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Future for Answering {
+    type Output = Response<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Response<Answer>> {
+        loop {
+            let next = match &mut *self {
+                Self::Other(answer) => return answer.as_mut().poll(context),
+                Self::Executed(server, executed) => return executed.poll(server, context),
+                Self::Staging(server, staging) => {
+                    let executed = ready!(staging.as_mut().poll(context));
+                    Self::after(server.clone(), executed)
+                }
+            };
+            *self = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_command_is_small_while_it_waits_for_its_commit() {
+        assert!(size_of::<Answering>() <= 256, "{}", size_of::<Answering>());
+    }
+}
