@@ -32,8 +32,6 @@ pub(super) struct Flow<'a> {
     messages: VecDeque<Message>,
     /// Commands the engine has no room for at the moment.
     refused_for_now: usize,
-    /// What the front waits for has this task's waker: which message, which of its commands.
-    watched: Option<(u64, usize)>,
 }
 
 /// A message that is not settled.
@@ -81,7 +79,6 @@ impl<'a> Flow<'a> {
             session: rand::random(),
             messages: VecDeque::new(),
             refused_for_now: 0,
-            watched: None,
         }
     }
 
@@ -197,7 +194,7 @@ impl<'a> Flow<'a> {
     pub(super) fn poll_settled(&mut self, context: &mut Context<'_>) -> lapin::Result<Settled> {
         let mut settled = Settled::default();
         while let Some(message) = self.messages.front_mut() {
-            let end = match message.poll_end(&mut self.watched, context) {
+            let end = match message.poll_end(context) {
                 Poll::Ready(End::Done) => Poll::Ready(Ok(false)),
                 Poll::Ready(End::Dead) => message.poll_dead(&self.letters, &self.part.metrics, context),
                 Poll::Ready(End::Again) => {
@@ -228,10 +225,9 @@ enum End {
 }
 
 impl Message {
-    fn poll_end(&mut self, watched: &mut Option<(u64, usize)>, context: &mut Context<'_>) -> Poll<End> {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<End> {
         let mut is_dead = self.unreadable.is_some();
-        for (number, (_, step)) in self.commands.iter_mut().enumerate() {
-            let here = (self.tag, number);
+        for (_, step) in &mut self.commands {
             let answer = match step {
                 Step::Done => continue,
                 Step::Refused(_) => {
@@ -244,19 +240,9 @@ impl Message {
                     // The runtime is ending, or a command has ended its task: whether it took effect its key says.
                     Poll::Ready(told) => told.unwrap_or(Err(Error::OutcomeUnknown)),
                 },
-                Step::Executed(executed) => loop {
-                    if let Some(answer) = executed.answer_now() {
-                        break answer.map(drop);
-                    }
-                    // Once for each, or each look would leave another waker behind.
-                    if *watched == Some(here) {
-                        return Poll::Pending;
-                    }
-                    *watched = Some(here);
-                    if executed.wake_at(context.waker()) {
-                        return Poll::Pending;
-                    }
-                    *watched = None;
+                Step::Executed(executed) => match executed.poll_answer(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(answer) => answer.map(drop),
                 },
             };
             *step = Step::of(answer);

@@ -19,7 +19,6 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker, ready},
-    time::Instant,
 };
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T>>>;
@@ -38,8 +37,6 @@ pub(crate) struct Executed {
     staged: Staged,
     /// The request's, empty: the response's take their memory.
     headers: HeaderMap,
-    /// Who is called when it is durable.
-    called: Option<Waker>,
 }
 
 /// Answers a request. A command that has to wait for nothing is executed here and now.
@@ -103,11 +100,7 @@ fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut
         };
         let mut headers = std::mem::take(&mut parts.headers);
         headers.clear();
-        Executed {
-            staged,
-            headers,
-            called: None,
-        }
+        Executed { staged, headers }
     })
 }
 
@@ -116,9 +109,7 @@ impl Answering {
         if !executed.staged.is_waited_for() {
             return Self::Executed(server, executed);
         }
-        let Executed {
-            mut staged, headers, ..
-        } = executed;
+        let Executed { mut staged, headers } = executed;
         Self::Other(Box::pin(async move {
             match settle(&server, &mut staged).await {
                 Ok(body) => answer::reply(headers, body),
@@ -130,22 +121,10 @@ impl Answering {
 
 impl Executed {
     fn poll(&mut self, server: &Server, context: &Context<'_>) -> Poll<Response<Answer>> {
-        loop {
-            if let Some(answered) = self.staged.answer_now(server, Instant::now()) {
-                return Poll::Ready(match answered {
-                    Ok(body) => answer::reply(std::mem::take(&mut self.headers), body),
-                    Err(problem) => problem.response(),
-                });
-            }
-            let waker = context.waker();
-            if self.called.as_ref().is_some_and(|called| called.will_wake(waker)) {
-                return Poll::Pending;
-            }
-            if self.staged.wake_at(waker) {
-                self.called = Some(waker.clone());
-                return Poll::Pending;
-            }
-        }
+        self.staged.poll_answer(server, context).map(|answered| match answered {
+            Ok(body) => answer::reply(std::mem::take(&mut self.headers), body),
+            Err(problem) => problem.response(),
+        })
     }
 }
 

@@ -40,7 +40,7 @@ use std::{
     future::Future,
     hash::{Hash, Hasher},
     rc::Rc,
-    task::Waker,
+    task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
 use throng::driver::{Executed, Waiting};
@@ -105,6 +105,16 @@ impl Staged {
     /// [waited](Self::is_waited_for) for.
     pub(crate) fn wake_at(&self, waker: &Waker) -> bool {
         matches!(&self.begun, Begun::Executed(executed) if executed.wake_at(waker))
+    }
+
+    /// The same, for a task of its own. Not for one that is to be [waited](Self::is_waited_for) for.
+    fn poll_answer(&mut self, server: &Server, context: &Context<'_>) -> Poll<Answered<Vec<u8>>> {
+        let answered = match &mut self.begun {
+            Begun::Executed(executed) => ready!(executed.poll_answer(context)).map_err(engine_problem),
+            Begun::Waits(_) => return Poll::Pending,
+            Begun::Failed(problem) => Err(problem.clone()),
+        };
+        Poll::Ready(self.counted(server, answered, Instant::now()))
     }
 
     /// It has to wait before it is executed.

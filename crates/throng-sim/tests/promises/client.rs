@@ -441,15 +441,5 @@ async fn answered(mut executed: Executed) -> Result<Vec<u8>, Error<JsonRejection
     if executed.is_elsewhere() {
         return executed.answer().await;
     }
-    poll_fn(|context| {
-        loop {
-            if let Some(answer) = executed.answer_now() {
-                return Poll::Ready(answer);
-            }
-            if executed.wake_at(context.waker()) {
-                return Poll::Pending;
-            }
-        }
-    })
-    .await
+    poll_fn(|context| executed.poll_answer(context)).await
 }

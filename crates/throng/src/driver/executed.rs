@@ -8,7 +8,10 @@ use crate::{
     ledger::Refusal,
     life::Life,
 };
-use std::{sync::Arc, task::Waker};
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
 use throng_core::{
     model::Error,
     shard::{JsonRejection, JsonReply, Outcome},
@@ -33,6 +36,8 @@ struct Entity {
     rests_on: u64,
     until: u64,
     outcome: Outcome,
+    /// Who is woken when it may leave.
+    woken: Option<Waker>,
 }
 
 impl Executed {
@@ -43,6 +48,7 @@ impl Executed {
             rests_on: attempt.rests_on.map_or(0, |at| at.commit.0),
             until: attempt.until,
             outcome,
+            woken: None,
         }))
     }
 
@@ -91,6 +97,28 @@ impl Executed {
                 entity.life.ledger.wake_at(entity.rests_on, entity.until, waker)
             }
             _ => false,
+        }
+    }
+
+    /// The answer once it may leave; given once, like [`answer`](Self::answer)'s. Leaves one waker behind, however often it is polled. Not for
+    /// one that [comes from elsewhere](Self::is_elsewhere).
+    pub fn poll_answer(&mut self, context: &Context<'_>) -> Poll<Result<Vec<u8>, Error<JsonRejection>>> {
+        let waker = context.waker();
+        loop {
+            if let Some(answer) = self.answer_now() {
+                return Poll::Ready(answer);
+            }
+            let Answering::Entity(entity) = &mut self.0 else {
+                return Poll::Ready(Err(Error::OutcomeUnknown));
+            };
+            if entity.woken.as_ref().is_some_and(|woken| woken.will_wake(waker)) {
+                return Poll::Pending;
+            }
+            debug_assert!(!matches!(entity.answer, Answer::Elsewhere(_)), "it can only be awaited");
+            if entity.life.ledger.wake_at(entity.rests_on, entity.until, waker) {
+                entity.woken = Some(waker.clone());
+                return Poll::Pending;
+            }
         }
     }
 
