@@ -5,6 +5,7 @@ use super::map;
 use crate::{
     access::{self, Held},
     connection::{Connection, Stream},
+    event_loop::EventLoop,
     follow,
     server::Server,
     shared::{Shared, Taken},
@@ -107,13 +108,14 @@ enum End {
 type Socket = WebSocketStream<Wire>;
 
 /// Serves a socket to its end.
-pub(crate) async fn run(server: Rc<Server>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
+pub(crate) async fn run(event_loop: Rc<EventLoop>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
+    let server = event_loop.server.clone();
     // A socket is one long request to its connection: it may be silent for long.
     let _in_flight = connection.begin(http::Version::HTTP_11);
     let config = WebSocketConfig::default()
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
-    let wire = Wire::new(stream, connection.clone());
+    let wire = Wire::new(stream, connection.clone(), event_loop);
     let opening = WebSocketStream::from_partially_read(wire, came.into(), Role::Server, Some(config));
     let mut socket = opening.await;
     let held = connection.take_held();

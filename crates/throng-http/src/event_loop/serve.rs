@@ -118,15 +118,18 @@ async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
             let wire = lane::Wire::new(stream, event_loop.clone(), connection).with(came);
             event_loop.door.enter(open, wire);
         }
+        // A task of its own: nothing of what a request needs is kept with it.
+        After::Socket(stream, came) if connection.is_console() => {
+            tokio::task::spawn_local(async move {
+                let socket = console::live::run(event_loop, connection, stream, came);
+                unless_dropped(&open.connection, pin!(socket)).await;
+            });
+        }
         After::Socket(stream, came) => {
-            let server = event_loop.server.clone();
-            if connection.is_console() {
-                let socket = console::live::run(server, connection.clone(), stream, came);
-                unless_dropped(&connection, pin!(socket)).await;
-            } else {
-                let socket = websocket::run(server, connection.clone(), stream, came);
-                unless_dropped(&connection, pin!(socket)).await;
-            }
+            tokio::task::spawn_local(async move {
+                let socket = websocket::run(event_loop, connection, stream, came);
+                unless_dropped(&open.connection, pin!(socket)).await;
+            });
         }
     }
 }

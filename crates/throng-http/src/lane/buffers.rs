@@ -18,7 +18,7 @@ pub(crate) struct Buffers(RefCell<Vec<Vec<u8>>>);
 
 impl Buffers {
     /// An empty one with room, if this has none.
-    pub(super) fn lend(&self, buffer: &mut Vec<u8>) {
+    pub(crate) fn lend(&self, buffer: &mut Vec<u8>) {
         if buffer.capacity() == 0 {
             let kept = self.0.borrow_mut().pop();
             *buffer = kept.unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES));
@@ -26,7 +26,7 @@ impl Buffers {
     }
 
     /// Takes one back, empty.
-    pub(super) fn take_back(&self, buffer: &mut Vec<u8>) {
+    pub(crate) fn take_back(&self, buffer: &mut Vec<u8>) {
         let mut buffer = std::mem::take(buffer);
         let mut kept = self.0.borrow_mut();
         if (1..=KEPT_BYTES).contains(&buffer.capacity()) && kept.len() < KEPT_MAX {
@@ -38,14 +38,14 @@ impl Buffers {
 
 /// What has come of a connection and is not done with.
 #[derive(Default)]
-pub(super) struct Input {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Input {
+    pub(crate) bytes: Vec<u8>,
     /// So many of them are done with.
     done: usize,
 }
 
 impl Input {
-    pub(super) fn advance(&mut self, count: usize) {
+    pub(crate) fn advance(&mut self, count: usize) {
         self.done = (self.done + count).min(self.bytes.len());
         if self.done == self.bytes.len() {
             self.bytes.clear();

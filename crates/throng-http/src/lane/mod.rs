@@ -31,7 +31,7 @@ mod response;
 mod task;
 mod wire;
 
-pub(crate) use buffers::Buffers;
+pub(crate) use buffers::{Buffers, Input};
 pub(crate) use direct::{Door, run};
 pub(crate) use judge::{Extent, Judged, judge};
 pub(crate) use task::{End, Work, serve};

@@ -4,8 +4,10 @@ use super::CREDIT_MAX;
 use crate::{limits::KEY_BYTES_MAX, problem::Problem};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value, value::RawValue};
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{borrow::Cow, fmt, marker::PhantomData, time::Duration, vec};
 
+/// Messages of a frame that are read at once: what is kept of each meanwhile is a multiple of its bytes.
+const AT_ONCE_MAX: usize = 256;
 /// Bytes of an id that is text.
 const ID_BYTES_MAX: usize = 64;
 
@@ -79,32 +81,65 @@ pub(super) enum After<'a> {
     Cursor(Cow<'a, str>),
 }
 
-/// The messages of a frame: one, or an array of them, up to so many.
-pub(super) fn split(frame: &str, most: usize) -> Result<Vec<&RawValue>, Box<Problem>> {
+/// The messages of a frame: one, or an array of them, up to so many; each with its id, which comes also with a problem, where it could be
+/// read.
+///
+/// # Errors
+/// They are too many, or an array is not JSON.
+pub(super) fn messages(frame: &str, most: usize) -> Result<Messages<'_>, Box<Problem>> {
     if !frame.trim_start().starts_with('[') {
-        let one = serde_json::from_str(frame).map(|one| vec![one]);
-        return one.map_err(|why| unreadable("The frame is not JSON", &why));
+        return Ok(Messages::Each(vec![frame].into_iter()));
     }
-    let mut messages = Messages {
+    // All at once, as long as they are few, and nothing is wrong with any of them.
+    if let Ok(all) = array::<Fields<'_>>(frame, most.min(AT_ONCE_MAX)) {
+        return Ok(Messages::All(all.into_iter()));
+    }
+    let each = array::<&RawValue>(frame, most)?;
+    let each: Vec<&str> = each.into_iter().map(RawValue::get).collect();
+    Ok(Messages::Each(each.into_iter()))
+}
+
+/// Those of a frame, in its order.
+pub(super) enum Messages<'a> {
+    All(vec::IntoIter<Fields<'a>>),
+    /// One by one, so that what is wrong with one is told of that one alone.
+    Each(vec::IntoIter<&'a str>),
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = (Option<Id>, Result<Message<'a>, Box<Problem>>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::All(all) => all.next().map(of_fields),
+            Self::Each(each) => each.next().map(read),
+        }
+    }
+}
+
+fn array<'a, T: Deserialize<'a>>(frame: &'a str, most: usize) -> Result<Vec<T>, Box<Problem>> {
+    let mut array = Array {
         most,
-        are_too_many: false,
+        has_more: false,
+        of: PhantomData,
     };
     let mut frame = serde_json::Deserializer::from_str(frame);
-    let read = frame.deserialize_seq(&mut messages);
-    if messages.are_too_many {
+    let read = frame.deserialize_seq(&mut array);
+    if array.has_more {
         return Err(Problem::too_many_messages(most).boxed());
     }
     let read = read.and_then(|read| frame.end().map(|()| read));
-    read.map_err(|why| unreadable("The frame is not JSON", &why))
+    read.map_err(|why| unreadable(&why))
 }
 
-struct Messages {
+struct Array<T> {
     most: usize,
-    are_too_many: bool,
+    has_more: bool,
+    of: PhantomData<T>,
 }
 
-impl<'de> de::Visitor<'de> for &mut Messages {
-    type Value = Vec<&'de RawValue>;
+impl<'de, T: Deserialize<'de>> de::Visitor<'de> for &mut Array<T> {
+    type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("messages")
@@ -114,7 +149,7 @@ impl<'de> de::Visitor<'de> for &mut Messages {
         let mut messages = Vec::new();
         while let Some(message) = frame.next_element()? {
             if messages.len() == self.most {
-                self.are_too_many = true;
+                self.has_more = true;
                 return Err(de::Error::custom("too many messages"));
             }
             messages.push(message);
@@ -123,19 +158,21 @@ impl<'de> de::Visitor<'de> for &mut Messages {
     }
 }
 
-/// Reads one message. Its id comes also with a problem, where it could be read.
-pub(super) fn read(message: &RawValue) -> (Option<Id>, Result<Message<'_>, Box<Problem>>) {
-    let mut fields: Fields<'_> = match serde_json::from_str(message.get()) {
-        Ok(fields) => fields,
+fn read(message: &str) -> (Option<Id>, Result<Message<'_>, Box<Problem>>) {
+    match serde_json::from_str(message) {
+        Ok(fields) => of_fields(fields),
         Err(why) => {
             #[derive(Deserialize)]
             struct Only {
                 id: Id,
             }
-            let id = serde_json::from_str::<Only>(message.get()).ok().map(|only| only.id);
-            return (id, Err(unreadable("The message cannot be read", &why)));
+            let id = serde_json::from_str::<Only>(message).ok().map(|only| only.id);
+            (id, Err(unreadable(&why)))
         }
-    };
+    }
+}
+
+fn of_fields(mut fields: Fields<'_>) -> (Option<Id>, Result<Message<'_>, Box<Problem>>) {
     let id = fields.id.take();
     if id.is_none() {
         return (
@@ -241,14 +278,18 @@ fn arguments(fields: Option<Map<String, Value>>) -> Result<String, Box<Problem>>
     serde_urlencoded::to_string(&written).map_err(|_| wrong("?"))
 }
 
-fn unreadable(what: &str, why: &serde_json::Error) -> Box<Problem> {
+fn unreadable(why: &serde_json::Error) -> Box<Problem> {
+    let what = match why.is_data() {
+        true => "The message cannot be read",
+        false => "The frame is not JSON",
+    };
     Problem::of_json(what, why).boxed()
 }
 
 /// All fields of all messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields<'a> {
+pub(super) struct Fields<'a> {
     #[serde(rename = "type", borrow)]
     is: Text<'a>,
     id: Option<Id>,
@@ -373,47 +414,51 @@ impl<'de: 'a, 'a> Deserialize<'de> for After<'a> {
 mod tests {
     use super::*;
 
-    fn raw(text: &str) -> Box<RawValue> {
-        RawValue::from_string(text.into()).unwrap()
-    }
-
     /// Its problem's sentence and field.
     fn problem(text: &str) -> (String, Option<String>) {
-        let raw = raw(text);
-        let problem = read(&raw).1.unwrap_err();
+        let problem = read(text).1.unwrap_err();
         let shown = serde_json::to_value(&*problem).unwrap();
         (problem.detail().to_owned(), shown["field"].as_str().map(str::to_owned))
     }
 
     #[test]
     fn a_frame_is_one_message_or_an_array_of_them() {
-        assert_eq!(split(r#" {"a":1} "#, 1).unwrap().len(), 1);
-        let many: Vec<&str> = split(r#" [{"a":1}, 2,"[" ]"#, 3)
-            .unwrap()
-            .iter()
-            .map(|raw| raw.get())
-            .collect();
-        assert_eq!(many, [r#"{"a":1}"#, "2", "\"[\""]);
-        let detail = split("[1,2,3,", 2).unwrap_err().detail().to_owned();
-        assert!(detail.contains("may hold 2 messages"), "{detail}");
-        assert!(split("[]", 0).unwrap().is_empty());
-        for wrong in ["", "{", "[1,", "[1] 2", "{} {}"] {
-            assert!(
-                split(wrong, 1)
-                    .unwrap_err()
-                    .detail()
-                    .starts_with("The frame is not JSON"),
-                "{wrong}"
-            );
+        let ids = |frame: &str, most: usize| {
+            let read = messages(frame, most).map_err(|problem| problem.detail().to_owned())?;
+            Ok(read.map(|(id, read)| (id, read.is_ok())).collect::<Vec<_>>())
+        };
+        let told = |id, is_read| (Some(Id::Number(id)), is_read);
+        let end = |id: u64| format!(r#"{{"type":"unsubscribe","id":{id}}}"#);
+        assert_eq!(ids(&format!(" {} ", end(1)), 1), Ok(vec![told(1, true)]));
+        let all = format!(" [{}, {},{} ]", end(1), end(2), end(3));
+        assert_eq!(ids(&all, 3), Ok(vec![told(1, true), told(2, true), told(3, true)]));
+        // One is wrong, and the others are read all the same.
+        let one_is_wrong = format!(r#"[{}, 2,{{"id":3}},"[",{}]"#, end(1), end(4));
+        let expected = vec![
+            told(1, true),
+            (None, false),
+            told(3, false),
+            (None, false),
+            told(4, true),
+        ];
+        assert_eq!(ids(&one_is_wrong, 5), Ok(expected));
+        for frame in [&all, &one_is_wrong] {
+            let detail: String = ids(frame, 2).unwrap_err();
+            assert!(detail.contains("may hold 2 messages"), "{detail}");
+        }
+        assert_eq!(ids("[]", 0), Ok(Vec::new()));
+        let one = ["", "{", "no", r#"{"type":"unsubscribe","id":1} {}"#];
+        let one = one.map(|wrong| read(wrong).1.unwrap_err().detail().to_owned());
+        let many = ["[1,", "[1] 2"].map(|wrong| ids(wrong, 1).unwrap_err());
+        for detail in one.iter().chain(&many) {
+            assert!(detail.starts_with("The frame is not JSON"), "{detail}");
         }
     }
 
     #[test]
     fn a_command_takes_its_body_as_it_stands() {
-        let raw = raw(
-            r#"{"type":"command","id":7,"kind":"section","entity":"C \"S\"","command":"add","body":{ "student" : "7" },"key":"k","timeout_ms":250}"#,
-        );
-        let (id, Ok(Message::Command(command))) = read(&raw) else {
+        let raw = r#"{"type":"command","id":7,"kind":"section","entity":"C \"S\"","command":"add","body":{ "student" : "7" },"key":"k","timeout_ms":250}"#;
+        let (id, Ok(Message::Command(command))) = read(raw) else {
             panic!("not a command")
         };
         assert_eq!(id, Some(Id::Number(7)));
@@ -434,10 +479,8 @@ mod tests {
 
     #[test]
     fn the_arguments_of_a_query_are_a_query_string() {
-        let raw = raw(
-            r#"{"type":"query","id":"q","kind":"section","entity":"S1","query":"roster","arguments":{"after":"a&b","limit":7,"all":true,"none":null}}"#,
-        );
-        let (Some(Id::Text(id)), Ok(Message::Query(query))) = read(&raw) else {
+        let raw = r#"{"type":"query","id":"q","kind":"section","entity":"S1","query":"roster","arguments":{"after":"a&b","limit":7,"all":true,"none":null}}"#;
+        let (Some(Id::Text(id)), Ok(Message::Query(query))) = read(raw) else {
             panic!("not a query")
         };
         assert_eq!((&*id, query.query.as_deref()), ("q", Some("roster")));
@@ -473,8 +516,8 @@ mod tests {
         );
         let nested = problem(r#"{"type":"query","id":1,"kind":"k","entity":"e","arguments":{"a":[1]}}"#);
         assert_eq!(nested.1.as_deref(), Some("arguments.a"));
-        let raw = raw(r#"{"type":"command","id":"mine","kind":7}"#);
-        assert_eq!(read(&raw).0, Some(Id::Text("mine".into())));
+        let raw = r#"{"type":"command","id":"mine","kind":7}"#;
+        assert_eq!(read(raw).0, Some(Id::Text("mine".into())));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
     access,
     access_log::{Entry, UNKNOWN},
     connection::{Connection, Stream},
+    event_loop::EventLoop,
     metrics::{Limit, Route},
     problem::Problem,
     routes::{self, Answered},
@@ -44,8 +45,8 @@ use tokio_tungstenite::{
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// A silent client is asked no oftener.
 const SOCKET_PING_MIN: Duration = Duration::from_millis(1);
-/// What is read at once: so much is cleared before each read, in a buffer of the socket's own.
-const READ_BYTES: usize = 4 << 10;
+/// What is taken of what was read at once: so much is cleared each time, in a buffer of the socket's own.
+const READ_BYTES: usize = 512;
 
 /// What the tasks of a socket share.
 pub(super) struct Shared {
@@ -67,8 +68,35 @@ pub(super) struct Shared {
 }
 
 struct Staged {
-    executed: Executed,
+    answering: Answering,
     asked: Asked,
+}
+
+/// An answer on its way.
+enum Answering {
+    Executed(Executed),
+    /// It comes from another entity, an actor or another node.
+    Elsewhere(Pin<Box<dyn Future<Output = Answered<Vec<u8>>>>>),
+}
+
+impl Answering {
+    fn of(mut executed: Executed) -> Self {
+        if !executed.is_elsewhere() {
+            return Self::Executed(executed);
+        }
+        Self::Elsewhere(Box::pin(async move {
+            executed.answer().await.map_err(routes::engine_problem)
+        }))
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answered<Vec<u8>>> {
+        match self {
+            Self::Executed(executed) => executed
+                .poll_answer(context)
+                .map(|answer| answer.map_err(routes::engine_problem)),
+            Self::Elsewhere(answer) => answer.as_mut().poll(context),
+        }
+    }
 }
 
 /// A request, until it is answered.
@@ -105,7 +133,8 @@ enum End {
 type Socket = RefCell<WebSocketStream<Wire>>;
 
 /// Serves a socket to its end.
-pub(crate) async fn run(server: Rc<Server>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
+pub(crate) async fn run(event_loop: Rc<EventLoop>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
+    let server = event_loop.server.clone();
     // A socket is one long request to its connection: it may be silent for long.
     let _in_flight = connection.begin(http::Version::HTTP_11);
     let limits = server.limits();
@@ -115,7 +144,7 @@ pub(crate) async fn run(server: Rc<Server>, connection: Rc<Connection>, stream: 
         .max_message_size(Some(limits.socket_frame_bytes_max))
         .max_frame_size(Some(limits.socket_frame_bytes_max));
     let _level = server.metrics().socket_opened();
-    let wire = Wire::new(stream, connection.clone());
+    let wire = Wire::new(stream, connection.clone(), event_loop);
     let opening = WebSocketStream::from_partially_read(wire, came.into(), Role::Server, Some(config));
     let socket = RefCell::new(opening.await);
     let shared = Rc::new(Shared {
@@ -170,7 +199,6 @@ impl Drop for Subscriptions {
 async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket) -> End {
     let blocked = Cell::new(false);
     let mut reading = pin!(read(shared, connection, socket, &blocked));
-    let mut telling = pin!(settle(shared));
     let mut ping = pin!(ping(shared, socket));
     let held = connection.take_held();
     let mut expiry = pin!(access::ends(held.as_ref(), &shared.server));
@@ -194,8 +222,8 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
                 return Poll::Ready(End::Close(close));
             }
             // First all that is settled, then what it comes to as one frame.
-            let Poll::Pending = telling.as_mut().poll(context);
-            while let Poll::Ready(Some(())) = shared.asking.borrow_mut().poll_next_unpin(context) {}
+            shared.settle(context);
+            shared.ask_on(context);
             if writer.poll(shared, socket, context).is_err() {
                 return Poll::Ready(End::Gone);
             }
@@ -245,7 +273,8 @@ async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blo
         match frame {
             Frame::Text(text) => {
                 shared.server.metrics().frames_in.inc();
-                execute(shared, text.into(), blocked).await;
+                // Boxed: it is done with before the next socket's begins, and so all work in the same memory.
+                Box::pin(execute(shared, text.into(), blocked)).await;
             }
             Frame::Binary(_) => return End::Close(Close::Binary),
             Frame::Close(_) => return End::Client,
@@ -273,7 +302,7 @@ fn end_of(error: &tungstenite::Error) -> End {
 async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
     // It was text when it came.
     let text = std::str::from_utf8(&frame).unwrap_or_default();
-    let messages = match message::split(text, shared.server.limits().socket_messages_max) {
+    let messages = match message::messages(text, shared.server.limits().socket_messages_max) {
         Ok(messages) => messages,
         Err(problem) => {
             if problem.http_status() == StatusCode::PAYLOAD_TOO_LARGE {
@@ -285,7 +314,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
             return shared.refuse(None, &problem);
         }
     };
-    for raw in messages {
+    for (id, message) in messages {
         // A frame may hold more requests than may be in flight.
         poll_fn(|_| match shared.has_room() {
             true => Poll::Ready(()),
@@ -295,7 +324,6 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
             }
         })
         .await;
-        let (id, message) = message::read(raw);
         let (id, message) = match (id, message) {
             (Some(id), Ok(message)) => (id, message),
             (id, Err(problem)) => {
@@ -314,7 +342,8 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
                 match request::stage(&shared.server, &shared.connection, command, &mut asked.arrived).await {
                     Ok(executed) => {
                         shared.in_flight.set(shared.in_flight.get() + 1);
-                        shared.staged.borrow_mut().push_back(Staged { executed, asked });
+                        let answering = Answering::of(executed);
+                        shared.staged.borrow_mut().push_back(Staged { answering, asked });
                     }
                     Err(problem) => shared.answer(asked, Err(problem)),
                 }
@@ -389,23 +418,6 @@ async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
     }
 }
 
-/// Tells the answers of what was executed, in that order, for ever.
-async fn settle(shared: &Shared) -> std::convert::Infallible {
-    loop {
-        let next = poll_fn(|_| {
-            shared
-                .staged
-                .borrow_mut()
-                .pop_front()
-                .map_or(Poll::Pending, Poll::Ready)
-        });
-        let Staged { mut executed, asked } = next.await;
-        let settled = executed.answer().await.map_err(routes::engine_problem);
-        shared.in_flight.set(shared.in_flight.get() - 1);
-        shared.answer(asked, settled);
-    }
-}
-
 /// Asks a silent client whether it is there, now and then; ends when it is not.
 async fn ping(shared: &Shared, socket: &Socket) -> Close {
     let silence = shared.server.limits().socket_ping.max(SOCKET_PING_MIN);
@@ -469,6 +481,26 @@ impl Writer {
 }
 
 impl Shared {
+    /// Tells the answers of what was executed, in that order, as far as they may leave.
+    fn settle(&self, context: &mut Context<'_>) {
+        let mut staged = self.staged.borrow_mut();
+        while let Some(front) = staged.front_mut() {
+            let Poll::Ready(settled) = front.answering.poll(context) else {
+                return;
+            };
+            if let Some(Staged { asked, .. }) = staged.pop_front() {
+                self.in_flight.set(self.in_flight.get() - 1);
+                self.answer(asked, settled);
+            }
+        }
+    }
+
+    /// Goes on with the queries that wait.
+    fn ask_on(&self, context: &mut Context<'_>) {
+        let mut asking = self.asking.borrow_mut();
+        while !asking.is_empty() && asking.poll_next_unpin(context).is_ready() {}
+    }
+
     fn set_waker(&self, waker: &Waker) {
         let mut own = self.waker.borrow_mut();
         if !own.as_ref().is_some_and(|own| own.will_wake(waker)) {
