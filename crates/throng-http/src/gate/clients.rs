@@ -1,5 +1,6 @@
 //! Fairness between clients, without clock, sockets or tasks: nobody may take all the room there is to wait in.
 
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 /// Of the room to wait in, what one client may take while nobody else waits: the next one finds some.
@@ -14,7 +15,7 @@ pub(crate) const LOCAL: Client = 0;
 /// How many requests of each client wait.
 #[derive(Default)]
 pub(super) struct Clients {
-    waiting: HashMap<Client, u64>,
+    waiting: HashMap<Client, u64, RandomState>,
 }
 
 impl Clients {

@@ -95,13 +95,13 @@ impl Gate {
             return Some(admitted);
         }
         self.open_turn();
-        let now = Instant::now();
-        let arrived = self.arrived(now);
+        let arrived = self.arrived();
         let mut queue = self.queue.borrow_mut();
         if !queue.goes_at_once(&ThreadClock) {
             return None;
         }
         queue.charge(bytes);
+        let now = queue.now();
         Some(place.take_for(queue.number(), Admitted { arrived, now }, bytes))
     }
 
@@ -116,14 +116,15 @@ impl Gate {
     }
 
     /// When what is seen now can have arrived at the earliest.
-    fn arrived(&self, now: Instant) -> Instant {
+    fn arrived(&self) -> Instant {
         let ended = self.ended.get();
-        self.pass.woken().map_or(ended, |woken| woken.max(ended)).min(now)
+        self.pass.woken().map_or(ended, |woken| woken.max(ended))
     }
 
     fn take(&self, place: &TurnSlot, arrived: Instant) {
-        let now = Instant::now();
-        place.take(self.queue.borrow().number(), Admitted { arrived, now });
+        let queue = self.queue.borrow();
+        let now = queue.now();
+        place.take(queue.number(), Admitted { arrived, now });
     }
 
     /// The first task of a turn begins it, and has it ended behind all that was ready.
@@ -138,7 +139,7 @@ impl Gate {
     }
 
     fn wait(&self, waiter: Waiter, client: Client) -> Rc<Ticket> {
-        let ticket = Ticket::new(waiter, client, self.arrived(Instant::now()));
+        let ticket = Ticket::new(waiter, client, self.arrived());
         let mut queue = self.queue.borrow_mut();
         let mut clients = self.clients.borrow_mut();
         let reason = if !clients.enter(client, queue.room()) {
@@ -222,7 +223,7 @@ impl Gate {
     pub(crate) fn goes_at_once(&self, place: &TurnSlot) -> bool {
         let goes = self.queue.borrow_mut().goes_at_once(&ThreadClock);
         if goes {
-            self.take(place, self.arrived(Instant::now()));
+            self.take(place, self.arrived());
         }
         goes
     }

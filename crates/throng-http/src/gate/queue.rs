@@ -62,6 +62,8 @@ pub(super) struct Queue<T> {
     took: Duration,
     /// The thread's CPU time then; known only if something waited.
     cpu_began: Option<Duration>,
+    /// The last look at the clock.
+    now: Instant,
     /// Until then there is room without another look at the CPU clock.
     look_at: Instant,
     /// What tasks that were let go will take.
@@ -105,6 +107,7 @@ impl<T: Entry> Queue<T> {
             began: now,
             took: Duration::ZERO,
             cpu_began: None,
+            now,
             look_at: now,
             promised: Duration::ZERO,
             admitted: 0,
@@ -125,6 +128,7 @@ impl<T: Entry> Queue<T> {
         self.is_open = true;
         self.is_full = false;
         self.began = now;
+        self.now = now;
         self.cpu_began = (self.here > 0).then(|| clock.cpu());
         self.look_at = now + self.turn;
         self.promised = Duration::ZERO;
@@ -186,14 +190,16 @@ impl<T: Entry> Queue<T> {
     }
 
     fn has_room(&mut self, clock: &impl Clock) -> bool {
-        if self.admitted == 0 {
-            return true;
-        }
-        if self.is_full || self.bytes >= self.bytes_max {
+        let is_first = self.admitted == 0;
+        if !is_first && (self.is_full || self.bytes >= self.bytes_max) {
             self.is_full = true;
             return false;
         }
         let now = clock.now();
+        self.now = now;
+        if is_first {
+            return true;
+        }
         if now + self.promised < self.look_at {
             return true;
         }
@@ -210,6 +216,11 @@ impl<T: Entry> Queue<T> {
             }
         }
         !self.is_full
+    }
+
+    /// When somebody [went](Self::goes_at_once) or was [let go](Self::pop), of those that are no tasks.
+    pub(super) fn now(&self) -> Instant {
+        self.now
     }
 
     /// So many bytes of bodies go in this turn.
