@@ -7,6 +7,8 @@ use tokio_postgres::{Client, Row};
 
 /// Commits in one page, at most.
 const PAGE_COMMITS: usize = 4_096;
+/// Lengths that are looked at first; four times as many each time all of them fit into the page. A small page of large commits holds a few.
+const LENGTHS_FIRST: usize = 16;
 
 /// The lengths of values stored outside their row are known without reading them.
 const LENGTHS: &str =
@@ -61,25 +63,45 @@ pub(crate) async fn page(
     bytes_max: usize,
 ) -> Result<Vec<(CommitNo, Vec<u8>)>, tokio_postgres::Error> {
     let (writer, number) = (after.writer.0.cast_signed(), after.commit.0.cast_signed());
-    let most = (bytes_max / HEADER_BYTES).clamp(1, PAGE_COMMITS) as i64;
-    let lengths = client.prepare_cached(LENGTHS).await?;
     let page = client.prepare_cached(PAGE).await?;
     loop {
-        let (mut bytes, mut last) = (0usize, None);
-        for row in client.query(&lengths, &[&writer, &number, &most]).await? {
-            bytes = bytes.saturating_add(usize::try_from(row.get::<_, i32>(1)).unwrap_or_default());
-            if last.is_some() && bytes > bytes_max {
-                break;
-            }
-            last = Some(row.get::<_, i64>(0));
-        }
-        let Some(last) = last else { return Ok(Vec::new()) };
+        let Some(last) = last_of_page(client, (writer, number), bytes_max).await? else {
+            return Ok(Vec::new());
+        };
         let rows = client.query(&page, &[&writer, &number, &last]).await?;
         let commit = |row: Row| (CommitNo(row.get::<_, i64>(0).cast_unsigned()), row.get(1));
         // Between both statements a node may have removed all of them, so that a row further on stands for them.
         if !rows.is_empty() {
             return Ok(rows.into_iter().map(commit).collect());
         }
+    }
+}
+
+/// The number of the last commit that fits into a page, of those after one; the first always does.
+async fn last_of_page(
+    client: &impl GenericClient,
+    (writer, after): (i64, i64),
+    bytes_max: usize,
+) -> Result<Option<i64>, tokio_postgres::Error> {
+    let lengths = client.prepare_cached(LENGTHS).await?;
+    let mut left = (bytes_max / HEADER_BYTES).clamp(1, PAGE_COMMITS);
+    let (mut bytes, mut last, mut count) = (0usize, None, LENGTHS_FIRST);
+    loop {
+        count = count.min(left);
+        let from = last.unwrap_or(after);
+        let rows = client.query(&lengths, &[&writer, &from, &(count as i64)]).await?;
+        for row in &rows {
+            bytes = bytes.saturating_add(usize::try_from(row.get::<_, i32>(1)).unwrap_or_default());
+            if last.is_some() && bytes > bytes_max {
+                return Ok(last);
+            }
+            last = Some(row.get(0));
+        }
+        left -= rows.len();
+        if rows.len() < count || left == 0 {
+            return Ok(last);
+        }
+        count *= 4;
     }
 }
 
@@ -190,8 +212,8 @@ mod tests {
             let task = Arc::clone(&database);
             let work = async move { Ok(touched(task, before, after).await) };
             let touched = database.threads.block(work, Duration::from_secs(300)).unwrap();
-            // A page measures a few pages ahead, and reads itself.
-            let most = COMMITS * (2 + (PAGE_BYTES / HEADER_BYTES) as i64 * 500 / PAGE_BYTES as i64);
+            // A page of 100 measures itself and up to three pages ahead, and reads itself.
+            let most = COMMITS * 5;
             assert!(touched <= most, "analysed {schema}: {touched} rows of {COMMITS}");
         }
     }
