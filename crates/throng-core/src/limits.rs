@@ -16,7 +16,7 @@ pub const STAGED_BYTES_MAX: usize = 4 * RECORD_BYTES_MAX;
 const _: () = assert!(STAGED_BYTES_MAX <= throng_journal::COMMIT_BYTES_MAX / 4);
 /// Longest reason kept of a refused or dead message, in bytes; the rest is left out.
 pub const REASON_BYTES_MAX: usize = 4 << 10;
-/// Largest encoded state, in bytes.
+/// Largest encoded state that is stored, in bytes. An entity above it is brought back from its events.
 pub const STATE_BYTES_MAX: usize = 16 << 20;
 /// Largest answer kept under an idempotency key, in bytes.
 pub const KEPT_REPLY_BYTES_MAX: usize = 64 << 10;

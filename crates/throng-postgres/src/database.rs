@@ -8,7 +8,8 @@ use crate::{
 };
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod};
 use std::{
-    future::Future,
+    convert::Infallible,
+    future::{Future, pending},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,16 +18,35 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use throng_journal::{Durability, Error, Later};
-use tokio::runtime::Runtime;
+use tokio::{
+    runtime::Runtime,
+    sync::{Semaphore, mpsc as asks},
+};
 use tokio_postgres::{Client, Connection, Socket};
 
 /// How long a read waits for a free connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
+/// How many wait for a free connection at once. Most of them are entities being loaded: so many take a few megabytes, and are read
+/// within the time they may wait.
+const WAITING_MAX: usize = 10_000;
 const STORE_THREADS: usize = 2;
 /// Every statement goes along an index, in its order, whatever the statistics say of tables that have just been filled: a plan
 /// that reads the whole table for each page of it takes the square of the time.
 const PLANS: &str = "SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET enable_hashjoin TO off; SET \
     enable_mergejoin TO off; SET enable_sort TO off; SET jit TO off";
+
+tokio::task_local! {
+    /// Closed once whoever asked for what this task does has gone away.
+    static ASKER: asks::Sender<Infallible>;
+}
+
+/// Ends when nobody waits for this task any more; never, if nobody ever did.
+async fn asker_gone() {
+    match ASKER.try_with(asks::Sender::clone) {
+        Ok(asker) => asker.closed().await,
+        Err(_) => pending().await,
+    }
+}
 
 /// A runtime on threads of its own, so that no loop of a gateway stands still for the database.
 pub(crate) struct Threads(Option<Runtime>);
@@ -43,7 +63,8 @@ impl Threads {
             .map_err(Error::io("starting threads for PostgreSQL"))
     }
 
-    /// Runs it there; whoever waits may be on any executor, and may go away.
+    /// Runs it there; whoever waits may be on any executor, and may go away: then it ends where it waits for a connection. On one that
+    /// it has, it goes on to its end, so that the next one finds the connection as it should be.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -51,8 +72,13 @@ impl Threads {
         let Some(runtime) = &self.0 else {
             return Box::pin(std::future::ready(Err(gone())));
         };
-        let task = runtime.spawn(future);
-        Box::pin(async move { task.await.unwrap_or_else(|_| Err(gone())) })
+        let (asker, asked) = asks::channel(1);
+        let task = runtime.spawn(ASKER.scope(asker, future));
+        Box::pin(async move {
+            let done = task.await.unwrap_or_else(|_| Err(gone()));
+            drop(asked);
+            done
+        })
     }
 
     /// Runs it there and blocks until it is done.
@@ -98,6 +124,8 @@ pub(crate) struct Database {
     /// The `application_name` of all connections of this engine.
     pub(crate) session: String,
     pool: Pool,
+    /// For each of those who may wait for a connection of it.
+    waiting: Semaphore,
     pub(crate) threads: Threads,
 }
 
@@ -123,6 +151,7 @@ impl Database {
             tls,
             session,
             pool,
+            waiting: Semaphore::new(WAITING_MAX),
             threads,
         });
         let task = Arc::clone(&database);
@@ -164,9 +193,22 @@ impl Database {
         connected.map_err(failed(doing, &self.options))
     }
 
-    /// A connection of the pool.
+    /// A connection of the pool, as long as whoever wants it is there.
     pub(crate) async fn client(&self, doing: &str) -> Result<Object, Error> {
-        self.pool.get().await.map_err(no_connection(doing, &self.options))
+        let refused = |why: String| Error::Backend {
+            doing: format!("{doing} ({})", self.options.place()),
+            why,
+        };
+        let Ok(_waits) = self.waiting.try_acquire() else {
+            return Err(refused(format!(
+                "{WAITING_MAX} others wait for a connection already; the server is slow, or the option pool is too small"
+            )));
+        };
+        tokio::select! {
+            biased;
+            () = asker_gone() => Err(refused("nobody waits for it any more".into())),
+            client = self.pool.get() => client.map_err(no_connection(doing, &self.options)),
+        }
     }
 
     pub(crate) fn failed(&self, doing: &str) -> impl FnOnce(tokio_postgres::Error) -> Error {
@@ -288,4 +330,105 @@ fn pool(options: &PostgresOptions, tls: &MakeTls) -> Result<Pool, Error> {
             doing: "setting up connections".into(),
             why: error.to_string(),
         })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may")]
+mod tests {
+    use super::*;
+    use servers::{Postgres, PostgresOptions as ServerOptions};
+    use std::sync::atomic::AtomicBool;
+    use tokio::sync::oneshot;
+
+    const DOING: &str = "testing";
+
+    /// A database of which there is one connection.
+    fn narrow(server: &Postgres) -> Arc<Database> {
+        let url = format!("{}?pool=1", server.url("postgres"));
+        Database::open(url.parse().unwrap()).unwrap()
+    }
+
+    fn wait<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let waiting = async { tokio::time::timeout(Duration::from_mins(1), future).await };
+        runtime.block_on(waiting).expect("it comes to an end")
+    }
+
+    /// Reads on the one connection; `true` is said once it has it.
+    fn read(database: &Arc<Database>, has_it: &Arc<AtomicBool>) -> Later<'static, Result<(), Error>> {
+        let (task, has_it) = (Arc::clone(database), Arc::clone(has_it));
+        database.threads.run(async move {
+            let client = task.client(DOING).await?;
+            has_it.store(true, Ordering::SeqCst);
+            client.batch_execute("SELECT 1").await.map_err(task.failed(DOING))
+        })
+    }
+
+    async fn until_waiting(database: &Database, count: usize) {
+        while database.waiting.available_permits() != WAITING_MAX - count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn a_read_whose_asker_is_gone_waits_for_no_connection_and_finishes_on_one_it_has() {
+        let server = Postgres::start(ServerOptions::default()).unwrap();
+        let database = narrow(&server);
+        let (took, mut taken) = oneshot::channel();
+        let (go_on, wait_for) = oneshot::channel::<()>();
+        let finished = Arc::new(AtomicBool::new(false));
+        let holding = {
+            let (task, finished) = (Arc::clone(&database), Arc::clone(&finished));
+            database.threads.run(async move {
+                let client = task.client(DOING).await?;
+                took.send(()).unwrap();
+                wait_for.await.unwrap();
+                client.batch_execute("SELECT 1").await.map_err(task.failed(DOING))?;
+                finished.store(true, Ordering::SeqCst);
+                Ok(())
+            })
+        };
+        wait(async {
+            (&mut taken).await.unwrap();
+            let (of_nobody, of_somebody) = (Arc::default(), Arc::default());
+            let forsaken = read(&database, &of_nobody);
+            until_waiting(&database, 1).await;
+            let waited_for = read(&database, &of_somebody);
+            until_waiting(&database, 2).await;
+            // Also of the one that has the connection.
+            drop((forsaken, holding));
+            go_on.send(()).unwrap();
+            waited_for.await.unwrap();
+            let seen = [&finished, &of_nobody, &of_somebody].map(|flag| flag.load(Ordering::SeqCst));
+            assert_eq!(seen, [true, false, true]);
+        });
+    }
+
+    #[test]
+    fn so_many_wait_for_a_connection_and_no_more() {
+        let server = Postgres::start(ServerOptions::default()).unwrap();
+        let database = narrow(&server);
+        wait(async {
+            let held = {
+                let task = Arc::clone(&database);
+                database.threads.run(async move { task.client(DOING).await })
+            };
+            let held = held.await.unwrap();
+            let has_it = Arc::default();
+            let waiting: Vec<_> = (0..WAITING_MAX).map(|_| read(&database, &has_it)).collect();
+            until_waiting(&database, WAITING_MAX).await;
+            let refused = read(&database, &has_it).await.unwrap_err().to_string();
+            assert!(
+                refused.contains("10000 others wait for a connection already"),
+                "{refused}"
+            );
+            drop(waiting);
+            until_waiting(&database, 0).await;
+            drop(held);
+            read(&database, &has_it).await.unwrap();
+        });
+    }
 }

@@ -123,6 +123,7 @@ impl<E: Entity> Entities<E> {
         self.hand_over(common, call, at, &events, written.deliveries, stage);
         if written.ended > 0 {
             self.slot(at).ended = written.ended;
+            self.trace(at).family = true;
             self.store_state(common, at);
         }
         self.shapes = events;

@@ -5,6 +5,7 @@ use super::{
     checkpoint::{Rows, ended_row, family_row},
     known::Known,
     listing::Listing,
+    notes::{Noted, row_of},
     recency::{Linked, Links, Recency},
     slot::{Body, Broken, Pending, Resident, SetAside, Slot, Trace, covered, encode_state, parts_of},
 };
@@ -292,8 +293,10 @@ impl<E: Entity> Entities<E> {
                 self.generation += 1;
                 let generation = self.generation;
                 common.pending_bytes += bytes.len();
-                self.trace(at).family = false;
-                if let Some(old) = self.trace(at).pending.replace(Pending { seq, generation, bytes }) {
+                let trace = self.trace(at);
+                trace.family = false;
+                trace.note.remove();
+                if let Some(old) = trace.pending.replace(Pending { seq, generation, bytes }) {
                     common.pending_bytes -= old.bytes.len();
                 }
             }
@@ -301,14 +304,31 @@ impl<E: Entity> Entities<E> {
                 // Its events hold the truth; it is only dearer to bring back.
                 tracing::warn!("the state of {}/{} is not stored: {why}", E::KIND, slot.text);
                 resident.stored_seq = resident.seq;
+                self.note(at);
             }
         }
     }
 
     /// Of one that is gone only its end is stored, as a row.
-    fn keep_end(&mut self, at: u32) {
+    pub(super) fn keep_end(&mut self, at: u32) {
         let trace = self.trace(at);
-        (trace.family, trace.gone) = (false, true);
+        (trace.family, trace.gone, trace.end_given) = (false, true, false);
+        trace.note.remove();
+    }
+
+    /// No state can be stored that its family and its end are kept with.
+    fn note(&mut self, at: u32) {
+        let trace = self.trace(at);
+        if std::mem::take(&mut trace.family) {
+            trace.note.write();
+        }
+    }
+
+    /// What was replayed stands in a note.
+    pub(super) fn has_note(&mut self, hash: u64, id: &str) {
+        if let Some(at) = self.find(hash, id) {
+            self.trace(at).note.stands = true;
+        }
     }
 
     /// Forgets the state of an entity whose code panicked half-way; its events bring it back.
@@ -393,19 +413,20 @@ impl<E: Entity> Entities<E> {
             rows.system.push((row, Some(slot.ended.to_be_bytes().to_vec())));
             self.trace(at).end_given = true;
         }
-        // One that cannot be applied has no state to keep its family with.
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Quarantined(_))) {
-            let slot = self.peek(at);
-            let family = slot.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
-            let row = family_row(&Address::new(E::KIND, slot.text.clone()));
-            rows.system.extend(family.map(|family| (row, Some(family))));
-            if slot.ended > 0 {
-                let row = ended_row(&Address::new(E::KIND, slot.text.clone()));
-                rows.system.push((row, Some(slot.ended.to_be_bytes().to_vec())));
-            }
+            self.note(at);
         }
         for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Resident(_))) {
             self.store_state(common, at);
+        }
+        for at in self.traced(|_, trace| trace.note.due) {
+            self.trace(at).note.give();
+            let slot = self.peek(at);
+            let stands = slot.trace.as_ref().is_some_and(|trace| trace.note.stands);
+            let noted = stands.then(|| Noted::of(slot.family.clone(), slot.ended));
+            let row = row_of(&Address::new(E::KIND, slot.text.clone()));
+            rows.system
+                .push((row, noted.and_then(|noted| serde_json::to_vec(&noted).ok())));
         }
         self.given = self.generation;
         for hash in &self.traced {
@@ -471,6 +492,7 @@ impl<E: Entity> Entities<E> {
                 if std::mem::take(&mut trace.end_given) {
                     trace.gone = false;
                 }
+                trace.note.stored();
                 if !trace.is_empty() {
                     self.traced.push(hash);
                     continue;

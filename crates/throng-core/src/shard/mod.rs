@@ -22,6 +22,7 @@ mod known;
 mod listing;
 mod load;
 mod messages;
+mod notes;
 mod others;
 mod outcome;
 mod quarantine;

@@ -1,39 +1,27 @@
 //! Kinds that only another program has: what a checkpoint of this one covers of their entities is kept for that one.
 //!
 //! The store keeps their events and recorded states by itself, and what is known of their ids is kept as for other kinds. An entity's
-//! relatives, and that it has ended, stand in no event. They are noted in a row, which the program that has the kind reads at its start as
-//! it does the records in the log, and removes with its next checkpoint, by which the store has them as that program stores them.
-//!
-//! ```text
-//! u, kind, 0, id   → relatives that came, and with which event it ended last, as JSON
-//! ```
+//! relatives, and that it has ended, are [noted](super::notes).
 
-use super::{SystemRow, known::Known, load::merged, retain::ERASED};
+use super::{
+    SystemRow,
+    known::Known,
+    load::merged,
+    notes::{Noted, row_of},
+    retain::ERASED,
+};
 use crate::model::Family;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use throng_journal::{Address, Place, Position, Record, RecordKind, ShardId};
+use throng_journal::{Address, Record, RecordKind, ShardId};
 
 #[derive(Default)]
 pub(super) struct Others {
     known: BTreeMap<Box<str>, Known>,
     /// What a start found to be noted, or to have to be. Nothing is added later, so a checkpoint ends it.
     noted: BTreeMap<Address, Noted>,
-    /// Rows of kinds that this program has; the next checkpoint removes them.
-    read: Vec<Vec<u8>>,
     known_bytes: usize,
     /// Of `noted`, about, and never too few.
     noted_bytes: usize,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Noted {
-    family: Option<Box<Family>>,
-    /// The number of its last event when it ended last; 0: it never did.
-    ended: u64,
-    /// The store has it otherwise.
-    #[serde(skip)]
-    has_changed: bool,
 }
 
 /// What a note takes in memory beside its texts, and a relative with its texts, about.
@@ -98,19 +86,13 @@ impl Others {
         self.noted.insert(Address::new(kind, id), noted);
     }
 
-    /// What a row says was replayed, as this program has the kind.
-    pub(super) fn has_read(&mut self, row: &[u8]) {
-        self.read.push(row.to_vec());
-    }
-
     /// Rows for a checkpoint.
     pub(super) fn rows(&mut self, shard: ShardId, rows: &mut Vec<SystemRow>) {
         for (kind, known) in &mut self.known {
             known.rows(kind, shard, rows);
         }
         let changed = self.noted.iter().filter(|(_, noted)| noted.has_changed);
-        rows.extend(changed.map(|(address, noted)| (name_of(address), serde_json::to_vec(noted).ok())));
-        rows.extend(self.read.iter().map(|row| (row.clone(), None)));
+        rows.extend(changed.map(|(address, noted)| (row_of(address), serde_json::to_vec(noted).ok())));
     }
 
     /// The checkpoint with these rows is done.
@@ -120,35 +102,6 @@ impl Others {
         }
         self.noted = BTreeMap::new();
         self.noted_bytes = 0;
-        self.read = Vec::new();
-    }
-}
-
-impl Noted {
-    /// The records that this stands for, in order.
-    pub(super) fn each_record(&self, (kind, id): (&str, &str), shard: ShardId, mut each: impl FnMut(&Record<'_>)) {
-        let body = self.family.as_ref().and_then(|family| serde_json::to_vec(family).ok());
-        let record = |record, seq, body| Record {
-            record,
-            shard,
-            kind,
-            id,
-            seq,
-            name: "",
-            version: 0,
-            body,
-            place: Place {
-                position: Position::default(),
-                offset: 0,
-                len: 0,
-            },
-        };
-        if let Some(body) = &body {
-            each(&record(RecordKind::Family, 0, body));
-        }
-        if self.ended > 0 {
-            each(&record(RecordKind::Ended, self.ended, &[]));
-        }
     }
 }
 
@@ -157,37 +110,19 @@ fn bytes_of((kind, id): (&str, &str), family: Option<&Family>) -> usize {
     NOTE_BYTES + kind.len() + id.len() + relatives * RELATIVE_BYTES
 }
 
-fn name_of(address: &Address) -> Vec<u8> {
-    [b"u", address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
-}
-
-/// The kind and the id of a row.
-pub(super) fn read_name(row: &[u8]) -> Option<(&str, &str)> {
-    let (b'u', rest) = row.split_first()? else { return None };
-    let end = rest.iter().position(|byte| *byte == 0)?;
-    Some((
-        std::str::from_utf8(&rest[..end]).ok()?,
-        std::str::from_utf8(&rest[end + 1..]).ok()?,
-    ))
-}
-
-/// What a row says.
-pub(super) fn read_note(value: &[u8]) -> Option<Noted> {
-    serde_json::from_slice(value).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::{
         super::{
             Rows, Shard,
+            notes::read_name,
             tests::{Bench, Command},
         },
         *,
     };
     use crate::{limits, model::Timestamp, shard::Registry};
-    use std::{collections::BTreeMap, sync::Arc};
-    use throng_journal::{Commit, CommitNo, WriterId};
+    use std::sync::Arc;
+    use throng_journal::{Commit, CommitNo, Position, WriterId};
 
     type Stored = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -115,7 +115,7 @@ mod tests {
         },
         *,
     };
-    use crate::{limits, model::Error, shard::family_row};
+    use crate::{limits, model::Error, shard::notes};
     use std::collections::BTreeSet;
     use throng_journal::{CommitNo, Position, WriterId};
 
@@ -298,10 +298,13 @@ mod tests {
         let mut rows = crate::shard::Rows::default();
         again.shard.checkpoint(Timestamp::default(), &mut rows);
         assert!(rows.states.iter().all(|state| &*state.address.id != "a"));
-        let named = family_row(&Address::new("account", "a"));
+        let named = notes::row_of(&Address::new("account", "a"));
         let row = rows.system.iter().find(|(name, _)| *name == named).unwrap();
-        let family: Family = serde_json::from_slice(row.1.as_deref().unwrap()).unwrap();
-        assert_eq!(family.children, BTreeSet::from([child("old"), child("new")]));
+        let noted = notes::read_note(row.1.as_deref().unwrap()).unwrap();
+        assert_eq!(
+            noted.family.unwrap().children,
+            BTreeSet::from([child("old"), child("new")])
+        );
         let upto = Position {
             writer: WriterId(1),
             commit: CommitNo(1),

@@ -6,7 +6,7 @@ use super::{
     keys::{self, Kept},
     known,
     messages::{MessageCounts, Watermark},
-    others,
+    notes,
     slot::Body,
     timers::{self, Due, Set},
 };
@@ -192,9 +192,9 @@ impl Shard {
         true
     }
 
-    /// What a program without a kind has noted of one of its entities.
+    /// What is [noted](notes) of an entity.
     fn restore_noted(&mut self, row: &[u8], value: &[u8]) -> bool {
-        let (Some((kind, id)), Some(noted)) = (others::read_name(row), others::read_note(value)) else {
+        let (Some((kind, id)), Some(noted)) = (notes::read_name(row), notes::read_note(value)) else {
             return false;
         };
         let Some(found) = self.registry.find(kind) else {
@@ -204,7 +204,7 @@ impl Shard {
         let (table, common) = (&mut self.tables[found], &mut self.common);
         let (hash, shard) = (limits::hash(kind, id), common.id);
         noted.each_record((kind, id), shard, |record| table.replay(common, hash, record, ""));
-        self.others.has_read(row);
+        table.has_note(hash, id);
         true
     }
 }
@@ -248,7 +248,7 @@ pub fn shard_of_row(row: &[u8], registry: &super::Registry) -> Option<ShardId> {
         b'n' => known::read_row(row).map(|(_, shard, _)| shard),
         b'l' => keys::shard_of_list(row),
         b't' => timers::read_row(row).map(|(address, _)| registry.shard_of(&address.kind, &address.id)),
-        b'u' => others::read_name(row).map(|(kind, id)| registry.shard_of(kind, id)),
+        b'u' => notes::read_name(row).map(|(kind, id)| registry.shard_of(kind, id)),
         b'm' => Some(ShardId(u16::from_be_bytes([*row.get(1)?, *row.get(2)?]))),
         _ => None,
     }

@@ -202,18 +202,20 @@ impl<E: Entity> Entities<E> {
     /// It has ended, and nothing is kept of it.
     fn forget_gone(&mut self, common: &mut Common, at: u32) {
         let slot = self.slot(at);
-        let Body::Resident(resident) = &mut slot.body else {
+        slot.family = None;
+        if let Some(trace) = &mut slot.trace {
+            let pending = trace.pending.take();
+            common.pending_bytes -= pending.map_or(0, |pending| pending.bytes.len());
+            if trace.family || trace.note.stands {
+                self.keep_end(at);
+            }
+        }
+        let Body::Resident(resident) = &mut self.slot(at).body else {
             return;
         };
         resident.state = E::default();
         resident.is_gone = true;
         resident.stored_seq = resident.seq;
-        slot.family = None;
-        if let Some(trace) = &mut slot.trace {
-            trace.family = false;
-            let pending = trace.pending.take();
-            common.pending_bytes -= pending.map_or(0, |pending| pending.bytes.len());
-        }
         self.used(common, at);
     }
 

@@ -1,6 +1,6 @@
 //! One entity's place in its table.
 
-use super::recency::Links;
+use super::{notes::Kept, recency::Links};
 use crate::model::{Entity, Family, Timestamp};
 use std::{any::Any, panic::AssertUnwindSafe};
 use throng_journal::{Place, Position, StoredEvent};
@@ -26,8 +26,10 @@ pub(super) struct Trace {
     pub(super) tail: Vec<TailEvent>,
     /// A state on its way to the store.
     pub(super) pending: Option<Pending>,
-    /// Its family has changed, or it has ended, since a state was given to the store.
+    /// Its family has changed, or it has ended, since a state was given to the store, or they were noted.
     pub(super) family: bool,
+    /// The note of its family and its end, where there is no state to keep them with.
+    pub(super) note: Kept,
     /// It is gone, and its end needs a row: it has no state to keep that with.
     pub(super) gone: bool,
     /// A checkpoint was given that row.
@@ -50,7 +52,7 @@ impl Trace {
 
     /// The store has all of it.
     pub(super) fn is_empty(&self) -> bool {
-        self.tail.is_empty() && self.pending.is_none() && !self.family && !self.gone
+        self.tail.is_empty() && self.pending.is_none() && !self.family && !self.gone && self.note.is_nothing()
     }
 }
 

@@ -88,6 +88,9 @@ pub trait Table: Any + Send {
     /// An event or family record written before this engine started.
     fn replay(&mut self, common: &mut Common, hash: u64, record: &Record<'_>, name: &'static str);
 
+    /// What was [replayed](Self::replay) of an entity stands in a note of the store.
+    fn has_note(&mut self, hash: u64, id: &str);
+
     /// Events of this entity the store may not have indexed.
     fn tail(&self, hash: u64, id: &str) -> Vec<TailEvent>;
 
@@ -142,6 +145,10 @@ impl<E: crate::model::Entity> Table for super::Entities<E> {
 
     fn release(&mut self, common: &mut Common, hash: u64, id: &str) -> bool {
         self.end_quarantine(common, hash, id)
+    }
+
+    fn has_note(&mut self, hash: u64, id: &str) {
+        Self::has_note(self, hash, id);
     }
 
     fn quarantined(&self, limit: usize) -> Vec<Quarantined> {

@@ -11,7 +11,19 @@ use throng_journal::{Loaded, RecordKind};
 
 #[derive(Default, Serialize, Deserialize)]
 struct Account {
+    #[serde(serialize_with = "storable")]
     balance: i64,
+}
+
+/// With this balance an account has no state that can be stored.
+pub(super) const UNSTORABLE: i64 = 666_666;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's")]
+fn storable<S: serde::Serializer>(balance: &i64, to: S) -> Result<S::Ok, S::Error> {
+    match *balance {
+        UNSTORABLE => Err(serde::ser::Error::custom("the beast")),
+        balance => to.serialize_i64(balance),
+    }
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]

@@ -1,6 +1,6 @@
 //! A request on its way to its answer. Thousands may be on it at once: what is kept of each is small.
 
-use super::{Asked, Staged, other, settle, stage};
+use super::{Asked, Staged, app::panic_text, logged_command, other, settle, stage};
 use crate::{
     access::{Sender, cors},
     access_log::Entry,
@@ -15,8 +15,9 @@ use crate::{
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
 use std::{
-    future::{self, Future},
-    pin::Pin,
+    future::{self, Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, Waker, ready},
 };
@@ -94,7 +95,20 @@ fn staging(server: Rc<Server>, connection: Rc<Connection>, mut parts: Parts, mut
                 headers: &parts.headers,
                 sender: Sender::of(&parts),
             };
-            stage(&server, &connection, &asked, &mut body).await
+            let mut staging = pin!(stage(&server, &connection, &asked, &mut body));
+            // A panic ends this request: where its stream is accepted, it would end all of its connection.
+            poll_fn(|context| {
+                let poll = || staging.as_mut().poll(context);
+                catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| {
+                    let reason = panic_text(panic.as_ref());
+                    tracing::error!("the gateway panicked over {path}: {reason}");
+                    Poll::Ready(Staged {
+                        log: logged_command(&server, &connection, &asked, None),
+                        ..Staged::failed(Problem::crashed(&reason), path)
+                    })
+                })
+            })
+            .await
         } else {
             Staged::failed(Problem::unknown_route(path), path)
         };

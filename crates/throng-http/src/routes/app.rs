@@ -184,7 +184,7 @@ fn is_bare(response: &axum::response::Response) -> bool {
     response.body().size_hint().exact() == Some(0) && !response.headers().contains_key(header::CONTENT_TYPE)
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "it panicked".into())

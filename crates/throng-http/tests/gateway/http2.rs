@@ -11,7 +11,7 @@ use std::{
     net::TcpStream,
     time::Duration,
 };
-use throng_http::{Limits, Running};
+use throng_http::{Access, Action, Limits, Running};
 
 /// The first bytes of every connection, and empty settings.
 const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -174,4 +174,34 @@ fn half_a_greeting_ends_like_half_a_head() {
         let ended = stream.read_to_end(&mut Vec::new());
         assert!(ended.is_ok() || ended.is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionReset));
     }
+}
+
+#[test]
+fn a_panic_of_the_gateway_over_a_command_costs_its_request_and_not_the_others_of_the_connection() {
+    let gateway = start(|gateway| {
+        gateway.authorize(|access: &Access<'_>| match access.action {
+            Action::Command("rename") => panic!("nobody thought of that"),
+            _ => Ok(()),
+        })
+    });
+    wait(async {
+        let (client, connection) = Http2::new(gateway.address(), |_| {}).await;
+        let open = ("/api/section/S1/open", r#"{"capacity":9}"#);
+        assert_eq!(client.ask("POST", open.0, open.1).await.0, 200);
+        let (body, uploading) = client.upload("/api/section/S1/add-student");
+        let (status, answer) = client.ask("POST", "/api/section/S1/rename", r#"{"title":"x"}"#).await;
+        assert_eq!(status, 500, "{answer}");
+        let problem: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let said = "The handler of this request crashed: nobody thought of that.";
+        assert_eq!(
+            (&problem["detail"], &problem["instance"]),
+            (&said.into(), &"/api/section/S1/rename".into())
+        );
+        // What was on its way beside it goes on.
+        body.send(r#"{"student":"1"}"#).unwrap();
+        drop(body);
+        assert_eq!(read(uploading.await.unwrap().unwrap()).await.0, 200);
+        assert!(!connection.is_finished());
+        gateway.stop().await;
+    });
 }

@@ -79,7 +79,11 @@ async fn give_rows(
     parameters: &[Parameter],
     give: &mpsc::Sender<Result<Vec<Row>, Error>>,
 ) -> Result<(), Error> {
-    let client = database.client(doing).await?;
+    let client = tokio::select! {
+        biased;
+        () = give.closed() => return Ok(()),
+        client = database.client(doing) => client?,
+    };
     let statement = client.prepare_cached(statement).await.map_err(database.failed(doing))?;
     let parameters = parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync));
     let rows = client
