@@ -2,7 +2,7 @@
 
 use super::{
     check::{Checked, parsed},
-    slot::panic_text,
+    slot::{panic_text, parse_id},
 };
 use crate::{
     model::{Answer, Asker, Effects, Entity, Moment, Sent, Timer, Timestamp, Turn},
@@ -119,7 +119,7 @@ impl<E: Entity> From<Decision> for Decided<E> {
 /// What an entity decides; `None` if its state is not known.
 pub(super) fn decide<E: Entity>(entity: &Checked<E>, again: &Again<'_>, command: E::Command) -> Option<Decided<E>> {
     let state = entity.state.as_ref()?;
-    let id: E::Id = again.id.parse().ok()?;
+    let id = parse_id::<E>(again.id).ok()?;
     if entity.has_ended && !E::creates_anew(&command) {
         return Some(Decision::Refused("the entity has ended".into()).into());
     }

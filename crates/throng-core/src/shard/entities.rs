@@ -7,7 +7,7 @@ use super::{
     listing::Listing,
     notes::{Noted, row_of},
     recency::{Linked, Links, Recency},
-    slot::{Body, Broken, Pending, Resident, SetAside, Slot, Trace, covered, encode_state, parts_of},
+    slot::{Body, Broken, Pending, Resident, SetAside, Slot, Trace, covered, encode_state, parse_id, parts_of},
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
@@ -192,7 +192,7 @@ impl<E: Entity> Entities<E> {
         if self.may_know(hash) {
             return Lookup::Load;
         }
-        let typed = match id.parse() {
+        let typed = match parse_id::<E>(id) {
             Ok(typed) => typed,
             Err(why) => {
                 return Lookup::Refused(Error::Malformed(format!("{id:?} is not an id of a {}: {why}", E::KIND)));

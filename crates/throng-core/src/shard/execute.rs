@@ -8,7 +8,10 @@ use super::{
     keys::{Found, Kept, KeptAnswer},
     messages::RecordedOutcome,
     outcome::put,
-    read::{CommandKey, Origin, body_length, crashed, fingerprint, key_of, read_command, too_many, unwritable},
+    read::{
+        CommandKey, Origin, body_length, crashed, encode_command, fingerprint, key_of, read_command, too_many,
+        unwritable,
+    },
     records::{close_cause, write_dead_beat, write_key, write_outcome, write_taken},
     registry::Registry,
     slot::{Body, panic_text},
@@ -155,16 +158,10 @@ impl<E: Entity> Entities<E> {
             return self.refuse(common, registry, call, error, stage);
         }
         let kept = match call.cause {
-            Cause::Asked { .. } if E::KEEPS_COMMANDS => {
-                let mut content = Vec::new();
-                match tagged::to_parts(&command, &mut content) {
-                    Ok(name) => Some((name, content)),
-                    Err(why) => {
-                        let error = unwritable("command", why);
-                        return self.refuse(common, registry, call, error, stage);
-                    }
-                }
-            }
+            Cause::Asked { .. } if E::KEEPS_COMMANDS => match encode_command::<E>(&command) {
+                Ok(written) => Some(written),
+                Err(error) => return self.refuse(common, registry, call, error, stage),
+            },
             _ => None,
         };
         // One that is created anew begins with nothing of what it was.

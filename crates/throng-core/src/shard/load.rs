@@ -3,7 +3,7 @@
 use super::{
     Common, LoadOutcome, LoadRequest, Recalled, TailEvent,
     entities::Entities,
-    slot::{Body, Broken, Pending, Resident, apply, parts_of},
+    slot::{Body, Broken, Pending, Resident, apply, parse_id, parts_of},
 };
 use crate::model::{Entity, Family};
 use throng_journal::{Loaded, StoredState};
@@ -119,7 +119,7 @@ fn rebuild<E: Entity>(
     (tail, ended): (Vec<(TailEvent, Vec<u8>)>, u64),
 ) -> Result<Result<Resident<E>, Broken>, String> {
     let is_stored = loaded.state.is_some();
-    let id = match text.parse::<E::Id>() {
+    let id = match parse_id::<E>(text) {
         Ok(id) => id,
         Err(why) => {
             return Ok(Err(Broken {

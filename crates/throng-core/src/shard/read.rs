@@ -1,12 +1,15 @@
 //! Reading a command, and the errors of reading and writing.
 
-use super::{Call, Cause, Input, KeyLife, Kind, keys};
+use super::{Call, Cause, Input, KeyLife, Kind, keys, slot::panic_text};
 use crate::{
     limits,
     model::{Entity, Error, Recorded},
     tagged,
 };
-use std::any::Any;
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 pub(super) fn crashed<R>(reason: String) -> Error<R> {
     Error::Crashed { reason }
@@ -72,7 +75,24 @@ pub(super) enum Origin {
     Recorded,
 }
 
+/// Runs what an entity's program does with a command before it decides: a panic of it costs this command alone.
+fn guarded<T, R>(work: impl FnOnce() -> Result<T, Error<R>>) -> Result<T, Error<R>> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let reason = panic_text(panic.as_ref());
+        tracing::error!("reading a command panicked: {reason}");
+        Err(crashed(reason))
+    })
+}
+
 pub(super) fn read_command<E: Entity>(
+    input: &mut Input<'_>,
+    kind: &Kind,
+    origin: Origin,
+) -> Result<E::Command, Error<E::Rejection>> {
+    guarded(|| read_unguarded::<E>(input, kind, origin))
+}
+
+fn read_unguarded<E: Entity>(
     input: &mut Input<'_>,
     kind: &Kind,
     origin: Origin,
@@ -126,10 +146,18 @@ fn upcast<E: Entity>(name: &str, body: &[u8]) -> Result<E::Command, String> {
     Err(format!("{}; upcast_command does not come to an end", unreadable()))
 }
 
+/// A command as it is recorded: its name, and its content.
+pub(super) fn encode_command<E: Entity>(command: &E::Command) -> Result<(&'static str, Vec<u8>), Error<E::Rejection>> {
+    guarded(|| {
+        let mut content = Vec::new();
+        let name = tagged::to_parts(command, &mut content).map_err(|why| unwritable("command", why))?;
+        Ok((name, content))
+    })
+}
+
 /// A command in one number, see [`CommandKey::fingerprint`]; that of another caller is another command.
 pub(super) fn fingerprint<E: Entity>(command: &E::Command, caller: Option<&str>) -> Result<u64, Error<E::Rejection>> {
-    let mut written = Vec::new();
-    let name = tagged::to_parts(command, &mut written).map_err(|why| unwritable("command", why))?;
+    let (name, mut written) = encode_command::<E>(command)?;
     written.extend_from_slice(name.as_bytes());
     if let Some(caller) = caller {
         written.push(0);

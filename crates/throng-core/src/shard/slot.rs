@@ -296,6 +296,18 @@ fn taken_up<E: Entity>(mut old: crate::model::Recorded) -> Result<E::Event, Stri
     Err(format!("{} never reaches its present version", old.name))
 }
 
+/// An id as its kind reads it; one that its parser panics over is none.
+pub(super) fn parse_id<E: Entity>(text: &str) -> Result<E::Id, String> {
+    match std::panic::catch_unwind(|| text.parse::<E::Id>()) {
+        Ok(parsed) => parsed.map_err(|why| why.to_string()),
+        Err(panic) => {
+            let reason = panic_text(panic.as_ref());
+            tracing::error!("reading {text:?} as an id of a {} panicked: {reason}", E::KIND);
+            Err(reason)
+        }
+    }
+}
+
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()

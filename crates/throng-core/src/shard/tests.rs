@@ -29,6 +29,7 @@ fn storable<S: serde::Serializer>(balance: &i64, to: S) -> Result<S::Ok, S::Erro
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(super) enum Command {
     Deposit {
+        #[serde(deserialize_with = "read_amount")]
         amount: i64,
     },
     Withdraw {
@@ -88,9 +89,35 @@ impl Rejection for Short {
     }
 }
 
+/// Its parser has a fault.
+#[derive(Clone)]
+struct AccountId(String);
+
+impl std::fmt::Display for AccountId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::str::FromStr for AccountId {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        assert!(!text.starts_with("odd"), "an odd id");
+        Ok(Self(text.into()))
+    }
+}
+
+/// It has a fault, too.
+fn read_amount<'de, D: serde::Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+    let amount = i64::deserialize(from)?;
+    assert_ne!(amount, i64::MIN, "an odd amount");
+    Ok(amount)
+}
+
 impl Entity for Account {
     const KIND: &'static str = "account";
-    type Id = String;
+    type Id = AccountId;
     type Command = Command;
     type Event = Happened;
     type Reply = i64;
@@ -108,13 +135,13 @@ impl Entity for Account {
             Command::Withdraw { amount } => turn.emit(Happened::Withdrawn { amount }),
             Command::Pay { to, amount } => {
                 turn.emit(Happened::Withdrawn { amount });
-                turn.send::<Self>(to, Command::Deposit { amount });
+                turn.send::<Self>(AccountId(to), Command::Deposit { amount });
             }
             Command::Many { events } => (0..events).for_each(|_| turn.emit(Happened::Deposited { amount: 1 })),
-            Command::Child { id } => turn.create::<Self>(id, Command::Tick),
+            Command::Child { id } => turn.create::<Self>(AccountId(id), Command::Tick),
             Command::Remind { at } => turn.remind("tick", Timestamp { micros: at }, None, Command::Tick),
             Command::Tick => {}
-            Command::Request { to, bytes } => turn.request::<Self>(to, Command::Refuse { bytes }, "note"),
+            Command::Request { to, bytes } => turn.request::<Self>(AccountId(to), Command::Refuse { bytes }, "note"),
             Command::Refuse { bytes } => {
                 return Err(Short {
                     text: "x".repeat(bytes),
@@ -140,7 +167,7 @@ impl Entity for Account {
 }
 
 impl Hears<Account> for Account {
-    fn heard(_: String, _: String, _: Result<i64, RequestError<Short>>) -> Command {
+    fn heard(_: AccountId, _: String, _: Result<i64, RequestError<Short>>) -> Command {
         Command::Tick
     }
 }
@@ -302,6 +329,22 @@ fn a_rejection_or_a_panic_stages_nothing_and_changes_nothing() {
     );
     assert_eq!(bench.open.staged, staged);
     assert_eq!(bench.ask("a", Command::Withdraw { amount: 5 }), Ok(0));
+}
+
+#[test]
+fn what_cannot_be_read_for_a_panic_costs_its_command_alone() {
+    let mut bench = Bench::new();
+    let told = |answer: JsonReply| answer.error.unwrap().to_string();
+    let deposit = |amount: i64| format!(r#"{{"amount":{amount}}}"#);
+    let of_odd_id = told(bench.json("odd one", "Deposit", &deposit(1)));
+    assert!(
+        of_odd_id.ends_with("is not an id of a account: an odd id"),
+        "{of_odd_id}"
+    );
+    let of_odd_amount = told(bench.json("a", "Deposit", &deposit(i64::MIN)));
+    assert!(of_odd_amount.contains("an odd amount"), "{of_odd_amount}");
+    assert_eq!(bench.json("a", "Deposit", &deposit(2)).body, b"2");
+    assert_eq!(bench.open.staged, 1);
 }
 
 #[test]
