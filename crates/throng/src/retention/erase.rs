@@ -252,7 +252,7 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
         hash,
         id: address.id.to_string().into(),
     };
-    life.mail.room().await;
+    life.mail.room_to_remove().await;
     let (seq, commit) = loop {
         let (ledger, id) = (life.ledger.clone(), address.id.clone());
         let ended = life.door.visit(shard, move |shard| {
