@@ -11,14 +11,14 @@ use throng::journal::{
 
 /// Clones share what they note.
 #[derive(Clone)]
-pub struct Prunes {
+pub(crate) struct Prunes {
     journal: MemoryJournal,
     begun: Arc<Mutex<Vec<Position>>>,
     fails_from: Arc<AtomicU64>,
 }
 
 impl Prunes {
-    pub fn new(journal: &MemoryJournal) -> Self {
+    pub(crate) fn new(journal: &MemoryJournal) -> Self {
         Self {
             journal: journal.clone(),
             begun: Arc::default(),
@@ -27,12 +27,12 @@ impl Prunes {
     }
 
     /// Nothing is removed from this stream on.
-    pub fn fail_from(&self, writer: WriterId) {
+    pub(crate) fn fail_from(&self, writer: WriterId) {
         self.fails_from.store(writer.0, SeqCst);
     }
 
     /// After which commits erasures have looked.
-    pub fn begun(&self) -> Vec<Position> {
+    pub(crate) fn begun(&self) -> Vec<Position> {
         self.begun.lock().unwrap().clone()
     }
 }
