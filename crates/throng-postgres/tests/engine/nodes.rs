@@ -38,12 +38,16 @@ pub(crate) async fn open(schema: &str, more: &str) -> Opened {
 }
 
 pub(crate) async fn try_join(opened: &Opened, name: &str) -> Result<NodeId, Error> {
+    try_join_as(opened, name, 1).await
+}
+
+async fn try_join_as(opened: &Opened, name: &str, app: u64) -> Result<NodeId, Error> {
     let join = Join {
         name: name.into(),
         peer: "127.0.0.1:1".into(),
         http: "http://127.0.0.1:2".into(),
         program: "test".into(),
-        app: 1,
+        app,
         features: FEATURES,
         shards: SHARDS,
     };
@@ -368,6 +372,32 @@ async fn a_process_joins_again_that_did_not_hear_that_it_had_joined() {
     assert_eq!(living, [second]);
     let other = open(&schema, "").await;
     assert!(matches!(try_join(&other, "a").await, Err(Error::Refused(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_begins_hears_of_a_newer_node_that_is_gone_and_for_how_long() {
+    let schema = kit::schema();
+    let newer = open(&schema, "lease=1s").await;
+    let node = try_join_as(&newer, "newer", 2).await.unwrap();
+    let other = open(&schema, "lease=1s").await;
+    let [old, same] = [
+        try_join_as(&other, "old", 1).await.unwrap(),
+        try_join_as(&open(&schema, "lease=1s").await, "same", 2).await.unwrap(),
+    ];
+    let gone = async |than| other.directory.newer_gone(than).await.unwrap();
+    newer.journal.open_shards(node, &shards(&[])).await.unwrap();
+    assert_eq!(gone(old).await, None, "it lives");
+    newer.directory.leave(node).await.unwrap();
+    assert_eq!(gone(same).await, None, "it is of the same release");
+    let (name, lately) = gone(old).await.unwrap();
+    assert_eq!(name, "newer");
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!("UPDATE {schema}.leases SET until = until - interval '1 hour'"))
+        .await
+        .unwrap();
+    let (_, later) = gone(old).await.unwrap();
+    assert!(later >= Duration::from_mins(59), "{lately:?}, {later:?}");
+    assert!(lately < Duration::from_mins(30), "{lately:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
