@@ -51,6 +51,8 @@ impl Host for Driver {
 pub trait Connections: Send + Sync + 'static {
     /// Goes by what is seen now: who is there, and who owns what.
     fn look(&self, me: NodeId, view: &View);
+    /// A node of a newer release was gone before this one joined, for so long.
+    fn newer_gone(&self, _name: String, _gone_for: Duration) {}
     /// Nodes whose port nobody listens at.
     fn refusing(&self) -> BTreeSet<NodeId>;
     /// Resolves when a connection began to fail, or to work.
@@ -180,6 +182,7 @@ impl Life {
         let mut node = first;
         let mut membership = Membership::new(node, self.parts.timing);
         self.become_node(node);
+        let mut knows_gone = false;
         loop {
             let state = match self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
                 true => NodeState::Draining,
@@ -201,6 +204,18 @@ impl Life {
                 }
             };
             self.parts.connections.look(node, &view);
+            // After a look, so that one which was there then is seen, and one which was not is asked for.
+            if !knows_gone {
+                match self.parts.directory.newer_gone(node).await {
+                    Ok(gone) => {
+                        knows_gone = true;
+                        if let Some((name, gone_for)) = gone {
+                            self.parts.connections.newer_gone(name, gone_for);
+                        }
+                    }
+                    Err(error) => tracing::debug!("whether a newer node was there is asked again: {error}"),
+                }
+            }
             let now = self.parts.clock.elapsed_micros();
             let actions = membership.actions(&view, now, &self.seen());
             self.publish(node, &view, membership.silences(now));

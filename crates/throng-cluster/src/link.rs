@@ -57,6 +57,8 @@ struct Shared {
     /// One that lives and is of a newer release than this one.
     newer: Mutex<Option<String>>,
     /// So often the nodes were looked at.
+    /// A node of a newer release that was gone before this process joined, for how long by then, and when that was.
+    newer_gone: OnceLock<(String, Duration, Instant)>,
     looks: watch::Sender<u64>,
     trust: Trust,
     /// Where connections are worked; those of a node on one of them.
@@ -113,6 +115,7 @@ impl Links {
                 cluster: Mutex::default(),
                 oldest: Mutex::default(),
                 newer: Mutex::default(),
+                newer_gone: OnceLock::new(),
                 looks: watch::Sender::new(0),
                 trust,
                 loops: OnceLock::new(),
@@ -177,6 +180,11 @@ impl Links {
         shared.looks.send_modify(|looks| *looks += 1);
     }
 
+    /// A node of a newer release was gone before this process joined, for so long by now. Said once.
+    pub(crate) fn set_newer_gone(&self, name: String, gone_for: Duration) {
+        let _ = self.shared.newer_gone.set((name, gone_for, Instant::now()));
+    }
+
     /// Nodes whose port nobody listens at.
     pub(crate) fn refusing(&self) -> BTreeSet<NodeId> {
         let nodes = self.shared.nodes.read().unwrap_or_else(PoisonError::into_inner);
@@ -213,6 +221,11 @@ impl Peers for Links {
     fn newer(&self) -> Option<String> {
         let newer = self.shared.newer.lock().unwrap_or_else(PoisonError::into_inner);
         newer.clone()
+    }
+
+    fn newer_gone(&self) -> Option<(String, Duration)> {
+        let (name, gone_for, since) = self.shared.newer_gone.get()?;
+        Some((name.clone(), *gone_for + since.elapsed()))
     }
 
     fn looked(&self) -> Later<'static, ()> {

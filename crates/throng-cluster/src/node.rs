@@ -79,6 +79,10 @@ impl Connections for BothWays {
         view.cluster.clone_into(&mut known.cluster);
     }
 
+    fn newer_gone(&self, name: String, gone_for: Duration) {
+        self.links.set_newer_gone(name, gone_for);
+    }
+
     fn refusing(&self) -> BTreeSet<NodeId> {
         self.links.refusing()
     }

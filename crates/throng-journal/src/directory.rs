@@ -247,6 +247,16 @@ pub trait Directory: Send + Sync {
     /// The database cannot be reached, or refuses; nothing was changed.
     fn view(&self) -> Later<'_, Result<View, Error>>;
 
+    /// The name of the node of a newer release than this one's that has left or died last, and for how long it is gone: for who has begun since, and
+    /// never saw it. A directory that does not know says nothing.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or refuses.
+    fn newer_gone(&self, than: NodeId) -> Later<'_, Result<Option<(String, Duration)>, Error>> {
+        let _ = than;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Declares a node dead that has not beaten since, and seals all its streams: nothing of it can land any more. `false`: it has
     /// beaten, or was no node that lives. Done by a node that itself is not dead.
     ///

@@ -158,6 +158,14 @@ impl Directory for PostgresDirectory {
         })
     }
 
+    fn newer_gone(&self, than: NodeId) -> Later<'_, Result<Option<(String, Duration)>, Error>> {
+        self.run("looking for a newer node that is gone", move |_, client| async move {
+            let row = client.query_opt(&newer_gone(), &[&than.0.cast_signed()]).await?;
+            let gone = row.map(|row| (row.get(0), Duration::from_micros(row.get::<_, i64>(1).unsigned_abs())));
+            Ok(Ok(gone))
+        })
+    }
+
     fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>> {
         self.run("declaring a node dead", move |_, mut client| async move {
             match declared(&mut client, by, dead, beat).await {
@@ -374,6 +382,15 @@ async fn listen(database: &Database, changes: &watch::Sender<()>) -> Result<(), 
 const ALONE: &str = "SELECT w.node, coalesce(l.until > clock_timestamp() AND NOT l.over, false) AND EXISTS (SELECT FROM pg_stat_activity \
     a WHERE a.application_name = w.session), w.session FROM writers w LEFT JOIN leases l USING (writer) WHERE w.node_id IS NULL AND \
     w.sealed_at IS NULL ORDER BY writer";
+
+/// It was there for as long as the last of its streams had a lease, which it gave back if it ended in order.
+fn newer_gone() -> String {
+    format!(
+        "SELECT n.name, greatest(extract(epoch FROM clock_timestamp() - max(l.until)) * 1000000, 0)::bigint FROM nodes n JOIN writers w ON \
+         w.node_id = n.node JOIN leases l USING (writer) WHERE NOT n.{LIVING} AND n.app > (SELECT app FROM nodes WHERE node = $1) GROUP BY \
+         n.node, n.name ORDER BY max(l.until) DESC LIMIT 1"
+    )
+}
 
 async fn joined(database: &Database, client: &mut Object, join: &Join) -> Sql<Change<NodeId>> {
     let transaction = client.transaction().await?;

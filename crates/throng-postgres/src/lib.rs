@@ -18,6 +18,8 @@
 //! commits     one row a commit                            ├ the truth
 //! leases      until when a writer's engine may answer     ┘
 //!
+//! sizes       what a writer's commits take, counted from them
+//!
 //! checkpoint  one row: what the store covers              ┐
 //! entities    number, kind, id, last sequence number      │
 //! states      an entity's last stored state               ├ written at checkpoints, can be rebuilt

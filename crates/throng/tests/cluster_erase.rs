@@ -3,9 +3,12 @@
 
 mod kinds;
 mod nodes;
+#[path = "nodes/prunes.rs"]
+mod prunes;
 
 use kinds::{Account, Command, View, ask, balance, eventually};
 use nodes::{Cluster, Node, SHARDS, ids, shards};
+use prunes::Prunes;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -15,7 +18,7 @@ use std::{
     time::Duration,
 };
 use throng::{
-    journal::{CommitNo, Journal, Position, RecordKind, WriterId},
+    journal::{CommitNo, Directory, Journal, Position, RecordKind, Store, WriterId},
     model::Error,
 };
 
@@ -206,4 +209,63 @@ async fn an_entity_is_not_erased_while_a_node_runs_a_program_that_cannot_erase()
     assert_eq!(balance(&other.engine, &id).await, 1_000, "nothing was begun");
     *cluster.wires.old.lock().unwrap() = None;
     other.engine.erase("account", &id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_goes_on_where_it_was_once_its_node_is_dead_and_another_has_the_shard() {
+    let cluster = Cluster::new();
+    let journals = [(); 2].map(|()| Prunes::new(&cluster.world.journal));
+    let [one, other] = [
+        cluster.node_on("one", Arc::new(journals[0].clone())).await,
+        cluster.node_on("other", Arc::new(journals[1].clone())).await,
+    ];
+    cluster.take(&one, &shards(0, 128)).await;
+    cluster.take(&other, &shards(128, SHARDS)).await;
+    let id = on(&one, &other, "one").await;
+    // Streams of either node, each with something of it.
+    for id_of_other in ids().take(6) {
+        let text = SECRET.to_owned();
+        ask(&one.engine, &id, Command::Heard { text }).await.unwrap();
+        ask(&other.engine, &id_of_other, Command::Open { balance: 100 })
+            .await
+            .unwrap();
+        let pay = Command::Pay {
+            to: id.clone(),
+            amount: 1,
+        };
+        ask(&other.engine, &id_of_other, pay).await.unwrap();
+        for node in [&one, &other] {
+            node.engine.driver().release().await.unwrap();
+            cluster.serve(node).await;
+        }
+    }
+    eventually(async || balance(&other.engine, &id).await == 1_006).await;
+    let streams = cluster.world.journal.streams(WriterId(0)).await.unwrap();
+    let fails_from = streams[streams.len() - 4].writer;
+    journals[0].fail_from(fails_from);
+    let refused = one.engine.erase("account", &id).await.unwrap_err().to_string();
+    assert!(refused.contains("that goes on by itself"), "{refused}");
+    assert!(journals[0].begun().iter().any(|at| at.writer == fails_from));
+    // A checkpoint notes how far it came.
+    eventually(async || {
+        let mut is_noted = false;
+        let mut visit = |_: &[u8], _: &[u8]| is_noted = true;
+        let row = [b"yaccount\0", id.as_bytes()].concat();
+        let scan = cluster.world.store.system_scan(&row, b"", usize::MAX, &mut visit);
+        scan.await.unwrap();
+        is_noted
+    })
+    .await;
+
+    let beat = cluster.directory.view().await.unwrap().node(one.id).unwrap().beat;
+    let is_dead = cluster.directory.declare_dead(other.id, one.id, beat).await;
+    assert!(is_dead.unwrap());
+    cluster.take(&other, &shards(0, 128)).await;
+    eventually(async || left(&cluster, &id).await.is_empty()).await;
+    let begun = journals[1].begun();
+    let again: Vec<&Position> = begun
+        .iter()
+        .filter(|at| at.writer < fails_from && at.commit == CommitNo(0))
+        .collect();
+    assert!(!begun.is_empty() && again.is_empty(), "it began again with {again:?}");
 }

@@ -9,8 +9,12 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Waker},
+    time::Duration,
 };
-use throng::{Engine, model::Error};
+use throng::{
+    Engine,
+    model::{Error, Keep},
+};
 
 async fn engine(world: &World, journal: &Failing) -> Engine {
     Engine::builder()
@@ -104,6 +108,8 @@ async fn a_journal_beyond_its_disk_budget_takes_no_commands_until_it_is_within_i
     let journal = Failing::new(&world.journal);
     let options = throng::Options {
         disk_bytes_max: Some(1_000),
+        keep: [("account".to_owned(), Keep::Age(Duration::ZERO))].into(),
+        prune_every: Some(Duration::MAX),
         ..throng::Options::default()
     };
     let engine = Engine::builder()
@@ -132,6 +138,9 @@ async fn a_journal_beyond_its_disk_budget_takes_no_commands_until_it_is_within_i
     let mut text = String::new();
     engine.metrics().encode(&mut text).unwrap();
     assert!(text.contains("throng_disk_bytes 1000") && text.contains("throng_disk_budget_bytes 1000"));
+    let pass = tokio::time::timeout(Duration::from_secs(60), engine.prune(false));
+    let report = pass.await.expect("a pass waits for the room that it makes").unwrap();
+    assert!(report.upto.is_some(), "{report}");
     journal.set_disk_bytes(700);
     eventually(async || !says("disk budget")).await;
     assert_eq!(

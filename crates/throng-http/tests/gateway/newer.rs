@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -19,9 +19,9 @@ use throng::{
 };
 use throng_http::Gateway;
 
-/// Another node, of a newer release as long as this is set.
+/// Another node, of a newer release as long as the first is set; or one that was gone before, for so many seconds.
 #[derive(Default)]
-struct Other(AtomicBool);
+struct Other(AtomicBool, AtomicU64);
 
 impl Peers for Other {
     fn ask(&self, _: ShardId, _: Request, _: Duration) -> Later<'static, Reply> {
@@ -30,6 +30,11 @@ impl Peers for Other {
 
     fn newer(&self) -> Option<String> {
         self.0.load(Ordering::SeqCst).then(|| "b".to_owned())
+    }
+
+    fn newer_gone(&self) -> Option<(String, Duration)> {
+        let seconds = self.1.load(Ordering::SeqCst);
+        (seconds > 0).then(|| ("b".to_owned(), Duration::from_secs(seconds)))
     }
 }
 
@@ -89,6 +94,13 @@ fn what_a_newer_release_may_know_is_asked_for_again_later_while_one_lives_or_may
         "malformed",
         "malformed",
     ];
+    asked(404, known);
+    // It was gone before this engine began: for too long, or lately.
+    other.1.store(120, Ordering::SeqCst);
+    asked(404, known);
+    other.1.store(90, Ordering::SeqCst);
+    asked(503, ["unavailable"; 6]);
+    other.1.store(0, Ordering::SeqCst);
     asked(404, known);
     other.0.store(true, Ordering::SeqCst);
     asked(503, ["unavailable"; 6]);

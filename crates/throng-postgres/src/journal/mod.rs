@@ -6,6 +6,7 @@ mod loss;
 mod process;
 mod prune;
 mod read;
+mod size;
 mod writers;
 
 use crate::{
@@ -17,7 +18,7 @@ use lease::Lease;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -49,8 +50,11 @@ pub(crate) struct Shared {
     /// The newest writer this journal has opened; 0: none.
     own: AtomicU64,
     depth: AtomicUsize,
-    /// Bytes of history, as far as is known.
+    /// What the commits of all streams take, by the last look, and what this engine has committed since.
     bytes: AtomicU64,
+    /// Whether it is looked now and then.
+    is_looking: AtomicBool,
+    looking: tokio::sync::Mutex<()>,
 }
 
 impl std::fmt::Debug for PostgresJournal {
@@ -76,6 +80,8 @@ impl PostgresJournal {
                 own: AtomicU64::new(0),
                 depth: AtomicUsize::new(depth),
                 bytes: AtomicU64::new(0),
+                is_looking: AtomicBool::new(false),
+                looking: tokio::sync::Mutex::default(),
             }),
         })
     }
@@ -149,7 +155,7 @@ impl Journal for PostgresJournal {
     fn append(&self, commit: Commit) -> Append {
         self.shared
             .bytes
-            .fetch_add(commit.bytes().len() as u64, Ordering::Relaxed);
+            .fetch_add(commit.bytes().len() as u64 + size::ROW_BYTES, Ordering::AcqRel);
         self.shared.appender.append(commit)
     }
 
@@ -195,11 +201,11 @@ impl Journal for PostgresJournal {
         let shared = Arc::clone(&self.shared);
         self.shared.database.threads.run(async move {
             let pruned = prune::prune(&database, &prune).await?;
-            if prune.how != PruneHow::Dry {
-                shared.bytes.fetch_sub(
-                    pruned.bytes.min(shared.bytes.load(Ordering::Relaxed)),
-                    Ordering::Relaxed,
-                );
+            if prune.how != PruneHow::Dry
+                && pruned.records > 0
+                && let Err(error) = shared.look_at_size().await
+            {
+                tracing::debug!("what is left is counted later: {error}");
             }
             Ok(pruned)
         })
@@ -223,7 +229,7 @@ impl Journal for PostgresJournal {
     }
 
     fn bytes(&self) -> Option<u64> {
-        Some(self.shared.bytes.load(Ordering::Relaxed))
+        Some(self.shared.bytes.load(Ordering::Acquire))
     }
 
     fn holds(&self, writer: WriterId) -> bool {

@@ -8,7 +8,7 @@
 //! Of commits of which nothing is left the last one's row stays, without records, and stands for them all. A row of which a part is left
 //! keeps its length, so that no index changes: zeros stand where what is over stood, and the room is given back when the rest goes.
 
-use super::{append::shards, read::read_commits};
+use super::{append::shards, read::read_commits, size};
 use crate::database::Database;
 use throng_journal::{Commit, CommitNo, Error, Position, Prune, PruneHow, Pruned, Rest};
 
@@ -18,8 +18,8 @@ const PAGE_BYTES: usize = 4 << 20;
 const DELETE: &str = "DELETE FROM commits WHERE writer = $1 AND number >= $2 AND number < $3";
 const UPDATE: &str = "UPDATE commits SET shards = $3, body = $4 WHERE writer = $1 AND number = $2";
 
-/// Two nodes that take something out of one row would each write back what the other one took.
-const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('throng history', 0))";
+/// Two nodes that take something out of one row would each write back what the other one took. Nor is [counted](size) meanwhile what is left.
+pub(super) const ONE_AT_A_TIME: &str = "SELECT pg_advisory_xact_lock(hashtextextended('throng history', 0))";
 
 /// What went leaves room for what comes: otherwise the tables would grow by all that is removed until the server's own vacuum comes by.
 /// The end of a table is not cut off, for which commits would have to wait; somebody else's vacuum of it is enough.
@@ -46,13 +46,16 @@ pub(super) async fn prune(database: &Database, prune: &Prune) -> Result<Pruned, 
         let mut commits = read_commits(database, &transaction, at, PAGE_BYTES).await?;
         commits.retain(|commit| commit.stamp().number <= prune.upto);
         let Some(last) = commits.last() else { break };
+        let before = at;
         at = last.position();
         let page = Page::of(commits, prune);
         pruned.add(page.pruned);
         if prune.how == PruneHow::Dry {
             continue;
         }
-        page.write(at, &transaction).await.map_err(database.failed(DOING))?;
+        page.write((before, at.commit), &transaction)
+            .await
+            .map_err(database.failed(DOING))?;
         transaction.commit().await.map_err(database.failed(DOING))?;
     }
     if prune.how != PruneHow::Dry
@@ -114,10 +117,14 @@ impl Page {
 
     async fn write(
         self,
-        at: Position,
+        part: (Position, CommitNo),
         transaction: &deadpool_postgres::Transaction<'_>,
     ) -> Result<(), tokio_postgres::Error> {
-        let writer = at.writer.0.cast_signed();
+        if self.removed.is_empty() && self.written.is_empty() {
+            return Ok(());
+        }
+        size::change(transaction, part, -1).await?;
+        let writer = part.0.writer.0.cast_signed();
         let delete = transaction.prepare_cached(DELETE).await?;
         for (first, end) in self.removed {
             let (first, end) = (first.0.cast_signed(), end.0.cast_signed());
@@ -131,6 +138,6 @@ impl Page {
                 .execute(&update, &[&writer, &number, &shards(&commit), &commit.bytes()])
                 .await?;
         }
-        Ok(())
+        size::change(transaction, part, 1).await
     }
 }

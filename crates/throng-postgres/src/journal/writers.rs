@@ -103,12 +103,7 @@ impl Shared {
             };
             self.depth.store(depth, Ordering::Relaxed);
         }
-        let bytes: i64 = client
-            .query_one("SELECT pg_total_relation_size('commits')", &[])
-            .await
-            .map_err(failed())?
-            .get(0);
-        self.bytes.store(bytes.cast_unsigned(), Ordering::Relaxed);
+        self.begin_looking(client).await?;
         Ok(Opened { writer })
     }
 

@@ -1,6 +1,7 @@
 //! Whole engines on a real server, and what befalls both.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod budget;
 mod counter;
 mod crowd;
 mod ends;

@@ -38,12 +38,16 @@ pub(crate) async fn open(schema: &str, more: &str) -> Opened {
 }
 
 pub(crate) async fn try_join(opened: &Opened, name: &str) -> Result<NodeId, Error> {
+    try_join_as(opened, name, 1).await
+}
+
+async fn try_join_as(opened: &Opened, name: &str, app: u64) -> Result<NodeId, Error> {
     let join = Join {
         name: name.into(),
         peer: "127.0.0.1:1".into(),
         http: "http://127.0.0.1:2".into(),
         program: "test".into(),
-        app: 1,
+        app,
         features: FEATURES,
         shards: SHARDS,
     };
@@ -371,6 +375,32 @@ async fn a_process_joins_again_that_did_not_hear_that_it_had_joined() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_begins_hears_of_a_newer_node_that_is_gone_and_for_how_long() {
+    let schema = kit::schema();
+    let newer = open(&schema, "lease=1s").await;
+    let node = try_join_as(&newer, "newer", 2).await.unwrap();
+    let other = open(&schema, "lease=1s").await;
+    let [old, same] = [
+        try_join_as(&other, "old", 1).await.unwrap(),
+        try_join_as(&open(&schema, "lease=1s").await, "same", 2).await.unwrap(),
+    ];
+    let gone = async |than| other.directory.newer_gone(than).await.unwrap();
+    newer.journal.open_shards(node, &shards(&[])).await.unwrap();
+    assert_eq!(gone(old).await, None, "it lives");
+    newer.directory.leave(node).await.unwrap();
+    assert_eq!(gone(same).await, None, "it is of the same release");
+    let (name, lately) = gone(old).await.unwrap();
+    assert_eq!(name, "newer");
+    let psql = kit::psql(&kit::SERVER).await;
+    psql.batch_execute(&format!("UPDATE {schema}.leases SET until = until - interval '1 hour'"))
+        .await
+        .unwrap();
+    let (_, later) = gone(old).await.unwrap();
+    assert!(later >= Duration::from_mins(59), "{lately:?}, {later:?}");
+    assert!(lately < Duration::from_mins(30), "{lately:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_may_have_a_name_as_long_as_the_server_takes() {
     let schema = format!("test_{}", "x".repeat(58));
     assert_eq!(schema.len(), 63);
@@ -537,8 +567,8 @@ async fn the_table_events_is_filled_by_nodes_where_it_was_switched_off_before() 
 /// As the program before has left the tables.
 fn as_before(schema: &str) -> String {
     format!(
-        "DROP TABLE {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
-         COLUMN app; DELETE FROM {schema}.migrations WHERE version = 4"
+        "DROP TABLE {schema}.sizes; DROP TABLE {schema}.pins; ALTER TABLE {schema}.nodes DROP COLUMN features; ALTER TABLE {schema}.cluster DROP COLUMN features, DROP \
+         COLUMN app; DELETE FROM {schema}.migrations WHERE version >= 4"
     )
 }
 

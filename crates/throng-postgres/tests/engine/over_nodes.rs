@@ -40,7 +40,7 @@ impl Projection for Counted {
 
 /// Engines that ask each other without a network.
 #[derive(Default)]
-struct Wires {
+pub(crate) struct Wires {
     engines: Mutex<BTreeMap<NodeId, Engine>>,
     owners: Mutex<Vec<Option<NodeId>>>,
 }
@@ -58,10 +58,10 @@ impl Peers for Wires {
     }
 }
 
-struct Node {
-    id: NodeId,
-    engine: Engine,
-    directory: Arc<PostgresDirectory>,
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) engine: Engine,
+    pub(crate) directory: Arc<PostgresDirectory>,
 }
 
 async fn start(schema: &str, peers: Option<Arc<Wires>>) -> (Engine, Arc<PostgresDirectory>) {
@@ -92,7 +92,7 @@ async fn join(schema: &str, name: &str, wires: &Arc<Wires>) -> Node {
     join_with(schema, name, wires, Options::default()).await
 }
 
-async fn join_with(schema: &str, name: &str, wires: &Arc<Wires>, options: Options) -> Node {
+pub(crate) async fn join_with(schema: &str, name: &str, wires: &Arc<Wires>, options: Options) -> Node {
     let (engine, directory) = start_with(schema, Some(wires.clone()), options).await;
     let join = Join {
         name: name.into(),
@@ -104,14 +104,14 @@ async fn join_with(schema: &str, name: &str, wires: &Arc<Wires>, options: Option
     Node { id, engine, directory }
 }
 
-async fn serve(node: &Node, wires: &Wires) {
+pub(crate) async fn serve(node: &Node, wires: &Wires) {
     let view = node.directory.beat(node.id, NodeState::Serving).await.unwrap();
     *wires.owners.lock().unwrap() = view.owners.clone();
     let own = view.shards_of(Some(node.id));
     node.engine.driver().serve(node.id, own).await.unwrap();
 }
 
-fn shards(from: u16, to: u16) -> ShardSet {
+pub(crate) fn shards(from: u16, to: u16) -> ShardSet {
     (from..to).map(ShardId).collect()
 }
 
@@ -252,7 +252,7 @@ async fn an_event_that_was_skipped_stays_skipped_for_the_next_life() {
 }
 
 /// Gives shards from one to the other.
-async fn give(from: &Node, to: &Node, of: &ShardSet, wires: &Wires) {
+pub(crate) async fn give(from: &Node, to: &Node, of: &ShardSet, wires: &Wires) {
     from.engine.driver().release().await.unwrap();
     from.directory.give(from.id, to.id, of).await.unwrap();
     serve(from, wires).await;

@@ -35,7 +35,8 @@ impl Context {
     /// Says which newer node may understand what this program does not: one that lives, by the last look at the nodes, or was found to be gone
     /// less than [`GRACE`] ago. Asked now and then, so that it is known since when.
     pub(crate) fn newer(&self) -> Option<String> {
-        let living = self.peers.as_ref()?.newer();
+        let peers = self.peers.as_ref()?;
+        let living = peers.newer();
         let now = self.host.elapsed_micros();
         let mut last = self.seen_newer.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = living {
@@ -46,13 +47,19 @@ impl Context {
             });
             return Some(may);
         }
-        let seen = last.as_mut()?;
-        let gone_for = now.saturating_sub(*seen.gone_micros.get_or_insert(now));
-        if Duration::from_micros(gone_for) >= GRACE {
+        let (node, gone_for) = match last.as_mut() {
+            Some(seen) => {
+                let gone_for = now.saturating_sub(*seen.gone_micros.get_or_insert(now));
+                (seen.node.clone(), Duration::from_micros(gone_for))
+            }
+            // This process may have begun since.
+            None => peers.newer_gone()?,
+        };
+        if gone_for >= GRACE {
             *last = None;
             return None;
         }
-        let (node, seconds) = (&seen.node, gone_for / 1_000_000);
+        let seconds = gone_for.as_secs();
         Some(format!(
             "a newer release of the service may understand it: node {node}, which is gone for {seconds} s, and is waited for for {} s",
             GRACE.as_secs()

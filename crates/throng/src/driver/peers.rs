@@ -235,6 +235,11 @@ pub trait Peers: Send + Sync + 'static {
         None
     }
 
+    /// The name of a node of a newer release that was gone before this one saw it, and for how long it is.
+    fn newer_gone(&self) -> Option<(String, Duration)> {
+        None
+    }
+
     /// Resolves once the nodes were looked at by a look that began after this call: what [`newer`](Self::newer) says then is no older.
     fn looked(&self) -> Later<'static, ()> {
         Box::pin(std::future::ready(()))

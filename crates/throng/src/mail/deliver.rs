@@ -70,6 +70,18 @@ impl Mail {
         while !self.context.has_room() && !self.door.ledger.is_over() && !self.context.is_stopping() {
             self.context.host.sleep(ROOM_RETRY).await;
         }
+        self.room_in_commit().await;
+    }
+
+    /// The same for what removes history, which would wait for ever for the room that it makes: what the journal may take does not bound it.
+    pub(crate) async fn room_to_remove(&self) {
+        while !self.context.journal.has_room() && !self.door.ledger.is_over() && !self.context.is_stopping() {
+            self.context.host.sleep(ROOM_RETRY).await;
+        }
+        self.room_in_commit().await;
+    }
+
+    async fn room_in_commit(&self) {
         if let Some(number) = self.door.ledger.full_commit(Origin::Inside) {
             turn::wake_committer(&self.context);
             // Lost with its writer, there is nothing to deliver either.

@@ -9,7 +9,7 @@
 use super::{
     PruneReport,
     judge::Plan,
-    pass::{self, How, Pass, backend, settle, stand_in},
+    pass::{self, Pass, backend, settle, stand_in},
 };
 use crate::{
     door::OwnerOf,
@@ -18,9 +18,9 @@ use crate::{
     ledger::recovering,
     life::{Life, OUTBOX_ROW, read_position},
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use throng_core::{model::Error as Refused, shard::JsonRejection};
-use throng_journal::{Address, CommitNo, ERASES, Error, PRUNES, Position, Prune, Pruned, ShardId, ShardSet, WriterId};
+use throng_journal::{Address, CommitNo, ERASES, Error, PRUNES, Position, ShardId, ShardSet};
 
 /// What nodes have to know for an entity to be erased, and what that is called.
 pub(super) const ERASING: (u32, &str) = (ERASES, "erase");
@@ -208,29 +208,4 @@ pub(super) async fn covered_taken_upto(core: &Core, shards: &ShardSet) -> Result
         .system_scan(OUTBOX_ROW, &[], usize::MAX, &mut visit)
         .await?;
     Ok(upto)
-}
-
-/// Overwrites what stands in streams that are not of this life's shards.
-pub(super) async fn overwrite(core: &Core, life: &Life, plan: Arc<Plan>, pruned: &mut Pruned) -> Result<(), Error> {
-    let sealed = life.ledger.sealed.iter().map(|end| end.writer);
-    let own: BTreeSet<WriterId> = sealed.chain([life.ledger.writer]).collect();
-    let streams = core.context.journal.streams(WriterId(0)).await?;
-    for stream in streams.iter().filter(|stream| !own.contains(&stream.writer)) {
-        if stream.last == CommitNo(0) {
-            continue;
-        }
-        let plan = Arc::clone(&plan);
-        let done = core.context.journal.prune(Prune {
-            after: Position {
-                writer: stream.writer,
-                commit: CommitNo(0),
-            },
-            // What is not covered yet is not judged to be over.
-            upto: stream.last,
-            judge: Arc::new(move |record, stamp| plan.is_over(record, stamp)),
-            how: How::Erase,
-        });
-        pruned.add(done.await?);
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use super::{
     elsewhere,
     judge::{Erasing, Plan},
-    pass::{self, prune, settle, shard_of, stand_in},
+    pass::{self, settle, shard_of, stand_in},
 };
 use crate::{
     door::{OwnerOf, Target, now_or_later, turn},
@@ -12,11 +12,13 @@ use crate::{
     handle::unknown_kind,
     ledger::unreadable,
     life::Life,
+    tail,
 };
 use std::{
+    cmp::Ordering,
     collections::HashMap,
     fmt,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, atomic},
     time::Duration,
 };
 use throng_core::{
@@ -24,7 +26,9 @@ use throng_core::{
     model::Error,
     shard::{JsonRejection, base_row, dead_rows, ended_row, family_row},
 };
-use throng_journal::{Address, CommitNo, Cut, Error as StoreError, Position, Pruned, WriterId};
+use throng_journal::{
+    Address, CommitNo, Cut, Error as StoreError, Position, Positions, Prune, Pruned, Stream, WriterId,
+};
 
 /// What the rows of erasures begin with that are not done yet: kind, 0, id. They say with which event the entity was ended, and where;
 /// nothing, before it was.
@@ -35,8 +39,12 @@ const REACHED: &[u8] = b"y";
 /// Another node's erasure is waited for so long: it looks at all of the history.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Commits of a stream that are overwritten before it is noted how far that came, in a cluster: its journal does not have to finish with a part of
+/// a file first.
+const NOTED_EVERY: u64 = 20_000;
+
 /// How far erasures have come that the journal cut off.
-pub(crate) type CutOff = HashMap<Address, (Erasing, Position)>;
+pub(crate) type CutOff = HashMap<Address, (Erasing, Positions)>;
 
 /// What an erasure overwrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -112,7 +120,7 @@ impl Core {
 async fn begin(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<(), StoreError> {
     let row = row_of(address);
     // Also for whoever stops waiting.
-    core.is_erasing.store(true, Ordering::Release);
+    core.is_erasing.store(true, atomic::Ordering::Release);
     life.due().rows.push((row.clone(), Some(Vec::new())));
     let noted = settle(core, life).await;
     if noted.is_err() {
@@ -163,44 +171,39 @@ fn read_row(row: &[u8], value: &[u8]) -> Option<(Address, Option<Erasing>)> {
     Some((Address::new(kind, id), ended))
 }
 
-/// The system row of how far an erasure came that was cut off: with which event the entity had been ended, where, and the last commit that was
-/// overwritten.
+/// The system row of how far an erasure came that was cut off: with which event the entity had been ended, where, and up to which commits of
+/// which streams all was overwritten, as [`Positions`] say it. Whoever owns the shard next goes on there.
 fn reached_row(address: &Address) -> Vec<u8> {
     [REACHED, address.kind.as_bytes(), &[0], address.id.as_bytes()].concat()
 }
 
 /// The next checkpoint notes how far it came, or a process that dies again and again would begin each time with all of the history, to which
-/// each of its starts has added. Not in a cluster: the next owner of the shard reads other streams.
-fn note_reached(core: &Core, life: &Life, address: &Address, (of, reached): (Erasing, Position)) {
-    if core.context.peers.is_some() || reached == Position::default() {
-        return;
-    }
-    let numbers = [
-        of.seq,
-        of.at.writer.0,
-        of.at.commit.0,
-        reached.writer.0,
-        reached.commit.0,
-    ];
-    let value = numbers.map(u64::to_be_bytes).concat();
-    life.due().rows.push((reached_row(address), Some(value)));
+/// each of its starts has added.
+fn note_reached(life: &Life, address: &Address, (of, reached): (Erasing, &Positions)) {
+    let row = reached_row(address);
+    let ended = [of.seq, of.at.writer.0, of.at.commit.0];
+    let reached = reached.positions().flat_map(|at| [at.writer.0, at.commit.0]);
+    let value: Vec<u8> = ended.into_iter().chain(reached).flat_map(u64::to_be_bytes).collect();
+    let mut due = life.due();
+    due.rows.retain(|(name, _)| *name != row);
+    due.rows.push((row, Some(value)));
 }
 
-async fn read_reached(core: &Core, address: &Address) -> Result<Option<(Erasing, Position)>, StoreError> {
-    if core.context.peers.is_some() {
-        return Ok(None);
-    }
+async fn read_reached(core: &Core, address: &Address) -> Result<Option<(Erasing, Positions)>, StoreError> {
     let row = now_or_later(core.context.store.system(&reached_row(address))).await?;
-    let numbers = row.and_then(|row| <[[u8; 8]; 5]>::try_from(row.as_chunks::<8>().0).ok());
+    let row = row.unwrap_or_default();
+    let numbers: Vec<u64> = row.as_chunks::<8>().0.iter().copied().map(u64::from_be_bytes).collect();
+    let Some((&[seq, writer, commit], reached)) = numbers.split_first_chunk::<3>() else {
+        return Ok(None);
+    };
     let position = |writer, commit| Position {
         writer: WriterId(writer),
         commit: CommitNo(commit),
     };
-    Ok(numbers.map(|numbers| {
-        let [seq, writer, commit, at_writer, at_commit] = numbers.map(u64::from_be_bytes);
-        let at = position(writer, commit);
-        (Erasing { seq, at }, position(at_writer, at_commit))
-    }))
+    let reached = reached.as_chunks::<2>().0.iter();
+    let reached = reached.map(|[writer, commit]| position(*writer, *commit)).collect();
+    let at = position(writer, commit);
+    Ok(Some((Erasing { seq, at }, reached)))
 }
 
 /// Ends it, unless that was done, and overwrites what is there of it. `None`: nothing has ever happened to it.
@@ -221,11 +224,11 @@ async fn carry_on(
                 Some(before) => Some(before),
                 None => read_reached(core, address).await?,
             };
-            let mut reached = before.map_or(Position::default(), |(of, reached)| of.left_by(reached, ended));
+            let mut reached = before.map_or_else(Positions::default, |(of, reached)| of.left_by(reached, ended));
             let overwritten = overwrite(core, life, (address, ended), &mut reached).await;
             if overwritten.is_err() {
+                note_reached(life, address, (ended, &reached));
                 cut_off.insert(address.clone(), (ended, reached));
-                note_reached(core, life, address, (ended, reached));
             }
             Some(overwritten?)
         }
@@ -252,7 +255,7 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
         hash,
         id: address.id.to_string().into(),
     };
-    life.mail.room().await;
+    life.mail.room_to_remove().await;
     let (seq, commit) = loop {
         let (ledger, id) = (life.ledger.clone(), address.id.clone());
         let ended = life.door.visit(shard, move |shard| {
@@ -300,12 +303,13 @@ async fn end(core: &Arc<Core>, life: &Arc<Life>, address: &Address) -> Result<Op
     Ok(Some(Erasing { seq, at }))
 }
 
-/// Overwrites what the journal holds of it.
+/// Overwrites what the journal holds of it: its own records, which stand in the streams of its shard, and the messages that were sent to it, which may
+/// stand in any stream. Those of other nodes go on meanwhile; what comes to them is not of the entity as it was.
 async fn overwrite(
     core: &Arc<Core>,
     life: &Arc<Life>,
     (address, ended): (&Address, Erasing),
-    reached: &mut Position,
+    reached: &mut Positions,
 ) -> Result<Erased, StoreError> {
     // What was written last of it is in a part of the journal that is still being written.
     core.context.journal.end_segment().await?;
@@ -328,12 +332,44 @@ async fn overwrite(
         ..covers
     };
     let mut pruned = Pruned::default();
-    let rest = (&mut *reached, upto, pass::How::Erase);
-    prune(core, life, Arc::clone(&plan), rest, &mut pruned).await?;
-    if core.context.peers.is_some() {
-        elsewhere::overwrite(core, life, Arc::clone(&plan), &mut pruned).await?;
+    let streams = tail::streams(&core.context, Some(life), reached.first()).await?;
+    for stream in &streams {
+        // Of a stream that goes on, what has come since it was gone through is left.
+        let Some(mut told) = reached.upto_of(stream.writer) else {
+            continue;
+        };
+        let end = end_of(life, stream, upto);
+        while told < end {
+            let to = match core.context.peers.is_some() {
+                true => end.min(CommitNo(told.0.saturating_add(NOTED_EVERY))),
+                false => end,
+            };
+            let at = |commit| Position {
+                writer: stream.writer,
+                commit,
+            };
+            let judge = Arc::clone(&plan);
+            let done = core.context.journal.prune(Prune {
+                after: at(told),
+                upto: to,
+                judge: Arc::new(move |record, stamp| judge.is_over(record, stamp)),
+                how: pass::How::Erase,
+            });
+            let done = done.await?;
+            pruned.add(done);
+            // The file that an engine alone still writes ends what is overwritten of its stream.
+            told = match core.context.peers.is_some() {
+                true => to,
+                false => told.max(done.upto),
+            };
+            reached.tell(at(told), &streams);
+            note_reached(life, address, (ended, reached));
+            if told < to {
+                break;
+            }
+        }
     }
-    if *reached < ended.at {
+    if !reached.has(ended.at) {
         return Err(StoreError::Backend {
             doing: format!("erasing {address}"),
             why: format!(
@@ -347,4 +383,15 @@ async fn overwrite(
         records: pruned.records,
         bytes: pruned.bytes,
     })
+}
+
+/// Up to where a stream is looked at: of those that this life has taken over and writes itself, up to a position.
+fn end_of(life: &Life, stream: &Stream, upto: Position) -> CommitNo {
+    let is_of_life =
+        stream.writer == life.ledger.writer || life.ledger.sealed.iter().any(|end| end.writer == stream.writer);
+    match stream.writer.cmp(&upto.writer) {
+        Ordering::Greater if is_of_life => CommitNo(0),
+        Ordering::Equal if is_of_life => stream.last.min(upto.commit),
+        _ => stream.last,
+    }
 }

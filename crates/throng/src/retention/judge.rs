@@ -6,7 +6,7 @@ use throng_core::{
     model::Timestamp,
     shard::{Envelope, MessageCounts, dead_row, is_key_over, timer_print, undoes_what_was_left},
 };
-use throng_journal::{Address, CommitNo, Position, Record, RecordKind, ShardId, ShardSet, Stamp};
+use throng_journal::{Address, CommitNo, Position, Positions, Record, RecordKind, ShardId, ShardSet, Stamp};
 
 /// What goes of one entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,16 +36,20 @@ impl Erasing {
 
     /// Where a later attempt goes on when this one came so far. Whoever asks again ends the entity again: what was written of it between
     /// both ends stayed.
-    pub(super) fn left_by(self, reached: Position, later: Self) -> Position {
-        let before_end = Position {
-            commit: CommitNo(self.at.commit.0.saturating_sub(1)),
-            ..self.at
-        };
-        if self == later {
-            reached
-        } else {
-            reached.min(before_end)
+    pub(super) fn left_by(self, reached: Positions, later: Self) -> Positions {
+        let Position { writer, commit } = self.at;
+        let is_begun = reached.positions().any(|at| at.writer >= writer);
+        if self == later || !is_begun {
+            return reached;
         }
+        let before_end = CommitNo(commit.0.saturating_sub(1));
+        let before_end = reached.upto_of(writer).map_or(before_end, |upto| upto.min(before_end));
+        let before = reached.positions().filter(|at| at.writer < writer);
+        let last = Position {
+            writer,
+            commit: before_end,
+        };
+        before.chain([last]).collect()
     }
 }
 
@@ -280,8 +284,12 @@ mod tests {
     #[test]
     fn a_later_erasure_goes_on_where_the_last_was_cut_off_but_not_beyond_its_end() {
         let (first, later) = (Erasing { seq: 5, at: at(2, 8) }, Erasing { seq: 7, at: at(3, 1) });
-        assert_eq!(first.left_by(at(3, 0), first), at(3, 0));
-        assert_eq!(first.left_by(at(1, 4), later), at(1, 4));
-        assert_eq!(first.left_by(at(3, 0), later), at(2, 7));
+        let left = |reached: &str, later| first.left_by(reached.parse().unwrap(), later).to_string();
+        assert_eq!(left("3.0", first), "3.0");
+        assert_eq!(left("1.4", later), "1.4");
+        assert_eq!(left("3.0", later), "2.7");
+        assert_eq!(left("2.5", later), "2.5");
+        // Of other nodes' streams before only what they have grown by is gone through.
+        assert_eq!(left("1.4,2.9,3.6", later), "1.4,2.7");
     }
 }

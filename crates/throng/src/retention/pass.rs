@@ -345,7 +345,7 @@ impl Passing<'_> {
         let hash = limits::hash(&address.kind, &address.id);
         let shard = life.door.shard_of(hash);
         for _ in 0..3 {
-            life.mail.room().await;
+            life.mail.room_to_remove().await;
             let (ledger, id) = (life.ledger.clone(), address.id.clone());
             let how = throng_core::shard::Recording {
                 ended: noted.ended,
@@ -401,7 +401,7 @@ pub(super) async fn stand_in(core: &Arc<Core>, life: &Arc<Life>, plan: &mut Plan
     let horizons = Arc::new(plan.horizons.clone());
     for shard in life.door.shards() {
         go_on(life)?;
-        life.mail.room().await;
+        life.mail.room_to_remove().await;
         let (ledger, horizons) = (life.ledger.clone(), Arc::clone(&horizons));
         let visited = life.door.visit(shard, move |shard| {
             let mut timers = std::collections::HashSet::new();

@@ -282,6 +282,17 @@ impl World {
         self.start(more(Self::builder().peers(peers))).await.unwrap()
     }
 
+    /// A node of a cluster on a journal that stands for this one.
+    pub async fn node_on(
+        &self,
+        journal: Arc<dyn throng::journal::Journal>,
+        peers: Arc<dyn throng::driver::peers::Peers>,
+    ) -> Engine {
+        let builder = Self::builder().peers(peers);
+        let started = builder.start_shared(journal, Arc::new(self.store.clone())).await;
+        started.unwrap()
+    }
+
     fn builder() -> throng::Builder {
         Engine::builder()
             .with::<Account>()

@@ -18,7 +18,7 @@ use std::{
 use throng::{
     Builder, Engine,
     driver::peers::{Peers, Reply, Request},
-    journal::{Directory, Join, Later, MemoryDirectory, NodeId, NodeState, ShardId, ShardSet},
+    journal::{Directory, Join, Journal, Later, MemoryDirectory, NodeId, NodeState, ShardId, ShardSet},
 };
 
 pub const SHARDS: u16 = 256;
@@ -88,13 +88,23 @@ impl Cluster {
 
     /// One that is given more than all have.
     pub async fn node_with(&self, name: &str, more: impl FnOnce(Builder) -> Builder) -> Node {
+        let engine = self.world.node_with(self.wires.clone(), more).await;
+        self.join(name, engine).await
+    }
+
+    /// One with a journal of its own, which stands for that of all.
+    pub async fn node_on(&self, name: &str, journal: Arc<dyn Journal>) -> Node {
+        let engine = self.world.node_on(journal, self.wires.clone()).await;
+        self.join(name, engine).await
+    }
+
+    async fn join(&self, name: &str, engine: Engine) -> Node {
         let join = Join {
             name: name.into(),
             shards: SHARDS,
             ..Join::default()
         };
         let id = self.directory.join(join).await.unwrap();
-        let engine = self.world.node_with(self.wires.clone(), more).await;
         self.wires.engines.lock().unwrap().insert(id, engine.clone());
         Node { id, engine }
     }

@@ -1,0 +1,121 @@
+//! A disk budget of several nodes on one server.
+
+use crate::{
+    counter::{Command, Counter},
+    kit,
+    over_nodes::{Node, Wires, give, join_with, serve, shards},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use throng::{
+    Options,
+    journal::Directory,
+    limits,
+    model::{Error, Keep},
+};
+
+const SHARDS: u16 = 256;
+const BUDGET: u64 = 300_000;
+
+fn options() -> Options {
+    Options {
+        disk_bytes_max: Some(BUDGET),
+        // Everything that is durable is over, and nothing goes by itself.
+        keep: BTreeMap::from([("counter".to_owned(), Keep::Age(Duration::ZERO))]),
+        prune_every: Some(Duration::MAX),
+        checkpoint_every: Duration::from_millis(200),
+        ..Options::default()
+    }
+}
+
+/// A counter that lives in this shard.
+fn of_shard(shard: u16) -> String {
+    let is_there = |id: &String| limits::shard_of(limits::hash("counter", id), SHARDS).0 == shard;
+    (0..).map(|number: u32| number.to_string()).find(is_there).unwrap()
+}
+
+async fn is_refused(node: &Node, id: &str) -> bool {
+    match node.engine.entity::<Counter>(id.to_owned()).ask(Command::Hit).await {
+        Ok(_) => false,
+        Err(Error::StorageFull { .. }) => true,
+        Err(other) => panic!("{id}: {other}"),
+    }
+}
+
+/// Until a command is refused, or is taken; for a minute at most.
+async fn until_refused(node: &Node, id: &str, refused: bool) {
+    let waiting = async {
+        while is_refused(node, id).await != refused {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    let used = node.engine.disk_bytes();
+    assert!(waited.is_ok(), "a command is refused: {}, at {used:?} bytes", !refused);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_refuses_commands_once_others_have_filled_the_disk_budget_until_history_is_removed() {
+    let schema = kit::schema();
+    let wires: Arc<Wires> = Arc::default();
+    let one = join_with(&schema, "one", &wires, options()).await;
+    let other = join_with(&schema, "other", &wires, options()).await;
+    for (node, own) in [(&one, shards(0, 1)), (&other, shards(1, SHARDS))] {
+        assert_eq!(node.directory.take(node.id, &own).await.unwrap(), own);
+        serve(node, &wires).await;
+    }
+    let (own, of_other) = (of_shard(0), of_shard(1));
+    assert!(!is_refused(&one, &own).await);
+    let mut hits = 0;
+    while !is_refused(&other, &of_other).await {
+        hits += 1;
+    }
+    assert!(hits > 100, "{hits} commands fill it");
+    until_refused(&one, &own, true).await;
+    let troubles = one.engine.health().troubles;
+    assert!(
+        troubles.iter().any(|trouble| trouble.contains("commands are refused")),
+        "{troubles:?}"
+    );
+
+    // How far the projection has come stands with its rows within a second; before that nothing goes.
+    let pruned = async {
+        while other.engine.prune(false).await.unwrap().commits == 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), pruned).await;
+    waited.expect("nothing is removed");
+    until_refused(&one, &own, false).await;
+    until_refused(&other, &of_other, false).await;
+
+    // The table's files are as large as before, and whoever begins now counts what is in them.
+    let third = join_with(&schema, "third", &wires, options()).await;
+    serve(&third, &wires).await;
+    give(&one, &third, &shards(0, 1), &wires).await;
+    until_refused(&third, &own, false).await;
+    let psql = kit::psql(&kit::SERVER).await;
+    let taken = format!(
+        "SELECT pg_total_relation_size('{schema}.commits'), (SELECT sum(octet_length(body) + 100)::bigint FROM {schema}.commits)"
+    );
+    let counts = async || {
+        let row = psql.query_one(&taken, &[]).await.unwrap();
+        let (files, left): (i64, i64) = (row.get(0), row.get(1));
+        assert!(files.cast_unsigned() > BUDGET, "{files} bytes of files");
+        [&one, &other, &third].map(|node| (node.engine.disk_bytes(), Some(left.cast_unsigned())))
+    };
+    let counted = async {
+        while counts().await.iter().any(|(counted, left)| counted != left) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), counted).await;
+    assert!(
+        waited.is_ok(),
+        "what each node counts, and what is there: {:?}",
+        counts().await
+    );
+    for node in [one, other, third] {
+        node.engine.stop().await;
+        node.directory.leave(node.id).await.unwrap();
+    }
+}
