@@ -56,9 +56,9 @@ struct Shared {
     oldest: Mutex<Option<(u32, String)>>,
     /// One that lives and is of a newer release than this one.
     newer: Mutex<Option<String>>,
-    /// So often the nodes were looked at.
     /// A node of a newer release that was gone before this process joined, for how long by then, and when that was.
     newer_gone: OnceLock<(String, Duration, Instant)>,
+    /// So often the nodes were looked at.
     looks: watch::Sender<u64>,
     trust: Trust,
     /// Where connections are worked; those of a node on one of them.

@@ -5,7 +5,7 @@ use crate::{
     book::{Asked, Book, Told},
     relay::{self, Relay},
 };
-use std::{future::poll_fn, task::Poll, time::Duration};
+use std::{future::poll_fn, time::Duration};
 use throng::{
     Engine, JsonRejection,
     driver::{Executed, Tried},
