@@ -1,7 +1,6 @@
 //! Fairness between clients, without clock, sockets or tasks: nobody may take all the room there is to wait in.
 
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Of the room to wait in, what one client may take while nobody else waits: the next one finds some.
 const ALONE_SHARE: (u64, u64) = (3, 4);
@@ -15,7 +14,8 @@ pub(crate) const LOCAL: Client = 0;
 /// How many requests of each client wait.
 #[derive(Default)]
 pub(super) struct Clients {
-    waiting: HashMap<Client, u64, RandomState>,
+    /// Ordered: few wait at a time, and a hash that no client can foresee costs more than the way down.
+    waiting: BTreeMap<Client, u64>,
 }
 
 impl Clients {
