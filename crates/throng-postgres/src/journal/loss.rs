@@ -22,7 +22,7 @@ const UNKNOWN: &str = "WITH RECURSIVE of (writer) AS (SELECT min(writer) FROM co
 /// What is built from the commits, put away; the table `events` may hold the only trace of what is lost.
 const FORGET: &str = "CREATE TABLE IF NOT EXISTS lost_events (LIKE events); INSERT INTO lost_events SELECT * FROM events e WHERE NOT \
     EXISTS (SELECT FROM commits c WHERE c.writer = e.writer AND c.number = e.commit); TRUNCATE entities, states, places, system, \
-    events, covers; UPDATE checkpoint SET writer = NULL, commit = NULL, events_writer = NULL, events_commit = NULL";
+    events, covers, sizes; UPDATE checkpoint SET writer = NULL, commit = NULL, events_writer = NULL, events_commit = NULL";
 /// A number that no writer has had, as far as any table knows.
 pub(super) const NEXT_WRITER: &str = "SELECT 1 + greatest(coalesce(max(writer), 0), (SELECT coalesce(max(writer), 0) FROM commits), \
     (SELECT coalesce(greatest(writer, events_writer), 0) FROM checkpoint), (SELECT coalesce(max(greatest(writer, events_writer)), 0) \
