@@ -3,12 +3,9 @@
 
 mod kinds;
 mod nodes;
-#[path = "nodes/prunes.rs"]
-mod prunes;
 
-use kinds::{Account, Command, View, ask, balance, eventually};
+use kinds::{Account, Command, View, ask, balance, eventually, failing::Failing};
 use nodes::{Cluster, Node, SHARDS, ids, shards};
-use prunes::Prunes;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -214,7 +211,7 @@ async fn an_entity_is_not_erased_while_a_node_runs_a_program_that_cannot_erase()
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erasure_goes_on_where_it_was_once_its_node_is_dead_and_another_has_the_shard() {
     let cluster = Cluster::new();
-    let journals = [(); 2].map(|()| Prunes::new(&cluster.world.journal));
+    let journals = [(); 2].map(|()| Failing::new(&cluster.world.journal));
     let [one, other] = [
         cluster.node_on("one", Arc::new(journals[0].clone())).await,
         cluster.node_on("other", Arc::new(journals[1].clone())).await,
@@ -242,10 +239,10 @@ async fn an_erasure_goes_on_where_it_was_once_its_node_is_dead_and_another_has_t
     eventually(async || balance(&other.engine, &id).await == 1_006).await;
     let streams = cluster.world.journal.streams(WriterId(0)).await.unwrap();
     let fails_from = streams[streams.len() - 4].writer;
-    journals[0].fail_from(fails_from);
+    journals[0].keep_from(fails_from);
     let refused = one.engine.erase("account", &id).await.unwrap_err().to_string();
     assert!(refused.contains("that goes on by itself"), "{refused}");
-    assert!(journals[0].begun().iter().any(|at| at.writer == fails_from));
+    assert!(journals[0].erasures().iter().any(|at| at.writer == fails_from));
     // A checkpoint notes how far it came.
     eventually(async || {
         let mut is_noted = false;
@@ -262,7 +259,7 @@ async fn an_erasure_goes_on_where_it_was_once_its_node_is_dead_and_another_has_t
     assert!(is_dead.unwrap());
     cluster.take(&other, &shards(0, 128)).await;
     eventually(async || left(&cluster, &id).await.is_empty()).await;
-    let begun = journals[1].begun();
+    let begun = journals[1].erasures();
     let again: Vec<&Position> = begun
         .iter()
         .filter(|at| at.writer < fails_from && at.commit == CommitNo(0))

@@ -1,12 +1,12 @@
-//! A journal whose writer can be made to fail, and to be without a successor for a while.
+//! A journal whose writer can be made to fail, and to be without a successor for a while; or to remove no history, of which it notes where that begins.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
 };
 use throng::journal::{
-    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, Opened,
-    Place, Position, Prune, Pruned, ShardId, Taken, WriterId, commit,
+    Append, AppendError, Appended, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, NodeId,
+    Opened, Place, Position, Prune, PruneHow, Pruned, ShardId, ShardSet, Stream, Taken, WriterId, commit,
 };
 use tokio::sync::watch;
 
@@ -18,6 +18,8 @@ pub struct Failing {
     is_full: Arc<AtomicBool>,
     finished: Arc<AtomicU64>,
     disk_bytes: Arc<AtomicU64>,
+    erasures: Arc<Mutex<Vec<Position>>>,
+    keeps_from: Arc<AtomicU64>,
     /// A new writer can be opened.
     opens: watch::Sender<bool>,
 }
@@ -30,6 +32,8 @@ impl Failing {
             is_full: Arc::default(),
             disk_bytes: Arc::default(),
             finished: Arc::new(AtomicU64::new(u64::MAX)),
+            erasures: Arc::default(),
+            keeps_from: Arc::new(AtomicU64::new(u64::MAX)),
             opens: watch::Sender::new(true),
         }
     }
@@ -55,6 +59,16 @@ impl Failing {
         self.finished.store(upto, SeqCst);
     }
 
+    /// Nothing can be removed from this stream on.
+    pub fn keep_from(&self, writer: WriterId) {
+        self.keeps_from.store(writer.0, SeqCst);
+    }
+
+    /// After which commits erasures have looked.
+    pub fn erasures(&self) -> Vec<Position> {
+        self.erasures.lock().unwrap().clone()
+    }
+
     /// Somebody waits for another writer.
     pub fn is_waited_for(&self) -> bool {
         self.opens.receiver_count() > 0
@@ -73,6 +87,14 @@ impl Journal for Failing {
             opens.wait_for(|opens| *opens).await.unwrap();
             self.journal.open(&node).await
         })
+    }
+
+    fn open_shards<'a>(&'a self, node: NodeId, shards: &'a ShardSet) -> Later<'a, Result<Opened, Error>> {
+        self.journal.open_shards(node, shards)
+    }
+
+    fn streams(&self, from: WriterId) -> Later<'_, Result<Vec<Stream>, Error>> {
+        self.journal.streams(from)
     }
 
     fn take<'a>(&'a self, by: WriterId, shards: &'a [ShardId]) -> Later<'a, Result<Vec<Taken>, Error>> {
@@ -102,6 +124,16 @@ impl Journal for Failing {
     }
 
     fn prune(&self, prune: Prune) -> Later<'_, Result<Pruned, Error>> {
+        if prune.how == PruneHow::Erase {
+            self.erasures.lock().unwrap().push(prune.after);
+        }
+        if prune.after.writer.0 >= self.keeps_from.load(SeqCst) {
+            let failed = Error::Backend {
+                doing: "removing history".into(),
+                why: "the database is away".into(),
+            };
+            return Box::pin(std::future::ready(Err(failed)));
+        }
         let upto = prune.upto.min(CommitNo(self.finished.load(SeqCst)));
         self.journal.prune(Prune { upto, ..prune })
     }
