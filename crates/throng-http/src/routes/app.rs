@@ -46,7 +46,7 @@ pub(crate) fn handle_now(
     request: Box<Request<RequestBody>>,
 ) -> Result<Handling, Box<Request<RequestBody>>> {
     let path = request.uri().path();
-    let is_apps = !path.starts_with("/api/") && !path.starts_with("/admin/") && !super::pages::is_own(path);
+    let is_apps = !path.starts_with("/api/") && !super::is_urgent(path);
     let RequestBody::Here(body) = request.body() else {
         return Err(request);
     };

@@ -48,6 +48,24 @@ fn a_handler_asks_entities_and_answers_problems_as_the_gateway_does() {
 }
 
 #[test]
+fn what_is_the_gateways_own_is_not_asked_of_the_app() {
+    let gateway = with_app();
+    let mut client = Client::new(&gateway);
+    let own = [
+        "/console",
+        "/console/",
+        "/console/console.js",
+        "/metrics",
+        "/health/live",
+        "/docs",
+    ];
+    let statuses = own.map(|path| client.get(path).status);
+    assert_eq!(statuses, [308, 200, 200, 200, 200, 200]);
+    client.get("/console/none.js").problem(404, "unknown-route");
+    gateway.stop_blocking();
+}
+
+#[test]
 fn what_the_app_does_not_know_is_a_problem_too() {
     let gateway = with_app();
     let mut client = Client::new(&gateway);
