@@ -82,6 +82,12 @@ impl Signal {
         state.1 = Some(waker.clone());
         false
     }
+
+    /// Has the next signal wake this waker, whatever came before: for a task that looks by itself whether there is something to do, and looks only
+    /// then, so that nothing comes unseen between the two.
+    pub(crate) fn watch(&self, waker: &Waker) {
+        while self.poll(waker) {}
+    }
 }
 
 impl Signals {

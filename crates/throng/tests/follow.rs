@@ -330,6 +330,28 @@ async fn who_falls_behind_what_is_kept_sees_all_of_it_in_order_and_once() {
 }
 
 #[tokio::test]
+async fn what_is_durable_is_told_also_after_another_waited_and_went_while_the_tail_rested() {
+    let world = World::new();
+    let engine = engine(&world, world.journal.clone()).await;
+    open(&engine, "a", 0).await;
+    let mut stays = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
+    for seq in (2..20).step_by(2) {
+        deposit(&engine, "a").await;
+        assert_eq!(take(&mut stays, 1).await, [("a".into(), seq)]);
+        // The task that reads on has come to the end, and rests for 20 ms.
+        deposit(&engine, "a").await;
+        let mut goes = engine.follow(all(ACCOUNT, now(&engine).await)).await.unwrap();
+        let mut goes = ByHand::new(async move { goes.next(9).await });
+        goes.waits().await;
+        drop(goes);
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        // Nothing more is committed that would have it look.
+        assert_eq!(take(&mut stays, 1).await, [("a".into(), seq + 1)]);
+    }
+    engine.stop().await;
+}
+
+#[tokio::test]
 async fn a_follower_outlives_a_recovery_and_goes_on_with_the_next_writer() {
     let world = World::new();
     let journal = Failing::new(&world.journal);

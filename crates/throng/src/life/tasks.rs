@@ -110,7 +110,7 @@ async fn commit(lives: Weak<Lives>) {
             return Poll::Ready(());
         };
         // Whoever signals from here on is seen at the next poll.
-        while lives.context.signals.commit.poll(context.waker()) {}
+        lives.context.signals.commit.watch(context.waker());
         if let Some(life) = lives.running() {
             life.ledger.lead(candidate, context);
         }

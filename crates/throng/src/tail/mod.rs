@@ -267,12 +267,18 @@ impl Tail {
         })
     }
 
-    /// `None`: nobody waits at the window's end. Else whether there may be something to read, with this the last durable commit of one engine.
-    fn waits(&self, durable: Option<Position>) -> Option<bool> {
+    /// Whether somebody waits at the window's end.
+    fn are_waiting(&self) -> bool {
+        self.state().watchers.are_waiting()
+    }
+
+    /// Whether the window has come to this commit, the last durable one of the only engine.
+    fn is_at(&self, durable: Position) -> bool {
         let state = self.state();
-        let window = state.window.as_ref()?;
-        let is_it = || durable.is_some_and(|durable| *window.end() == Positions::from(durable));
-        state.watchers.are_waiting().then(|| !is_it())
+        state
+            .window
+            .as_ref()
+            .is_some_and(|window| *window.end() == Positions::from(durable))
     }
 
     /// Tells all who wait that there is nothing to wait for.

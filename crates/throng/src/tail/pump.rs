@@ -80,27 +80,27 @@ fn is_down(inner: &Core, down_since: &mut Option<u64>, reason: &str) -> Duration
 }
 
 fn due(inner: &Arc<Core>, context: &Context<'_>, down_since: &mut Option<u64>) -> Poll<Due> {
-    inner.tail.wake.poll(context.waker());
-    let is_alone = inner.context.peers.is_none();
-    let durable = inner.lives.durable().filter(|_| is_alone);
-    let Some(has_more) = inner.tail.waits(durable) else {
+    // Both before it looks, so that what comes afterwards has it look again.
+    inner.tail.wake.watch(context.waker());
+    if !inner.tail.are_waiting() {
         // Woken by the first who waits.
         *down_since = None;
         return Poll::Pending;
-    };
+    }
     inner.context.signals.watch(context.waker());
-    if !is_alone {
+    if inner.context.peers.is_some() {
         return Poll::Ready(match inner.context.is_stopping() {
             true => Due::Down(STOPPED),
             false => Due::Advance(None),
         });
     }
+    let is_at_end = inner.lives.durable().is_some_and(|durable| inner.tail.is_at(durable));
     match &*inner.lives.status() {
-        Status::Running(life) if has_more => Poll::Ready(Due::Advance(Some(life.clone()))),
-        Status::Running(_) => {
+        Status::Running(_) if is_at_end => {
             *down_since = None;
             Poll::Pending
         }
+        Status::Running(life) => Poll::Ready(Due::Advance(Some(life.clone()))),
         Status::Down(down) => Poll::Ready(Due::Down(down.told)),
     }
 }
