@@ -111,10 +111,14 @@ impl Default for Limits {
 impl Limits {
     /// How often waits are looked at: a quarter of the shortest one, from 5 ms to 1 s.
     pub(crate) fn sweep_every(&self) -> Duration {
-        let shortest = [self.idle, self.header_wait, self.body_wait, self.write_wait]
-            .into_iter()
-            .min();
-        (shortest.unwrap_or_default() / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
+        let waits = [
+            self.idle,
+            self.header_wait,
+            self.body_wait,
+            self.write_wait,
+            self.socket_ping,
+        ];
+        (waits.into_iter().min().unwrap_or_default() / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
 }
 

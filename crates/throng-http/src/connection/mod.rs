@@ -73,6 +73,11 @@ pub(crate) struct Connection {
     /// Once its response has gone, it is a WebSocket's.
     is_socket: Cell<bool>,
     is_console: Cell<bool>,
+    /// Its WebSocket is looked after by the lane: who does so wants to know when its client is silent.
+    asks_if_silent: Cell<bool>,
+    is_silent: Cell<bool>,
+    /// What its WebSocket was opened by is taken no more.
+    is_expired: Cell<bool>,
     /// How far the response of an HTTP/1 exchange is.
     exchange: Cell<Exchange>,
     /// It ends with an answer, or in the middle of something.
@@ -142,6 +147,9 @@ impl Connection {
             place: TurnSlot::default(),
             is_socket: Cell::default(),
             is_console: Cell::default(),
+            asks_if_silent: Cell::default(),
+            is_silent: Cell::default(),
+            is_expired: Cell::default(),
             exchange: Cell::default(),
             is_owed_its_end: Cell::default(),
             caller: RefCell::default(),
@@ -228,6 +236,27 @@ impl Connection {
     /// By what it was opened; given once.
     pub(crate) fn take_held(&self) -> Option<Held> {
         self.held.borrow_mut().take()
+    }
+
+    /// Whether who is woken wants to know that nothing has come or gone for as long as a WebSocket may be silent.
+    pub(crate) fn asks_if_silent(&self, asks: bool) {
+        self.asks_if_silent.set(asks);
+        self.is_silent.set(false);
+    }
+
+    /// Its client is to be asked whether it is there.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.get()
+    }
+
+    /// What its WebSocket was opened by is taken no more.
+    pub(crate) fn expires(&self) {
+        self.is_expired.set(true);
+        self.wake();
+    }
+
+    pub(crate) fn is_expired(&self) -> bool {
+        self.is_expired.get()
     }
 
     /// Who asks over it, for as long as it is a WebSocket.
@@ -381,6 +410,10 @@ impl Connection {
             return;
         }
         self.verdict.set(verdict);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }
@@ -402,6 +435,10 @@ impl Connection {
             let is_news = self.verdict.get() != Verdict::Drop;
             self.condemn(Verdict::Drop);
             return limit.filter(|_| is_news);
+        }
+        if self.asks_if_silent.get() && longer(Some(self.moved.get()), bounds.silence) {
+            self.is_silent.set(true);
+            self.wake();
         }
         if self.requests.get() == 0 && self.waits.has_no_answers() {
             self.sweep_idle(now, bounds);

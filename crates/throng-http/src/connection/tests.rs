@@ -4,6 +4,7 @@ const BOUNDS: Bounds = Bounds {
     idle: 75,
     header: 10,
     body: 30,
+    silence: 20,
     write: 30,
     body_grace: 5,
     body_bytes_a_tick: 1_000,
@@ -141,4 +142,17 @@ fn pings_keep_no_connection_and_one_that_does_not_finish_is_dropped() {
     assert_eq!(after(&ticks, &connection, 1), Verdict::Finish);
     assert_eq!(after(&ticks, &connection, 30), Verdict::Finish);
     assert_eq!(after(&ticks, &connection, 1), Verdict::Drop);
+}
+
+#[test]
+fn who_looks_after_a_silent_socket_is_told_and_only_that_one() {
+    let (ticks, connection) = connection();
+    for asks in [false, true, false] {
+        connection.asks_if_silent(asks);
+        connection.went();
+        assert_eq!(after(&ticks, &connection, 20), Verdict::Serve);
+        assert!(!connection.is_silent());
+        assert_eq!(after(&ticks, &connection, 1), Verdict::Serve);
+        assert_eq!(connection.is_silent(), asks);
+    }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Bounds {
     pub(crate) header: u32,
     pub(crate) body: u32,
     pub(crate) write: u32,
+    /// Of a WebSocket.
+    pub(crate) silence: u32,
     /// A body may come as slowly as it likes for this long.
     pub(crate) body_grace: u32,
     /// And this fast, on average, from then on.
@@ -40,6 +42,7 @@ impl Bounds {
             header: ticks(limits.header_wait),
             body: ticks(limits.body_wait),
             write: ticks(limits.write_wait),
+            silence: ticks(limits.socket_ping),
             body_grace: ticks(limits.body_grace),
             body_bytes_a_tick: (u128::from(limits.body_rate_min) * every / NANOS_PER_SECOND) as u64,
         }

@@ -115,8 +115,8 @@ pub(crate) async fn run(event_loop: Rc<EventLoop>, connection: Rc<Connection>, s
     let config = WebSocketConfig::default()
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
-    let wire = Wire::new(stream, connection.clone(), event_loop);
-    let opening = WebSocketStream::from_partially_read(wire, came.into(), Role::Server, Some(config));
+    let wire = Wire::new(stream, connection.clone(), event_loop, came, Vec::new());
+    let opening = WebSocketStream::from_raw_socket(wire, Role::Server, Some(config));
     let mut socket = opening.await;
     let held = connection.take_held();
     let end = match server.shared().console.sockets.take() {

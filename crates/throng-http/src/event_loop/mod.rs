@@ -11,7 +11,7 @@ pub(crate) mod fuzzing;
 mod serve;
 mod socket;
 
-pub(crate) use serve::{PREFACE, end, serve};
+pub(crate) use serve::{PREFACE, end, serve, serve_socket};
 
 use crate::{
     Limits,

@@ -126,11 +126,24 @@ async fn full(open: OpenConnection, stream: Stream, came: Bytes) {
             });
         }
         After::Socket(stream, came) => {
-            tokio::task::spawn_local(async move {
-                let socket = websocket::run(event_loop, connection, stream, came);
-                unless_dropped(&open.connection, pin!(socket)).await;
-            });
+            let opened = websocket::Opened::new(&event_loop, &connection);
+            tokio::task::spawn_local(serve_socket(open, stream, opened, websocket::Left::new(came)));
         }
+    }
+}
+
+/// Serves a WebSocket until its client or a verdict ends it, or it is the lane's.
+pub(crate) async fn serve_socket(
+    open: OpenConnection,
+    stream: Stream,
+    opened: websocket::Opened,
+    left: websocket::Left,
+) {
+    let (event_loop, connection) = (open.event_loop.clone(), open.connection.clone());
+    let socket = websocket::run(event_loop.clone(), connection.clone(), stream, opened, left);
+    if let Some(Some((stream, came, opened))) = unless_dropped(&connection, pin!(socket)).await {
+        let wire = lane::Wire::new(stream, event_loop.clone(), connection).with(came);
+        event_loop.door.enter_socket(open, wire, opened);
     }
 }
 

@@ -3,7 +3,10 @@
 //! Who waits has none. So an idle connection costs no buffer, and what a busy one works in is what the one before it worked
 //! in a moment ago, still in the processor's cache.
 
-use std::{cell::RefCell, ops::Deref};
+use std::{
+    cell::RefCell,
+    ops::{Deref, DerefMut},
+};
 
 /// What a buffer holds at least.
 pub(super) const BUFFER_BYTES: usize = 4 << 10;
@@ -54,14 +57,14 @@ impl Input {
     }
 
     /// Room for so many bytes more.
-    pub(super) fn reserve(&mut self, count: usize) {
+    pub(crate) fn reserve(&mut self, count: usize) {
         if self.bytes.capacity() - self.bytes.len() < count {
             self.bytes.drain(..std::mem::take(&mut self.done));
             self.bytes.reserve(count);
         }
     }
 
-    pub(super) fn into_vec(mut self) -> Vec<u8> {
+    pub(crate) fn into_vec(mut self) -> Vec<u8> {
         self.bytes.drain(..self.done);
         self.bytes
     }
@@ -72,6 +75,12 @@ impl Deref for Input {
 
     fn deref(&self) -> &[u8] {
         &self.bytes[self.done..]
+    }
+}
+
+impl DerefMut for Input {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.done..]
     }
 }
 

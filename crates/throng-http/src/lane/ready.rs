@@ -36,6 +36,11 @@ impl Direct {
             self.look_after(key);
             return;
         }
+        let is_called = member.waiting > 0 || connection.is_expired() || connection.is_silent();
+        if member.socket.is_some() && is_called {
+            self.guarded(key, Self::asks_on);
+            return;
+        }
         // What it asked before is answered first.
         if member.is_busy() || member.ticket.is_some() {
             return;
@@ -90,7 +95,11 @@ impl Direct {
 
     /// Whose request it is; `None` if that is not said yet, or the connection is direct no more.
     fn client(&mut self, key: usize) -> Option<Client> {
-        let connection = &self.members.get(key)?.open.connection;
+        let member = self.members.get(key)?;
+        let connection = &member.open.connection;
+        if member.socket.is_some() {
+            return Some(connection.client());
+        }
         let Some(name) = self.event_loop.server.shared().client_header(connection).cloned() else {
             return Some(connection.client());
         };
@@ -152,6 +161,9 @@ impl Direct {
 
     /// Refuses a connection's next request; of its body nothing is looked at.
     fn refuse(&mut self, key: usize, reason: Reason) {
+        if self.members.get(key).is_some_and(|member| member.socket.is_some()) {
+            return self.refuse_socket(key, reason);
+        }
         let (event_loop, connection) = match self.members.get(key) {
             Some(member) => (self.event_loop.clone(), member.open.connection.clone()),
             None => return,
@@ -200,7 +212,7 @@ impl Direct {
     }
 
     /// A connection whose request was answered calls when the next one is here.
-    fn goes_on(&mut self, key: usize) {
+    pub(super) fn goes_on(&mut self, key: usize) {
         let Some(member) = self.members.get_mut(key) else {
             return;
         };

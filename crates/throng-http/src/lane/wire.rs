@@ -103,6 +103,11 @@ impl Wire {
         &mut self.output
     }
 
+    /// Answers that are to go still.
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
     /// Reads what is there, or waits for it; between requests, also for the connection's end.
     pub(super) async fn read(&mut self) -> io::Result<ReadOutcome> {
         poll_fn(|context| {

@@ -12,7 +12,10 @@ use crate::{
 };
 use futures_util::future::Either;
 use http::Method;
-use std::future::{Future, ready};
+use std::{
+    future::{Future, ready},
+    time::{Duration, Instant},
+};
 use throng::{
     JsonRejection,
     driver::{Attempt, Driver, Executed, Tried},
@@ -101,7 +104,8 @@ pub(crate) fn by<'a>(attempt: Attempt<'a>, caller: Option<&'a Caller>) -> Attemp
     }
 }
 
-fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Error<JsonRejection>> {
+/// The attempt, under this key.
+pub(crate) fn once<'a>(attempt: Attempt<'a>, key: Option<String>) -> Result<Attempt<'a>, Error<JsonRejection>> {
     match key {
         Some(key) => attempt.once(key),
         None => Ok(attempt),
@@ -127,19 +131,30 @@ pub(super) fn try_now(server: &Server, connection: &Connection, asked: &Asked<'_
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, body).ok()?;
     let attempt = by(once(attempt, key).ok()?, caller.as_ref());
-    let Admitted { arrived, now } = server.gate.enter_now(&connection.place, body.len())?;
+    let (begun, arrived) = begin_now(server, connection, attempt, body.len(), server.limits().deadline)?;
+    Some(Begins { begun, arrived, caller })
+}
+
+/// Tries an attempt whose command has so many bytes, if it has its turn, and says when it can have arrived at the earliest.
+pub(crate) fn begin_now(
+    server: &Server,
+    connection: &Connection,
+    attempt: Attempt<'_>,
+    bytes: usize,
+    deadline: Duration,
+) -> Option<(Begun, Instant)> {
+    let Admitted { arrived, now } = server.gate.enter_now(&connection.place, bytes)?;
     if let Err(problem) = super::spend(server, connection) {
-        let begun = Begun::Failed(problem);
-        return Some(Begins { begun, arrived, caller });
+        return Some((Begun::Failed(problem), arrived));
     }
     let waited = now.saturating_duration_since(arrived);
-    let begun = match server.limits().deadline.checked_sub(waited) {
+    let begun = match deadline.checked_sub(waited) {
         None => Begun::Failed(Problem::expired().boxed()),
-        Some(left) => match driver.try_now(attempt.within(left)) {
+        Some(left) => match server.shared().driver.try_now(attempt.within(left)) {
             Tried::Executed(executed) => Begun::Executed(executed),
             Tried::Waits(waiting) => Begun::Waits(Box::new(waiting.into_owned())),
             Tried::Refused(error) => Begun::Failed(engine_problem(error)),
         },
     };
-    Some(Begins { begun, arrived, caller })
+    Some((begun, arrived))
 }

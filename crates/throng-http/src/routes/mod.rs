@@ -12,7 +12,7 @@ mod query;
 
 pub(crate) use answering::{Answering, answer};
 pub(crate) use app::{Handling, handle_now};
-pub(crate) use command::{by, execute};
+pub(crate) use command::{begin_now, by, execute, once};
 pub(crate) use history::Shown;
 pub use live::LiveEvents;
 
@@ -69,7 +69,7 @@ pub(crate) struct Asked<'a> {
 pub(crate) struct Staged {
     begun: Begun,
     arrived: Option<Instant>,
-    /// Where to say that a problem happened.
+    /// Where to say that a problem happened, if anywhere.
     path: Box<str>,
     log: Option<Box<Entry>>,
 }
@@ -85,7 +85,7 @@ pub(crate) enum Begun {
 }
 
 impl Begun {
-    fn of(executed: Answered<Executed>) -> Self {
+    pub(crate) fn of(executed: Answered<Executed>) -> Self {
         executed.map_or_else(Self::Failed, Self::Executed)
     }
 }
@@ -108,7 +108,7 @@ impl Staged {
     }
 
     /// The same, for a task of its own. Not for one that is to be [waited](Self::is_waited_for) for.
-    fn poll_answer(&mut self, server: &Server, context: &Context<'_>) -> Poll<Answered<Vec<u8>>> {
+    pub(crate) fn poll_answer(&mut self, server: &Server, context: &Context<'_>) -> Poll<Answered<Vec<u8>>> {
         let answered = match &mut self.begun {
             Begun::Executed(executed) => ready!(executed.poll_answer(context)).map_err(engine_problem),
             Begun::Waits(_) => return Poll::Pending,
@@ -128,6 +128,16 @@ impl Staged {
             Begun::Executed(executed) => executed.is_elsewhere(),
             Begun::Waits(_) => true,
             Begun::Failed(_) => false,
+        }
+    }
+
+    /// A command that came in a message, which is told no path.
+    pub(crate) fn of_message(begun: Begun, arrived: Option<Instant>, log: Option<Box<Entry>>) -> Self {
+        Self {
+            begun,
+            arrived,
+            path: Box::default(),
+            log,
         }
     }
 
@@ -389,7 +399,11 @@ fn conclude(
 /// A problem is counted and told where it happened.
 fn counted(server: &Server, problem: Problem, path: &str) -> Problem {
     server.metrics().problem(problem.slug());
-    problem.at_instance(path)
+    if path.is_empty() {
+        problem
+    } else {
+        problem.at_instance(path)
+    }
 }
 
 /// What a `POST`, `PUT`, … to a read-only path is told.

@@ -1,6 +1,9 @@
 //! What holds for all bytes that may come of a WebSocket. Driven by `throng-fuzz`.
 
-use super::message;
+use super::{
+    frame::{self, Frame},
+    message,
+};
 use serde_json::value::RawValue;
 use std::io;
 use tokio_tungstenite::tungstenite::{
@@ -30,12 +33,21 @@ pub fn messages(text: &str) {
     }
 }
 
-/// Frames are within their limits, whatever comes.
+/// Frames are within their limits, whatever comes; and the lane takes for a text what the library does.
 pub fn frames(bytes: &[u8]) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(FRAME_BYTES_MAX))
         .max_frame_size(Some(FRAME_BYTES_MAX));
     let mut socket = WebSocket::from_partially_read(Nothing, bytes.to_vec(), Role::Server, Some(config));
+    if let Frame::Text(payload, mask) = frame::look(bytes, FRAME_BYTES_MAX) {
+        let mut payload = bytes[payload].to_vec();
+        frame::mask(&mut payload, mask);
+        match (socket.read(), std::str::from_utf8(&payload)) {
+            (Ok(Message::Text(text)), Ok(own)) => assert_eq!(text.as_str(), own),
+            (read, Ok(own)) => panic!("{own:?} is not {read:?}"),
+            (read, Err(_)) => assert!(read.is_err()),
+        }
+    }
     while let Ok(frame) = socket.read() {
         assert!(frame.len() <= FRAME_BYTES_MAX);
         if let Message::Text(text) = frame {

@@ -13,13 +13,13 @@ const ID_BYTES_MAX: usize = 64;
 
 /// What the client calls a request or subscription: its answers carry it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Id {
+pub(crate) enum Id {
     Number(u64),
     Text(Box<str>),
 }
 
 #[derive(Debug)]
-pub(super) enum Message<'a> {
+pub(crate) enum Message<'a> {
     Command(CommandMessage<'a>),
     Query(Query<'a>),
     Subscribe(Subscribe<'a>),
@@ -29,7 +29,7 @@ pub(super) enum Message<'a> {
 
 /// A client's frame `{"type":"command",…}`
 #[derive(Debug)]
-pub(super) struct CommandMessage<'a> {
+pub(crate) struct CommandMessage<'a> {
     pub(super) kind: Cow<'a, str>,
     pub(super) entity: Cow<'a, str>,
     pub(super) command: Cow<'a, str>,
@@ -42,7 +42,7 @@ pub(super) struct CommandMessage<'a> {
 
 /// A client's frame `{"type":"query",…}`
 #[derive(Debug)]
-pub(super) struct Query<'a> {
+pub(crate) struct Query<'a> {
     pub(super) kind: Cow<'a, str>,
     pub(super) entity: Cow<'a, str>,
     pub(super) query: Option<Cow<'a, str>>,
@@ -67,7 +67,7 @@ impl Query<'_> {
 
 /// A client's frame `{"type":"subscribe",…}`
 #[derive(Debug)]
-pub(super) struct Subscribe<'a> {
+pub(crate) struct Subscribe<'a> {
     pub(super) kind: Cow<'a, str>,
     pub(super) entity: Option<Cow<'a, str>>,
     pub(super) after: Option<After<'a>>,
@@ -76,7 +76,7 @@ pub(super) struct Subscribe<'a> {
 
 /// Where a subscription begins.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum After<'a> {
+pub(crate) enum After<'a> {
     Seq(u64),
     Cursor(Cow<'a, str>),
 }
@@ -86,7 +86,7 @@ pub(super) enum After<'a> {
 ///
 /// # Errors
 /// They are too many, or an array is not JSON.
-pub(super) fn messages(frame: &str, most: usize) -> Result<Messages<'_>, Box<Problem>> {
+pub(crate) fn messages(frame: &str, most: usize) -> Result<Messages<'_>, Box<Problem>> {
     if !frame.trim_start().starts_with('[') {
         return Ok(Messages::Each(vec![frame].into_iter()));
     }
@@ -100,7 +100,7 @@ pub(super) fn messages(frame: &str, most: usize) -> Result<Messages<'_>, Box<Pro
 }
 
 /// Those of a frame, in its order.
-pub(super) enum Messages<'a> {
+pub(crate) enum Messages<'a> {
     All(vec::IntoIter<Fields<'a>>),
     /// One by one, so that what is wrong with one is told of that one alone.
     Each(vec::IntoIter<&'a str>),
@@ -289,7 +289,7 @@ fn unreadable(why: &serde_json::Error) -> Box<Problem> {
 /// All fields of all messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     #[serde(rename = "type", borrow)]
     is: Text<'a>,
     id: Option<Id>,

@@ -1,6 +1,6 @@
 //! What a client is told, gathered into frames, without I/O.
 
-use super::{CREDIT_MAX, FRAME_BYTES, PROTOCOL, message::Id};
+use super::{CREDIT_MAX, FRAME_BYTES, PROTOCOL, frame, message::Id};
 use crate::{Limits, follow, problem::Problem};
 use bytes::Bytes;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use throng::EntityEvent;
 
 /// Messages for a client, in frames: what gathers while the socket is busy leaves as one.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     /// Full ones, to go before the open one.
     full: VecDeque<Bytes>,
     full_bytes: usize,
@@ -58,7 +58,7 @@ impl Outbox {
         self.full_bytes + self.open.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.messages == 0 && self.full.is_empty()
     }
 
@@ -70,6 +70,36 @@ impl Outbox {
         let frame = self.full.pop_front()?;
         self.full_bytes -= frame.len();
         Some(frame)
+    }
+
+    /// Writes what there is, in frames, and says how many.
+    pub(crate) fn write(&mut self, output: &mut Vec<u8>) -> u64 {
+        let mut frames = 0;
+        let mut write = |payload: &[u8]| {
+            frames += 1;
+            frame::head(output, payload.len());
+            output.extend_from_slice(payload);
+        };
+        self.full.drain(..).for_each(|payload| write(&payload));
+        self.full_bytes = 0;
+        match self.messages {
+            0 => {}
+            1 => write(&self.open[1..]),
+            _ => {
+                self.open.push(b']');
+                write(&self.open);
+            }
+        }
+        self.clear();
+        frames
+    }
+
+    /// Forgets what there is.
+    pub(crate) fn clear(&mut self) {
+        self.full.clear();
+        self.full_bytes = 0;
+        self.open.clear();
+        self.messages = 0;
     }
 
     fn seal(&mut self) {
@@ -116,7 +146,7 @@ impl Outbox {
     }
 
     /// The answer to a command or query, already JSON.
-    pub(super) fn reply(&mut self, id: &Id, body: &[u8]) {
+    pub(crate) fn reply(&mut self, id: &Id, body: &[u8]) {
         let out = self.begin();
         out.reserve(body.len() + 48);
         out.extend_from_slice(br#"{"type":"reply","id":"#);
@@ -142,7 +172,7 @@ impl Outbox {
         out.push(b'}');
     }
 
-    pub(super) fn problem(&mut self, id: Option<&Id>, problem: &Problem) {
+    pub(crate) fn problem(&mut self, id: Option<&Id>, problem: &Problem) {
         self.tell(&Message::Problem { id, problem });
     }
 

@@ -3,17 +3,54 @@
 use super::message::{CommandMessage, Query};
 use crate::{
     access::Action,
+    access_log::Entry,
     connection::Connection,
     problem::Problem,
     request::trace,
-    routes::{self, Answered},
+    routes::{self, Answered, Begun, Staged},
     server::Server,
 };
 use std::time::{Duration, Instant};
 use throng::driver::Executed;
 
+/// Tries a command that has to wait for nothing, if it has its turn. Otherwise `None`, nothing was done, and [`stage`] says why or waits.
+pub(crate) fn try_now(server: &Server, connection: &Connection, command: &CommandMessage<'_>) -> Option<Staged> {
+    let deadline = within(server, command.timeout).ok()?;
+    let (kind, names) = server.shared().kinds.find(&command.kind)?;
+    let is_too_large = command.body.len() > server.limits().body_bytes_max;
+    if names.is_actor || is_too_large || command.traceparent.is_some() {
+        return None;
+    }
+    let name = names.command(&command.command)?;
+    let (caller, id) = (connection.caller(), &*command.entity);
+    routes::may(server, caller.as_ref(), (names.kind, Some(id)), Action::Command(name)).ok()?;
+    let driver = &server.shared().driver;
+    let attempt = driver.command(kind, id, name, command.body.as_bytes()).ok()?;
+    let attempt = routes::by(routes::once(attempt, command.key.clone()).ok()?, caller.as_ref());
+    let (begun, arrived) = routes::begin_now(server, connection, attempt, command.body.len(), deadline)?;
+    Some(Staged::of_message(
+        begun,
+        Some(arrived),
+        log(server, connection, command),
+    ))
+}
+
 /// Executes a command once it has its turn; its answer waits for its commit.
-pub(super) async fn stage(
+pub(super) async fn stage(server: &Server, connection: &Connection, command: CommandMessage<'_>) -> Staged {
+    let (log, mut arrived) = (log(server, connection, &command), None);
+    let executed = execute(server, connection, command, &mut arrived).await;
+    Staged::of_message(Begun::of(executed), arrived, log)
+}
+
+/// What the access log is to say of a command, if anything.
+pub(crate) fn log(server: &Server, connection: &Connection, command: &CommandMessage<'_>) -> Option<Box<Entry>> {
+    let parts = || [&*command.kind, &*command.entity, &*command.command];
+    server
+        .logs_next()
+        .then(|| Entry::message(connection, "COMMAND", &parts()))
+}
+
+async fn execute(
     server: &Server,
     connection: &Connection,
     command: CommandMessage<'_>,
@@ -36,10 +73,7 @@ pub(super) async fn stage(
     let span = trace::span(command.traceparent.as_deref(), names.kind, &id, name);
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, &id, name, command.body.as_bytes());
-    let attempt = attempt.and_then(|attempt| match command.key {
-        Some(key) => attempt.once(key),
-        None => Ok(attempt),
-    });
+    let attempt = attempt.and_then(|attempt| routes::once(attempt, command.key));
     let attempt = routes::by(attempt.map_err(routes::engine_problem)?, caller.as_ref()).within(left);
     routes::execute(driver, attempt, span).await
 }

@@ -1,7 +1,7 @@
 //! The loop of one socket: frames in, frames out, one task.
 
 use super::{
-    Close, OUTBOX_BYTES_MAX,
+    Close, Left, OUTBOX_BYTES_MAX, Opened, PLAIN_MIN, Staged,
     message::{self, Id, Message, Query},
     outbox::Outbox,
     request,
@@ -9,7 +9,6 @@ use super::{
     wire::Wire,
 };
 use crate::{
-    access,
     access_log::{Entry, UNKNOWN},
     connection::{Connection, Stream},
     event_loop::EventLoop,
@@ -30,7 +29,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
-use throng::{driver::Executed, model::View};
+use throng::model::View;
 use tokio::{sync::Notify, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -57,65 +56,53 @@ pub(super) struct Shared {
     left: Notify,
     pub(super) subscriptions: RefCell<HashMap<Id, Subscription>>,
     /// Commands that were executed, in their order; their answers wait for their commits.
-    staged: RefCell<VecDeque<Staged>>,
+    staged: RefCell<VecDeque<Answering>>,
     /// Queries that wait.
     asking: RefCell<FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>>>,
     /// Requests whose answer was not told yet.
     in_flight: Cell<usize>,
     /// Something came since the last ping.
     alive: Cell<bool>,
+    /// So many more commands that wait for nothing make it the lane's.
+    plain: Cell<u32>,
     waker: RefCell<Option<Waker>>,
-}
-
-struct Staged {
-    answering: Answering,
-    asked: Asked,
 }
 
 /// An answer on its way.
 enum Answering {
-    Executed(Executed),
-    /// It comes from another entity, an actor or another node.
-    Elsewhere(Pin<Box<dyn Future<Output = Answered<Vec<u8>>>>>),
+    Executed(Staged),
+    /// It comes from another entity, an actor or another node, or its command has to wait.
+    WaitedFor(Id, Pin<Box<dyn Future<Output = Answered<Vec<u8>>>>>),
 }
 
 impl Answering {
-    fn of(mut executed: Executed) -> Self {
-        if !executed.is_elsewhere() {
-            return Self::Executed(executed);
+    fn of(server: &Rc<Server>, Staged { id, mut staged }: Staged) -> Self {
+        if !staged.is_waited_for() {
+            return Self::Executed(Staged { id, staged });
         }
-        Self::Elsewhere(Box::pin(async move {
-            executed.answer().await.map_err(routes::engine_problem)
-        }))
+        let server = server.clone();
+        Self::WaitedFor(id, Box::pin(async move { routes::settle(&server, &mut staged).await }))
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answered<Vec<u8>>> {
+    fn poll(&mut self, server: &Server, context: &mut Context<'_>) -> Poll<Answered<Vec<u8>>> {
         match self {
-            Self::Executed(executed) => executed
-                .poll_answer(context)
-                .map(|answer| answer.map_err(routes::engine_problem)),
-            Self::Elsewhere(answer) => answer.as_mut().poll(context),
+            Self::Executed(Staged { staged, .. }) => staged.poll_answer(server, context),
+            Self::WaitedFor(_, answer) => answer.as_mut().poll(context),
+        }
+    }
+
+    fn id(&self) -> &Id {
+        match self {
+            Self::Executed(Staged { id, .. }) | Self::WaitedFor(id, _) => id,
         }
     }
 }
 
-/// A request, until it is answered.
+/// A query, until it is answered.
 struct Asked {
     id: Id,
-    route: Route,
     arrived: Option<Instant>,
     log: Option<Box<Entry>>,
-}
-
-impl Asked {
-    fn new(id: Id, route: Route, log: Option<Box<Entry>>) -> Self {
-        Self {
-            id,
-            route,
-            arrived: None,
-            log,
-        }
-    }
 }
 
 /// Why a socket ends.
@@ -128,44 +115,72 @@ enum End {
     After(Close),
     /// It is broken.
     Gone,
+    /// It is the lane's: nothing waits, and what comes next is a command that does not.
+    Plain,
 }
 
 type Socket = RefCell<WebSocketStream<Wire>>;
 
-/// Serves a socket to its end.
-pub(crate) async fn run(event_loop: Rc<EventLoop>, connection: Rc<Connection>, stream: Stream, came: Bytes) {
+/// Serves a socket to its end, or until it is the lane's: then this is it, with what has come of it.
+pub(crate) async fn run(
+    event_loop: Rc<EventLoop>,
+    connection: Rc<Connection>,
+    stream: Stream,
+    opened: Opened,
+    left: Left,
+) -> Option<(Stream, Bytes, Opened)> {
     let server = event_loop.server.clone();
-    // A socket is one long request to its connection: it may be silent for long.
-    let _in_flight = connection.begin(http::Version::HTTP_11);
     let limits = server.limits();
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
         .write_buffer_size(0)
         .max_message_size(Some(limits.socket_frame_bytes_max))
         .max_frame_size(Some(limits.socket_frame_bytes_max));
-    let _level = server.metrics().socket_opened();
-    let wire = Wire::new(stream, connection.clone(), event_loop);
-    let opening = WebSocketStream::from_partially_read(wire, came.into(), Role::Server, Some(config));
-    let socket = RefCell::new(opening.await);
+    let Left {
+        came,
+        skip,
+        mut staged,
+        output,
+        hello,
+        plain,
+    } = left;
+    let wire = Wire::new(stream, connection.clone(), event_loop, came, output);
+    let socket = RefCell::new(WebSocketStream::from_raw_socket(wire, Role::Server, Some(config)).await);
+    let is_silent = connection.is_silent();
+    connection.asks_if_silent(false);
+    let in_flight = staged.len();
+    let waiting = staged.pop_back_if(|last| last.staged.waits());
     let shared = Rc::new(Shared {
         connection: connection.clone(),
         out: RefCell::default(),
         left: Notify::new(),
         subscriptions: RefCell::default(),
-        staged: RefCell::default(),
+        in_flight: Cell::new(in_flight),
+        staged: RefCell::new(
+            staged
+                .into_iter()
+                .map(|staged| Answering::of(&server, staged))
+                .collect(),
+        ),
         asking: RefCell::default(),
-        in_flight: Cell::new(0),
         alive: Cell::new(true),
+        plain: Cell::new(if is_silent { 0 } else { plain }),
         waker: RefCell::default(),
         server: server.clone(),
     });
-    shared.out.borrow_mut().hello(limits, &server.shared().kinds.names());
+    if hello {
+        shared.out.borrow_mut().hello(limits, &server.shared().kinds.names());
+    }
     let subscriptions = Subscriptions(shared.clone());
-    let end = converse(&shared, &connection, &socket).await;
+    let end = converse(&shared, &socket, First { waiting, skip }, is_silent).await;
     drop(subscriptions);
     let mut socket = socket.into_inner();
     let close = match end {
-        End::Gone => return,
+        End::Gone => return None,
+        End::Plain => {
+            let (stream, came) = socket.into_inner().into_parts();
+            return Some((stream, came, opened));
+        }
         End::Client => None,
         End::Close(close) | End::After(close) => Some(close),
     };
@@ -183,6 +198,7 @@ pub(crate) async fn run(event_loop: Rc<EventLoop>, connection: Rc<Connection>, s
     if timeout(CLOSE_WAIT, closing).await.is_err() {
         tracing::debug!("a WebSocket's client did not answer its close frame");
     }
+    None
 }
 
 /// Ends a socket's subscriptions, however the socket ends: they hold what they share with it.
@@ -196,19 +212,18 @@ impl Drop for Subscriptions {
 }
 
 /// Reads, executes and tells, until one side ends it.
-async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket) -> End {
-    let blocked = Cell::new(false);
-    let mut reading = pin!(read(shared, connection, socket, &blocked));
-    let mut ping = pin!(ping(shared, socket));
-    let held = connection.take_held();
-    let mut expiry = pin!(access::ends(held.as_ref(), &shared.server));
-    let mut writer = Writer::default();
+async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent: bool) -> End {
+    let (blocked, has_pong) = (Cell::new(false), Cell::new(false));
+    let mut reading = pin!(read(shared, socket, first, &blocked, &has_pong));
+    let mut ping = pin!(ping(shared, socket, is_silent));
+    // What is to go before all else may be on its way.
+    let mut writer = Writer { flushing: true };
     let mut ended = None;
     poll_fn(|context| {
         shared.set_waker(context.waker());
         loop {
             blocked.set(false);
-            if ended.is_none() && expiry.as_mut().poll(context).is_ready() {
+            if ended.is_none() && shared.connection.is_expired() {
                 ended = Some(End::After(Close::Expired));
                 // What happens from now on is not told.
                 drop(std::mem::take(&mut *shared.subscriptions.borrow_mut()));
@@ -235,6 +250,9 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
                 Some(end) => return Poll::Ready(end),
                 // What it waited for is there already: nobody else would wake it.
                 None if blocked.get() && shared.has_room() => {}
+                None if shared.is_plain() && !has_pong.get() && !writer.flushing && is_between_messages(socket) => {
+                    return Poll::Ready(End::Plain);
+                }
                 None => return Poll::Pending,
             }
         }
@@ -242,20 +260,39 @@ async fn converse(shared: &Rc<Shared>, connection: &Connection, socket: &Socket)
     .await
 }
 
-/// Reads frames and has their messages executed.
-async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blocked: &Cell<bool>) -> End {
-    // A pong waits to be sent: the next frame is read once it is, so that there is never more than one.
-    let mut has_pong = false;
+/// What the library has of the socket's bytes are whole messages, which it has given.
+fn is_between_messages(socket: &Socket) -> bool {
+    socket.borrow().get_ref().is_between_messages()
+}
+
+/// What the lane has begun of what comes first.
+struct First {
+    /// A command that has to wait before it is executed.
+    waiting: Option<Staged>,
+    /// So many messages of the first frame are done with.
+    skip: usize,
+}
+
+/// Reads frames and has their messages executed. A pong waits to be sent: the next frame is read once it is, so that there is never more than
+/// one.
+async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell<bool>, has_pong: &Cell<bool>) -> End {
+    let First { waiting, mut skip } = first;
+    if let Some(Staged { id, mut staged }) = waiting {
+        // What came behind it is executed after it.
+        Box::pin(routes::carry_on(&shared.server, &mut staged)).await;
+        let answering = Answering::of(&shared.server, Staged { id, staged });
+        shared.staged.borrow_mut().push_back(answering);
+    }
     loop {
         let came = poll_fn(|context| {
-            if connection.is_ending() {
+            if shared.connection.is_ending() {
                 return Poll::Ready(Err(End::After(Close::Stopping)));
             }
-            if has_pong {
+            if has_pong.get() {
                 if ready!(socket.borrow_mut().poll_flush_unpin(context)).is_err() {
                     return Poll::Ready(Err(End::Gone));
                 }
-                has_pong = false;
+                has_pong.set(false);
             }
             if !shared.has_room() {
                 blocked.set(true);
@@ -274,11 +311,11 @@ async fn read(shared: &Rc<Shared>, connection: &Connection, socket: &Socket, blo
             Frame::Text(text) => {
                 shared.server.metrics().frames_in.inc();
                 // Boxed: it is done with before the next socket's begins, and so all work in the same memory.
-                Box::pin(execute(shared, text.into(), blocked)).await;
+                Box::pin(execute(shared, text.into(), std::mem::take(&mut skip), blocked)).await;
             }
             Frame::Binary(_) => return End::Close(Close::Binary),
             Frame::Close(_) => return End::Client,
-            Frame::Ping(_) => has_pong = true,
+            Frame::Ping(_) => has_pong.set(true),
             Frame::Pong(_) | Frame::Frame(_) => {}
         }
     }
@@ -298,8 +335,8 @@ fn end_of(error: &tungstenite::Error) -> End {
     }
 }
 
-/// Executes the messages of a frame, one after the other.
-async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
+/// Executes the messages of a frame, one after the other, but for the first so many.
+async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<bool>) {
     // It was text when it came.
     let text = std::str::from_utf8(&frame).unwrap_or_default();
     let messages = match message::messages(text, shared.server.limits().socket_messages_max) {
@@ -314,7 +351,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
             return shared.refuse(None, &problem);
         }
     };
-    for (id, message) in messages {
+    for (id, message) in messages.skip(skip) {
         // A frame may hold more requests than may be in flight.
         poll_fn(|_| match shared.has_room() {
             true => Poll::Ready(()),
@@ -337,19 +374,18 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, blocked: &Cell<bool>) {
         };
         let (log, done) = match message {
             Message::Command(command) => {
-                let log = shared.log("COMMAND", &[&command.kind, &command.entity, &command.command]);
-                let mut asked = Asked::new(id, Route::Command, log);
-                match request::stage(&shared.server, &shared.connection, command, &mut asked.arrived).await {
-                    Ok(executed) => {
-                        shared.in_flight.set(shared.in_flight.get() + 1);
-                        let answering = Answering::of(executed);
-                        shared.staged.borrow_mut().push_back(Staged { answering, asked });
-                    }
-                    Err(problem) => shared.answer(asked, Err(problem)),
-                }
+                let staged = request::stage(&shared.server, &shared.connection, command).await;
+                shared.plain.set(match staged.is_waited_for() {
+                    true => PLAIN_MIN,
+                    false => shared.plain.get().saturating_sub(1),
+                });
+                shared.in_flight.set(shared.in_flight.get() + 1);
+                let answering = Answering::of(&shared.server, Staged { id, staged });
+                shared.staged.borrow_mut().push_back(answering);
                 continue;
             }
             Message::Query(query) => {
+                shared.plain.set(PLAIN_MIN);
                 ask(shared, id, query).await;
                 continue;
             }
@@ -402,7 +438,7 @@ async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
     let query = query.into_owned();
     let name = query.query.as_deref().unwrap_or(View::NAME);
     let log = shared.log("QUERY", &[&query.kind, &query.entity, name]);
-    let mut asked = Asked::new(id, Route::Query, log);
+    let mut asked = Asked { id, arrived: None, log };
     shared.in_flight.set(shared.in_flight.get() + 1);
     let mut asking: Pin<Box<dyn Future<Output = ()>>> = Box::pin({
         let shared = shared.clone();
@@ -419,13 +455,14 @@ async fn ask(shared: &Rc<Shared>, id: Id, query: Query<'_>) {
 }
 
 /// Asks a silent client whether it is there, now and then; ends when it is not.
-async fn ping(shared: &Shared, socket: &Socket) -> Close {
+async fn ping(shared: &Shared, socket: &Socket, is_silent: bool) -> Close {
     let silence = shared.server.limits().socket_ping.max(SOCKET_PING_MIN);
-    let mut every = tokio::time::interval(silence);
+    let mut every = tokio::time::interval_at(tokio::time::Instant::now() + silence, silence);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    every.tick().await;
-    loop {
+    if !is_silent {
         every.tick().await;
+    }
+    loop {
         if !shared.alive.replace(false) {
             return Close::Silent;
         }
@@ -438,11 +475,11 @@ async fn ping(shared: &Shared, socket: &Socket) -> Close {
             // The reader knows why.
             std::future::pending::<()>().await;
         }
+        every.tick().await;
     }
 }
 
 /// Sends frames, one after the other: while one is under way, the next gathers.
-#[derive(Default)]
 struct Writer {
     flushing: bool,
 }
@@ -485,13 +522,15 @@ impl Shared {
     fn settle(&self, context: &mut Context<'_>) {
         let mut staged = self.staged.borrow_mut();
         while let Some(front) = staged.front_mut() {
-            let Poll::Ready(settled) = front.answering.poll(context) else {
+            let Poll::Ready(settled) = front.poll(&self.server, context) else {
                 return;
             };
-            if let Some(Staged { asked, .. }) = staged.pop_front() {
-                self.in_flight.set(self.in_flight.get() - 1);
-                self.answer(asked, settled);
+            match settled {
+                Ok(body) => self.out.borrow_mut().reply(front.id(), &body),
+                Err(problem) => self.out.borrow_mut().problem(Some(front.id()), &problem),
             }
+            staged.pop_front();
+            self.in_flight.set(self.in_flight.get() - 1);
         }
     }
 
@@ -537,6 +576,11 @@ impl Shared {
         self.in_flight.get() == 0 && self.out.borrow().is_empty()
     }
 
+    /// The lane may look after it.
+    fn is_plain(&self) -> bool {
+        self.plain.get() == 0 && self.alive.get() && self.is_done() && self.subscriptions.borrow().is_empty()
+    }
+
     fn refuse(&self, id: Option<&Id>, problem: &Problem) {
         self.server.metrics().problem(problem.slug());
         self.out.borrow_mut().problem(id, problem);
@@ -554,7 +598,7 @@ impl Shared {
             }
         };
         let took = asked.arrived.map(|arrived| arrived.elapsed());
-        self.server.metrics().answered(asked.route, status, took);
+        self.server.metrics().answered(Route::Query, status, took);
         if let Some(entry) = asked.log {
             match &answered {
                 Ok(_) => entry.answered(&self.server, status, took),

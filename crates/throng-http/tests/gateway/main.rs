@@ -26,6 +26,7 @@ mod newer;
 mod overload;
 mod pages;
 mod routes;
+mod sockets;
 mod stop;
 mod subscriptions;
 mod support;

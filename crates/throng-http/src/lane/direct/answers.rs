@@ -9,6 +9,7 @@ use crate::{
         response,
     },
     routes::Answered,
+    websocket,
 };
 use std::{
     task::{Context, Waker},
@@ -21,7 +22,9 @@ impl Direct {
         let Some(member) = self.members.get_mut(key) else {
             return;
         };
-        member.open.connection.ends();
+        if member.socket.is_none() {
+            member.open.connection.ends();
+        }
         member.answered_in = self.pass;
         self.done.push(Done {
             key,
@@ -106,6 +109,7 @@ impl Direct {
             let Some(settled) = front.staged.answer_now(&self.event_loop.server, now) else {
                 if front.staged.wake_at(&self.commit) {
                     self.is_called = true;
+                    self.write_messages();
                     return;
                 }
                 if front.staged.is_waited_for() {
@@ -123,22 +127,27 @@ impl Direct {
         let Pending {
             key,
             number,
+            id,
             is_last,
             closes,
             ..
         } = front;
         let Some(member) = self.members.get_mut(key).filter(|member| member.open.number == number) else {
             self.answers.clear();
+            self.outbox.clear();
             return;
         };
         let connection = &member.open.connection;
-        let closes = closes || is_last && connection.is_ending();
-        match settled {
-            Ok(body) => self
+        let is_socket = id.is_some();
+        let closes = closes || is_last && connection.is_ending() && !is_socket;
+        match (id, settled) {
+            (Some(id), Ok(body)) => self.outbox.reply(&id, &body),
+            (Some(id), Err(problem)) => self.outbox.problem(Some(&id), &problem),
+            (None, Ok(body)) => self
                 .event_loop
                 .date
                 .with(|date| response::reply(&mut self.answers, &body, date, closes)),
-            Err(problem) => {
+            (None, Err(problem)) => {
                 let mut outgoing = Outgoing::begin(
                     &self.event_loop,
                     connection,
@@ -154,8 +163,14 @@ impl Direct {
         if !is_last {
             return;
         }
-        connection.ends();
-        let is_done = member.is_armed && member.wire.input.is_empty();
+        let is_done = if is_socket {
+            let frames = self.outbox.write(&mut self.answers);
+            self.event_loop.server.metrics().frames_out.inc_by(frames);
+            member.is_armed && member.wire.input.is_empty() && !connection.is_ending()
+        } else {
+            connection.ends();
+            member.is_armed && member.wire.input.is_empty()
+        };
         let mut answers = std::mem::take(&mut self.answers);
         let stays = self.send(key, &answers, closes);
         answers.clear();
@@ -165,8 +180,25 @@ impl Direct {
         }
     }
 
+    /// Writes the answers of the WebSocket whose first is the oldest pending, in frames.
+    pub(super) fn write_messages(&mut self) {
+        let frames = self.outbox.write(&mut self.answers);
+        self.event_loop.server.metrics().frames_out.inc_by(frames);
+    }
+
     /// The oldest pending command was forwarded and is answered elsewhere: nobody behind it waits for that.
     fn hand_over_front(&mut self) {
+        if let Some(front) = self.pending.front()
+            && front.id.is_some()
+        {
+            let (key, number) = (front.key, front.number);
+            match self.members.get(key) {
+                Some(member) if member.open.number == number => self.leave(key, websocket::PLAIN_MIN),
+                // Nobody is there to be answered.
+                _ => drop(self.pending.pop_front()),
+            }
+            return;
+        }
         let Some(first) = self.pending.pop_front() else { return };
         let (key, number, mut closes) = (first.key, first.number, first.closes);
         let mut is_last = first.is_last;

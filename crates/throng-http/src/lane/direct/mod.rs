@@ -8,6 +8,7 @@
 
 mod answers;
 mod requests;
+mod sockets;
 
 use super::{
     TOGETHER_MAX, Work,
@@ -20,8 +21,10 @@ use crate::{
     gate::Ticket,
     routes::{self, Handling},
     server::Server,
+    websocket::{self, Outbox},
 };
 use slab::Slab;
+use sockets::Socket;
 use std::{
     cell::RefCell,
     collections::VecDeque,
@@ -31,19 +34,38 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, Waker},
+    vec,
 };
 
 /// Where connections come in.
 #[derive(Default)]
 pub(crate) struct Door {
-    came: RefCell<Vec<(OpenConnection, Wire)>>,
+    came: RefCell<Vec<Newcomer>>,
     calls: Arc<Calls>,
+}
+
+struct Newcomer {
+    open: OpenConnection,
+    wire: Wire,
+    /// If it is a WebSocket.
+    socket: Option<Box<Socket>>,
 }
 
 impl Door {
     /// A connection becomes direct.
     pub(crate) fn enter(&self, open: OpenConnection, wire: Wire) {
-        self.came.borrow_mut().push((open, wire));
+        let socket = None;
+        self.enters(Newcomer { open, wire, socket });
+    }
+
+    /// The same of a WebSocket.
+    pub(crate) fn enter_socket(&self, open: OpenConnection, wire: Wire, opened: websocket::Opened) {
+        let socket = Some(Socket::new(opened));
+        self.enters(Newcomer { open, wire, socket });
+    }
+
+    fn enters(&self, newcomer: Newcomer) {
+        self.came.borrow_mut().push(newcomer);
         self.calls.wake();
     }
 }
@@ -52,6 +74,8 @@ pub(super) struct Member {
     pub(super) wire: Wire,
     pub(super) open: OpenConnection,
     pub(super) waker: Waker,
+    /// It is a WebSocket.
+    pub(in crate::lane) socket: Option<Box<Socket>>,
     /// It calls when there is something to read.
     pub(super) is_armed: bool,
     /// Commands whose answers wait for their commit.
@@ -85,6 +109,8 @@ struct Pending {
     key: usize,
     /// The connection's own number: its key may be another's by the time it is answered.
     number: u64,
+    /// What a WebSocket calls it.
+    id: Option<websocket::message::Id>,
     staged: routes::Staged,
     /// The answers of its connection leave with this one.
     is_last: bool,
@@ -107,6 +133,8 @@ pub(super) struct Direct {
     pub(super) refusals: Refusals,
     /// Answers of the connection whose first is the oldest pending.
     answers: Vec<u8>,
+    /// The same, if it is a WebSocket.
+    outbox: Outbox,
     /// Answers to requests that waited for nothing: they leave together, so that a client that sleeps is woken once.
     pub(super) output: Vec<u8>,
     /// Whose they are, in order; those of one connection follow each other.
@@ -161,6 +189,7 @@ impl Direct {
             calls,
             refusals: Refusals::default(),
             answers: Vec::new(),
+            outbox: Outbox::default(),
             output: Vec::new(),
             done: Vec::new(),
             pass: 1,
@@ -182,8 +211,8 @@ impl Direct {
         if !self.is_next_called {
             event_loop.server.gate.begin_turn();
         }
-        for (open, wire) in event_loop.door.came.take() {
-            let key = self.take_in(open, wire);
+        for newcomer in event_loop.door.came.take() {
+            let key = self.take_in(newcomer);
             self.is_ready(key);
         }
         for key in keys.drain(..) {
@@ -206,11 +235,13 @@ impl Direct {
         }
     }
 
-    fn take_in(&mut self, open: OpenConnection, wire: Wire) -> usize {
+    fn take_in(&mut self, newcomer: Newcomer) -> usize {
+        let Newcomer { open, wire, socket } = newcomer;
         let place = self.members.vacant_entry();
         let key = place.key();
         let waker = self.calls.waker(key);
         open.connection.set_waker(&waker);
+        open.connection.asks_if_silent(socket.is_some());
         place.insert(Member {
             wire,
             open,
@@ -220,7 +251,8 @@ impl Direct {
             handled: None,
             answered_in: 0,
             ticket: None,
-            may_be_urgent: true,
+            may_be_urgent: socket.is_none(),
+            socket,
         });
         key
     }
@@ -254,6 +286,9 @@ impl Direct {
 
     /// The connection becomes a task of its own, and takes along what has not left yet.
     pub(super) fn hand_over(&mut self, key: usize, work: Work) {
+        if self.members.get(key).is_some_and(|member| member.socket.is_some()) {
+            return self.leave(key, 1);
+        }
         if let Some(mut member) = self.members.try_remove(key) {
             self.leaves_queue(&member);
             let number = member.open.number;
@@ -265,14 +300,19 @@ impl Direct {
                 }
                 None => work,
             };
-            while self.done.pop_if(|done| done.number == number).is_some() {}
-            let begin = self.done.last().map_or(0, |done| done.end);
-            if begin < self.output.len() {
-                member.wire.output().extend_from_slice(&self.output[begin..]);
-                self.output.truncate(begin);
+            let written = self.take_written(number);
+            if !written.as_slice().is_empty() {
+                member.wire.output().extend(written);
             }
             tokio::task::spawn_local(serve(member.open, member.wire, work));
         }
+    }
+
+    /// What was written of answers of a connection, the last of those that leave together, and is not to leave with them any more.
+    fn take_written(&mut self, number: u64) -> vec::Drain<'_, u8> {
+        while self.done.pop_if(|done| done.number == number).is_some() {}
+        let begin = self.done.last().map_or(0, |done| done.end);
+        self.output.drain(begin..)
     }
 
     /// Does all that can be done for a connection now.

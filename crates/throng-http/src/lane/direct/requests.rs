@@ -28,6 +28,10 @@ impl Direct {
             self.end(key);
             return None;
         }
+        if member.socket.is_some() {
+            self.next_of_socket(key);
+            return None;
+        }
         // What it asked before is answered first.
         if member.is_busy() {
             return None;
@@ -77,6 +81,7 @@ impl Direct {
                     self.pending.push_back(Pending {
                         key,
                         number: member.open.number,
+                        id: None,
                         staged,
                         is_last,
                         closes,

@@ -1,0 +1,307 @@
+//! WebSockets of which nothing but commands come that wait for nothing but their commit.
+//!
+//! What else comes of one, or more before it is answered, makes it a task, which takes along what was begun here.
+
+use super::{Direct, Member, Pending};
+use crate::{
+    event_loop::serve_socket,
+    gate::Reason,
+    lane::{TOGETHER_MAX, next::BODY_BYTES_MAX, wire::ReadOutcome},
+    metrics::Route,
+    websocket::{
+        Left, Opened, PLAIN_MIN, Staged,
+        frame::{self, Frame},
+        message::{self, CommandMessage, Id, Message},
+        request,
+    },
+};
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    task::{Context, Poll},
+};
+
+/// A WebSocket among the direct connections.
+pub(in crate::lane) struct Socket {
+    opened: Opened,
+    /// So many messages of the frame that has come are done with.
+    done: usize,
+}
+
+impl Socket {
+    pub(super) fn new(opened: Opened) -> Box<Self> {
+        Box::new(Self { opened, done: 0 })
+    }
+}
+
+/// What there is of a socket's next frame.
+enum Came {
+    Text(Range<usize>, [u8; 4]),
+    /// Nothing more, for now.
+    Nothing,
+    /// What the lane does not look after.
+    Odd,
+    /// The client is gone.
+    End,
+}
+
+impl Member {
+    fn frame(&mut self, most: usize) -> Came {
+        loop {
+            match frame::look(&self.wire.input, most) {
+                Frame::Text(payload, mask) => return Came::Text(payload, mask),
+                Frame::Odd => return Came::Odd,
+                Frame::Partial if self.is_armed => return Came::Nothing,
+                Frame::Partial => {}
+            }
+            let is_in_pieces = !self.wire.input.is_empty();
+            match self.wire.poll_read(&mut Context::from_waker(&self.waker)) {
+                Poll::Ready(Ok(ReadOutcome::Bytes)) => {}
+                Poll::Ready(Ok(ReadOutcome::End) | Err(_)) => return Came::End,
+                // It may take its time.
+                Poll::Pending if is_in_pieces => return Came::Odd,
+                Poll::Pending => {
+                    self.is_armed = true;
+                    return Came::Nothing;
+                }
+            }
+        }
+    }
+}
+
+impl Direct {
+    fn frame_bytes_max(&self) -> usize {
+        let limits = self.event_loop.server.limits();
+        limits.socket_frame_bytes_max.min(BODY_BYTES_MAX)
+    }
+
+    /// More has come of a socket whose commands are not all answered, or it has to be asked whether it is there, or to end.
+    pub(in crate::lane) fn asks_on(&mut self, key: usize) {
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        let connection = &member.open.connection;
+        let is_called = connection.is_ending() || connection.is_expired() || connection.is_silent();
+        if !is_called && member.wire.arm(&mut Context::from_waker(&member.waker)) {
+            member.is_armed = true;
+        } else {
+            self.leave(key, PLAIN_MIN);
+        }
+    }
+
+    /// Reads and executes what a socket asks for.
+    pub(super) fn next_of_socket(&mut self, key: usize) {
+        let most = self.frame_bytes_max();
+        let before = self.pending.len();
+        for _ in 0..TOGETHER_MAX {
+            let Some(member) = self.members.get_mut(key) else {
+                return;
+            };
+            let connection = &member.open.connection;
+            if connection.is_ending() || connection.is_expired() || connection.is_silent() {
+                return self.leave(key, 0);
+            }
+            let is_answered = member.answered_in == self.pass;
+            match member.frame(most) {
+                // Its answers leave after those that have not left yet.
+                Came::Text(..) if is_answered => self.send_done(),
+                Came::Text(payload, mask) => {
+                    if !self.executes(key, payload, mask) {
+                        break;
+                    }
+                }
+                Came::Nothing => break,
+                Came::Odd => return self.leave(key, PLAIN_MIN),
+                Came::End => return self.end(key),
+            }
+        }
+        let has_begun = self.pending.len() > before;
+        if let Some(last) = self.pending.back_mut().filter(|_| has_begun) {
+            last.is_last = true;
+        } else if let Some(member) = self.members.get(key)
+            && !member.wire.input.is_empty()
+        {
+            // Of all that was here nothing is to be answered.
+            self.calls.call(key);
+        }
+    }
+
+    /// Executes the commands of a frame; `false`: no more of the socket is looked at now.
+    fn executes(&mut self, key: usize, payload: Range<usize>, mask: [u8; 4]) -> bool {
+        let server = &self.event_loop.server;
+        let Some(member) = self.members.get_mut(key) else {
+            return false;
+        };
+        let Member {
+            wire,
+            open,
+            waiting,
+            socket: Some(socket),
+            ..
+        } = member
+        else {
+            return false;
+        };
+        frame::mask(&mut wire.input[payload.clone()], mask);
+        let limits = server.limits();
+        let (mut done, mut stop) = (socket.done, Some(Stop::Odd));
+        if let Ok(text) = std::str::from_utf8(&wire.input[payload.clone()])
+            && let Ok(messages) = message::messages(text, limits.socket_messages_max)
+        {
+            stop = None;
+            for (id, message) in messages.skip(done) {
+                let (Some(id), Ok(Message::Command(command))) = (id, message) else {
+                    stop = Some(Stop::Odd);
+                    break;
+                };
+                let is_full = *waiting == limits.socket_requests_max;
+                let staged = (!is_full).then(|| request::try_now(server, &open.connection, &command));
+                let Some(staged) = staged.flatten() else {
+                    stop = Some(Stop::NotNow);
+                    break;
+                };
+                done += 1;
+                *waiting += 1;
+                let waits = staged.waits();
+                self.pending.push_back(Pending {
+                    key,
+                    number: open.number,
+                    id: Some(id),
+                    staged,
+                    is_last: false,
+                    closes: false,
+                });
+                if waits {
+                    stop = Some(Stop::Waits);
+                    break;
+                }
+            }
+        }
+        let Some(stop) = stop else {
+            wire.advance(payload.end);
+            socket.done = 0;
+            server.metrics().frames_in.inc();
+            return true;
+        };
+        let has_begun = *waiting > 0;
+        frame::mask(&mut wire.input[payload], mask);
+        socket.done = done;
+        // What cannot be executed now is looked at again once what could is answered.
+        match stop {
+            Stop::Waits => self.leave(key, 1),
+            Stop::NotNow if !has_begun => self.leave(key, 1),
+            Stop::Odd if !has_begun => self.leave(key, PLAIN_MIN),
+            Stop::NotNow | Stop::Odd => {}
+        }
+        false
+    }
+
+    /// Refuses the commands of a socket's next frame.
+    pub(in crate::lane) fn refuse_socket(&mut self, key: usize, reason: Reason) {
+        // The answers of one connection leave together.
+        self.send_done_of_others(key);
+        let most = self.frame_bytes_max();
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        let (payload, mask) = match member.frame(most) {
+            Came::Text(payload, mask) => (payload, mask),
+            Came::Nothing => return,
+            Came::Odd => return self.leave(key, PLAIN_MIN),
+            Came::End => return self.end(key),
+        };
+        let server = self.event_loop.server.clone();
+        let Member { wire, open, socket, .. } = member;
+        let Some(socket) = socket else { return };
+        frame::mask(&mut wire.input[payload.clone()], mask);
+        let text = std::str::from_utf8(&wire.input[payload.clone()]).unwrap_or_default();
+        let Some(commands) = commands(text, socket.done, server.limits().socket_messages_max) else {
+            frame::mask(&mut wire.input[payload], mask);
+            return self.leave(key, PLAIN_MIN);
+        };
+        let refusal = self.refusals.find(reason, server.gate.drain());
+        for (id, command) in &commands {
+            server.metrics().problem(refusal.problem.slug());
+            server.metrics().answered(Route::Command, refusal.status, None);
+            if let Some(entry) = request::log(&server, &open.connection, command) {
+                entry.refused(&server, &refusal.problem, None);
+            }
+            self.outbox.problem(Some(id), &refusal.problem);
+        }
+        drop(commands);
+        wire.advance(payload.end);
+        socket.done = 0;
+        server.metrics().frames_in.inc();
+        server.metrics().frames_out.inc_by(self.outbox.write(&mut self.output));
+        self.is_answered(key, false);
+        self.goes_on(key);
+    }
+
+    /// The socket becomes a task, which goes on with what was begun, until so many plain commands have come.
+    pub(super) fn leave(&mut self, key: usize, plain: u32) {
+        let Some(member) = self.members.get_mut(key) else {
+            return;
+        };
+        let number = member.open.number;
+        let mut left = Left {
+            plain,
+            ..Left::default()
+        };
+        if member.waiting > 0 {
+            // What there is of answers is of the oldest.
+            if self.pending.front().is_some_and(|front| front.number == number) {
+                self.write_messages();
+                left.output.append(&mut self.answers);
+            }
+            let (own, others): (VecDeque<_>, _) = std::mem::take(&mut self.pending)
+                .into_iter()
+                .partition(|pending| pending.number == number);
+            self.pending = others;
+            left.staged = own.into_iter().filter_map(Pending::into_staged).collect();
+        }
+        let Some(mut member) = self.members.try_remove(key) else {
+            return;
+        };
+        self.leaves_queue(&member);
+        let Some(socket) = member.socket.take() else { return };
+        // What was written before it, and could not go at once, goes first.
+        let mut output = member.wire.take_output();
+        output.extend(self.take_written(number));
+        output.append(&mut left.output);
+        let (stream, came) = member.wire.into_parts();
+        let left = Left {
+            came,
+            skip: socket.done,
+            output,
+            ..left
+        };
+        tokio::task::spawn_local(serve_socket(member.open, stream, socket.opened, left));
+    }
+}
+
+/// What keeps a frame's next message from being executed.
+enum Stop {
+    /// It is no command, or cannot be read.
+    Odd,
+    /// It has no turn, or is one that the lane does not look after.
+    NotNow,
+    /// The one before it has to wait before it is executed.
+    Waits,
+}
+
+impl Pending {
+    fn into_staged(self) -> Option<Staged> {
+        let staged = self.staged;
+        self.id.map(|id| Staged { id, staged })
+    }
+}
+
+/// The messages of a frame but the first so many, if all are commands.
+fn commands(text: &str, done: usize, most: usize) -> Option<Vec<(Id, CommandMessage<'_>)>> {
+    let messages = message::messages(text, most).ok()?.skip(done);
+    let commands = messages.map(|(id, message)| match (id, message) {
+        (Some(id), Ok(Message::Command(command))) => Some((id, command)),
+        _ => None,
+    });
+    commands.collect()
+}
