@@ -35,6 +35,10 @@ const STORE_THREADS: usize = 2;
 const PLANS: &str = "SET enable_seqscan TO off; SET enable_bitmapscan TO off; SET enable_hashjoin TO off; SET \
     enable_mergejoin TO off; SET enable_sort TO off; SET jit TO off";
 
+/// Long values, of which `places` has most, are compressed by LZ4 where the server can: as small as by its own method, at a quarter of the time.
+const COMPRESSION: &str = "SELECT set_config('default_toast_compression', 'lz4', false) FROM pg_settings WHERE name = \
+    'default_toast_compression' AND 'lz4' = ANY(enumvals)";
+
 tokio::task_local! {
     /// Closed once whoever asked for what this task does has gone away.
     static ASKER: asks::Sender<Infallible>;
@@ -303,7 +307,7 @@ fn set_up(options: &PostgresOptions, durability: Durability) -> String {
     };
     format!(
         "SET search_path TO {}, pg_catalog; SET default_transaction_isolation TO 'read committed'; \
-         SET idle_in_transaction_session_timeout TO '60s'; {PLANS}; {synchronous}",
+         SET idle_in_transaction_session_timeout TO '60s'; {PLANS}; {COMPRESSION}; {synchronous}",
         options.schema
     )
 }

@@ -73,6 +73,8 @@
 //! It keeps to its [`Pace`](throng_journal::Pace): small batches with pauses between them while there is time, large ones without once it is
 //! urgent.
 //!
+//! Long values are compressed by LZ4 where the server can (`default_toast_compression` of the session): its own method took most of what `places` cost.
+//!
 //! A payload that `jsonb` does not take never stops a checkpoint: it stands in `metadata` as `base64`.
 //!
 //! # Plans

@@ -12,6 +12,7 @@ mod loss;
 mod nodes;
 mod outages;
 mod over_nodes;
+mod places;
 mod refusals;
 mod takeover;
 mod tls;
