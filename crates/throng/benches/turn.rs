@@ -1,7 +1,7 @@
 //! What a command costs in the engine alone: a turn of 256 commands, gathered into one commit, without HTTP and disk.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
-#[path = "../tests/kinds/mod.rs"]
+#[path = "../tests/engine/kinds/mod.rs"]
 mod kinds;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -1,11 +1,7 @@
 //! Erasing an entity while several nodes run.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-mod nodes;
-
-use kinds::{Account, Command, View, ask, balance, eventually, failing::Failing};
-use nodes::{Cluster, Node, SHARDS, ids, shards};
+use crate::kinds::{Account, Command, View, ask, balance, eventually, failing::Failing};
+use crate::nodes::{Cluster, Node, SHARDS, ids, shards};
 use std::{
     collections::BTreeMap,
     sync::{

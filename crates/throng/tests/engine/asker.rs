@@ -1,5 +1,4 @@
 //! Who asks, as an entity sees it: the same whenever and however its command is executed.
-#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,6 @@
 //! Entities that end.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::*;
+use crate::kinds::*;
 use throng::{Engine, model};
 
 async fn close(engine: &Engine, id: &str) {

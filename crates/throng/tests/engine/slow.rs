@@ -1,5 +1,4 @@
 //! Who takes long: what a command waited for before it ran is not its own.
-#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,4 @@
 //! A program is held against a history before it is rolled out.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,6 @@
 //! A request is answered, whatever becomes of it, and mistakes around it are found early.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::*;
+use crate::kinds::*;
 use throng::{
     Engine, StartError,
     journal::{MemoryJournal, MemoryStore},

@@ -1,11 +1,7 @@
 //! History that ends while several nodes write it.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-mod nodes;
-
-use kinds::{Account, Command, Happened, ask, balance, eventually};
-use nodes::{Cluster, Node, SHARDS, ids, shards};
+use crate::kinds::{Account, Command, Happened, ask, balance, eventually};
+use crate::nodes::{Cluster, Node, SHARDS, ids, shards};
 use std::{
     collections::BTreeMap,
     sync::{

@@ -1,7 +1,5 @@
 //! Actors of an engine: in place and on workers.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{

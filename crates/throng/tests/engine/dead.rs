@@ -1,9 +1,6 @@
 //! Messages nobody could take: they are listed, and a person has them tried again.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::*;
+use crate::kinds::*;
 use throng::{
     ByHand, DeadMessage, Engine, Options, Retried,
     journal::{Commit, CommitNo, Journal, Position, RecordKind, WriterId},

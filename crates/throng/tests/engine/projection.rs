@@ -1,9 +1,6 @@
 //! Projections and sinks: each durable event once, in order, over restarts, failures and rebuilds.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
-mod kinds;
-
-use kinds::{Account, Command, Counting, Happened, World, ask, eventually, failing::Failing, open};
+use crate::kinds::{Account, Command, Counting, Happened, World, ask, eventually, failing::Failing, open};
 use std::{
     borrow::Cow,
     collections::BTreeMap,

@@ -1,5 +1,4 @@
 //! Programs change: events get new shapes, states new versions, and history stays.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

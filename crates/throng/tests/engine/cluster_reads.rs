@@ -1,11 +1,7 @@
 //! What is read over all nodes of a cluster, from any of them.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-mod nodes;
-
-use kinds::{Account, Command, Happened, World, ask, balance, eventually};
-use nodes::{Cluster, Node, ids, shards};
+use crate::kinds::{self, Account, Command, Happened, World, ask, balance, eventually};
+use crate::nodes::{Cluster, Node, ids, shards};
 use std::{
     collections::BTreeMap,
     sync::{

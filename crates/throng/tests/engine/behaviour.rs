@@ -1,9 +1,6 @@
 //! What a user of the engine relies on.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::*;
+use crate::kinds::*;
 use std::{
     sync::{
         Arc,

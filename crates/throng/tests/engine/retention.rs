@@ -1,9 +1,6 @@
 //! History that ends.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::{failing::Failing, *};
+use crate::kinds::{failing::Failing, *};
 use std::{
     collections::BTreeMap,
     sync::{

@@ -1,9 +1,6 @@
 //! What a start reads of the store, and what it does when that is not all there.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::*;
+use crate::kinds::*;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},

@@ -1,9 +1,6 @@
 //! Work from inside, between entities, and entities that cannot be loaded hold up nobody else.
-#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
-mod kinds;
-
-use kinds::{Account, Command, World, ask, balance, eventually, open};
+use crate::kinds::{self, Account, Command, World, ask, balance, eventually, open};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::{

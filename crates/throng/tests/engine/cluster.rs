@@ -1,11 +1,7 @@
 //! Several engines on one journal, each owning some of the shards.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-mod nodes;
-
-use kinds::{Account, Balance, Command, View, ask, balance, eventually, text};
-use nodes::{Cluster, Node, ids, shards};
+use crate::kinds::{Account, Balance, Command, View, ask, balance, eventually, text};
+use crate::nodes::{self, Cluster, Node, ids, shards};
 use std::{
     sync::{
         Arc,

@@ -1,9 +1,6 @@
 //! A hot entity's share of a turn.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::*;
+use crate::kinds::*;
 use std::{sync::Arc, time::Duration};
 use throng::{
     Engine, Options,

@@ -1,10 +1,7 @@
 //! Following a kind and its entities: every event once, in order, decoded once for all.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
-mod kinds;
-
+use crate::kinds::{Account, Command, Counting, World, ask, failing::Failing, open};
 use futures_util::future::join_all;
-use kinds::{Account, Command, Counting, World, ask, failing::Failing, open};
 use std::{
     future::Future,
     pin::{Pin, pin},

@@ -1,7 +1,5 @@
 //! What entities publish: live, in order, and not before it is durable.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::pin::pin;

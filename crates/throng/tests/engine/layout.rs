@@ -1,9 +1,6 @@
 //! The number of shards is fixed at the first start.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::*;
+use crate::kinds::*;
 use std::sync::Arc;
 use throng::{Engine, StartError, journal::MemoryStore, layout::LayoutError};
 

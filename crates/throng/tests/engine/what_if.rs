@@ -1,5 +1,4 @@
 //! Recorded commands are decided again with another program.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,5 @@
 //! Engines of one cluster in one process, which ask each other without a network.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    reason = "a test takes what it needs"
-)]
+#![allow(unreachable_pub, clippy::unwrap_used, reason = "a test takes what it needs")]
 
 use super::kinds::World;
 use std::{

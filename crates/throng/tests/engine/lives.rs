@@ -1,9 +1,6 @@
 //! A journal that fails, and a stop that meets the recovery from it.
-#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
-mod kinds;
-
-use kinds::{Account, Command, Ticks, View, World, ask, balance, eventually, failing::Failing, open};
+use crate::kinds::{Account, Command, Ticks, View, World, ask, balance, eventually, failing::Failing, open};
 use std::{
     future::Future,
     pin::pin,

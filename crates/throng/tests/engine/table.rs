@@ -1,9 +1,6 @@
 //! Typed rows of a read model, by their key and in a second order.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod kinds;
-
-use kinds::*;
+use crate::kinds::*;
 use serde::{Deserialize, Serialize};
 use std::{cmp::Reverse, sync::Arc};
 use throng::{

@@ -1,0 +1,30 @@
+//! The engine from outside: over a journal in memory, alone and as several nodes of one process.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod actors;
+mod asker;
+mod behaviour;
+mod check;
+mod cluster;
+mod cluster_erase;
+mod cluster_reads;
+mod cluster_retention;
+mod dead;
+mod end;
+mod evolution;
+mod follow;
+mod inside;
+mod kinds;
+mod layout;
+mod lives;
+mod nodes;
+mod projection;
+mod publish;
+mod requests;
+mod restart;
+mod retention;
+mod share;
+mod slow;
+mod table;
+mod what_if;
