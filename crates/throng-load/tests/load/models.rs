@@ -1,15 +1,11 @@
 //! Open model, replay and plans against servers that check what they are sent.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use support::{Reply, Server};
+use crate::support::{Reply, Server};
 use throng_load::plan::Plan;
 use throng_load::{Aftermath, Arrivals, Closed, ErrorKind, Open, OrderedReplay, Report, Request, Trace, Verdict, run};
 

@@ -1,5 +1,4 @@
 //! A server of HTTP/2 that does what a test tells it to, over TLS or with prior knowledge.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

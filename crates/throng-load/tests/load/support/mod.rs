@@ -1,5 +1,6 @@
 //! Servers on loopback that do what a test tells them to.
-#![allow(dead_code, clippy::unwrap_used)]
+
+pub(crate) mod http2;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,15 +1,13 @@
 //! TLS targets: trusted, untrusted, and what is no TLS at all.
-#![cfg(feature = "tls")]
-#![allow(clippy::unwrap_used)]
 
-mod support;
+#![cfg(feature = "tls")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
+use crate::support::{self, Reply, Server};
 use rustls::pki_types::PrivateKeyDer;
-use support::{Reply, Server};
 use throng_load::{Closed, ErrorKind, Options, Request, Target, run};
 
 /// A server with a certificate of its own for 127.0.0.1; the certificate in PEM.

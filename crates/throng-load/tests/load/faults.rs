@@ -1,13 +1,9 @@
 //! Targets that misbehave: every failure is counted by its kind, nothing hangs, nothing panics.
 
-#![allow(clippy::unwrap_used)]
-
-mod support;
-
 use std::net::TcpListener;
 use std::time::Duration;
 
-use support::{Reply, Server, answer};
+use crate::support::{Reply, Server, answer};
 use throng_load::{Closed, ErrorKind, Options, Report, Request, Target, run};
 
 fn load(options: &Options, requests: u64) -> Report {

@@ -2,14 +2,11 @@
 //!
 //! Needs `chromium` (Debian package `chromium`) on the path or in `CHROMIUM`. Without it the tests
 //! fail: a page nobody has looked at is not tested. `THRONG_NO_BROWSER=1` leaves them out, aloud.
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::{Reply, Server};
+use crate::support::{Reply, Server};
 use throng_load::comparison::{Repetition, differences};
 use throng_load::report::{Cost, html};
 use throng_load::{Arrivals, Open, Report, Request, run};

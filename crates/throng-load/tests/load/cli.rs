@@ -1,15 +1,12 @@
 //! The commands, from their arguments to the files they write.
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::support::{Reply, Server};
 use clap::Parser;
 use serde_json::Value;
-use support::{Reply, Server};
 use throng_load::Report;
 use throng_load::cli::{LoadArgs, run};
 
@@ -446,7 +443,7 @@ fn serving() -> (u16, String) {
     };
     let program = std::env::current_exe().unwrap();
     let command = format!(
-        "env {SERVE_AT}={port} {} --exact server_for_commands",
+        "env {SERVE_AT}={port} {} --exact cli::server_for_commands",
         program.display()
     );
     (port, command)

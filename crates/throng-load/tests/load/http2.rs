@@ -1,9 +1,4 @@
 //! HTTP/2: with prior knowledge and over TLS, targets that behave and targets that do not.
-#![allow(clippy::unwrap_used)]
-
-#[path = "support/http2.rs"]
-mod http2;
-mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,9 +6,12 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::support::{
+    self,
+    http2::{Reply, Server},
+};
 use bytes::Bytes;
 use h2::Reason;
-use http2::{Reply, Server};
 use throng_load::{
     Arrivals, Closed, ErrorKind, Next, Open, Options, Outcome, Report, Request, Shot, Source, Target, Verdict, run,
 };
