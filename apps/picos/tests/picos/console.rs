@@ -2,12 +2,9 @@
 //!
 //! Its files are not the project's: `PICO_ENGINE_CONSOLE` names the directory `public` of its package. Without it the test is left out, aloud. Needs
 //! `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` leaves it out, too.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{PATIENCE, Service, is_without_browser, open};
 use axum::{Router, response::Html, routing};
-use service::{PATIENCE, Service, is_without_browser, open};
 use std::{env, fs, path::Path, sync::mpsc};
 
 /// What a person does in each tab, and what is seen.

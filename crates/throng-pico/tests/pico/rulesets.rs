@@ -1,10 +1,7 @@
 //! Picos with rulesets in KRL, over HTTP.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{self, Service, text, until};
 use serde_json::{Value, json};
-use service::{Service, text, until};
 use std::{
     io::{Read, Write},
     net::TcpListener,

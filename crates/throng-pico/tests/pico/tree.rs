@@ -1,10 +1,7 @@
 //! Picos without rulesets of their own: channels, policies, children, subscriptions, over HTTP.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{Service, tagged, text};
 use serde_json::{Value, json};
-use service::{Service, tagged, text};
 use throng_pico::Settings;
 
 const UI: &str = "io.picolabs.pico-engine-ui";

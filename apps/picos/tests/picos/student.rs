@@ -1,13 +1,10 @@
 //! Registration through its picos, from the owner to a section, and the students' page in headless Chromium.
 //!
 //! Needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` leaves the browser out, aloud.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{PATIENCE, Service, is_without_browser, open, text};
 use axum::{Router, response::Html, routing};
 use serde_json::json;
-use service::{PATIENCE, Service, is_without_browser, open, text};
 use std::sync::mpsc;
 
 #[test]

@@ -1,10 +1,7 @@
 //! What nobody should send: each is told what is wrong, nothing is lost, and no other pico notices.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{Service, tagged, text};
 use serde_json::{Value, json};
-use service::{Service, tagged, text};
 use std::fs;
 use tempfile::TempDir;
 use throng_pico::Settings;

@@ -1,10 +1,7 @@
 //! Picos that are exported with all below them, and imported elsewhere.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{Service, tagged, text, until};
 use serde_json::{Value, json};
-use service::{Service, tagged, text, until};
 use std::path::{Path, PathBuf};
 use throng_pico::Settings;
 

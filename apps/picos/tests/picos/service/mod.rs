@@ -1,5 +1,4 @@
 //! An engine of picos in memory behind HTTP, a client of it, and a browser.
-#![allow(dead_code, reason = "shared by tests, each using some")]
 
 use axum::Router;
 use picos::Settings;

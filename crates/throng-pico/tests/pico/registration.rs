@@ -1,10 +1,7 @@
 //! The sections of a university as picos: requests go through the collection, rosters are asked of the sections.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{Service, text};
 use serde_json::{Value, json};
-use service::{Service, text};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

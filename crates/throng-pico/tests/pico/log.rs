@@ -1,10 +1,7 @@
 //! What has happened to a pico, live.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{Service, text};
 use serde_json::{Value, json};
-use service::{Service, text};
 use throng_pico::Settings;
 
 const WRANGLER: &str = "io.picolabs.wrangler";

@@ -1,10 +1,7 @@
 //! Picos that get another parent.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::{Service, tagged, text, until};
 use serde_json::{Value, json};
-use service::{Service, tagged, text, until};
 use throng_pico::Settings;
 
 const UI: &str = "io.picolabs.pico-engine-ui";

@@ -1,0 +1,12 @@
+//! Picos from outside: over HTTP, on a real engine.
+
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
+
+mod bad_input;
+mod log;
+mod moving;
+mod registration;
+mod rulesets;
+mod service;
+mod transfer;
+mod tree;
