@@ -1,6 +1,6 @@
 //! The examples do what they say.
 
-#[path = "../examples/group_commit.rs"]
+#[path = "../../examples/group_commit.rs"]
 mod group_commit;
 
 #[test]

@@ -1,4 +1,5 @@
 //! The queue against the simplest model of one, on one thread, for any order of operations.
+
 #![cfg(not(feature = "loom"))]
 
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
 //! What a user of the queue can rely on, with threads.
+
 #![cfg(not(feature = "loom"))]
 
 use std::{

@@ -1,7 +1,5 @@
 //! Statistics and health, by a clock of the test's own.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::{
     sync::{
         Arc,

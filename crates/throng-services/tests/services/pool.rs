@@ -1,7 +1,5 @@
 //! Pools: every message to one worker, the right one.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use proptest::prelude::*;
 use std::{collections::BTreeMap, thread, time::Duration};
 use throng_services::{Context, PoolSetup, Reply, Service, coordinate::wait_all, key_of, pool};

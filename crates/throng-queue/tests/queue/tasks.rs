@@ -1,4 +1,5 @@
 //! What a user of the queue can rely on, with tasks.
+
 #![cfg(not(feature = "loom"))]
 
 use std::{

@@ -10,7 +10,6 @@ global{f=function(a,b=2){ c=-a+b*2;
 [a ,b]{ "k" }  .map( function(x){x>0=>"y"|not x}) // why
 }
 
-
 /* about
    g */
 g = <<  #{ a [0] }  >>}

@@ -1,7 +1,5 @@
 //! The bus: who hears what, and who is told what was lost.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::{
     sync::mpsc::{self, Sender},
     thread,

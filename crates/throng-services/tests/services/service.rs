@@ -1,7 +1,5 @@
 //! Services on threads of their own, and in place.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::{
     sync::{
         Arc, Mutex,

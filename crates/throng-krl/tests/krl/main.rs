@@ -1,0 +1,7 @@
+//! The language from outside: sources in, results and errors out.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod bounds;
+mod format;
+mod rulesets;
