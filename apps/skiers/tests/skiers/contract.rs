@@ -1,10 +1,7 @@
 //! The HTTP contract, byte for byte: the real engine behind the real gateway, over sockets.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
+use crate::service::Service;
 use serde_json::{Value, json};
-use service::Service;
 
 /// Rides of skier 7 on day 12, as a path.
 const DAY: &str = "/skiers/56/seasons/2022/days/12/skiers/7";

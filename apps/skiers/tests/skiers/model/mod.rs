@@ -1,5 +1,4 @@
 //! What rides must come to: plain lists, looked through anew for each question.
-#![allow(dead_code, reason = "shared by tests, each using some")]
 
 use skiers::{
     resort_day::ResortDayView,

@@ -1,11 +1,7 @@
 //! The HTTP contract, byte for byte: the real engine behind the real gateway, over sockets.
 
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
-
-mod service;
-
+use crate::service::Service;
 use serde_json::{Value, json};
-use service::Service;
 
 const ID: &str = "0b31ab76-c5a3-4d3c-9f3f-6f6ad9a5a3b7";
 const OTHER: &str = "7f1c9a52-1b8e-4c0f-8f60-3d2b6f4a9e01";

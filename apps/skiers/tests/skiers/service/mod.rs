@@ -1,7 +1,5 @@
 //! The service on an engine in memory, and a client that shows every byte of an answer's body.
 
-#![allow(dead_code, reason = "shared by tests, each using some")]
-
 use skiers::{
     number::Number,
     resort::{GetResort, Resort},
@@ -63,7 +61,8 @@ impl Service {
         let begun = std::time::Instant::now();
         while !is_so() {
             assert!(begun.elapsed() < PATIENCE, "it did not come to be so");
-            std::thread::yield_now();
+            // The processors are for whom it waits for.
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
     }
 

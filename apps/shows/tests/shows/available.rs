@@ -1,12 +1,8 @@
 //! The read model of shows with seats left: the same as the shows themselves, whatever happens.
 
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
-
-mod service;
-
+use crate::service::Service;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use service::Service;
 use shows::{
     available::{AvailablePage, AvailableShows, PAGE_MAX, page},
     show::{GetShow, SeatStatus, Show, ShowCommand, ShowId},

@@ -1,5 +1,5 @@
 //! The service's own program, as a process: what a person types, and what comes of it.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 #![cfg(unix)]
 
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,9 +1,6 @@
 //! The shipped load plans: what they come to in full, and small against the real service.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod service;
-
-use service::Service;
+use crate::service::Service;
 use throng_load::{Options, Report, Target, plan::Plan};
 
 fn target(address: &str) -> Target {

@@ -1,10 +1,7 @@
 //! The arrangement with a broker and Redis, as processes on real servers, each of which is killed under load: at the end every ride that was answered 201
 //! counts once in every query.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod model;
-
-use model::Model;
+use crate::model::Model;
 use serde_json::{Value, json};
 use servers::{RabbitMq, RabbitMqOptions, Redis, Stop};
 use skiers::ride::{ResortDayId, Ride};

@@ -1,9 +1,6 @@
 //! The service in simulated worlds: whatever fails and whoever dies, every ride that was answered counts exactly once in every query.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod model;
-
-use model::Model;
+use crate::model::Model;
 use skiers::{
     number::Number,
     resort::{GetResort, Resort},

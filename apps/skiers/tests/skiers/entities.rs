@@ -1,9 +1,6 @@
 //! Skiers and days of resorts say what a model says that keeps every ride.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
 
-mod model;
-
-use model::Model;
+use crate::model::Model;
 use proptest::prelude::*;
 use skiers::{
     number::Number,

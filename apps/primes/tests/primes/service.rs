@@ -1,7 +1,5 @@
 //! The service from outside.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use throng::{

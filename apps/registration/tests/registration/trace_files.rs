@@ -1,7 +1,5 @@
 //! The two files of a trace: what is read, what is refused and in which words, and that writing and reading agree.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
 use std::{fs, path::Path};
 
 use proptest::prelude::*;

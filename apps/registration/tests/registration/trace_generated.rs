@@ -1,7 +1,5 @@
 //! The generated trace: its counts are met exactly, its seed decides it, and it has the traits of a registration day.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
-
 use std::{collections::HashMap, time::Duration};
 
 use proptest::prelude::*;

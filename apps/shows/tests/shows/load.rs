@@ -1,10 +1,6 @@
 //! The shipped load plans, small, against the real service: every request means what the contract says.
 
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
-
-mod service;
-
-use service::Service;
+use crate::service::Service;
 use shows::available::PAGE_MAX;
 use throng_load::{Options, Report, Target, plan::Plan};
 

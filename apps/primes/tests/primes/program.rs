@@ -1,5 +1,5 @@
 //! The service's own program: it has nothing to keep, and writes nothing.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 #![cfg(unix)]
 
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,7 +1,5 @@
 //! The service as a user runs it: the real engine behind the real gateway, over sockets.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use throng::Engine;

@@ -28,7 +28,6 @@ impl Service {
     }
 
     /// Waits until the read model has everything that is durable.
-    #[allow(dead_code, reason = "shared by tests, each using some")]
     pub fn caught_up(&self) {
         assert!(block_on(self.engine.read_model::<AvailableShows>().caught_up()));
     }
@@ -37,18 +36,15 @@ impl Service {
         self.exchange("GET", path, "", "")
     }
 
-    #[allow(dead_code, reason = "shared by tests, each using some")]
     pub fn post(&self, path: &str, body: &str) -> (u16, String) {
         self.send("POST", path, body)
     }
 
-    #[allow(dead_code, reason = "shared by tests, each using some")]
     pub fn change(&self, show: &str, seat: i32, action: &str) -> (u16, String) {
         let body = format!(r#"{{"action":"{action}"}}"#);
         self.send("PATCH", &format!("/shows/{show}/seats/{seat}"), &body)
     }
 
-    #[allow(dead_code, reason = "shared by tests, each using some")]
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         self.exchange(method, path, JSON, body)
     }

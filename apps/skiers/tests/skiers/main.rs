@@ -1,0 +1,11 @@
+//! The service from outside, and against a model of it.
+
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
+
+mod contract;
+mod entities;
+mod load;
+mod model;
+mod pipeline;
+mod service;
+mod simulation;
