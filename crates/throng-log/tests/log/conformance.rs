@@ -1,5 +1,4 @@
 //! The embedded log and store pass the suites.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::{cell::RefCell, path::PathBuf, sync::Arc, time::Duration};
 use tempfile::TempDir;

@@ -1,5 +1,4 @@
 //! An entity whose state is too large to be stored keeps its relatives and its end, whatever a checkpoint has covered.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

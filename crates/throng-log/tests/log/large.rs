@@ -1,5 +1,4 @@
 //! Commits large enough for whole blocks, between small ones, on a real disk.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use throng_journal::{
     Address, Append, CommitBuilder, CommitNo, Journal, Position, RecordKind, ShardId, Stamp, conformance::block_on,

@@ -1,5 +1,4 @@
 //! The offline tools on real directories.
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,4 @@
 //! Who may read what is kept.
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::{
     fs,

@@ -1,0 +1,23 @@
+//! The embedded log and store from outside, and what becomes of them when the disk, the power or the process fails.
+
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a failed unwrap is a failed test")]
+
+mod compact;
+mod conformance;
+mod crashes;
+mod damage;
+mod disk;
+mod ends;
+mod errors;
+mod full;
+mod kit;
+mod large;
+mod large_state;
+mod loss;
+mod notes;
+mod permissions;
+mod process;
+mod store;
+mod tools;
+mod torn;
+mod views;
