@@ -1,5 +1,7 @@
 //! The WebSocket clients of the example, really run: the page in headless Chromium, and the one in Rust.
 //!
+//! A program of its own: it is the example, too, whose one thread others' tests would slow down.
+//!
 //! Needs `chromium` on the path or in `CHROMIUM`; `THRONG_NO_BROWSER=1` leaves the browser out, aloud.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]

@@ -26,6 +26,8 @@ mod newer;
 mod overload;
 mod pages;
 mod routes;
+#[cfg(target_os = "linux")]
+mod signal;
 mod sockets;
 mod stop;
 mod subscriptions;

@@ -1,13 +1,6 @@
 //! The end by signal, in a process of its own.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-#![cfg(target_os = "linux")]
-
-#[allow(dead_code, reason = "shared with the gateway's tests")]
-#[path = "gateway/support/section.rs"]
-mod section;
-
-use section::{Command as SectionCommand, Section};
+use crate::support::section::{Command as SectionCommand, Section};
 use signal_hook::consts::SIGTERM;
 use std::{env, net::TcpStream, process::Command, thread};
 use throng::{
@@ -78,10 +71,13 @@ fn a_program_in_a_process_of_its_own() {
 fn a_signal_ends_the_gateway_gracefully_and_with_a_last_checkpoint_however_it_is_waited_for() {
     for (way, _) in WAYS {
         let output = Command::new(env::current_exe().unwrap())
-            .args(["a_program_in_a_process_of_its_own", "--exact", "--nocapture"])
+            .args(["signal::a_program_in_a_process_of_its_own", "--exact", "--nocapture"])
             .env(WAY, way)
             .output()
             .unwrap();
         assert!(output.status.success(), "{way}: {output:?}");
+        // A name that no test has would do so, too.
+        let ran = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+        assert!(ran, "{way}: {output:?}");
     }
 }
