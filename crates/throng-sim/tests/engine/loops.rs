@@ -1,9 +1,6 @@
 //! Loops on threads of their own, each step of which the test says: who commits, and who does when that one is busy or gone.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
-mod stepped;
-
-use stepped::{Step, World};
+use crate::stepped::{Step, World};
 
 #[test]
 fn leadership_alternates_between_two_loops_that_both_always_have_work() {

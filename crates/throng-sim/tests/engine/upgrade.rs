@@ -1,5 +1,4 @@
 //! Programs change while timers run and messages wait: nothing of it is lost without a word.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test may")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

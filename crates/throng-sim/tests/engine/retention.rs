@@ -1,10 +1,6 @@
 //! History that ends while processes die, journals fail and stores are lost: by age, by number, with its entity, and by erasure.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test may")]
 
-#[path = "diary/mod.rs"]
-mod diary;
-
-use diary::{AGE, AGED, COUNTED, Command, Diary, EVENTS, FOREVER, KINDS, Look, Never, keep, secret};
+use crate::diary::{AGE, AGED, COUNTED, Command, Diary, EVENTS, FOREVER, KINDS, Look, Never, keep, secret};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},

@@ -1,5 +1,4 @@
 //! Read models and sinks in simulated worlds: whatever fails and whoever dies, each durable event counts once, in order.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test may")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

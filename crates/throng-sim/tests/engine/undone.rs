@@ -1,5 +1,4 @@
 //! What undoes older records goes after them: passes, a store that is lost, and no timer fires twice, no dead message is dead again.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a test may")]
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

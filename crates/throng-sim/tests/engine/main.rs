@@ -1,0 +1,12 @@
+//! The engine in simulated worlds, a part of it each.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "../diary/mod.rs"]
+mod diary;
+mod loops;
+mod projection;
+mod retention;
+mod stepped;
+mod undone;
+mod upgrade;
