@@ -2,7 +2,7 @@
 
 use crate::counter::{self, Counter, Hits};
 use lapin::{
-    Connection, ConnectionProperties,
+    Channel, Connection, ConnectionProperties,
     message::BasicGetMessage,
     options::{BasicGetOptions, QueueDeclareOptions},
     types::FieldTable,
@@ -132,29 +132,37 @@ pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) 
     }
 }
 
-/// A look at a broker, as an operator's.
-pub(crate) async fn look(server: &RabbitMq) -> Connection {
-    Connection::connect(&server.url(), ConnectionProperties::default())
+/// A look at a broker, as an operator's. On one channel: to open another one for each question takes the broker longer than to answer it.
+pub(crate) struct Look {
+    channel: Channel,
+    _connection: Connection,
+}
+
+pub(crate) async fn look(server: &RabbitMq) -> Look {
+    let connection = Connection::connect(&server.url(), ConnectionProperties::default())
         .await
-        .unwrap()
+        .unwrap();
+    Look {
+        channel: connection.create_channel().await.unwrap(),
+        _connection: connection,
+    }
 }
 
 /// Messages that wait in a queue for a consumer.
-pub(crate) async fn depth(connection: &Connection, queue: &str) -> u32 {
-    let channel = connection.create_channel().await.unwrap();
+pub(crate) async fn depth(look: &Look, queue: &str) -> u32 {
     let options = QueueDeclareOptions {
         passive: true,
         ..QueueDeclareOptions::default()
     };
-    let declared = channel
+    let declared = look
+        .channel
         .queue_declare(queue.into(), options, FieldTable::default())
         .await;
     declared.unwrap().message_count()
 }
 
 /// Takes a message out of a queue.
-pub(crate) async fn get(connection: &Connection, queue: &str) -> Option<BasicGetMessage> {
-    let channel = connection.create_channel().await.unwrap();
+pub(crate) async fn get(look: &Look, queue: &str) -> Option<BasicGetMessage> {
     let options = BasicGetOptions { no_ack: true };
-    channel.basic_get(queue.into(), options).await.unwrap()
+    look.channel.basic_get(queue.into(), options).await.unwrap()
 }
