@@ -204,7 +204,8 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
-        std::thread::yield_now();
+        // The processors are for whom it waits for.
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
