@@ -1,6 +1,6 @@
 //! How far each shard is covered, and how far its events stand in the table for people.
 
-use crate::database::Database;
+use crate::{database::Database, typed};
 use deadpool_postgres::Transaction;
 use throng_journal::{CommitNo, Covered, Error, Position, Record, ShardId, ShardSet, WriterId};
 use tokio_postgres::{GenericClient, Row};
@@ -49,8 +49,9 @@ impl Coverage {
         shards: &ShardSet,
         doing: &str,
     ) -> Result<Self, Error> {
+        let wanted = numbers(shards);
         let rows = client
-            .query(COVERS, &[&numbers(shards)])
+            .query_typed(COVERS, &[typed::shards(&wanted)])
             .await
             .map_err(database.failed(doing))?;
         let mut of = Vec::new();
