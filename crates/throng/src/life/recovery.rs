@@ -44,14 +44,15 @@ impl Lives {
             })
             .collect();
         let layout = Layout::of(&context.registry);
-        let mut covers = self.covers(&layout, (writer, &shards), &sealed).await?;
+        let (mut covers, stored) = self.covers(&layout, (writer, &shards), &sealed).await?;
         let now = context.host.now();
         let empty = || {
             let all = (0..context.registry.shards()).map(ShardId);
             all.map(|id| Shard::new(id, writer, context.registry.clone(), now))
         };
         let mut restored: Vec<Shard> = empty().collect();
-        if covers.is_some() && !self.restore(&layout, &shards, &mut restored).await? {
+        let is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
+        if covers.is_some() && !(is_complete && self.restore(&shards, &mut restored).await?) {
             tracing::warn!(
                 "the store's rows are not complete, or of an older version; everything is read from the journal"
             );
@@ -120,20 +121,21 @@ impl Lives {
         }
     }
 
-    /// What the store covers of the writer's shards, once its layout is found to be this engine's; a journal without a commit gets it.
+    /// What the store covers of the writer's shards, once its layout, as it is stored, is found to be this engine's; a journal without a commit gets it.
     async fn covers(
         &self,
         layout: &Layout,
         (writer, shards): (WriterId, &ShardSet),
         sealed: &[Position],
-    ) -> Result<Coverage, StartError> {
+    ) -> Result<(Coverage, Option<Vec<u8>>), StartError> {
         let store = &self.context.store;
         let covers = Coverage {
             shards: shards.clone(),
             covered: store.covers(shards).await?,
         };
-        match now_or_later(store.system(LAYOUT_ROW)).await? {
-            Some(stored) => _ = layout.check(&stored)?,
+        let stored = now_or_later(store.system(LAYOUT_ROW)).await?;
+        match &stored {
+            Some(stored) => _ = layout.check(stored)?,
             None if !covers.is_some() && sealed.iter().all(|end| end.commit == CommitNo(0)) => {
                 let upto = Position {
                     writer,
@@ -147,14 +149,15 @@ impl Lives {
                     ..Checkpoint::default()
                 };
                 store.advance(begun).await?;
-                return Ok(Coverage {
+                let covers = Coverage {
                     covered: store.covers(shards).await?,
                     ..covers
-                });
+                };
+                return Ok((covers, Some(layout.encode())));
             }
             None => {}
         }
-        Ok(covers)
+        Ok((covers, stored))
     }
 
     /// The commit before the oldest message of these shards that was not taken at the last checkpoint.
@@ -178,13 +181,9 @@ impl Lives {
     }
 
     /// What the store knows; `false` if that is not all it should know.
-    async fn restore(&self, layout: &Layout, own: &ShardSet, shards: &mut [Shard]) -> Result<bool, Error> {
+    async fn restore(&self, own: &ShardSet, shards: &mut [Shard]) -> Result<bool, Error> {
         let context = &self.context;
-        let stored = now_or_later(context.store.system(LAYOUT_ROW)).await?;
-        let mut is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
-        if !is_complete {
-            return Ok(false);
-        }
+        let mut is_complete = true;
         for prefix in RESTORED {
             let mut visit = |row: &[u8], value: &[u8]| {
                 let id = shard_of_row(row, &context.registry);
