@@ -294,12 +294,13 @@ impl Shared {
         let Some((_, before)) = rows.split_last() else {
             return Err(Error::Sealed(by));
         };
-        let may_hold = |row: &&Row| set_of(row, 2).is_none_or(|set| set.overlaps(shards));
-        let taken = before.iter().filter(may_hold).map(|row| Taken {
+        let taken = before.iter().map(|row| Taken {
             writer: WriterId(row.get::<_, i64>(0).cast_unsigned()),
             last: CommitNo(row.get::<_, Option<i64>>(1).unwrap_or_default().cast_unsigned()),
+            shards: set_of(row, 2),
         });
-        Ok(taken.collect())
+        let may_hold = |taken: &Taken| taken.shards.as_ref().is_none_or(|set| set.overlaps(shards));
+        Ok(taken.filter(may_hold).collect())
     }
 
     /// All streams from a writer's on. What one statement sees of them goes together.

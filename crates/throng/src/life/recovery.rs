@@ -65,8 +65,10 @@ impl Lives {
             self.has_outbox_rows();
         }
         let mut has_sent = false;
-        for end in &sealed {
-            let Some(mut at) = covers.begin(*end) else { continue };
+        for (end, taken) in sealed.iter().zip(&taken) {
+            let Some(mut at) = covers.begin(*end, taken.shards.as_ref()) else {
+                continue;
+            };
             while at.commit < end.commit {
                 let commits = context.journal.read(at, READ_BYTES).await?;
                 let Some(last) = commits.last() else {
@@ -324,14 +326,18 @@ impl Coverage {
         covered.min().flatten()
     }
 
-    /// Where reading a stream begins that ends here: before it, nothing is left to be read of any of them. `None`: nor of the whole stream.
-    fn begin(&self, end: Position) -> Option<Position> {
+    /// Where reading a stream begins that ends here and may hold records of these: before it, nothing is left to be read of any of them. `None`: nor
+    /// of the whole stream.
+    fn begin(&self, end: Position, of: Option<&ShardSet>) -> Option<Position> {
         let begin = |upto: Option<Position>| match upto {
             Some(upto) if upto.writer == end.writer => upto.commit,
             Some(upto) if upto.writer > end.writer => end.commit,
             _ => CommitNo(0),
         };
-        let commit = self.covered.iter().map(|covered| begin(covered.upto)).min()?;
+        // How far others are covered says nothing of a stream that cannot hold them.
+        let is_held = |covered: &&Covered| of.is_none_or(|of| of.overlaps(&covered.shards));
+        let held = self.covered.iter().filter(is_held);
+        let commit = held.map(|covered| begin(covered.upto)).min()?;
         (commit < end.commit).then_some(Position { commit, ..end })
     }
 
@@ -374,4 +380,35 @@ pub(crate) fn read_position(value: &[u8]) -> Option<Position> {
         writer: WriterId(u64::from_be_bytes(*writer)),
         commit: CommitNo(u64::from_be_bytes(*commit)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_stream_is_read_from_where_the_shards_are_covered_that_it_may_hold() {
+        let at = |writer, commit| Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        };
+        let of = |shards: [u16; 2]| shards.into_iter().map(ShardId).collect::<ShardSet>();
+        let covered = |shards, upto| Covered {
+            shards: of(shards),
+            upto: Some(upto),
+        };
+        // Two have come from a stream that began before this node's, and was covered to its end.
+        let covers = Coverage {
+            shards: ShardSet::first(4),
+            covered: vec![covered([0, 1], at(7, 90)), covered([2, 3], at(5, 30))],
+        };
+        let (own, given) = (of([0, 1]), of([2, 3]));
+        assert_eq!(covers.begin(at(7, 100), Some(&own)), Some(at(7, 90)));
+        assert_eq!(covers.begin(at(7, 90), Some(&own)), None);
+        assert_eq!(covers.begin(at(5, 30), Some(&given)), None);
+        assert_eq!(covers.begin(at(6, 10), Some(&given)), Some(at(6, 0)));
+        assert_eq!(covers.begin(at(7, 100), None), Some(at(7, 0)));
+    }
 }
