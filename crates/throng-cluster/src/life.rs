@@ -125,6 +125,8 @@ struct Change {
     /// The node it is now: what was begun for the one before is not what this one serves.
     node: NodeId,
     serves: Option<ShardSet>,
+    /// See [`Seen::has_given`].
+    has_given: bool,
     is_changing: bool,
     last: Duration,
 }
@@ -184,6 +186,8 @@ impl Life {
         self.become_node(node);
         let mut knows_gone = false;
         loop {
+            // From before the look: a change that comes while it is answered and acted on would be seen a beat later otherwise.
+            let changed = self.parts.directory.changed(self.parts.timing.beat);
             let state = match self.is_leaving.load(Ordering::Acquire) || self.is_drained(node).await {
                 true => NodeState::Draining,
                 false => NodeState::Serving,
@@ -228,7 +232,7 @@ impl Life {
             }
             tokio::select! {
                 biased;
-                () = self.parts.directory.changed(self.parts.timing.beat) => {}
+                () = changed => {}
                 () = self.parts.connections.changed() => {}
                 () = self.wake.notified() => {}
             }
@@ -256,7 +260,7 @@ impl Life {
 
     fn become_node(&self, node: NodeId) {
         let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
-        (change.node, change.serves) = (node, None);
+        (change.node, change.serves, change.has_given) = (node, None, false);
     }
 
     fn publish(&self, node: NodeId, view: &View, silences: BTreeMap<NodeId, Duration>) {
@@ -283,6 +287,7 @@ impl Life {
         Seen {
             refusing: self.parts.connections.refusing(),
             serves: change.serves.clone(),
+            has_given: change.has_given,
             is_changing: change.is_changing,
         }
     }
@@ -332,7 +337,7 @@ impl Life {
                             None
                         }
                     };
-                    life.end_change(node, serves, last);
+                    life.end_change(node, (serves, false), last);
                 }));
                 false
             }
@@ -345,12 +350,14 @@ impl Life {
                         life.parts.host.release().await?;
                         life.parts.directory.give(node, to, &shards).await
                     };
-                    match given.await {
+                    let given = given.await;
+                    let has_given = given.is_ok();
+                    match given {
                         Ok(()) => tracing::info!("has given {} shards ({shards}) to node {to}", shards.len()),
                         Err(error) => tracing::warn!("the shards {shards} are not given to node {to}: {error}"),
                     }
                     // Whatever came of it: the engine serves nothing now, and is told what it owns by the next look.
-                    life.end_change(node, None, life.since(begun));
+                    life.end_change(node, (None, has_given), life.since(begun));
                 }));
                 false
             }
@@ -364,9 +371,10 @@ impl Life {
 
     /// A change that was begun for a node which has been declared dead meanwhile ends with nothing that counts: its stream is sealed, even
     /// where its shards are this process's again.
-    fn end_change(&self, of: NodeId, serves: Option<ShardSet>, last: Duration) {
+    fn end_change(&self, of: NodeId, (serves, has_given): (Option<ShardSet>, bool), last: Duration) {
         let mut change = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         change.serves = serves.filter(|_| change.node == of);
+        change.has_given = has_given && change.node == of;
         (change.is_changing, change.last) = (false, last);
         drop(change);
         self.wake.notify_one();

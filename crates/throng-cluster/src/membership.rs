@@ -74,6 +74,8 @@ pub struct Seen {
     pub refusing: BTreeSet<NodeId>,
     /// What the engine serves; `None`: nothing, and it has to be told.
     pub serves: Option<ShardSet>,
+    /// It serves nothing because its stream has ended in order, and shards of it were given away: so may others be, before it is told.
+    pub has_given: bool,
     /// The engine ends one stream and begins another: it can do nothing else.
     pub is_changing: bool,
 }
@@ -140,14 +142,14 @@ impl Membership {
         if seen.is_changing {
             return actions;
         }
-        if seen.serves.as_ref() != Some(&own) {
+        let is_served = seen.serves.as_ref() == Some(&own);
+        let may_give = (is_served || seen.has_given) && free.is_empty();
+        if let Some((to, shards)) = may_give.then(|| self.surplus(view)).flatten() {
+            actions.push(Action::Give { to, shards });
+        } else if !is_served {
             actions.push(Action::Serve(own));
         } else if is_draining && own.is_empty() {
             actions.push(Action::Leave);
-        } else if free.is_empty()
-            && let Some((to, shards)) = self.surplus(view)
-        {
-            actions.push(Action::Give { to, shards });
         }
         actions
     }

@@ -3,7 +3,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use throng::{
@@ -14,7 +17,9 @@ use throng_cluster::{
     Host, Status, Timing,
     life::{Connections, Life, Parts},
 };
-use throng_journal::{Directory, Error, Join, Later, MemoryJournal, NodeId, NodeState, ShardSet, View};
+use throng_journal::{
+    Directory, Error, Floor, Join, Later, MemoryDirectory, MemoryJournal, NodeId, NodeState, ShardSet, View,
+};
 use tokio::{runtime::Handle, sync::mpsc, sync::oneshot, time::timeout};
 
 /// How long something may take that has to come.
@@ -42,6 +47,68 @@ impl Host for SlowEngine {
 
     fn answer(&self, _: Request, _: Duration) -> Later<'static, Reply> {
         Box::pin(std::future::ready(Reply::NotHere))
+    }
+}
+
+/// A directory in which a node is asked to drain right behind its first look at all it owns, before that is answered.
+struct AsksBehindALook {
+    within: MemoryDirectory,
+    has_asked: AtomicBool,
+}
+
+impl Directory for AsksBehindALook {
+    fn join(&self, join: Join) -> Later<'_, Result<NodeId, Error>> {
+        self.within.join(join)
+    }
+
+    fn beat(&self, node: NodeId, state: NodeState) -> Later<'_, Result<View, Error>> {
+        Box::pin(async move {
+            let view = self.within.beat(node, state).await?;
+            if view.owners == [Some(node)] && !self.has_asked.swap(true, Ordering::Relaxed) {
+                self.within.ask_drain("a", true).await?;
+            }
+            Ok(view)
+        })
+    }
+
+    fn view(&self) -> Later<'_, Result<View, Error>> {
+        self.within.view()
+    }
+
+    fn declare_dead(&self, by: NodeId, dead: NodeId, beat: u64) -> Later<'_, Result<bool, Error>> {
+        self.within.declare_dead(by, dead, beat)
+    }
+
+    fn take<'a>(&'a self, by: NodeId, shards: &'a ShardSet) -> Later<'a, Result<ShardSet, Error>> {
+        self.within.take(by, shards)
+    }
+
+    fn give<'a>(&'a self, from: NodeId, to: NodeId, shards: &'a ShardSet) -> Later<'a, Result<(), Error>> {
+        self.within.give(from, to, shards)
+    }
+
+    fn leave(&self, node: NodeId) -> Later<'_, Result<(), Error>> {
+        self.within.leave(node)
+    }
+
+    fn ask_drain<'a>(&'a self, name: &'a str, drain: bool) -> Later<'a, Result<bool, Error>> {
+        self.within.ask_drain(name, drain)
+    }
+
+    fn wants_drain(&self, node: NodeId) -> Later<'_, Result<bool, Error>> {
+        self.within.wants_drain(node)
+    }
+
+    fn pin<'a>(&'a self, shards: &'a ShardSet, to: Option<&'a str>) -> Later<'a, Result<(), Error>> {
+        self.within.pin(shards, to)
+    }
+
+    fn finalize(&self) -> Later<'_, Result<(Floor, Floor), Error>> {
+        self.within.finalize()
+    }
+
+    fn changed(&self, at_most: Duration) -> Later<'_, ()> {
+        self.within.changed(at_most)
     }
 }
 
@@ -123,5 +190,39 @@ async fn what_an_engine_began_for_a_node_that_died_meanwhile_does_not_count_for_
     let (node, again, _) = next(&mut told).await;
     assert_ne!(node, first);
     assert_eq!(again, shards);
+    running.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_changes_behind_a_look_is_seen_without_waiting_for_the_next_beat() {
+    let directory = Arc::new(AsksBehindALook {
+        within: MemoryJournal::new().directory(),
+        has_asked: AtomicBool::new(false),
+    });
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let life = Arc::new(Life::new(Parts {
+        directory: directory.clone(),
+        host: Arc::new(SlowEngine(Mutex::new(tell))),
+        connections: Arc::new(Alone),
+        clock: Arc::new(TokioHost::on(Handle::current())),
+        join: named("a"),
+        // Two beats are an hour apart.
+        timing: Timing::of(Duration::from_hours(6)),
+    }));
+    let node = life.join().await.unwrap();
+    let mut statuses = life.statuses();
+    let running = tokio::spawn(life.run(node));
+    // It goes on by itself; the engine that begins beside it would have it look again.
+    let served = next(&mut told).await;
+    let drains = statuses.wait_for(|status| {
+        let own = status.view.node(node);
+        own.is_some_and(|own| own.state == NodeState::Draining)
+    });
+    let is_seen = timeout(PATIENCE, drains).await.is_ok();
+    assert!(
+        directory.has_asked.load(Ordering::Relaxed) && is_seen,
+        "it drains at once"
+    );
+    drop(served);
     running.abort();
 }

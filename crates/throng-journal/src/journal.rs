@@ -43,6 +43,8 @@ pub struct Taken {
     pub writer: WriterId,
     /// Its last commit: nothing after it will ever land. 0 if it never committed.
     pub last: CommitNo,
+    /// Those of which it may hold records; `None`: all.
+    pub shards: Option<ShardSet>,
 }
 
 /// Whether a record is over, so that nothing needs it any more.

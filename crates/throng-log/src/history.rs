@@ -212,6 +212,7 @@ impl History {
             .map(|(writer, stream)| Taken {
                 writer: *writer,
                 last: stream.last,
+                shards: None,
             })
             .collect()
     }

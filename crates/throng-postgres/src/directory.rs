@@ -15,9 +15,11 @@ use crate::{
     journal::{PATIENCE, close, end_sessions},
     options::PostgresOptions,
     store::coverage::{numbers, shard},
+    typed,
 };
 use changes::{CHANNEL_CHARS, IS_GONE, LIVING, Sql, end, tell};
 use deadpool_postgres::Object;
+use futures_util::future::{try_join, try_join5};
 use std::{
     sync::{
         Arc,
@@ -139,7 +141,10 @@ impl Directory for PostgresDirectory {
                 "UPDATE nodes n SET beat = beat + 1, state = $2 FROM (SELECT state AS before FROM nodes WHERE node = $1) b WHERE node = \
                  $1 AND {LIVING} RETURNING b.before"
             );
-            let Some(row) = transaction.query_opt(&statement, &[&number, &word(state)]).await? else {
+            let beaten = transaction
+                .query_typed_opt(&statement, &[typed::number(&number), typed::text(&word(state))])
+                .await?;
+            let Some(row) = beaten else {
                 return Ok(Err(Error::Gone(node)));
             };
             if row.get::<_, &str>(0) != word(state) {
@@ -222,34 +227,37 @@ impl Directory for PostgresDirectory {
         self.run("giving shards to another node", move |_, mut client| {
             let shards = shards.clone();
             async move {
+                let (receiver, wanted) = (to.0.cast_signed(), numbers(&shards));
                 let transaction = client.transaction().await?;
-                transaction.batch_execute(PATIENCE).await?;
-                if living(&transaction, from).await?.is_none() {
+                // One behind the other, in this order: requests wait for this.
+                let receivers = [typed::number(&receiver)];
+                let (_, giver, serves, owned, open) = try_join5(
+                    transaction.batch_execute(PATIENCE),
+                    living(&transaction, from),
+                    transaction.query_typed_opt(
+                        "SELECT FROM nodes WHERE node = $1 AND state = 'serving' FOR SHARE",
+                        &receivers,
+                    ),
+                    owns(&transaction, from, &shards),
+                    refuse_open(&transaction, &shards),
+                )
+                .await?;
+                if giver.is_none() {
                     return Ok(Err(Error::Gone(from)));
                 }
-                let serves = transaction
-                    .query_opt(
-                        "SELECT FROM nodes WHERE node = $1 AND state = 'serving' FOR SHARE",
-                        &[&to.0.cast_signed()],
-                    )
-                    .await?;
                 if serves.is_none() {
                     let why = format!("node {to} does not serve, and can be given nothing");
                     return Ok(Err(Error::Refused(why)));
                 }
-                if let Err(refused) = owns(&transaction, from, &shards).await? {
+                if let Err(refused) = owned.and(open) {
                     return Ok(Err(refused));
                 }
-                if let Err(refused) = refuse_open(&transaction, &shards).await? {
-                    return Ok(Err(refused));
-                }
-                transaction
-                    .execute(
-                        "UPDATE owners SET node = $1 WHERE shard = ANY($2)",
-                        &[&to.0.cast_signed(), &numbers(&shards)],
-                    )
-                    .await?;
-                tell(&transaction).await?;
+                let given = [typed::number(&receiver), typed::shards(&wanted)];
+                try_join(
+                    transaction.execute_typed("UPDATE owners SET node = $1 WHERE shard = ANY($2)", &given),
+                    tell(&transaction),
+                )
+                .await?;
                 transaction.commit().await?;
                 Ok(Ok(()))
             }
@@ -287,10 +295,11 @@ impl Directory for PostgresDirectory {
         self.run(
             "looking whether shards are to be given away",
             move |_, client| async move {
+                let number = node.0.cast_signed();
                 let row = client
-                    .query_opt(
+                    .query_typed_opt(
                         "SELECT wants_drain FROM nodes WHERE node = $1",
-                        &[&node.0.cast_signed()],
+                        &[typed::number(&number)],
                     )
                     .await?;
                 Ok(Ok(row.is_some_and(|row| row.get(0))))

@@ -110,6 +110,7 @@ mod options;
 mod store;
 mod tls;
 pub mod tools;
+mod typed;
 mod views;
 
 pub use directory::PostgresDirectory;

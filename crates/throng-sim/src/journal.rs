@@ -229,6 +229,7 @@ impl Journal for SimJournal {
                 .map(|(writer, stream)| Taken {
                     writer: *writer,
                     last: CommitNo(stream.commits.len() as u64),
+                    shards: None,
                 })
                 .collect())
         })

@@ -123,9 +123,13 @@ impl World {
                         assert_eq!(self.view.owners[usize::from(shard.0)], Some(id), "only its own");
                         self.view.owners[usize::from(shard.0)] = Some(to);
                     }
-                    self.nodes.get_mut(&id).unwrap().seen.serves = None;
+                    let seen = &mut self.nodes.get_mut(&id).unwrap().seen;
+                    (seen.serves, seen.has_given) = (None, true);
                 }
-                Action::Serve(shards) => self.nodes.get_mut(&id).unwrap().seen.serves = Some(shards),
+                Action::Serve(shards) => {
+                    let seen = &mut self.nodes.get_mut(&id).unwrap().seen;
+                    (seen.serves, seen.has_given) = (Some(shards), false);
+                }
                 Action::Leave => self.node(id).state = NodeState::Left,
             }
         }
@@ -436,4 +440,42 @@ fn a_silence_lasts_from_the_first_look_at_a_beat_until_the_next_one() {
     world.step(NodeId(2));
     world.step(NodeId(1));
     assert_eq!(silence(&world), Some(Duration::ZERO));
+}
+
+#[test]
+fn a_node_that_has_given_to_one_gives_to_the_next_before_it_serves_the_rest() {
+    let mut world = World::new();
+    (0..3).for_each(|_| world.join());
+    (0..20).for_each(|_| world.round());
+    let id = NodeId(3);
+    world.node(id).state = NodeState::Draining;
+    let (view, own) = (world.view.clone(), world.view.shards_of(Some(id)));
+    let acts = |view: &View, seen: &Seen| {
+        let mut membership = Membership::new(id, Timing::default());
+        membership.actions(view, 0, seen)
+    };
+    let serves = Seen {
+        serves: Some(own),
+        ..Seen::default()
+    };
+    let [Action::Give { to, shards }] = &acts(&view, &serves)[..] else {
+        panic!("it gives");
+    };
+    let mut given = view.clone();
+    for shard in shards.iter() {
+        given.owners[usize::from(shard.0)] = Some(*to);
+    }
+    let rest = given.shards_of(Some(id));
+    assert!(!rest.is_empty());
+    let has_given = Seen {
+        has_given: true,
+        ..Seen::default()
+    };
+    let [Action::Give { to: next, shards }] = &acts(&given, &has_given)[..] else {
+        panic!("it gives the rest");
+    };
+    assert_ne!(next, to);
+    assert_eq!(*shards, rest);
+    // Not when nothing says that its stream has ended.
+    assert_eq!(acts(&given, &Seen::default()), [Action::Serve(rest)]);
 }

@@ -319,6 +319,7 @@ pub fn take_lists_sealed_streams_in_order_with_their_last_commit<H: Harness>(har
         expected.push(Taken {
             writer,
             last: CommitNo(commits),
+            shards: None,
         });
     }
     let taker = open(harness, &journal, "node-a");
@@ -379,6 +380,7 @@ pub fn reopening_sees_the_same_history<H: Harness>(harness: &H) {
         streams.push(Taken {
             writer,
             last: CommitNo(commits),
+            shards: None,
         });
         journal = harness.reopen(journal);
         for stream in &streams {

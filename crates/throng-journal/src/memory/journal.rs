@@ -240,6 +240,7 @@ impl Journal for MemoryJournal {
             .map(|(writer, stream)| Taken {
                 writer: *writer,
                 last: CommitNo(stream.commits.len() as u64),
+                shards: stream.shards.clone(),
             })
             .collect();
         Box::pin(std::future::ready(Ok(taken)))

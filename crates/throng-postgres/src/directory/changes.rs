@@ -3,6 +3,7 @@
 use crate::{
     journal::close,
     store::coverage::{numbers, set_of, shard},
+    typed,
 };
 use std::collections::BTreeSet;
 use throng_journal::{Error, NodeId, ShardSet};
@@ -21,16 +22,20 @@ pub(crate) type Change<T> = Result<T, Error>;
 /// The name of a node that lives; its row is kept from ending.
 pub(crate) async fn living(transaction: &Transaction<'_>, node: NodeId) -> Sql<Option<String>> {
     let statement = format!("SELECT name FROM nodes WHERE node = $1 AND {LIVING} FOR SHARE");
-    let row = transaction.query_opt(&statement, &[&node.0.cast_signed()]).await?;
+    let number = node.0.cast_signed();
+    let row = transaction
+        .query_typed_opt(&statement, &[typed::number(&number)])
+        .await?;
     Ok(row.map(|row| row.get(0)))
 }
 
 /// Keeps the owners of shards from changing, in the order of the shards; says why a node is not the owner of all of them.
 pub(crate) async fn owns(transaction: &Transaction<'_>, node: NodeId, shards: &ShardSet) -> Sql<Change<()>> {
+    let wanted = numbers(shards);
     let rows = transaction
-        .query(
+        .query_typed(
             "SELECT shard, node FROM owners WHERE shard = ANY($1) ORDER BY shard FOR UPDATE",
-            &[&numbers(shards)],
+            &[typed::shards(&wanted)],
         )
         .await?;
     let is_own = |row: &&Row| row.get::<_, Option<i64>>(1) == Some(node.0.cast_signed());
@@ -45,7 +50,7 @@ pub(crate) async fn owns(transaction: &Transaction<'_>, node: NodeId, shards: &S
 /// Says so if a stream that has not ended may hold records of these.
 pub(crate) async fn refuse_open(transaction: &Transaction<'_>, shards: &ShardSet) -> Sql<Change<()>> {
     let rows = transaction
-        .query("SELECT writer, shards, node FROM writers WHERE sealed_at IS NULL", &[])
+        .query_typed("SELECT writer, shards, node FROM writers WHERE sealed_at IS NULL", &[])
         .await?;
     let open = rows
         .iter()
@@ -107,13 +112,8 @@ pub(super) async fn end(transaction: &Transaction<'_>, node: i64, state: &str) -
 /// Raises the version, and tells those who listen once the transaction is done.
 pub(super) async fn tell(transaction: &Transaction<'_>) -> Sql<()> {
     transaction
-        .execute("UPDATE cluster SET version = version + 1", &[])
-        .await?;
-    transaction
-        .execute(
-            &format!("SELECT pg_notify('throng_' || left(current_schema, {CHANNEL_CHARS}), '')"),
-            &[],
-        )
+        .batch_execute(&format!(
+            "UPDATE cluster SET version = version + 1; SELECT pg_notify('throng_' || left(current_schema, {CHANNEL_CHARS}), '')"
+        ))
         .await
-        .map(drop)
 }

@@ -5,8 +5,8 @@ use super::{
     view::view,
 };
 use crate::store::coverage::numbers;
+use deadpool_postgres::Transaction;
 use throng_journal::{ERASES, Error, ShardSet};
-use tokio_postgres::Transaction;
 
 /// One statement, which changes all or nothing: whatever stands against it is looked for afterwards.
 pub(super) async fn pin(transaction: &Transaction<'_>, shards: &ShardSet, to: Option<&str>) -> Sql<Change<()>> {

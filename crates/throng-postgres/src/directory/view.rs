@@ -4,8 +4,9 @@ use super::{
     changes::{IS_GONE, LIVING, Sql},
     floor,
 };
+use deadpool_postgres::Transaction;
 use throng_journal::{Join, Node, NodeId, NodeState, ShardId, View};
-use tokio_postgres::{Row, Transaction};
+use tokio_postgres::Row;
 
 fn state_of(word: &str) -> NodeState {
     match word {
@@ -28,6 +29,8 @@ pub(super) async fn view(transaction: &Transaction<'_>) -> Sql<View> {
         pinned = once("array_agg(p.shard ORDER BY p.shard) FROM pins p"),
         pinned_to = once("array_agg(p.name ORDER BY p.shard) FROM pins p"),
     );
+    // It takes the server longer to plan than to execute.
+    let statement = transaction.prepare_cached(&statement).await?;
     let rows = transaction.query(&statement, &[]).await?;
     let mut view = View::default();
     let number = |row: &Row, index: usize| row.get::<_, i64>(index).cast_unsigned();

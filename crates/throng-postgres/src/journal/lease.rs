@@ -4,7 +4,7 @@ use super::{
     Shared,
     process::{self, Process},
 };
-use crate::store::coverage::set_of;
+use crate::{store::coverage::set_of, typed};
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::BTreeSet,
@@ -55,6 +55,13 @@ impl Before<'_> {
             Self::With(own) => shards.is_none_or(|shards| shards.overlaps(own)),
         }
     }
+}
+
+/// A writer that was begun, with a lease.
+pub(super) struct Begun {
+    pub(super) writer: WriterId,
+    /// Its lease was asked for then, on the clock of [`boot_micros`].
+    pub(super) asked_micros: u64,
 }
 
 /// What this process knows of its own lease.
@@ -114,19 +121,22 @@ impl Shared {
         self.lease.length.as_micros() as i64
     }
 
-    /// The lease begins, and is renewed until it is over.
-    pub(super) async fn hold(self: &Arc<Self>, writer: WriterId) -> Result<(), Error> {
-        if self.lease.length.is_zero() {
-            self.lease.begin(writer, boot_micros());
-            return Ok(());
+    /// The lease that was written with the writer begins, and is renewed until it is over. Nothing is asked for that: whoever changes shards
+    /// holds up requests meanwhile, and a connection takes the server longer than most statements.
+    pub(super) fn hold(self: &Arc<Self>, Begun { writer, asked_micros }: Begun) {
+        self.lease.begin(writer, asked_micros);
+        if !self.lease.length.is_zero() {
+            self.threads.spawn(keep(Arc::downgrade(self), writer));
         }
-        let client = self.lease_session().await?;
+    }
+
+    /// A lease that was over before its engine began is renewed, unless another engine has sealed the writer.
+    pub(super) async fn hold_on(&self, client: &Client, writer: WriterId) -> Result<(), Error> {
         let asked = boot_micros();
-        if !self.renew(&client, writer).await? {
+        if !self.renew(client, writer).await? {
             return Err(Error::Sealed(writer));
         }
-        self.lease.begin(writer, asked);
-        self.threads.spawn(keep(Arc::downgrade(self), client, writer));
+        self.lease.renew(asked);
         Ok(())
     }
 
@@ -157,7 +167,7 @@ impl Shared {
         let mut outlived = BTreeSet::new();
         loop {
             let rows = client
-                .query(UNEXPIRED, &[&self.database.session])
+                .query_typed(UNEXPIRED, &[typed::text(&self.database.session)])
                 .await
                 .map_err(self.database.failed("waiting for the leases of the engines before"))?;
             let rows: Vec<&Row> = rows.iter().filter(|row| whose.is(row)).collect();
@@ -192,8 +202,8 @@ impl Shared {
     }
 }
 
-async fn keep(shared: Weak<Shared>, client: Client, writer: WriterId) {
-    let mut client = Some(client);
+async fn keep(shared: Weak<Shared>, writer: WriterId) {
+    let mut client = None;
     loop {
         let Some(strong) = shared.upgrade() else { return };
         if strong.lease.writer.load(Ordering::Acquire) != writer.0 {

@@ -2,6 +2,7 @@
 
 use super::{Shared, append::shards, read::damaged, writers::LOCK_CLUSTER};
 use crate::directory::Change;
+use futures_util::future::try_join;
 use throng_journal::{ACCEPTED_LOSS_NODE, CommitNo, Error, Loss, Position, WriterId};
 use tokio_postgres::Client;
 
@@ -34,7 +35,12 @@ impl Shared {
     pub(super) async fn refuse_loss(&self, client: &mut Client) -> Result<(), Error> {
         let doing = "comparing the checkpoint with the commits";
         let failed = || self.database.failed(doing);
-        let unknown = client.query_one(UNKNOWN, &[]).await.map_err(failed())?;
+        let (unknown, covered) = try_join(
+            client.query_typed_one(UNKNOWN, &[]),
+            client.query_typed_opt(COVERED, &[]),
+        )
+        .await
+        .map_err(failed())?;
         if let Some(writer) = unknown.get::<_, Option<i64>>(0) {
             let position = position(writer, 1);
             return Err(damaged(
@@ -42,7 +48,7 @@ impl Shared {
                 "the writer of these commits is missing from the table writers".into(),
             ));
         }
-        let Some(row) = client.query_opt(COVERED, &[]).await.map_err(failed())? else {
+        let Some(row) = covered else {
             return Ok(());
         };
         let loss = Loss {

@@ -1,11 +1,19 @@
 //! Writers: opened, sealed, taken.
 
-use super::{Shared, lease::Before, loss::NEXT_WRITER, process::Process};
+use super::{
+    Shared,
+    lease::{Before, Begun, boot_micros},
+    loss::NEXT_WRITER,
+    process::Process,
+};
 use crate::{
     directory::{self, Change},
     store::coverage::set_of,
+    typed,
 };
+use futures_util::future::{try_join, try_join3, try_join4, try_join5};
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -50,8 +58,8 @@ impl Shared {
                 begun => break begun,
             }
         };
-        let writer = begun.map_err(failed())??;
-        self.begin_life(&client, writer, Before::Of(node), sealed).await
+        let begun = begun.map_err(failed())??;
+        self.begin_life(&client, begun, Before::Of(node), sealed).await
     }
 
     /// As [`open`](Self::open), for a node of a cluster and what it owns.
@@ -67,35 +75,39 @@ impl Shared {
                 begun => break begun,
             }
         };
-        let writer = begun.map_err(self.database.failed(doing))??;
-        self.begin_life(&client, writer, Before::With(shards), Vec::new()).await
+        let begun = begun.map_err(self.database.failed(doing))??;
+        self.begin_life(&client, begun, Before::With(shards), Vec::new()).await
     }
 
     /// Holds the lease of a writer that was begun, once nobody answers any more from what was known before.
     async fn begin_life(
         self: &Arc<Self>,
         client: &Client,
-        writer: WriterId,
+        begun: Begun,
         whose: Before<'_>,
         sealed: Vec<String>,
     ) -> Result<Opened, Error> {
         let failed = || self.database.failed("opening a writer");
-        self.own.store(writer.0, Ordering::Release);
-        self.hold(writer).await?;
+        let writer = begun.writer;
+        let is_first = self.own.swap(writer.0, Ordering::AcqRel) == 0;
+        self.hold(begun);
         // Also those whom others have sealed, and not outlived to the end.
         let mut before = self.outlive(client, whose).await?;
         before.extend(sealed);
         // What is left of them, such as a checkpoint that was begun, holds locks. Who has only given shards away goes on.
-        let living = directory::sessions(client).await.map_err(failed())?;
+        let living = match before.is_empty() {
+            true => BTreeSet::new(),
+            false => directory::sessions(client).await.map_err(failed())?,
+        };
         let is_over = |session: &&String| **session != self.database.session && !living.contains(*session);
         for session in before.iter().filter(is_over) {
             end_sessions(client, session).await.map_err(failed())?;
         }
         self.appender.connect().await?;
         if !self.lease.holds(writer) {
-            return Err(Error::Sealed(writer));
+            self.hold_on(client, writer).await?;
         }
-        if self.database.options.depth.is_none() {
+        if self.database.options.depth.is_none() && is_first {
             let depth = if round_trip(client).await.map_err(failed())? > LONG_ROUND_TRIP {
                 DEPTH_FAR
             } else {
@@ -113,54 +125,75 @@ impl Shared {
         client: &mut Client,
         node: NodeId,
         shards: &ShardSet,
-    ) -> Result<Change<WriterId>, tokio_postgres::Error> {
+    ) -> Result<Change<Begun>, tokio_postgres::Error> {
+        let number = node.0.cast_signed();
+        let this = [typed::number(&number)];
         let transaction = client.transaction().await?;
-        transaction.batch_execute(PATIENCE).await?;
-        let Some(name) = directory::living(&transaction, node).await? else {
+        // One behind the other, in this order: requests wait for this.
+        let (_, name, owned, rows) = try_join4(
+            transaction.batch_execute(PATIENCE),
+            directory::living(&transaction, node),
+            directory::owns(&transaction, node, shards),
+            transaction.query_typed(
+                "UPDATE writers SET sealed_at = now() WHERE node_id = $1 AND sealed_at IS NULL RETURNING writer",
+                &this,
+            ),
+        )
+        .await?;
+        let Some(name) = name else {
             return Ok(Err(Error::Gone(node)));
         };
-        if let Err(refused) = directory::owns(&transaction, node, shards).await? {
+        if let Err(refused) = owned {
             return Ok(Err(refused));
         }
-        let number = node.0.cast_signed();
-        let rows = transaction
-            .query(
-                "UPDATE writers SET sealed_at = now() WHERE node_id = $1 AND sealed_at IS NULL RETURNING writer",
-                &[&number],
-            )
-            .await?;
         let own: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-        close(&transaction, &own).await?;
-        self.give_back(&transaction, &own).await?;
+        if !own.is_empty() {
+            try_join(close(&transaction, &own), self.give_back(&transaction, &own)).await?;
+        }
         // One at a time gets a number: greater than that of every stream that has ended by now.
-        transaction.execute(LOCK_CLUSTER, &[]).await?;
-        if let Err(refused) = directory::refuse_open(&transaction, shards).await? {
+        let (_, open, next) = try_join3(
+            transaction.execute_typed(LOCK_CLUSTER, &[]),
+            directory::refuse_open(&transaction, shards),
+            transaction.query_typed_one(NEXT_WRITER, &[]),
+        )
+        .await?;
+        if let Err(refused) = open {
             return Ok(Err(refused));
         }
-        let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await?.get(0);
-        transaction
-            .execute(
+        let writer: i64 = next.get(0);
+        let set = shards.bytes();
+        let row = [
+            typed::number(&writer),
+            typed::text(&name),
+            typed::text(&self.database.session),
+            typed::number(&number),
+            typed::bytes(&set),
+        ];
+        let (_, begun) = try_join(
+            transaction.execute_typed(
                 "INSERT INTO writers (writer, node, session, node_id, shards) VALUES ($1, $2, $3, $4, $5)",
-                &[&writer, &name, &self.database.session, &number, &shards.bytes()],
-            )
-            .await?;
-        self.insert_lease(&transaction, writer).await?;
+                &row,
+            ),
+            self.insert_lease(&transaction, writer),
+        )
+        .await?;
         transaction.commit().await?;
-        Ok(Ok(WriterId(writer.cast_unsigned())))
+        Ok(Ok(begun))
     }
 
-    async fn insert_lease(&self, transaction: &Transaction<'_>, writer: i64) -> Result<(), tokio_postgres::Error> {
+    async fn insert_lease(&self, transaction: &Transaction<'_>, writer: i64) -> Result<Begun, tokio_postgres::Error> {
+        let asked_micros = boot_micros();
+        let (length, process) = (self.lease_micros() as f64, Process::own().map(|own| own.to_string()));
         transaction
-            .execute(
+            .execute_typed(
                 "INSERT INTO leases (writer, until, process) VALUES ($1, clock_timestamp() + $2 * interval '1 microsecond', $3)",
-                &[
-                    &writer,
-                    &(self.lease_micros() as f64),
-                    &Process::own().map(|own| own.to_string()),
-                ],
+                &[typed::number(&writer), typed::float(&length), typed::text(&process)],
             )
-            .await
-            .map(drop)
+            .await?;
+        Ok(Begun {
+            writer: WriterId(writer.cast_unsigned()),
+            asked_micros,
+        })
     }
 
     /// An engine that was taken over does not take back: only one that starts takes over from one that lives.
@@ -215,7 +248,7 @@ impl Shared {
     }
 
     /// Refused while a node of a cluster lives: none joins meanwhile. What is left of one whose nodes are gone ends.
-    async fn begin(&self, client: &mut Client, node: &str) -> Result<Change<WriterId>, tokio_postgres::Error> {
+    async fn begin(&self, client: &mut Client, node: &str) -> Result<Change<Begun>, tokio_postgres::Error> {
         let transaction = client.transaction().await?;
         transaction.execute(LOCK_CLUSTER, &[]).await?;
         transaction.batch_execute(PATIENCE).await?;
@@ -240,20 +273,20 @@ impl Shared {
             .await?;
         let between: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         close(&transaction, &between).await?;
-        self.insert_lease(&transaction, writer).await?;
+        let begun = self.insert_lease(&transaction, writer).await?;
         transaction.commit().await?;
-        Ok(Ok(WriterId(writer.cast_unsigned())))
+        Ok(Ok(begun))
     }
 
     pub(super) async fn take(&self, by: WriterId, shards: &ShardSet) -> Result<Vec<Taken>, Error> {
-        let doing = "taking the streams before";
+        let (doing, number) = ("taking the streams before", by.0.cast_signed());
         let client = self.database.client(doing).await?;
         let rows = client
-            .query(
+            .query_typed(
                 "SELECT writer, last, shards FROM writers WHERE writer < $1 AND last IS NOT NULL AND EXISTS (SELECT FROM writers \
                  WHERE writer = $1 AND sealed_at IS NULL) UNION ALL SELECT writer, NULL, NULL FROM writers WHERE writer = $1 AND \
                  sealed_at IS NULL ORDER BY 1",
-                &[&by.0.cast_signed()],
+                &[typed::number(&number)],
             )
             .await
             .map_err(self.database.failed(doing))?;
@@ -261,12 +294,13 @@ impl Shared {
         let Some((_, before)) = rows.split_last() else {
             return Err(Error::Sealed(by));
         };
-        let may_hold = |row: &&Row| set_of(row, 2).is_none_or(|set| set.overlaps(shards));
-        let taken = before.iter().filter(may_hold).map(|row| Taken {
+        let taken = before.iter().map(|row| Taken {
             writer: WriterId(row.get::<_, i64>(0).cast_unsigned()),
             last: CommitNo(row.get::<_, Option<i64>>(1).unwrap_or_default().cast_unsigned()),
+            shards: set_of(row, 2),
         });
-        Ok(taken.collect())
+        let may_hold = |taken: &Taken| taken.shards.as_ref().is_none_or(|set| set.overlaps(shards));
+        Ok(taken.filter(may_hold).collect())
     }
 
     /// All streams from a writer's on. What one statement sees of them goes together.
@@ -372,10 +406,10 @@ impl Shared {
     /// This engine has let its own leases of these go before: nobody has to wait for them.
     async fn give_back(&self, transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
         transaction
-            .execute(
+            .execute_typed(
                 "UPDATE leases l SET until = clock_timestamp() FROM writers w WHERE l.writer = ANY($1) AND w.writer = l.writer AND \
                  w.session = $2 AND l.until > clock_timestamp()",
-                &[&writers, &self.database.session],
+                &[typed::numbers(&writers), typed::text(&self.database.session)],
             )
             .await
             .map(drop)
@@ -387,19 +421,20 @@ impl Shared {
         writer: WriterId,
     ) -> Result<Option<CommitNo>, tokio_postgres::Error> {
         let writer = writer.0.cast_signed();
+        let (this, these) = ([typed::number(&writer)], [writer]);
         let transaction = client.transaction().await?;
-        transaction.batch_execute(PATIENCE).await?;
-        transaction
-            .execute(
+        // One behind the other, in this order: requests wait for this.
+        let (_, _, (), (), row) = try_join5(
+            transaction.batch_execute(PATIENCE),
+            transaction.execute_typed(
                 "UPDATE writers SET sealed_at = now() WHERE writer = $1 AND sealed_at IS NULL",
-                &[&writer],
-            )
-            .await?;
-        close(&transaction, &[writer]).await?;
-        self.give_back(&transaction, &[writer]).await?;
-        let row = transaction
-            .query_opt("SELECT last FROM writers WHERE writer = $1", &[&writer])
-            .await?;
+                &this,
+            ),
+            close(&transaction, &these),
+            self.give_back(&transaction, &these),
+            transaction.query_typed_opt("SELECT last FROM writers WHERE writer = $1", &this),
+        )
+        .await?;
         transaction.commit().await?;
         Ok(row.map(|row| CommitNo(row.get::<_, i64>(0).cast_unsigned())))
     }
@@ -408,20 +443,23 @@ impl Shared {
 /// Notes where sealed streams end, and that their leases are not renewed any more. A statement of its own, so that it sees
 /// what the seal has waited for.
 pub(crate) async fn close(transaction: &Transaction<'_>, writers: &[i64]) -> Result<(), tokio_postgres::Error> {
-    transaction
-        .execute(
+    if writers.is_empty() {
+        return Ok(());
+    }
+    let these = [typed::numbers(&writers)];
+    try_join(
+        transaction.execute_typed(
             "UPDATE writers w SET last = coalesce((SELECT max(number) FROM commits c WHERE c.writer = w.writer), 0) \
              WHERE w.writer = ANY($1) AND w.last IS NULL",
-            &[&writers],
-        )
-        .await?;
-    transaction
-        .execute(
+            &these,
+        ),
+        transaction.execute_typed(
             "UPDATE leases SET over = true WHERE writer = ANY($1) AND NOT over",
-            &[&writers],
-        )
-        .await?;
-    Ok(())
+            &these,
+        ),
+    )
+    .await
+    .map(drop)
 }
 
 /// Ends an engine's sessions, as far as this user may.

@@ -7,7 +7,7 @@ use super::{
     index::Index,
     pacer::Pacer,
 };
-use crate::{database::Database, journal::read_commits};
+use crate::{database::Database, journal::read_commits, typed};
 use deadpool_postgres::Transaction;
 use std::collections::HashMap;
 use throng_journal::{Checkpoint, Error, Position, ShardSet, WriterId};
@@ -19,6 +19,7 @@ const OPEN: &str = "SELECT shards FROM writers WHERE writer = $1 AND sealed_at I
 /// The streams before one that have ended, from one on.
 const ENDED: &str =
     "SELECT writer, last, shards FROM writers WHERE writer >= $1 AND writer < $2 AND last IS NOT NULL ORDER BY writer";
+const HELD: &str = "SELECT writer, shards FROM writers WHERE writer = ANY($1)";
 const STILL_OPEN: &str = "SELECT FROM writers WHERE writer = $1 AND sealed_at IS NULL FOR SHARE";
 const SET: &str = "INSERT INTO system (key, value) SELECT * FROM unnest($1::bytea[], $2::bytea[]) ON CONFLICT (key) DO UPDATE \
     SET value = excluded.value";
@@ -56,9 +57,10 @@ pub(super) async fn advance(database: &Database, checkpoint: Checkpoint) -> Resu
         ends = ended(database, &transaction, (&checkpoint.shards, from, upto)).await?;
     }
     ends.push(upto);
+    let held = held(database, &transaction, &ends).await?;
     let streams: Vec<(Position, Position)> = ends
         .iter()
-        .filter_map(|end| coverage.stretch(*end, filling.is_some()))
+        .filter_map(|end| coverage.stretch(*end, held.get(&end.writer), filling.is_some()))
         .collect();
     let commits: u64 = streams.iter().map(|(from, to)| to.commit.0 - from.commit.0).sum();
     let mut done = 0;
@@ -111,6 +113,24 @@ async fn ended(
     let may_hold = |row: &&Row| set_of(row, 2).is_none_or(|set| set.overlaps(shards));
     let ended = rows.iter().filter(may_hold);
     Ok(ended.filter_map(|row| super::position_of(row, 0, 1)).collect())
+}
+
+/// The shards whose records each of these streams may hold, where that is not all.
+async fn held(
+    database: &Database,
+    transaction: &Transaction<'_>,
+    ends: &[Position],
+) -> Result<HashMap<WriterId, ShardSet>, Error> {
+    let writers: Vec<i64> = ends.iter().map(|end| end.writer.0.cast_signed()).collect();
+    let rows = transaction
+        .query_typed(HELD, &[typed::numbers(&writers)])
+        .await
+        .map_err(database.failed(DOING))?;
+    let held = rows.iter().filter_map(|row| {
+        let writer = WriterId(row.get::<_, i64>(0).cast_unsigned());
+        Some((writer, set_of(row, 1)?))
+    });
+    Ok(held.collect())
 }
 
 async fn stream(

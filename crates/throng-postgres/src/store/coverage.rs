@@ -1,6 +1,6 @@
 //! How far each shard is covered, and how far its events stand in the table for people.
 
-use crate::database::Database;
+use crate::{database::Database, typed};
 use deadpool_postgres::Transaction;
 use throng_journal::{CommitNo, Covered, Error, Position, Record, ShardId, ShardSet, WriterId};
 use tokio_postgres::{GenericClient, Row};
@@ -49,8 +49,9 @@ impl Coverage {
         shards: &ShardSet,
         doing: &str,
     ) -> Result<Self, Error> {
+        let wanted = numbers(shards);
         let rows = client
-            .query(COVERS, &[&numbers(shards)])
+            .query_typed(COVERS, &[typed::shards(&wanted)])
             .await
             .map_err(database.failed(doing))?;
         let mut of = Vec::new();
@@ -118,9 +119,9 @@ impl Coverage {
         behind.map(|reach| reach.events.unwrap_or_default().writer).min()
     }
 
-    /// The part of a stream that is to be read, which ends here: what is not covered, or, where the table for people is filled, does not stand
+    /// The part of a stream that is to be read, which ends here and may hold records of these (`None`: of all): what is not covered, or, where the table for people is filled, does not stand
     /// there yet.
-    pub(super) fn stretch(&self, end: Position, fills: bool) -> Option<(Position, Position)> {
+    pub(super) fn stretch(&self, end: Position, of: Option<&ShardSet>, fills: bool) -> Option<(Position, Position)> {
         let begin = |upto: Option<Position>| match upto {
             Some(upto) if upto.writer == end.writer => upto.commit,
             Some(upto) if upto.writer > end.writer => end.commit,
@@ -131,7 +132,11 @@ impl Coverage {
             let covers = begin(reach.covers);
             if fills { covers.min(begin(reach.events)) } else { covers }
         };
-        let commit = self.shards.iter().map(of_shard).min()?;
+        let held = self
+            .shards
+            .iter()
+            .filter(|shard| of.is_none_or(|of| of.contains(*shard)));
+        let commit = held.map(of_shard).min()?;
         (commit < end.commit).then_some((Position { commit, ..end }, end))
     }
 

@@ -6,7 +6,7 @@
 use super::{Down, Life, Lives, Status};
 use crate::{StartError, door::turn, ledger::Refusal};
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering},
     task::Poll,
     time::Duration,
 };
@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Messages on their way to entities at hand are let arrive for so long, with their answers, before the stream ends.
 const MESSAGES: Duration = Duration::from_millis(20);
 
+/// A stream that ends while shards wait for it leaves so many bytes to be read by the next one.
+const TAIL_BYTES: u64 = 2 << 20;
+
 const CHANGES: &str = "shards change their owner";
 
 impl Lives {
@@ -43,7 +46,8 @@ impl Lives {
             return Ok(());
         }
         if let Some(life) = self.running() {
-            self.end_in_order(&life).await?;
+            let gains = !member.shards.without(&life.ledger.shards).is_empty();
+            self.end_in_order(&life, gains).await?;
         }
         *self.member.lock().unwrap_or_else(PoisonError::into_inner) = Some(member);
         let next = self.recover().await.map_err(|error| {
@@ -65,25 +69,27 @@ impl Lives {
     pub(crate) async fn release(&self) -> Result<(), Error> {
         let _one_at_a_time = self.changes.lock().await;
         match self.running() {
-            Some(life) => self.end_in_order(&life).await,
+            Some(life) => self.end_in_order(&life, false).await,
             None => Ok(()),
         }
     }
 
     /// Ends a life in order: nothing that was begun is lost or left in doubt, and whoever comes meanwhile waits. One whose stream was sealed by
-    /// others ends as if an append had told it so: with nothing under way, nobody else would.
-    async fn end_in_order(&self, life: &Arc<Life>) -> Result<(), Error> {
-        let ended = self.close_stream(life).await;
+    /// others ends as if an append had told it so: with nothing under way, nobody else would. `is_awaited`: shards that nobody serves wait for it.
+    async fn end_in_order(&self, life: &Arc<Life>, is_awaited: bool) -> Result<(), Error> {
+        let ended = self.close_stream(life, is_awaited).await;
         if matches!(ended, Err(Error::Sealed(_))) {
             life.ledger.fail(AppendError::Sealed);
         }
         ended
     }
 
-    async fn close_stream(&self, life: &Arc<Life>) -> Result<(), Error> {
+    async fn close_stream(&self, life: &Arc<Life>, is_awaited: bool) -> Result<(), Error> {
         let (context, ledger) = (&self.context, &life.ledger);
-        // While all goes on: so that the next owner has little to read.
-        self.make_checkpoint(life, Pace::default()).await?;
+        // While all goes on: so that the next owner has little to read. Where somebody waits, that little is read sooner than stored.
+        if !is_awaited || ledger.appended_bytes.load(Ordering::Relaxed) > TAIL_BYTES {
+            self.make_checkpoint(life, Pace::default()).await?;
+        }
         let begun = context.host.elapsed_micros();
         let messages = crate::context::micros(MESSAGES);
         while !life.door.outbox.is_empty() && context.host.elapsed_micros().saturating_sub(begun) < messages {

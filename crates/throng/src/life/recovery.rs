@@ -44,14 +44,15 @@ impl Lives {
             })
             .collect();
         let layout = Layout::of(&context.registry);
-        let mut covers = self.covers(&layout, (writer, &shards), &sealed).await?;
+        let (mut covers, stored) = self.covers(&layout, (writer, &shards), &sealed).await?;
         let now = context.host.now();
         let empty = || {
             let all = (0..context.registry.shards()).map(ShardId);
             all.map(|id| Shard::new(id, writer, context.registry.clone(), now))
         };
         let mut restored: Vec<Shard> = empty().collect();
-        if covers.is_some() && !self.restore(&layout, &shards, &mut restored).await? {
+        let is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
+        if covers.is_some() && !(is_complete && self.restore(&shards, &mut restored).await?) {
             tracing::warn!(
                 "the store's rows are not complete, or of an older version; everything is read from the journal"
             );
@@ -64,8 +65,10 @@ impl Lives {
             self.has_outbox_rows();
         }
         let mut has_sent = false;
-        for end in &sealed {
-            let Some(mut at) = covers.begin(*end) else { continue };
+        for (end, taken) in sealed.iter().zip(&taken) {
+            let Some(mut at) = covers.begin(*end, taken.shards.as_ref()) else {
+                continue;
+            };
             while at.commit < end.commit {
                 let commits = context.journal.read(at, READ_BYTES).await?;
                 let Some(last) = commits.last() else {
@@ -120,20 +123,21 @@ impl Lives {
         }
     }
 
-    /// What the store covers of the writer's shards, once its layout is found to be this engine's; a journal without a commit gets it.
+    /// What the store covers of the writer's shards, once its layout, as it is stored, is found to be this engine's; a journal without a commit gets it.
     async fn covers(
         &self,
         layout: &Layout,
         (writer, shards): (WriterId, &ShardSet),
         sealed: &[Position],
-    ) -> Result<Coverage, StartError> {
+    ) -> Result<(Coverage, Option<Vec<u8>>), StartError> {
         let store = &self.context.store;
         let covers = Coverage {
             shards: shards.clone(),
             covered: store.covers(shards).await?,
         };
-        match now_or_later(store.system(LAYOUT_ROW)).await? {
-            Some(stored) => _ = layout.check(&stored)?,
+        let stored = now_or_later(store.system(LAYOUT_ROW)).await?;
+        match &stored {
+            Some(stored) => _ = layout.check(stored)?,
             None if !covers.is_some() && sealed.iter().all(|end| end.commit == CommitNo(0)) => {
                 let upto = Position {
                     writer,
@@ -147,14 +151,15 @@ impl Lives {
                     ..Checkpoint::default()
                 };
                 store.advance(begun).await?;
-                return Ok(Coverage {
+                let covers = Coverage {
                     covered: store.covers(shards).await?,
                     ..covers
-                });
+                };
+                return Ok((covers, Some(layout.encode())));
             }
             None => {}
         }
-        Ok(covers)
+        Ok((covers, stored))
     }
 
     /// The commit before the oldest message of these shards that was not taken at the last checkpoint.
@@ -178,13 +183,9 @@ impl Lives {
     }
 
     /// What the store knows; `false` if that is not all it should know.
-    async fn restore(&self, layout: &Layout, own: &ShardSet, shards: &mut [Shard]) -> Result<bool, Error> {
+    async fn restore(&self, own: &ShardSet, shards: &mut [Shard]) -> Result<bool, Error> {
         let context = &self.context;
-        let stored = now_or_later(context.store.system(LAYOUT_ROW)).await?;
-        let mut is_complete = stored.is_some_and(|stored| layout.check(&stored) == Ok(true));
-        if !is_complete {
-            return Ok(false);
-        }
+        let mut is_complete = true;
         for prefix in RESTORED {
             let mut visit = |row: &[u8], value: &[u8]| {
                 let id = shard_of_row(row, &context.registry);
@@ -325,14 +326,18 @@ impl Coverage {
         covered.min().flatten()
     }
 
-    /// Where reading a stream begins that ends here: before it, nothing is left to be read of any of them. `None`: nor of the whole stream.
-    fn begin(&self, end: Position) -> Option<Position> {
+    /// Where reading a stream begins that ends here and may hold records of these: before it, nothing is left to be read of any of them. `None`: nor
+    /// of the whole stream.
+    fn begin(&self, end: Position, of: Option<&ShardSet>) -> Option<Position> {
         let begin = |upto: Option<Position>| match upto {
             Some(upto) if upto.writer == end.writer => upto.commit,
             Some(upto) if upto.writer > end.writer => end.commit,
             _ => CommitNo(0),
         };
-        let commit = self.covered.iter().map(|covered| begin(covered.upto)).min()?;
+        // How far others are covered says nothing of a stream that cannot hold them.
+        let is_held = |covered: &&Covered| of.is_none_or(|of| of.overlaps(&covered.shards));
+        let held = self.covered.iter().filter(is_held);
+        let commit = held.map(|covered| begin(covered.upto)).min()?;
         (commit < end.commit).then_some(Position { commit, ..end })
     }
 
@@ -375,4 +380,35 @@ pub(crate) fn read_position(value: &[u8]) -> Option<Position> {
         writer: WriterId(u64::from_be_bytes(*writer)),
         commit: CommitNo(u64::from_be_bytes(*commit)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn a_stream_is_read_from_where_the_shards_are_covered_that_it_may_hold() {
+        let at = |writer, commit| Position {
+            writer: WriterId(writer),
+            commit: CommitNo(commit),
+        };
+        let of = |shards: [u16; 2]| shards.into_iter().map(ShardId).collect::<ShardSet>();
+        let covered = |shards, upto| Covered {
+            shards: of(shards),
+            upto: Some(upto),
+        };
+        // Two have come from a stream that began before this node's, and was covered to its end.
+        let covers = Coverage {
+            shards: ShardSet::first(4),
+            covered: vec![covered([0, 1], at(7, 90)), covered([2, 3], at(5, 30))],
+        };
+        let (own, given) = (of([0, 1]), of([2, 3]));
+        assert_eq!(covers.begin(at(7, 100), Some(&own)), Some(at(7, 90)));
+        assert_eq!(covers.begin(at(7, 90), Some(&own)), None);
+        assert_eq!(covers.begin(at(5, 30), Some(&given)), None);
+        assert_eq!(covers.begin(at(6, 10), Some(&given)), Some(at(6, 0)));
+        assert_eq!(covers.begin(at(7, 100), None), Some(at(7, 0)));
+    }
 }

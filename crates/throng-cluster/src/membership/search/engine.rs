@@ -88,6 +88,7 @@ impl World {
         let process = &mut self.processes[place];
         let Some(change) = process.change.take() else { return };
         process.serves = serves.filter(|_| change.node == process.node || counts_all);
+        process.has_given = false;
     }
 
     /// The next step of what its life has its engine do.
@@ -119,11 +120,11 @@ impl World {
                 }
             }
             Stage::Gives => {
-                if !self.is_away {
-                    // Whatever came of it: its life looks again.
-                    let _ = self.give(change.node, change.to, change.shards);
-                }
+                // Whatever came of it: its life looks again.
+                let is_given = !self.is_away && self.give(change.node, change.to, change.shards).is_ok();
                 self.end_change(place, None);
+                let process = &mut self.processes[place];
+                process.has_given = is_given && is_told && change.node == process.node;
             }
             stage => match self.begin(place, stage, (change.node, change.shards), is_told) {
                 Begun::Next(stage) => self.set_stage(place, stage),
@@ -156,18 +157,27 @@ impl World {
                     Err(Refused) => failed(true),
                     Ok(_) if fails => failed(false),
                     Ok(writer) if self.lies(Lie::ServesBeforeItHasRead) => Begun::Next(Stage::Begins(writer, 0)),
-                    Ok(writer) => Begun::Next(Stage::Holds(writer)),
+                    Ok(writer) => {
+                        self.processes[place].lease = (writer, self.lease());
+                        Begun::Next(Stage::Holds(writer))
+                    }
                 }
             }
             Stage::Holds(writer) => {
                 if self.is_away {
                     return failed(false);
                 }
-                match self.renew(writer) {
+                let renewed = match self.holds(place, writer) {
+                    true => Ok(()),
+                    false => self.renew(writer),
+                };
+                match renewed {
                     Err(Refused) => failed(true),
                     Ok(()) if fails => failed(false),
                     Ok(()) => {
-                        self.processes[place].lease = (writer, self.lease());
+                        if !self.holds(place, writer) {
+                            self.processes[place].lease = (writer, self.lease());
+                        }
                         Begun::Next(Stage::Begins(writer, self.read(writer, shards)))
                     }
                 }

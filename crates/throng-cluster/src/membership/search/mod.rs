@@ -193,7 +193,11 @@ fn each_lie_is_noticed() {
     let outage = || of(&[("writes", 1), ("pauses", 1), ("outages", 1)]);
     is_noticed(Lie::GivesBesideItsStream, of(&[("drains", 1)]), TWO_OWNERS);
     is_noticed(Lie::DeclaresDeadWithoutSeal, pause(), TWO_OWNERS);
-    is_noticed(Lie::OpensWithoutLookingAtTheOwner, of(&[("drains", 1)]), TWO_OWNERS);
+    is_noticed(
+        Lie::OpensWithoutLookingAtTheOwner,
+        of(&[("drains", 1), ("lost", 1)]),
+        TWO_OWNERS,
+    );
     is_noticed(
         Lie::DeclaresDeadByAnOldBeat,
         pause(),

@@ -56,7 +56,10 @@ impl World {
         if let Some(change) = process.change
             && self.can_go_on(place, change.is_at)
         {
-            let can_lose = matches!(change.is_at, Stage::Seals(_) | Stage::Opens | Stage::Holds(_));
+            let can_lose = matches!(
+                change.is_at,
+                Stage::Seals(_) | Stage::Opens | Stage::Holds(_) | Stage::Gives
+            );
             add(|place, is_told| Step::Change { place, is_told }, can_lose);
         }
         if let Some(again) = process.again
@@ -111,6 +114,7 @@ impl World {
                 process.is_at = Loop::Waiting;
                 process.beats.clear();
                 process.serves = None;
+                process.has_given = false;
             }
             return;
         }
@@ -173,6 +177,7 @@ impl World {
                 .map(|id| NodeId(id.into()))
                 .collect::<BTreeSet<_>>(),
             serves: process.serves.map(set),
+            has_given: process.has_given,
             is_changing: process.change.is_some(),
         };
         let back = |ticks: u8| NOW - u64::from(ticks) * TICK;

@@ -111,6 +111,8 @@ pub(super) struct Process {
     pub(super) is_disconnected: bool,
     /// What its life believes its engine to serve.
     pub(super) serves: Option<Mask>,
+    /// It serves nothing because it has given some of it away.
+    pub(super) has_given: bool,
     pub(super) change: Option<Change>,
     /// What its engine was told last: of which node, which shards.
     pub(super) member: (u8, Mask),
@@ -219,6 +221,7 @@ impl Process {
             calm: SILENCE,
             is_disconnected: false,
             serves: None,
+            has_given: false,
             change: None,
             member: (0, 0),
             engine: Engine::Down,

@@ -1,0 +1,31 @@
+//! Parameters with their types: a statement that names them takes one round trip, not another one before it in which the server is asked for
+//! them, and several of one transaction can be sent one behind the other.
+
+use tokio_postgres::types::{ToSql, Type};
+
+pub(crate) type Typed<'a> = (&'a (dyn ToSql + Sync), Type);
+
+pub(crate) fn number(value: &i64) -> Typed<'_> {
+    (value, Type::INT8)
+}
+
+pub(crate) fn numbers<T: ToSql + Sync>(values: &T) -> Typed<'_> {
+    (values, Type::INT8_ARRAY)
+}
+
+/// As they are given by [`numbers`](crate::store::coverage::numbers).
+pub(crate) fn shards<T: ToSql + Sync>(values: &T) -> Typed<'_> {
+    (values, Type::INT4_ARRAY)
+}
+
+pub(crate) fn text<T: ToSql + Sync>(value: &T) -> Typed<'_> {
+    (value, Type::TEXT)
+}
+
+pub(crate) fn bytes<T: ToSql + Sync>(value: &T) -> Typed<'_> {
+    (value, Type::BYTEA)
+}
+
+pub(crate) fn float(value: &f64) -> Typed<'_> {
+    (value, Type::FLOAT8)
+}
