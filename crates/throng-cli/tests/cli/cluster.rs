@@ -319,3 +319,31 @@ fn once_a_release_is_finalized_no_older_one_joins() {
     assert_eq!(shown["nodes"][1]["features"], shown["floor"]["features"]);
     drop((a, b));
 }
+
+#[test]
+fn what_a_release_that_left_before_a_node_began_may_know_is_asked_for_again_later() {
+    let schema = "newer_gone";
+    let begun = |name: &str, app: &str| {
+        let mut command = command(schema, name);
+        command.args(["--app-number", app]);
+        let node = Served::spawn(command);
+        until("it serves all shards", || serves(&node, 256));
+        node
+    };
+    let asked = |node: &Served| node.client().post("/api/section/S1/enrol", None, "{}").unwrap();
+    let left = |node: Served| {
+        node.signal(Signal::TERM);
+        let (status, said) = node.ended();
+        assert!(status.success(), "{said}");
+    };
+    let alone = begun("before", "1");
+    assert_eq!(asked(&alone).status, 404);
+    left(alone);
+    left(begun("newer", "2"));
+
+    let again = begun("again", "1");
+    let answer = asked(&again);
+    let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+    assert_eq!(answer.status, 503, "{detail}");
+    assert!(detail.contains("node newer, which is gone for"), "{detail}");
+}
