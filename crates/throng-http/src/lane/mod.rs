@@ -14,6 +14,8 @@
 //!
 //! Commands that came together (pipelined) are executed one after the other in one turn; their answers leave together, once
 //! all of them are durable.
+//!
+//! A WebSocket of which nothing but such commands comes is direct, too; what else comes of it is its [task's](crate::websocket).
 
 mod buffers;
 mod calls;
