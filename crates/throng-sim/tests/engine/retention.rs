@@ -229,7 +229,7 @@ fn seed(seed: u64, lie: Option<Lie>, keep_trace: bool) -> Result<throng_sim::Run
 fn history_ends_as_it_is_kept_whatever_fails() {
     let test = "history_ends_as_it_is_kept_whatever_fails";
     let happens = ["erased", "pruned by hand", "record removed", "store lost"];
-    for_each_seed_with(("throng-sim", test), 61, &happens, |number, keep_trace| {
+    for_each_seed_with(("throng-sim", test), 501, &happens, |number, keep_trace| {
         seed(number, None, keep_trace)
     });
 }

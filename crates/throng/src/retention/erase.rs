@@ -333,7 +333,7 @@ async fn overwrite(
     };
     let mut pruned = Pruned::default();
     let streams = tail::streams(&core.context, Some(life), reached.first()).await?;
-    for stream in &streams {
+    'streams: for stream in &streams {
         // Of a stream that goes on, what has come since it was gone through is left.
         let Some(mut told) = reached.upto_of(stream.writer) else {
             continue;
@@ -364,8 +364,9 @@ async fn overwrite(
             };
             reached.tell(at(told), &streams);
             note_reached(life, address, (ended, reached));
+            // What comes behind is told only once nothing before it is left.
             if told < to {
-                break;
+                break 'streams;
             }
         }
     }
