@@ -65,6 +65,8 @@ pub(super) struct Shared {
     alive: Cell<bool>,
     /// So many more commands that wait for nothing make it the lane's.
     plain: Cell<u32>,
+    /// A frame's messages are being executed.
+    executes: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -165,6 +167,7 @@ pub(crate) async fn run(
         asking: RefCell::default(),
         alive: Cell::new(true),
         plain: Cell::new(if is_silent { 0 } else { plain }),
+        executes: Cell::new(false),
         waker: RefCell::default(),
         server: server.clone(),
     });
@@ -311,7 +314,9 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
             Frame::Text(text) => {
                 shared.server.metrics().frames_in.inc();
                 // Boxed: it is done with before the next socket's begins, and so all work in the same memory.
+                shared.executes.set(true);
                 Box::pin(execute(shared, text.into(), std::mem::take(&mut skip), blocked)).await;
+                shared.executes.set(false);
             }
             Frame::Binary(_) => return End::Close(Close::Binary),
             Frame::Close(_) => return End::Client,
@@ -578,7 +583,8 @@ impl Shared {
 
     /// The lane may look after it.
     fn is_plain(&self) -> bool {
-        self.plain.get() == 0 && self.alive.get() && self.is_done() && self.subscriptions.borrow().is_empty()
+        let is_at_rest = !self.executes.get() && self.is_done() && self.subscriptions.borrow().is_empty();
+        is_at_rest && self.plain.get() == 0 && self.alive.get()
     }
 
     fn refuse(&self, id: Option<&Id>, problem: &Problem) {
