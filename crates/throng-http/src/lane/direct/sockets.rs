@@ -92,7 +92,6 @@ impl Direct {
     /// Reads and executes what a socket asks for.
     pub(super) fn next_of_socket(&mut self, key: usize) {
         let most = self.frame_bytes_max();
-        let before = self.pending.len();
         for _ in 0..TOGETHER_MAX {
             let Some(member) = self.members.get_mut(key) else {
                 return;
@@ -115,12 +114,15 @@ impl Direct {
                 Came::End => return self.end(key),
             }
         }
-        let has_begun = self.pending.len() > before;
-        if let Some(last) = self.pending.back_mut().filter(|_| has_begun) {
-            last.is_last = true;
-        } else if let Some(member) = self.members.get(key)
-            && !member.wire.input.is_empty()
-        {
+        let Some(member) = self.members.get(key) else {
+            return;
+        };
+        if member.waiting > 0 {
+            // Nothing of it waited before: the last that does is its own.
+            if let Some(last) = self.pending.back_mut() {
+                last.is_last = true;
+            }
+        } else if !member.wire.input.is_empty() {
             // Of all that was here nothing is to be answered.
             self.calls.call(key);
         }
