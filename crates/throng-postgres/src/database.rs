@@ -10,6 +10,7 @@ use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, R
 use std::{
     convert::Infallible,
     future::{Future, pending},
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -20,7 +21,7 @@ use std::{
 use throng_journal::{Durability, Error, Later};
 use tokio::{
     runtime::Runtime,
-    sync::{Semaphore, mpsc as asks},
+    sync::{Semaphore, mpsc as asks, oneshot},
 };
 use tokio_postgres::{Client, Connection, Socket};
 
@@ -73,13 +74,14 @@ impl Threads {
         &self,
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Later<'static, Result<T, Error>> {
-        let Some(runtime) = &self.0 else {
-            return Box::pin(std::future::ready(Err(gone())));
-        };
         let (asker, asked) = asks::channel(1);
-        let task = runtime.spawn(ASKER.scope(asker, future));
+        let (tell, told) = oneshot::channel();
+        self.spawn(ASKER.scope(asker, async move {
+            // Nobody waits any more: then nobody wants to know.
+            let _ = tell.send(future.await);
+        }));
         Box::pin(async move {
-            let done = task.await.unwrap_or_else(|_| Err(gone()));
+            let done = told.await.unwrap_or_else(|_| Err(gone()));
             drop(asked);
             done
         })
@@ -101,6 +103,8 @@ impl Threads {
 
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.0 {
+            // In a box, so that the runtime's part is compiled once, not for each of some fifty futures.
+            let future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(future);
             runtime.spawn(future);
         }
     }
