@@ -379,8 +379,9 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
         };
         let (log, done) = match message {
             Message::Command(command) => {
+                let is_plain = command.is_plain();
                 let staged = request::stage(&shared.server, &shared.connection, command).await;
-                shared.plain.set(match staged.is_waited_for() {
+                shared.plain.set(match staged.is_waited_for() || !is_plain {
                     true => PLAIN_MIN,
                     false => shared.plain.get().saturating_sub(1),
                 });
