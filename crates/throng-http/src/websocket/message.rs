@@ -40,6 +40,14 @@ pub(crate) struct CommandMessage<'a> {
     pub(super) traceparent: Option<Cow<'a, str>>,
 }
 
+impl CommandMessage<'_> {
+    /// It asks for nothing of its own. Its deadline is that of others then: who looks after many answers them in their order, and one that may
+    /// take long would keep the others from theirs.
+    pub(super) fn is_plain(&self) -> bool {
+        self.timeout.is_none() && self.traceparent.is_none()
+    }
+}
+
 /// A client's frame `{"type":"query",…}`
 #[derive(Debug)]
 pub(crate) struct Query<'a> {

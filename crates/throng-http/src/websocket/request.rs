@@ -15,10 +15,9 @@ use throng::driver::Executed;
 
 /// Tries a command that has to wait for nothing, if it has its turn. Otherwise `None`, nothing was done, and [`stage`] says why or waits.
 pub(crate) fn try_now(server: &Server, connection: &Connection, command: &CommandMessage<'_>) -> Option<Staged> {
-    let deadline = within(server, command.timeout).ok()?;
     let (kind, names) = server.shared().kinds.find(&command.kind)?;
     let is_too_large = command.body.len() > server.limits().body_bytes_max;
-    if names.is_actor || is_too_large || command.traceparent.is_some() {
+    if names.is_actor || is_too_large || !command.is_plain() {
         return None;
     }
     let name = names.command(&command.command)?;
@@ -27,7 +26,13 @@ pub(crate) fn try_now(server: &Server, connection: &Connection, command: &Comman
     let driver = &server.shared().driver;
     let attempt = driver.command(kind, id, name, command.body.as_bytes()).ok()?;
     let attempt = routes::by(routes::once(attempt, command.key.clone()).ok()?, caller.as_ref());
-    let (begun, arrived) = routes::begin_now(server, connection, attempt, command.body.len(), deadline)?;
+    let (begun, arrived) = routes::begin_now(
+        server,
+        connection,
+        attempt,
+        command.body.len(),
+        server.limits().deadline,
+    )?;
     Some(Staged::of_message(
         begun,
         Some(arrived),

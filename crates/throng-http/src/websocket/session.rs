@@ -226,8 +226,7 @@ async fn converse(shared: &Rc<Shared>, socket: &Socket, first: First, is_silent:
         shared.set_waker(context.waker());
         loop {
             blocked.set(false);
-            if ended.is_none() && shared.connection.is_expired() {
-                ended = Some(End::After(Close::Expired));
+            if shared.connection.is_expired() {
                 // What happens from now on is not told.
                 drop(std::mem::take(&mut *shared.subscriptions.borrow_mut()));
             }
@@ -290,6 +289,9 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
         let came = poll_fn(|context| {
             if shared.connection.is_ending() {
                 return Poll::Ready(Err(End::After(Close::Stopping)));
+            }
+            if shared.connection.is_expired() {
+                return Poll::Ready(Err(End::After(Close::Expired)));
             }
             if has_pong.get() {
                 if ready!(socket.borrow_mut().poll_flush_unpin(context)).is_err() {
@@ -358,7 +360,7 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
     };
     for (id, message) in messages.skip(skip) {
         // A frame may hold more requests than may be in flight.
-        poll_fn(|_| match shared.has_room() {
+        poll_fn(|_| match shared.has_room() || shared.connection.is_expired() {
             true => Poll::Ready(()),
             false => {
                 blocked.set(true);
@@ -366,6 +368,9 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
             }
         })
         .await;
+        if shared.connection.is_expired() {
+            return;
+        }
         let (id, message) = match (id, message) {
             (Some(id), Ok(message)) => (id, message),
             (id, Err(problem)) => {
@@ -379,8 +384,9 @@ async fn execute(shared: &Rc<Shared>, frame: Bytes, skip: usize, blocked: &Cell<
         };
         let (log, done) = match message {
             Message::Command(command) => {
+                let is_plain = command.is_plain();
                 let staged = request::stage(&shared.server, &shared.connection, command).await;
-                shared.plain.set(match staged.is_waited_for() {
+                shared.plain.set(match staged.is_waited_for() || !is_plain {
                     true => PLAIN_MIN,
                     false => shared.plain.get().saturating_sub(1),
                 });

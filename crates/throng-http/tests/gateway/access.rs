@@ -4,6 +4,7 @@ use crate::support::{
     Client,
     client::{PATIENCE, request},
     engine,
+    held::held_with,
     lanes::{FULL, in_both},
     plain,
     socket::{Socket, command, query},
@@ -11,7 +12,8 @@ use crate::support::{
 };
 use serde_json::json;
 use std::{fs, time::Instant};
-use throng_http::{Access, Action, Caller, Gateway, Means, Problem, Running, StartError, make_token};
+use throng::Options;
+use throng_http::{Access, Action, Caller, Gateway, Limits, Means, Problem, Running, StartError, make_token};
 
 #[test]
 fn a_command_that_is_not_public_is_no_route_and_in_no_document() {
@@ -253,6 +255,37 @@ fn what_is_open_by_a_token_ends_when_the_token_is_taken_back() {
     of_ann.send(&command("later", "S1", "sign", &json!({})));
     while of_ann.next()["id"] != "later" {}
     while !stream_of_ann.line().unwrap().contains(r#""seq":3"#) {}
+}
+
+#[test]
+fn a_command_that_waits_when_its_token_is_taken_back_is_answered() {
+    let (dir, [ann, _bob]) = tokens(["ann", "bob"]);
+    let file = dir.path().join("tokens");
+    let options = Options {
+        commit_bytes_max: 1,
+        ..Options::default()
+    };
+    let limits = Limits {
+        deadline: PATIENCE,
+        ..Limits::default()
+    };
+    let (gateway, hold) = held_with(options, |gateway| gateway.tokens(&file).limits(limits));
+    let bearer = [("authorization", ann.as_str())];
+    let (mut socket, _) = Socket::open(&gateway, &bearer).unwrap();
+    socket.next();
+    socket.command("S1", "open", &json!({ "capacity": 9 }));
+    hold.send(true).unwrap();
+    // The first fills its commit, the second has to wait for the next one.
+    let add = |id: u64| command(id, "S1", "add-student", &json!({ "student": id.to_string() }));
+    socket.send(&json!([add(1), add(2)]));
+    let lines = fs::read_to_string(&file).unwrap();
+    fs::write(&file, lines.lines().next_back().unwrap()).unwrap();
+    let mut client = Client::new(&gateway);
+    while client.request("GET", "/api/nobody", &bearer, "").status != 401 {}
+    hold.send(false).unwrap();
+    socket.expect("reply", 1);
+    socket.expect("reply", 2);
+    assert_eq!(socket.close_code(), 4401);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::support::{
     Client,
+    held::held,
     socket::{Socket, command, query},
     start,
 };
@@ -240,4 +241,28 @@ fn of_many_sockets_those_that_would_wait_too_long_are_refused_before_anything_is
         let seen = client.get(&format!("/api/section/{id}"));
         assert_eq!(seen.status, if is_refused { 404 } else { 200 }, "{id}");
     }
+}
+
+#[test]
+fn a_command_that_may_take_long_keeps_no_other_connections_from_their_deadline() {
+    let limits = Limits {
+        deadline: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let (gateway, hold) = held(limits);
+    let mut other = Client::new(&gateway);
+    other.post("/api/section/S1/open", r#"{"capacity":100}"#);
+    let mut patient = Socket::new(&gateway);
+    patient.command("S1", "add-student", &json!({ "student": "1" }));
+    hold.send(true).unwrap();
+    let mut long = command("long", "S1", "add-student", &json!({ "student": "2" }));
+    long["timeout_ms"] = json!(120_000);
+    patient.send(&long);
+    // The loop has looked at its sockets since.
+    assert_eq!(other.get("/health/live").status, 200);
+    other
+        .post("/api/section/S1/add-student", r#"{"student":"3"}"#)
+        .problem(504, "outcome-unknown");
+    hold.send(false).unwrap();
+    patient.expect("reply", "long");
 }

@@ -105,7 +105,7 @@ impl Direct {
     /// Answers what is durable, and asks to be called for the rest.
     pub(super) fn settle(&mut self) {
         let now = Instant::now();
-        while let Some(front) = self.pending.front_mut() {
+        while let Some(front) = self.pending.front() {
             let Some(settled) = front.staged.answer_now(&self.event_loop.server, now) else {
                 if front.staged.wake_at(&self.commit) {
                     self.is_called = true;
@@ -117,7 +117,7 @@ impl Direct {
                 }
                 continue;
             };
-            if let Some(front) = self.pending.pop_front() {
+            if let Some(front) = self.pending.pop() {
                 self.answered(front, settled);
             }
         }
@@ -195,15 +195,15 @@ impl Direct {
             match self.members.get(key) {
                 Some(member) if member.open.number == number => self.leave(key, websocket::PLAIN_MIN),
                 // Nobody is there to be answered.
-                _ => drop(self.pending.pop_front()),
+                _ => drop(self.pending.pop()),
             }
             return;
         }
-        let Some(first) = self.pending.pop_front() else { return };
+        let Some(first) = self.pending.pop() else { return };
         let (key, number, mut closes) = (first.key, first.number, first.closes);
         let mut is_last = first.is_last;
         let mut together = vec![first.staged];
-        while !is_last && let Some(next) = self.pending.pop_front() {
+        while !is_last && let Some(next) = self.pending.pop() {
             (is_last, closes) = (next.is_last, next.closes);
             together.push(next.staged);
         }

@@ -7,6 +7,7 @@
 //! of the pass in which the handler has it.
 
 mod answers;
+mod queue;
 mod requests;
 mod sockets;
 
@@ -23,11 +24,11 @@ use crate::{
     server::Server,
     websocket::{self, Outbox},
 };
+use queue::Queue;
 use slab::Slab;
 use sockets::Socket;
 use std::{
     cell::RefCell,
-    collections::VecDeque,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -121,8 +122,7 @@ struct Pending {
 pub(super) struct Direct {
     pub(super) event_loop: Rc<EventLoop>,
     pub(super) members: Slab<Member>,
-    /// Commands whose commit is awaited, in the order of execution.
-    pending: VecDeque<Pending>,
+    pending: Queue<Pending>,
     /// The commit's call is asked for.
     is_called: bool,
     commit: Waker,
@@ -181,7 +181,7 @@ impl Direct {
         Self {
             event_loop,
             members: Slab::new(),
-            pending: VecDeque::new(),
+            pending: Queue::new(),
             is_called: false,
             commit: calls.waker(COMMIT),
             is_next_called: false,

@@ -78,7 +78,7 @@ impl Direct {
                         return None;
                     }
                     let is_last = closes || waits || member.wire.input.is_empty();
-                    self.pending.push_back(Pending {
+                    self.pending.push(Pending {
                         key,
                         number: member.open.number,
                         id: None,
@@ -126,7 +126,7 @@ impl Direct {
         }
         if member.waiting == 0 {
             self.hand_over(key, Work::Nothing);
-        } else if let Some(last) = self.pending.back_mut() {
+        } else if let Some(last) = self.pending.back() {
             // What comes next waits until these are answered.
             last.is_last = true;
         }

@@ -26,11 +26,17 @@ pub(in crate::lane) struct Socket {
     opened: Opened,
     /// So many messages of the frame that has come are done with.
     done: usize,
+    /// So many commands had come to the queue with its last.
+    come: u64,
 }
 
 impl Socket {
     pub(super) fn new(opened: Opened) -> Box<Self> {
-        Box::new(Self { opened, done: 0 })
+        Box::new(Self {
+            opened,
+            done: 0,
+            come: 0,
+        })
     }
 }
 
@@ -119,7 +125,7 @@ impl Direct {
         };
         if member.waiting > 0 {
             // Nothing of it waited before: the last that does is its own.
-            if let Some(last) = self.pending.back_mut() {
+            if let Some(last) = self.pending.back() {
                 last.is_last = true;
             }
         } else if !member.wire.input.is_empty() {
@@ -165,7 +171,7 @@ impl Direct {
                 done += 1;
                 *waiting += 1;
                 let waits = staged.waits();
-                self.pending.push_back(Pending {
+                socket.come = self.pending.push(Pending {
                     key,
                     number: open.number,
                     id: Some(id),
@@ -241,41 +247,33 @@ impl Direct {
 
     /// The socket becomes a task, which goes on with what was begun, until so many plain commands have come.
     pub(super) fn leave(&mut self, key: usize, plain: u32) {
-        let Some(member) = self.members.get_mut(key) else {
+        let Some(mut member) = self.members.try_remove(key) else {
             return;
         };
+        let Some(socket) = member.socket.take() else { return };
+        self.leaves_queue(&member);
         let number = member.open.number;
-        let mut left = Left {
-            plain,
-            ..Left::default()
-        };
+        // What was written before it, and could not go at once, goes first.
+        let mut output = member.wire.take_output();
+        output.extend(self.take_written(number));
+        let mut staged = VecDeque::new();
         if member.waiting > 0 {
             // What there is of answers is of the oldest.
             if self.pending.front().is_some_and(|front| front.number == number) {
                 self.write_messages();
-                left.output.append(&mut self.answers);
+                output.append(&mut self.answers);
             }
-            let (own, others): (VecDeque<_>, _) = std::mem::take(&mut self.pending)
-                .into_iter()
-                .partition(|pending| pending.number == number);
-            self.pending = others;
-            left.staged = own.into_iter().filter_map(Pending::into_staged).collect();
+            let own = self.pending.take(socket.come, member.waiting);
+            staged.extend(own.filter_map(Pending::into_staged));
         }
-        let Some(mut member) = self.members.try_remove(key) else {
-            return;
-        };
-        self.leaves_queue(&member);
-        let Some(socket) = member.socket.take() else { return };
-        // What was written before it, and could not go at once, goes first.
-        let mut output = member.wire.take_output();
-        output.extend(self.take_written(number));
-        output.append(&mut left.output);
         let (stream, came) = member.wire.into_parts();
         let left = Left {
             came,
             skip: socket.done,
+            staged,
             output,
-            ..left
+            hello: false,
+            plain,
         };
         tokio::task::spawn_local(serve_socket(member.open, stream, socket.opened, left));
     }

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 use throng::{
-    Engine,
+    Engine, Options,
     journal::{
         Append, Commit, CommitNo, Durability, Error, Journal, Later, Maybe, MemoryJournal, MemoryStore, Opened, Place,
         Position, ShardId, Taken, WriterId,
@@ -17,17 +17,23 @@ use tokio::sync::watch;
 
 /// A gateway whose commits wait while `true` was sent.
 pub(crate) fn held(limits: Limits) -> (Running, watch::Sender<bool>) {
+    held_with(Options::default(), |gateway| gateway.limits(limits))
+}
+
+/// The same, set otherwise.
+pub(crate) fn held_with(options: Options, set: impl FnOnce(Gateway) -> Gateway) -> (Running, watch::Sender<bool>) {
     let journal = MemoryJournal::new();
     let store = MemoryStore::new(journal.clone());
     let (journal, hold) = Held::new(journal);
     let engine = wait(
         Engine::builder()
+            .options(options)
             .with::<section::Section>()
             .query::<section::Section, section::View>()
             .start(Box::new(journal) as Box<dyn Journal>, store),
     )
     .unwrap();
-    (Gateway::builder(engine).limits(limits).start().unwrap(), hold)
+    (set(Gateway::builder(engine)).start().unwrap(), hold)
 }
 
 /// Commits wait while it is held.
