@@ -70,6 +70,9 @@
 //! of `events` likewise, states and system rows in batches; last, on condition of the unsealed writer (`FOR SHARE` again), the row
 //! that says what is covered. A checkpoint of a writer that was taken over is refused, whole.
 //!
+//! Rows of `events` are gathered from 2 MiB of commits and sent in the order of their index: maintaining it is most of what they cost, and
+//! half as much where rows that are neighbours in it come one after the other.
+//!
 //! It keeps to its [`Pace`](throng_journal::Pace): small batches with pauses between them while there is time, large ones without once it is
 //! urgent.
 //!
@@ -92,7 +95,7 @@
 //! # Limits
 //!
 //! A commit has at most 1 GB, as any value (the engine's are 8 MiB); 2^63 commits; a schema's name has 63 of `a-z0-9_`. A
-//! checkpoint holds places of up to 64 MiB and 8 MiB of commits in memory. Poolers that hand a session on by transaction do not
+//! checkpoint holds places of up to 64 MiB and 10 MiB of commits in memory. Poolers that hand a session on by transaction do not
 //! work.
 //!
 //! # Errors

@@ -14,6 +14,8 @@ use throng_journal::{Checkpoint, Error, Position, ShardSet, WriterId};
 use tokio_postgres::Row;
 
 const DOING: &str = "making a checkpoint";
+/// The part of reading commits in what it takes to fill the table `events` from them.
+const READING: f64 = 0.2;
 /// Of a writer that is sealed nothing more is taken: its engine's states may be behind what the next owner of its shards has stored.
 const OPEN: &str = "SELECT shards FROM writers WHERE writer = $1 AND sealed_at IS NULL";
 /// The streams before one that have ended, from one on.
@@ -140,8 +142,11 @@ async fn stream(
     pacer: &Pacer<'_>,
     (from, to): (Position, Position),
 ) -> Result<(), Error> {
-    let mut at = from;
+    let (mut at, mut filled) = (from, from);
     let share = |at: Position| (at.commit.0 - from.commit.0) as f64 / (to.commit.0 - from.commit.0) as f64;
+    // Of commits whose events are still to be sent only the reading is done.
+    let of_filling = if filling.is_some() { READING } else { 1.0 };
+    let done = |filled: Position, at: Position| share(filled) + of_filling * (share(at) - share(filled));
     while at.commit < to.commit {
         let commits = read_commits(database, transaction, at, pacer.batch_bytes()).await?;
         if commits.is_empty() {
@@ -159,15 +164,18 @@ async fn stream(
             // Loads share these threads.
             tokio::task::consume_budget().await;
         }
-        if let Some(filling) = &mut filling {
-            filling.flush(database, transaction, Some(coverage)).await?;
+        if let Some(filling) = &mut filling
+            && (filling.is_full() || at.commit >= to.commit)
+        {
+            let part = pacer.part(done(filled, at), share(at));
+            filling.flush(database, transaction, Some(coverage), &part).await?;
+            filled = at;
         }
         if index.is_full() {
-            index
-                .flush(database, transaction, &pacer.part(share(at), share(at)))
-                .await?;
+            let part = pacer.part(done(filled, at), done(filled, at));
+            index.flush(database, transaction, &part).await?;
         }
-        pacer.keep(share(at)).await;
+        pacer.keep(done(filled, at)).await;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The table `events`, for people: filled behind, at a checkpoint.
 
-use super::coverage::Coverage;
+use super::{coverage::Coverage, pacer::Pacer};
 use crate::{
     copy::{self, CopyRows},
     database::Database,
@@ -10,14 +10,19 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use deadpool_postgres::{Object, Transaction};
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use throng_journal::{Commit, CommitNo, Error, Position, RecordKind, WriterId};
+use std::collections::HashMap;
+use throng_journal::{Commit, CommitNo, Error, Pace, Position, Record, RecordKind, Stamp, WriterId};
 
 const COPY: &str = "COPY events (kind, id, seq, shard, writer, commit, type, version, payload, metadata, recorded_at) FROM \
     STDIN (FORMAT binary)";
 const COLUMNS: i16 = 11;
 const DOING: &str = "filling the table events";
-/// Bytes of commits read, and of rows sent, at once, while the table catches up.
+/// Bytes of commits read at once while the table catches up.
 const BATCH_BYTES: usize = 8 << 20;
+/// Bytes of commits whose events are put in order together: twenty thousand small ones.
+const GATHERED_BYTES: usize = 2 << 20;
+/// Counted for an event beside its names and its body, about as in a commit.
+const ENTRY_BYTES: usize = 16;
 
 /// Which payloads are taken for JSON that PostgreSQL takes too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,51 +35,157 @@ enum Trust {
     Nothing,
 }
 
-/// Commits whose events are to be sent together.
+/// Commits whose events are to be sent together, in the order of the table's index: the index costs more than all else, and half as much
+/// where each of its pages is written once for many rows.
 #[derive(Default)]
-pub(super) struct Filling(Vec<Commit>);
+pub(super) struct Filling {
+    commits: Vec<Commit>,
+    bytes: usize,
+}
 
 impl Filling {
     pub(super) fn push(&mut self, commit: Commit) {
-        self.0.push(commit);
+        self.bytes += commit.bytes().len();
+        self.commits.push(commit);
     }
 
-    /// Sends them, or what is wanted of them. What `jsonb` does not take stands as `base64` in the column `metadata`; it never fails a checkpoint.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= GATHERED_BYTES
+    }
+
+    /// Sends them, or what is wanted of them.
     pub(super) async fn flush(
         &mut self,
         database: &Database,
         transaction: &Transaction<'_>,
         wanted: Option<&Coverage>,
+        pacer: &Pacer<'_>,
     ) -> Result<(), Error> {
-        let commits = std::mem::take(&mut self.0);
-        for trust in [Trust::Syntax, Trust::Values, Trust::Nothing] {
-            let rows = rows(&commits, wanted, trust)?;
-            if rows.is_empty() {
-                return Ok(());
-            }
-            transaction
-                .batch_execute("SAVEPOINT events")
-                .await
-                .map_err(database.failed(DOING))?;
-            let sink = transaction.copy_in(COPY).await.map_err(database.failed(DOING))?;
-            match copy::send(sink, rows.finish()).await {
-                Ok(()) => {
-                    return transaction
-                        .batch_execute("RELEASE events")
-                        .await
-                        .map_err(database.failed(DOING));
-                }
-                Err(error) if trust != Trust::Nothing && is_about_values(&error) => {
-                    tracing::debug!("some payloads are no jsonb: {error}");
-                    transaction
-                        .batch_execute("ROLLBACK TO events")
-                        .await
-                        .map_err(database.failed(DOING))?;
-                }
-                Err(error) => return Err(database.failed(DOING)(error)),
+        let Self { commits, .. } = std::mem::take(self);
+        let events = events(&commits, wanted)?;
+        let sending = Sending {
+            database,
+            transaction,
+            pacer,
+        };
+        sending.send(&events).await
+    }
+}
+
+/// An event, and the commit it came with.
+struct Event<'a> {
+    stamp: Stamp,
+    record: Record<'a>,
+}
+
+/// The events that are wanted, in the order of the index. Those of an entity come in order already: grouped first, there are few names to
+/// compare, which else took the processor from the commands beside it for tens of milliseconds at a time.
+fn events<'a>(commits: &'a [Commit], wanted: Option<&Coverage>) -> Result<Vec<Event<'a>>, Error> {
+    let mut of_entities: HashMap<(&str, &str), Vec<Event<'a>>> = HashMap::new();
+    for commit in commits {
+        let stamp = commit.stamp();
+        for record in commit.records() {
+            let record = record.map_err(|damage| crate::journal::damaged(stamp.position(), damage.to_string()))?;
+            let is_wanted = wanted.is_none_or(|wanted| wanted.wants(&record, stamp.position()).1);
+            if record.record == RecordKind::Event && is_wanted {
+                let of_entity = of_entities.entry((record.kind, record.id)).or_default();
+                of_entity.push(Event { stamp, record });
             }
         }
-        Ok(())
+    }
+    let mut entities: Vec<_> = of_entities.into_iter().collect();
+    entities.sort_unstable_by_key(|(entity, _)| *entity);
+    Ok(entities.into_iter().flat_map(|(_, events)| events).collect())
+}
+
+/// Whether the server took the rows of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copied {
+    All,
+    /// There is a payload that `jsonb` does not take.
+    Nothing,
+}
+
+struct Sending<'a> {
+    database: &'a Database,
+    transaction: &'a Transaction<'a>,
+    pacer: &'a Pacer<'a>,
+}
+
+impl Sending<'_> {
+    /// What `jsonb` does not take stands as `base64` in the column `metadata`; it never fails a checkpoint.
+    async fn send(&self, events: &[Event<'_>]) -> Result<(), Error> {
+        // One for all batches: with more than 64 a transaction makes the snapshots of all other sessions dear.
+        self.run("SAVEPOINT events").await?;
+        let mut left = events;
+        while !left.is_empty() {
+            let (batch, rest) = left.split_at(self.batch(left));
+            if self.copy(batch, Trust::Syntax).await? == Copied::Nothing {
+                self.run("ROLLBACK TO events").await?;
+                return self.send_with_care(events).await;
+            }
+            left = rest;
+            self.keep(events, left).await;
+        }
+        self.run("RELEASE events").await
+    }
+
+    /// Trusts each batch as far as the server takes it.
+    async fn send_with_care(&self, events: &[Event<'_>]) -> Result<(), Error> {
+        let mut left = events;
+        while !left.is_empty() {
+            let (batch, rest) = left.split_at(self.batch(left));
+            for trust in [Trust::Syntax, Trust::Values, Trust::Nothing] {
+                self.run("SAVEPOINT batch").await?;
+                if self.copy(batch, trust).await? == Copied::All {
+                    break;
+                }
+                self.run("ROLLBACK TO batch").await?;
+            }
+            self.run("RELEASE batch").await?;
+            left = rest;
+            self.keep(events, left).await;
+        }
+        self.run("RELEASE events").await
+    }
+
+    /// How many events are sent with one statement.
+    fn batch(&self, events: &[Event<'_>]) -> usize {
+        let (bytes_max, mut bytes) = (self.pacer.batch_bytes(), 0);
+        let fit = events.iter().take_while(|event| {
+            let is_first = bytes == 0;
+            let Record {
+                kind, id, name, body, ..
+            } = event.record;
+            bytes += ENTRY_BYTES + kind.len() + id.len() + name.len() + body.len();
+            is_first || bytes <= bytes_max
+        });
+        fit.count()
+    }
+
+    async fn copy(&self, events: &[Event<'_>], trust: Trust) -> Result<Copied, Error> {
+        let sink = self
+            .transaction
+            .copy_in(COPY)
+            .await
+            .map_err(self.database.failed(DOING))?;
+        match copy::send(sink, rows(events, trust).finish()).await {
+            Ok(()) => Ok(Copied::All),
+            Err(error) if trust != Trust::Nothing && is_about_values(&error) => {
+                tracing::debug!("some payloads are no jsonb: {error}");
+                Ok(Copied::Nothing)
+            }
+            Err(error) => Err(self.database.failed(DOING)(error)),
+        }
+    }
+
+    async fn run(&self, statement: &str) -> Result<(), Error> {
+        let done = self.transaction.batch_execute(statement).await;
+        done.map_err(self.database.failed(DOING))
+    }
+
+    async fn keep(&self, events: &[Event<'_>], left: &[Event<'_>]) {
+        self.pacer.keep(1.0 - left.len() as f64 / events.len() as f64).await;
     }
 }
 
@@ -85,36 +196,28 @@ fn is_about_values(error: &tokio_postgres::Error) -> bool {
         .is_some_and(|code| code.code().starts_with("22") || code.code().starts_with("54"))
 }
 
-fn rows(commits: &[Commit], wanted: Option<&Coverage>, trust: Trust) -> Result<CopyRows, Error> {
+fn rows(events: &[Event<'_>], trust: Trust) -> CopyRows {
     let mut rows = CopyRows::new(COLUMNS);
-    for commit in commits {
-        let stamp = commit.stamp();
-        for record in commit.records() {
-            let record = record.map_err(|damage| crate::journal::damaged(stamp.position(), damage.to_string()))?;
-            let is_wanted = wanted.is_none_or(|wanted| wanted.wants(&record, stamp.position()).1);
-            if record.record != RecordKind::Event || !is_wanted {
-                continue;
-            }
-            let json = is_json(record.body, trust).then_some(record.body);
-            let metadata = match json {
-                Some(_) => None,
-                None => Some(format!(r#"{{"base64":"{}"}}"#, BASE64_STANDARD.encode(record.body))),
-            };
-            rows.row()
-                .text(record.kind)
-                .text(record.id)
-                .bigint(record.seq)
-                .integer(i32::from(record.shard.0))
-                .bigint(stamp.writer.0)
-                .bigint(stamp.number.0)
-                .text(record.name)
-                .integer(i32::from(record.version))
-                .jsonb(json)
-                .jsonb(metadata.as_ref().map(String::as_bytes))
-                .time(stamp.at_micros);
-        }
+    for Event { stamp, record } in events {
+        let json = is_json(record.body, trust).then_some(record.body);
+        let metadata = match json {
+            Some(_) => None,
+            None => Some(format!(r#"{{"base64":"{}"}}"#, BASE64_STANDARD.encode(record.body))),
+        };
+        rows.row()
+            .text(record.kind)
+            .text(record.id)
+            .bigint(record.seq)
+            .integer(i32::from(record.shard.0))
+            .bigint(stamp.writer.0)
+            .bigint(stamp.number.0)
+            .text(record.name)
+            .integer(i32::from(record.version))
+            .jsonb(json)
+            .jsonb(metadata.as_ref().map(String::as_bytes))
+            .time(stamp.at_micros);
     }
-    Ok(rows)
+    rows
 }
 
 fn is_json(body: &[u8], trust: Trust) -> bool {
@@ -169,7 +272,8 @@ pub(super) async fn catch_up(database: &Database, client: &mut Object) -> Result
         let reached = reached.filter(|reached| *reached <= covers).unwrap_or(covers);
         let mut filling = Filling::default();
         commits.into_iter().for_each(|commit| filling.push(commit));
-        filling.flush(database, &transaction, None).await?;
+        let pace = Pace::default();
+        filling.flush(database, &transaction, None, &Pacer::new(&pace)).await?;
         transaction
             .execute(
                 "UPDATE checkpoint SET events_writer = $1, events_commit = $2",

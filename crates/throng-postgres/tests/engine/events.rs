@@ -34,6 +34,10 @@ async fn append(journal: &dyn Journal, number: u64, writer: throng_journal::Writ
         let address = Address::new("thing", "a \u{0} ü");
         open.push(RecordKind::Event, ShardId(9), &address, seq, "Was", 3, body);
     }
+    commit(journal, open, writer, number).await;
+}
+
+async fn commit(journal: &dyn Journal, mut open: CommitBuilder, writer: throng_journal::WriterId, number: u64) {
     let stamp = Stamp {
         writer,
         number: CommitNo(number),
@@ -89,6 +93,49 @@ async fn every_event_stands_in_it_also_what_jsonb_does_not_take() {
             (9, 3, "Was")
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_an_entity_stand_together() {
+    const COMMITS: u64 = 30;
+    const ENTITIES: u64 = 40;
+    let schema = kit::schema();
+    let opened = open_postgres(kit::options(&schema, "")).unwrap();
+    let writer = opened.journal.open("node").await.unwrap().writer;
+    let mut expected = Vec::new();
+    for number in 1..=COMMITS {
+        let mut open = CommitBuilder::default();
+        for entity in 0..ENTITIES {
+            let address = Address::new("thing", format!("{entity:02}"));
+            // One that `jsonb` refuses, which is known only once the server has looked.
+            let is_refused = (number, entity) == (7, 11);
+            let body: &[u8] = if is_refused { br#"{"a":"\u0000"}"# } else { b"1" };
+            open.push(RecordKind::Event, ShardId(9), &address, number, "Was", 3, body);
+            expected.push((format!("{entity:02}"), number.cast_signed(), is_refused));
+        }
+        commit(&*opened.journal, open, writer, number).await;
+    }
+    let checkpoint = Checkpoint {
+        shards: ShardSet::first(256),
+        upto: Position {
+            writer,
+            commit: CommitNo(COMMITS),
+        },
+        ..Checkpoint::default()
+    };
+    opened.store.advance(checkpoint).await.unwrap();
+    let psql = kit::psql(&kit::SERVER).await;
+    let rows = psql
+        .query(
+            &format!("SELECT id, seq, payload IS NULL, commit FROM {schema}.events ORDER BY ctid"),
+            &[],
+        )
+        .await
+        .unwrap();
+    assert!(rows.iter().all(|row| row.get::<_, i64>(1) == row.get::<_, i64>(3)));
+    let found: Vec<(String, i64, bool)> = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    expected.sort();
+    assert_eq!(found, expected);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
