@@ -3,8 +3,7 @@
 use crate::{
     door::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work},
     driver::{check_key, widen},
-    engine::{Core, Engine},
-    ledger::Refusal,
+    engine::Engine,
 };
 use serde::de::DeserializeOwned;
 use std::{any::Any, marker::PhantomData, time::Duration};
@@ -121,38 +120,21 @@ impl<E: Entity> Handle<E> {
             slot: Box::new(found),
             read: read_answer::<E, T>,
         };
-        let Self {
-            engine, id, deadline, ..
-        } = self;
-        let answer = engine.core.answered((E::KIND, id), deadline, work, answer).await;
-        let answer = answer.map_err(widen)?.downcast::<Found<E, T>>();
-        answer
-            .ok()
-            .and_then(|answer| *answer)
-            .unwrap_or(Err(Error::OutcomeUnknown))
-    }
-}
-
-impl Core {
-    /// Has an entity's work done, and waits for the answer in its slot. Compiled once, whatever is asked.
-    async fn answered(
-        &self,
-        (kind, id): (&str, String),
-        deadline: Option<Duration>,
-        work: Work<'static>,
-        answer: Typed,
-    ) -> Result<Box<dyn Any + Send>, Refusal> {
-        let index = self.context.registry.find(kind);
-        let index = index.ok_or_else(|| unknown_kind(kind))?;
-        let target = self.target(index, id.into())?;
-        let mut attempt = self.attempt(target, work, Answer::Typed(answer));
-        if let Some(deadline) = deadline {
+        let core = &self.engine.core;
+        let kind = core.context.registry.find(E::KIND);
+        let kind = kind.ok_or_else(|| unknown_kind(E::KIND))?;
+        let target = core.target(kind, self.id.into())?;
+        let mut attempt = core.attempt(target, work, Answer::Typed(answer));
+        if let Some(deadline) = self.deadline {
             attempt = attempt.within(deadline);
         }
-        match self.run(attempt).await?.settled().await? {
-            Answer::Typed(answer) => Ok(answer.slot),
-            _ => Err(Error::OutcomeUnknown),
-        }
+        let executed = core.run(attempt).await.map_err(widen)?;
+        let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {
+            return Err(Error::OutcomeUnknown);
+        };
+        let answer: Box<dyn Any> = answer.slot;
+        let answer = answer.downcast::<Found<E, T>>().ok().and_then(|answer| *answer);
+        answer.unwrap_or(Err(Error::OutcomeUnknown))
     }
 }
 

@@ -107,8 +107,10 @@ fn read_unguarded<E: Entity>(
             too_many("the command", body.len(), limits::COMMAND_BYTES_MAX)?;
             let read = match origin {
                 Origin::Outside if !E::IGNORES_UNKNOWN_FIELDS => tagged::from_client(name, body),
-                Origin::Outside => tagged::from_recorded(name, body),
-                Origin::Recorded => tagged::from_recorded(name, body).or_else(|why| upcast::<E>(name, body, why)),
+                Origin::Outside => {
+                    tagged::from_parts(name, body).map_err(|_| tagged::explain::<E::Command>(name, body))
+                }
+                Origin::Recorded => tagged::from_parts(name, body).or_else(|_| upcast::<E>(name, body)),
             };
             read.map_err(Error::Malformed)
         }
@@ -127,23 +129,21 @@ fn read_unguarded<E: Entity>(
 const UPCASTS_MAX: usize = 64;
 
 /// A recorded command that cannot be read as it is, taken up step by step until it can.
-fn upcast<E: Entity>(name: &str, body: &[u8], unreadable: String) -> Result<E::Command, String> {
-    let Ok(payload) = serde_json::from_slice(body) else {
-        return Err(unreadable);
-    };
+fn upcast<E: Entity>(name: &str, body: &[u8]) -> Result<E::Command, String> {
+    let unreadable = || tagged::explain::<E::Command>(name, body);
     let mut recorded = Recorded {
         name: name.to_owned().into(),
         version: 1,
-        payload,
+        payload: serde_json::from_slice(body).map_err(|_| unreadable())?,
     };
     for _ in 0..UPCASTS_MAX {
-        recorded = E::upcast_command(recorded).map_err(|why| format!("{unreadable}; {why}"))?;
+        recorded = E::upcast_command(recorded).map_err(|why| format!("{}; {why}", unreadable()))?;
         let body = serde_json::to_vec(&recorded.payload).map_err(|why| why.to_string())?;
-        if let Ok(command) = tagged::from_recorded(&recorded.name, &body) {
+        if let Ok(command) = tagged::from_parts(&recorded.name, &body) {
             return Ok(command);
         }
     }
-    Err(format!("{unreadable}; upcast_command does not come to an end"))
+    Err(format!("{}; upcast_command does not come to an end", unreadable()))
 }
 
 /// A command as it is recorded: its name, and its content.
