@@ -22,7 +22,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{Arc, OnceLock},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use throng::{
     Engine,
@@ -34,6 +34,10 @@ use throng_krl::Value;
 const OWN_SCHEME: &str = "krl:";
 /// How many picos ask one for the other in a row.
 const DEPTH_MAX: usize = 8;
+
+/// A pico that another one asks may be on its way still: it is made by a message, after the event that wanted it. It is asked again after so
+/// long, as often as anything may be asked: for a second.
+const BIRTH_PAUSE: Duration = Duration::from_millis(15);
 
 /// Most picos one above the other where one moves.
 pub(crate) const LEVELS_MAX: usize = 1_000;
@@ -149,7 +153,7 @@ impl Picos {
         depth: usize,
     ) -> Later<'_, Result<Ran, Failure>> {
         Box::pin(async move {
-            for _ in 0..=ASKS_MAX {
+            for asked in 0..=ASKS_MAX {
                 let mut pico = self.0.engine.entity::<Pico>(to);
                 if let Some(key) = &key {
                     pico = pico.once(key.clone());
@@ -157,6 +161,9 @@ impl Picos {
                 match pico.ask(PicoCommand::Event(incoming.clone())).await {
                     Err(Error::Rejected(PicoRejection::Waits { ask, answers })) => {
                         incoming.answers = Some(self.answered(*ask, *answers, depth).await);
+                    }
+                    Err(Error::Unknown { .. }) if incoming.from.is_some() && asked < ASKS_MAX => {
+                        tokio::time::sleep(BIRTH_PAUSE).await;
                     }
                     ran => return ran,
                 }
@@ -191,12 +198,13 @@ impl Picos {
         depth: usize,
     ) -> Later<'_, Result<Value, Failure>> {
         Box::pin(async move {
-            let mut answers = Answers {
+            let none = || Answers {
                 time_ms: now_ms(),
                 seed: Secret(unguessable()),
                 given: Vec::new(),
             };
-            for _ in 0..=ASKS_MAX {
+            let mut answers = none();
+            for times in 0..=ASKS_MAX {
                 let query = PicoQuery {
                     via: eci.secret,
                     from,
@@ -206,6 +214,10 @@ impl Picos {
                 match self.0.engine.entity::<Pico>(eci.pico).read(query).await {
                     Err(Error::Rejected(PicoRejection::Waits { ask, answers: given })) => {
                         answers = self.answered(*ask, *given, depth).await;
+                    }
+                    Err(Error::Unknown { .. }) if from.is_some() && times < ASKS_MAX => {
+                        tokio::time::sleep(BIRTH_PAUSE).await;
+                        answers = none();
                     }
                     answered => return answered.map(|seen| seen.0),
                 }
@@ -489,4 +501,78 @@ pub(crate) fn unguessable() -> u128 {
     let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes);
     assert!(filled.is_ok(), "the system gives no random numbers");
     u128::from_be_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use throng::journal::{MemoryJournal, MemoryStore};
+
+    /// What a pico asks another one, whose maker gave it this secret.
+    fn asks(eci: Eci) -> [Ask; 2] {
+        let from = PicoId::ROOT;
+        let query = Ask::Query {
+            from,
+            eci,
+            rid: "io.picolabs.wrangler".into(),
+            name: "parent_eci".into(),
+            arguments: Value::default(),
+        };
+        let event = Ask::Event {
+            from,
+            eci,
+            domain: "any".into(),
+            name: "thing".into(),
+            attributes: serde_json::from_str("{}").unwrap(),
+            then: None,
+            once: "1".into(),
+        };
+        [query, event]
+    }
+
+    #[tokio::test]
+    async fn who_asks_a_pico_that_is_being_made_waits_for_it_and_not_for_one_that_never_comes() {
+        let journal = MemoryJournal::new();
+        let store = MemoryStore::new(journal.clone());
+        let builder = crate::kinds(Engine::builder());
+        let picos = Picos::new(builder.start(journal, store).await.unwrap(), Settings::default());
+        let realm = picos.root().await.unwrap().realm;
+        for (number, ask) in [1, 2].into_iter().zip(0..) {
+            let eci = Eci {
+                pico: PicoId(7 + number),
+                secret: Secret(5),
+            };
+            let newborn = Newborn {
+                realm,
+                parent: Some(Eci {
+                    pico: PicoId::ROOT,
+                    secret: Secret(6),
+                }),
+                number: 0,
+                down: eci.secret,
+                rulesets: Vec::new(),
+                asked: Value::Null,
+            };
+            let made = async {
+                tokio::time::sleep(BIRTH_PAUSE * 3).await;
+                picos
+                    .engine()
+                    .entity::<Pico>(eci.pico)
+                    .ask(PicoCommand::Found(newborn))
+                    .await
+            };
+            let asks = asks(eci);
+            let (answered, made) = tokio::join!(picos.answer(&asks[ask], 0), made);
+            made.unwrap();
+            answered.unwrap();
+        }
+        let nobody = Eci {
+            pico: PicoId(1),
+            secret: Secret(5),
+        };
+        for ask in asks(nobody) {
+            let error = picos.answer(&ask, 0).await.unwrap_err();
+            assert!(error.contains("there is no pico"), "{error}");
+        }
+    }
 }
