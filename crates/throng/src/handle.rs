@@ -3,7 +3,8 @@
 use crate::{
     door::{Answer, Asking, ClientCommand, Look, NOTHING, Payload, Target, Typed, Work},
     driver::{check_key, widen},
-    engine::Engine,
+    engine::{Core, Engine},
+    ledger::Refusal,
 };
 use serde::de::DeserializeOwned;
 use std::{any::Any, marker::PhantomData, time::Duration};
@@ -120,21 +121,38 @@ impl<E: Entity> Handle<E> {
             slot: Box::new(found),
             read: read_answer::<E, T>,
         };
-        let core = &self.engine.core;
-        let kind = core.context.registry.find(E::KIND);
-        let kind = kind.ok_or_else(|| unknown_kind(E::KIND))?;
-        let target = core.target(kind, self.id.into())?;
-        let mut attempt = core.attempt(target, work, Answer::Typed(answer));
-        if let Some(deadline) = self.deadline {
+        let Self {
+            engine, id, deadline, ..
+        } = self;
+        let answer = engine.core.answered((E::KIND, id), deadline, work, answer).await;
+        let answer = answer.map_err(widen)?.downcast::<Found<E, T>>();
+        answer
+            .ok()
+            .and_then(|answer| *answer)
+            .unwrap_or(Err(Error::OutcomeUnknown))
+    }
+}
+
+impl Core {
+    /// Has an entity's work done, and waits for the answer in its slot. Compiled once, whatever is asked.
+    async fn answered(
+        &self,
+        (kind, id): (&str, String),
+        deadline: Option<Duration>,
+        work: Work<'static>,
+        answer: Typed,
+    ) -> Result<Box<dyn Any + Send>, Refusal> {
+        let index = self.context.registry.find(kind);
+        let index = index.ok_or_else(|| unknown_kind(kind))?;
+        let target = self.target(index, id.into())?;
+        let mut attempt = self.attempt(target, work, Answer::Typed(answer));
+        if let Some(deadline) = deadline {
             attempt = attempt.within(deadline);
         }
-        let executed = core.run(attempt).await.map_err(widen)?;
-        let Answer::Typed(answer) = executed.settled().await.map_err(widen)? else {
-            return Err(Error::OutcomeUnknown);
-        };
-        let answer: Box<dyn Any> = answer.slot;
-        let answer = answer.downcast::<Found<E, T>>().ok().and_then(|answer| *answer);
-        answer.unwrap_or(Err(Error::OutcomeUnknown))
+        match self.run(attempt).await?.settled().await? {
+            Answer::Typed(answer) => Ok(answer.slot),
+            _ => Err(Error::OutcomeUnknown),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     limits,
-    model::{Entity, Error, Family, Sent},
+    model::{Entity, Error, Family, Published, Sent},
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use throng_journal::{Address, CommitNo, HEADER_BYTES, Place, Position, RecordKind};
@@ -128,9 +128,7 @@ impl<E: Entity> Entities<E> {
         }
         self.shapes = events;
         let rests_on = self.slot(at).rests_on;
-        common
-            .published
-            .extend(published.into_iter().map(|value| (rests_on, value)));
+        common.publish(published, rests_on);
         if let Some((key, kept)) = written.key {
             common.keys.insert(key, Kept { rests_on, ..kept });
         }
@@ -357,10 +355,7 @@ impl<E: Entity> Entities<E> {
             return;
         }
         let staged = common.stage(stage);
-        common.outbox.extend(deliveries.into_iter().map(|delivery| Delivery {
-            commit: staged.commit,
-            ..delivery
-        }));
+        common.send(deliveries, staged.commit);
         let slot = self.slot(at);
         slot.rests_on = staged.commit;
         let Body::Resident(resident) = &mut slot.body else {
@@ -409,5 +404,18 @@ impl<E: Entity> Entities<E> {
         if full {
             self.store_state(common, at);
         }
+    }
+}
+
+impl Common {
+    /// Has values published once what they rest on is durable.
+    fn publish(&mut self, values: Vec<Published>, rests_on: u64) {
+        self.published.extend(values.into_iter().map(|value| (rests_on, value)));
+    }
+
+    /// Has messages sent that were recorded in this commit.
+    fn send(&mut self, deliveries: Vec<Delivery>, commit: u64) {
+        let recorded = deliveries.into_iter().map(|delivery| Delivery { commit, ..delivery });
+        self.outbox.extend(recorded);
     }
 }

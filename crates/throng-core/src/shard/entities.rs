@@ -7,7 +7,7 @@ use super::{
     listing::Listing,
     notes::{Noted, row_of},
     recency::{Linked, Links, Recency},
-    slot::{Body, Broken, Pending, Resident, SetAside, Slot, Trace, covered, encode_state, parse_id, parts_of},
+    slot::{Body, Broken, Pending, Resident, SetAside, Slot, Trace, encode_state, parse_id, parts_of},
 };
 use crate::model::{Effects, Entity, Error};
 use hashbrown::HashTable;
@@ -381,19 +381,24 @@ impl<E: Entity> Entities<E> {
     }
 
     /// The slots with a trace of this kind.
-    fn traced(&self, which: impl Fn(&Slot<E>, &Trace) -> bool) -> Vec<u32> {
-        let at_of = |hash: &u64| self.index.iter_hash(spread(*hash)).copied().collect::<Vec<_>>();
-        let all = self.traced.iter().flat_map(at_of);
-        let wanted = |at: &u32| {
-            let slot = self.slots.get(*at);
-            slot.trace.as_ref().is_some_and(|trace| which(slot, trace))
-        };
-        all.filter(wanted).collect()
+    fn traced(&self, which: &dyn Fn(&Slot<E>, &Trace) -> bool) -> Vec<u32> {
+        let mut found = Vec::new();
+        for hash in &self.traced {
+            for at in self.index.iter_hash(spread(*hash)) {
+                let slot = self.slots.get(*at);
+                if let Some(trace) = &slot.trace
+                    && which(slot, trace)
+                {
+                    found.push(*at);
+                }
+            }
+        }
+        found
     }
 
     /// Entities whose family has changed and that are not in memory: a checkpoint needs them to be.
     pub(super) fn families_to_load(&self) -> Vec<(u64, Box<str>)> {
-        let away = self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Passivated(_)));
+        let away = self.traced(&|slot, trace| trace.family && matches!(slot.body, Body::Passivated(_)));
         away.into_iter()
             .map(|at| (self.peek(at).hash, self.peek(at).text.clone()))
             .collect()
@@ -404,22 +409,22 @@ impl<E: Entity> Entities<E> {
         let shard = common.id;
         self.known.rows(E::KIND, shard, &mut rows.system);
         let is_gone = |slot: &Slot<E>| matches!(&slot.body, Body::Resident(resident) if resident.is_gone);
-        for at in self.traced(|slot, trace| trace.family && is_gone(slot)) {
+        for at in self.traced(&|slot, trace| trace.family && is_gone(slot)) {
             self.keep_end(at);
         }
-        for at in self.traced(|_, trace| trace.gone) {
+        for at in self.traced(&|_, trace| trace.gone) {
             let slot = self.peek(at);
             let row = ended_row(&Address::new(E::KIND, slot.text.clone()));
             rows.system.push((row, Some(slot.ended.to_be_bytes().to_vec())));
             self.trace(at).end_given = true;
         }
-        for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Quarantined(_))) {
+        for at in self.traced(&|slot, trace| trace.family && matches!(slot.body, Body::Quarantined(_))) {
             self.note(at);
         }
-        for at in self.traced(|slot, trace| trace.family && matches!(slot.body, Body::Resident(_))) {
+        for at in self.traced(&|slot, trace| trace.family && matches!(slot.body, Body::Resident(_))) {
             self.store_state(common, at);
         }
-        for at in self.traced(|_, trace| trace.note.due) {
+        for at in self.traced(&|_, trace| trace.note.due) {
             self.trace(at).note.give();
             let slot = self.peek(at);
             let stands = slot.trace.as_ref().is_some_and(|trace| trace.note.stands);
@@ -475,9 +480,7 @@ impl<E: Entity> Entities<E> {
             for at in same {
                 let slot = self.slots.at(at);
                 let Some(trace) = slot.trace.as_mut() else { continue };
-                let before = trace.tail_bytes();
-                trace.tail.retain(|event| !covered(event.place.position, upto));
-                common.pending_bytes -= before - trace.tail_bytes();
+                common.pending_bytes -= trace.cover(upto);
                 if trace
                     .pending
                     .as_ref()

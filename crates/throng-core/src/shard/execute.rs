@@ -414,7 +414,7 @@ impl<E: Entity> Entities<E> {
                 match &mut call.output {
                     Output::Json(reply) => reply.body = json.into_string().into_bytes(),
                     output => {
-                        let reply = serde_json::from_str(&json);
+                        let reply = serde_json::from_slice(json.as_bytes());
                         put::<E>(
                             output,
                             reply.map_err(|why| crashed(format!("the kept reply cannot be read: {why}"))),

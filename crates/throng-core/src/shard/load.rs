@@ -6,7 +6,7 @@ use super::{
     slot::{Body, Broken, Pending, Resident, apply, parse_id, parts_of},
 };
 use crate::model::{Entity, Family};
-use throng_journal::{Loaded, StoredState};
+use throng_journal::{Loaded, StoredEvent, StoredState};
 
 impl<E: Entity> Entities<E> {
     /// Brings an entity back from a state that has not reached the store yet.
@@ -75,12 +75,8 @@ impl<E: Entity> Entities<E> {
         };
         let pending = self.slot(at).trace.as_ref().and_then(|trace| trace.pending.clone());
         let tail_family = self.slot(at).family.take();
-        let recorded = tail.iter().find(|(event, _)| event.is_state);
-        let (family, kept_end) = kept_with_newest(stored.state.as_ref(), pending.as_ref(), recorded);
-        let row_end = ended_row
-            .and_then(|row| row.try_into().ok())
-            .map_or(0, u64::from_be_bytes);
-        let ended = self.slot(at).ended.max(kept_end).max(row_end);
+        let (family, kept_end) = kept_with_newest(stored.state.as_ref(), pending.as_ref(), &tail);
+        let ended = self.slot(at).ended.max(kept_end).max(end_of(ended_row));
         let rebuilt = rebuild::<E>(text, stored, pending, (tail, ended));
         let slot = self.slot(at);
         let body = match rebuilt {
@@ -90,8 +86,7 @@ impl<E: Entity> Entities<E> {
                 return LoadOutcome::UnreadableState(why);
             }
         };
-        let row = row.and_then(|row| serde_json::from_slice(&row).ok());
-        slot.family = merged(merged(family, row), tail_family);
+        slot.family = merged(merged(family, family_of(row)), tail_family);
         slot.ended = ended;
         match body {
             Ok(resident) => {
@@ -128,11 +123,8 @@ fn rebuild<E: Entity>(
             }));
         }
     };
-    let stored = loaded.state.map(|state| (state.seq, state.version, state.bytes));
     let pending = pending.map(|state| (state.seq, E::STATE_VERSION, state.bytes));
-    let recorded = tail.iter().filter(|(event, _)| event.is_state);
-    let recorded = recorded.map(|(event, bytes)| (event.seq, event.version, bytes.clone()));
-    let newest = recorded.chain(stored).chain(pending).max_by_key(|(seq, ..)| *seq);
+    let newest = newest_state(loaded.state, pending, &tail);
     let (mut state, mut seq) = (E::default(), 0);
     let mut is_gone = false;
     if let Some((newest, version, bytes)) = newest {
@@ -145,26 +137,13 @@ fn rebuild<E: Entity>(
             }
         }
     } else {
-        let first = loaded.events.first().map(|event| event.seq);
-        let in_tail = tail.iter().map(|(event, _)| event.seq).next();
         // Of what it was until it ended nothing is kept; a removal that was cut off may have left its last events.
-        if ended > 0 && first.or(in_tail).is_none_or(|first| first > 1) {
+        if ended > 0 && first_seq(&loaded.events, &tail).is_none_or(|first| first > 1) {
             (seq, is_gone) = (ended, true);
         }
     }
     let stored_seq = seq;
-    let tail = tail
-        .into_iter()
-        .filter(|(event, _)| !event.is_state)
-        .map(|(event, payload)| throng_journal::StoredEvent {
-            seq: event.seq,
-            position: event.place.position,
-            at_micros: 0,
-            name: event.name.into(),
-            version: event.version,
-            payload,
-        });
-    for event in loaded.events.into_iter().chain(tail) {
+    for event in events(loaded.events, tail) {
         if event.seq <= seq {
             continue;
         }
@@ -191,12 +170,54 @@ fn rebuild<E: Entity>(
     }))
 }
 
+// What follows knows nothing of the entity's type, so that it is compiled once.
+
+/// A state: the number of the event after which it is, its version, its bytes.
+type NumberedState = (u64, u16, Vec<u8>);
+/// What was read of the log, with each event's content.
+type Tail = [(TailEvent, Vec<u8>)];
+
+fn newest_state(stored: Option<StoredState>, pending: Option<NumberedState>, tail: &Tail) -> Option<NumberedState> {
+    let stored = stored.map(|state| (state.seq, state.version, state.bytes));
+    let recorded = tail.iter().filter(|(event, _)| event.is_state);
+    let recorded = recorded.map(|(event, bytes)| (event.seq, event.version, bytes.clone()));
+    recorded.chain(stored).chain(pending).max_by_key(|(seq, ..)| *seq)
+}
+
+fn first_seq(stored: &[StoredEvent], tail: &Tail) -> Option<u64> {
+    let in_tail = tail.first().map(|(event, _)| event.seq);
+    stored.first().map(|event| event.seq).or(in_tail)
+}
+
+/// The events of the store, and those of the log behind them.
+fn events(stored: Vec<StoredEvent>, tail: Vec<(TailEvent, Vec<u8>)>) -> impl Iterator<Item = StoredEvent> {
+    let tail = tail.into_iter().filter(|(event, _)| !event.is_state);
+    stored.into_iter().chain(tail.map(|(event, payload)| StoredEvent {
+        seq: event.seq,
+        position: event.place.position,
+        at_micros: 0,
+        name: event.name.into(),
+        version: event.version,
+        payload,
+    }))
+}
+
+/// When an entity ended, as its row says.
+fn end_of(row: Option<Vec<u8>>) -> u64 {
+    row.and_then(|row| row.try_into().ok()).map_or(0, u64::from_be_bytes)
+}
+
+fn family_of(row: Option<Vec<u8>>) -> Option<Box<Family>> {
+    row.and_then(|row| serde_json::from_slice(&row).ok())
+}
+
 /// The family kept with the newest state, and when its entity ended.
 fn kept_with_newest(
     stored: Option<&StoredState>,
     pending: Option<&Pending>,
-    recorded: Option<&(TailEvent, Vec<u8>)>,
+    tail: &Tail,
 ) -> (Option<Box<Family>>, u64) {
+    let recorded = tail.iter().find(|(event, _)| event.is_state);
     let recorded = recorded.map(|(event, bytes)| (event.seq, bytes));
     let stored = stored.map(|state| (state.seq, &state.bytes));
     let pending = pending.map(|state| (state.seq, &state.bytes));

@@ -63,7 +63,7 @@ pub(super) type HearFn<E> = fn(&str, String, &[u8]) -> Result<<E as Entity>::Com
 /// A query of a client: a field it does not have is refused, as a command's is. One that another node's code asks comes as a JSON object.
 fn read_query<E: Entity, Q: Query<E>>(arguments: &str) -> Result<Q, String> {
     if arguments.starts_with('{') || arguments == "null" {
-        return serde_json::from_str(arguments).map_err(|why| why.to_string());
+        return serde_json::from_slice(arguments.as_bytes()).map_err(|why| why.to_string());
     }
     let fields = serde_urlencoded::Deserializer::new(form_urlencoded::parse(arguments.as_bytes()));
     let mut unknown = None;

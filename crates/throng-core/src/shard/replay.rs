@@ -297,18 +297,12 @@ impl<E: Entity> Entities<E> {
             version: record.version,
             is_state: record.record == RecordKind::State,
         };
-        let trace = self.trace(at);
-        let before = trace.tail_bytes();
-        if event.is_state {
-            trace.tail.retain(|before| !before.is_state);
-        }
-        trace.tail.push(event);
-        common.pending_bytes = (common.pending_bytes + trace.tail_bytes()).saturating_sub(before);
+        let grown = self.trace(at).add(event);
+        common.pending_bytes = common.pending_bytes.saturating_add_signed(grown);
     }
 
     pub(super) fn tail_of(&self, hash: u64, id: &str) -> Vec<TailEvent> {
         let trace = self.find(hash, id).and_then(|at| self.peek(at).trace.as_ref());
-        let events = trace.into_iter().flat_map(|trace| &trace.tail);
-        events.filter(|event| !event.is_state).copied().collect()
+        trace.map(|trace| trace.events()).unwrap_or_default()
     }
 }

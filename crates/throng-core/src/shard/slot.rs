@@ -50,6 +50,28 @@ impl Trace {
         }
     }
 
+    /// One more event, or the state in the place of what the log said before of one. By so many bytes it has grown.
+    pub(super) fn add(&mut self, event: TailEvent) -> isize {
+        let before = self.tail_bytes();
+        if event.is_state {
+            self.tail.retain(|before| !before.is_state);
+        }
+        self.tail.push(event);
+        self.tail_bytes() as isize - before as isize
+    }
+
+    /// The store has the events up to there. So many bytes are not needed any more.
+    pub(super) fn cover(&mut self, upto: Position) -> usize {
+        let before = self.tail_bytes();
+        self.tail.retain(|event| event.place.position > upto);
+        before - self.tail_bytes()
+    }
+
+    /// The events in it.
+    pub(super) fn events(&self) -> Vec<TailEvent> {
+        self.tail.iter().filter(|event| !event.is_state).copied().collect()
+    }
+
     /// The store has all of it.
     pub(super) fn is_empty(&self) -> bool {
         self.tail.is_empty() && self.pending.is_none() && !self.family && !self.gone && self.note.is_nothing()
@@ -232,7 +254,9 @@ impl StateParts<'_> {
             state =
                 E::upcast_state(version, state).map_err(|why| format!("{why}, and the events before it are gone"))?;
         }
-        serde_json::from_value(state).map_err(|why| why.to_string())
+        // Read as any other state is, so that what reads one is compiled once.
+        let state = serde_json::to_vec(&state).map_err(|why| why.to_string())?;
+        serde_json::from_slice(&state).map_err(|why| why.to_string())
     }
 }
 
@@ -314,9 +338,4 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
         .map(ToString::to_string)
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a panic without a message".into())
-}
-
-/// Is this position covered by a checkpoint up to that one?
-pub(super) fn covered(position: Position, upto: Position) -> bool {
-    position <= upto
 }
