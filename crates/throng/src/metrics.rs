@@ -202,6 +202,18 @@ impl Metrics {
     pub fn commands(&self) -> (u64, u64, u64) {
         (self.done.get(), self.refused.get(), self.failed.get())
     }
+
+    /// Commands that waited behind others because their entity had its share of the turn.
+    #[must_use]
+    pub fn commands_deferred(&self) -> u64 {
+        self.deferred.get()
+    }
+
+    /// Messages between entities waiting in memory.
+    #[must_use]
+    pub fn outbox(&self) -> i64 {
+        self.outbox.get()
+    }
 }
 
 /// OpenMetrics as the older format: a counter is declared under its samples' name, and there is no unit and no end.

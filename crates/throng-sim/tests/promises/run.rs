@@ -316,11 +316,8 @@ fn watch_outbox(sim: &Sim) -> Arc<AtomicI64> {
         for _ in 0..2_000 {
             sim_in.sleep(Duration::from_millis(7)).await;
             let Some(engine) = sim_in.engine() else { continue };
-            let mut text = String::new();
-            engine.metrics().encode(&mut text).unwrap();
-            let waiting = level(&text, "throng_outbox").unwrap_or(i64::MAX);
-            most_in.fetch_max(waiting, Ordering::Relaxed);
-            if level(&text, "throng_commands_deferred_total") > Some(0) {
+            most_in.fetch_max(engine.metrics().outbox(), Ordering::Relaxed);
+            if engine.metrics().commands_deferred() > 0 {
                 sim_in.count("commands deferred");
             }
         }
