@@ -125,5 +125,6 @@ impl Context {
 
 /// A duration in whole microseconds.
 pub(crate) fn micros(duration: std::time::Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+    let seconds = duration.as_secs().saturating_mul(1_000_000);
+    seconds.saturating_add(duration.subsec_micros().into())
 }

@@ -1,12 +1,13 @@
 //! What the engine needs of the world: clocks, entropy, tasks. The simulator brings its own.
 
 use crate::model::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     future::Future,
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{self, Poll},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 /// A background task of the engine.
@@ -54,7 +55,7 @@ pub(crate) async fn yield_now() {
 pub struct TokioHost {
     runtime: Mutex<Option<tokio::runtime::Runtime>>,
     handle: tokio::runtime::Handle,
-    start: Instant,
+    start_micros: u64,
 }
 
 impl TokioHost {
@@ -71,7 +72,7 @@ impl TokioHost {
         Ok(Self {
             handle: runtime.handle().clone(),
             runtime: Mutex::new(Some(runtime)),
-            start: Instant::now(),
+            start_micros: micros_of(ClockId::Monotonic),
         })
     }
 
@@ -81,26 +82,30 @@ impl TokioHost {
         Self {
             handle,
             runtime: Mutex::new(None),
-            start: Instant::now(),
+            start_micros: micros_of(ClockId::Monotonic),
         }
     }
 }
 
+/// What a clock shows. Several times for each command: without the checks of [`std::time`], which cost as much as the look itself.
+fn micros_of(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // Only a time of day that was set wrongly is before its origin.
+    time.tv_sec.max(0).cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000
+}
+
 impl Host for TokioHost {
     fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp {
-            micros: i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
-        }
+        let micros = micros_of(ClockId::Realtime).cast_signed();
+        Timestamp { micros }
     }
 
     fn elapsed_micros(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+        micros_of(ClockId::Monotonic) - self.start_micros
     }
 
     fn thread_cpu_micros(&self) -> Option<u64> {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Some(time.tv_sec.cast_unsigned() * 1_000_000 + time.tv_nsec.cast_unsigned() / 1_000)
+        Some(micros_of(ClockId::ThreadCPUTime))
     }
 
     fn entropy(&self) -> u128 {

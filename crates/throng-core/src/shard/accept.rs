@@ -24,8 +24,6 @@ pub(super) struct Accepted<E: Entity> {
     /// The entity's slot.
     pub(super) at: u32,
     pub(super) reply: Reply<E>,
-    /// What was encoded of each event.
-    pub(super) events: Vec<EventShape>,
     /// The idempotency key it takes effect under.
     pub(super) key: Option<CommandKey>,
     /// The command's name and content, of a kind that keeps them.
@@ -74,16 +72,19 @@ impl<E: Entity> Entities<E> {
         accepted: Accepted<E>,
         stage: &mut dyn Stage,
     ) -> Result<Ran, Error<E::Rejection>> {
-        let Accepted {
-            at,
-            reply,
-            events,
-            key,
-            kept,
-        } = accepted;
-        let ended = self.end_of(at, events.len());
-        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), ended, kept);
-        let written = catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|panic| {
+        let Accepted { at, reply, key, kept } = accepted;
+        let events = std::mem::take(&mut self.shapes);
+        let mut written = Written {
+            deliveries: Vec::new(),
+            children: Vec::new(),
+            timers: Vec::new(),
+            key: None,
+            forward: None,
+            reply: None,
+            ended: self.end_of(at, events.len()),
+        };
+        let guarded = || self.write(common, registry, call, (reply, key.as_ref()), kept, &mut written);
+        let done = catch_unwind(AssertUnwindSafe(guarded)).unwrap_or_else(|panic| {
             let reason = panic_text(panic.as_ref());
             tracing::error!(
                 "{}/{} panicked while its answer was written: {reason}",
@@ -92,18 +93,15 @@ impl<E: Entity> Entities<E> {
             );
             Err(crashed(reason))
         });
-        let written = match written {
-            Ok(written) => written,
-            Err(error) => {
-                common.messages.give_back();
-                common.records.clear();
-                self.effects.clear();
-                if !events.is_empty() {
-                    self.drop_state(common, at);
-                }
-                return Err(error);
+        if let Err(error) = done {
+            common.messages.give_back();
+            common.records.clear();
+            self.effects.clear();
+            if !events.is_empty() {
+                self.drop_state(common, at);
             }
-        };
+            return Err(error);
+        }
         common.messages.keep();
         for (name, set) in written.timers {
             let own = Address::new(E::KIND, call.id);
@@ -168,21 +166,12 @@ impl<E: Entity> Entities<E> {
         registry: &Registry,
         call: &mut Call<'_>,
         (reply, key): (Reply<E>, Option<&CommandKey>),
-        ended: u64,
         kept: Option<(&'static str, Vec<u8>)>,
-    ) -> Result<Written<E>, Error<E::Rejection>> {
+        written: &mut Written<E>,
+    ) -> Result<(), Error<E::Rejection>> {
         let recorded = !self.effects.is_empty();
         // Allocated only where something is recorded under it.
         let own = || Address::new(E::KIND, call.id);
-        let mut written = Written {
-            deliveries: Vec::new(),
-            children: Vec::new(),
-            timers: Vec::new(),
-            key: None,
-            forward: None,
-            reply: None,
-            ended,
-        };
         for sent in self.effects.sent.drain(..) {
             if sent.child {
                 written.children.push((sent.kind.to_owned(), sent.id.clone()));
@@ -236,8 +225,7 @@ impl<E: Entity> Entities<E> {
                     written.key = Some((key.number, kept));
                 }
                 if let Output::Json(out) = &mut call.output {
-                    out.body.clear();
-                    out.body.reserve(REPLY_BYTES);
+                    out.body = Vec::with_capacity(REPLY_BYTES);
                     serde_json::to_writer(&mut out.body, &reply).map_err(|why| unwritable("reply", why))?;
                 } else {
                     written.reply = Some(reply);
@@ -273,10 +261,10 @@ impl<E: Entity> Entities<E> {
                 written.forward = Some((to, taking));
             }
         }
-        if ended > 0 {
+        if written.ended > 0 {
             common
                 .records
-                .push(RecordKind::Ended, common.id, &own(), ended, "", 0, &[]);
+                .push(RecordKind::Ended, common.id, &own(), written.ended, "", 0, &[]);
         }
         if let Some((name, content)) = kept.filter(|_| !common.records.is_empty()) {
             write_command::<E>(common, call, name, content)?;
@@ -285,8 +273,7 @@ impl<E: Entity> Entities<E> {
             "what one command records",
             common.records.bytes(),
             limits::RECORD_BYTES_MAX,
-        )?;
-        Ok(written)
+        )
     }
 
     /// Parent and children, recorded on both sides.

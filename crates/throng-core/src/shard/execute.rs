@@ -177,8 +177,8 @@ impl<E: Entity> Entities<E> {
                 Err(why) => decided = Err(why),
             }
         }
-        let accepted = decided.and_then(|accepted| {
-            let accepted = Accepted { key, kept, ..accepted };
+        let accepted = decided.and_then(|reply| {
+            let accepted = Accepted { at, reply, key, kept };
             self.accept(common, registry, call, accepted, stage)
         });
         if let Some(last) = last_state
@@ -217,7 +217,7 @@ impl<E: Entity> Entities<E> {
         at: u32,
         command: E::Command,
         refused_under: Option<&CommandKey>,
-    ) -> Result<Accepted<E>, Error<E::Rejection>> {
+    ) -> Result<Reply<E>, Error<E::Rejection>> {
         let mut events = std::mem::take(&mut self.shapes);
         events.clear();
         let (slot, effects) = self.slot_and_effects(at);
@@ -230,7 +230,7 @@ impl<E: Entity> Entities<E> {
             _ => 0,
         };
         let mut evolving = false;
-        let run = || -> Result<Accepted<E>, Error<E::Rejection>> {
+        let run = || -> Result<Reply<E>, Error<E::Rejection>> {
             let family = slot.family.as_deref();
             let moment = Moment {
                 id: &resident.id,
@@ -273,17 +273,10 @@ impl<E: Entity> Entities<E> {
             for event in &effects.events {
                 resident.state.evolve(event);
             }
-            let reply = match answer {
+            Ok(match answer {
                 Answer::Now(reply) => Reply::Value(reply),
                 Answer::After(read) => Reply::Value(read(&resident.state)),
                 Answer::Forward(to) => Reply::Forward(to),
-            };
-            Ok(Accepted {
-                at,
-                reply,
-                events,
-                key: None,
-                kept: None,
             })
         };
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -291,6 +284,7 @@ impl<E: Entity> Entities<E> {
             tracing::error!("{}/{} panicked: {reason}", E::KIND, call.id);
             Err(Error::Crashed { reason })
         });
+        self.shapes = events;
         if result.is_err() {
             common.records.clear();
             let changed = evolving && !self.effects.events.is_empty();

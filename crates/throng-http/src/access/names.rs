@@ -22,10 +22,9 @@ impl Names {
     /// Whether a request is for this service, and of a page that may ask it; by a listener that only programs of this machine reach, or by another.
     pub(crate) fn check(&self, sender: &Sender<'_>, is_loopback: bool) -> Result<(), Box<Problem>> {
         let authority = sender.authority.map(str::as_bytes);
-        for asked in [sender.host, authority].into_iter().flatten() {
-            if !self.is_own(asked, is_loopback) {
-                return Err(Problem::misdirected(&String::from_utf8_lossy(asked)).boxed());
-            }
+        let is_other = |asked: &&[u8]| !self.is_own(asked, is_loopback);
+        if let Some(asked) = sender.host.filter(is_other).or(authority.filter(is_other)) {
+            return Err(Problem::misdirected(&String::from_utf8_lossy(asked)).boxed());
         }
         match sender.origin {
             None => Ok(()),
@@ -67,12 +66,11 @@ impl Names {
 }
 
 fn without_port(host: &[u8]) -> &[u8] {
-    let end = match host.iter().rposition(|byte| *byte == b':') {
+    match host.iter().rposition(|byte| matches!(byte, b':' | b']')) {
         // Of `[::1]` no part is a port.
-        Some(colon) if !host[colon..].contains(&b']') => colon,
-        _ => host.len(),
-    };
-    &host[..end]
+        Some(colon) if host[colon] == b':' => &host[..colon],
+        _ => host,
+    }
 }
 
 fn is_address(name: &[u8]) -> bool {

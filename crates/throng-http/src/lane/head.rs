@@ -1,9 +1,10 @@
 //! The head of a request, without I/O: is it one of the plain ones the lane answers?
 
-use crate::request::rules;
-use std::{mem::MaybeUninit, ops::Range, str::from_utf8};
+use crate::{access::Sender, request::rules};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::{mem::MaybeUninit, ops::Range};
 
-/// Header fields of a plain request at most.
+/// Header fields of a plain request at most: as many as [`Head::telling`] has bits for.
 const FIELDS_MAX: usize = 48;
 
 /// Where the header fields of a head are kept while it is looked at.
@@ -30,21 +31,35 @@ pub(super) struct Head<'a, 'room> {
     pub(super) method: &'a str,
     /// Path and query, as they came.
     pub(super) target: &'a str,
+    pub(super) path: &'a str,
     fields: &'room [httparse::Header<'a>],
     /// The body, among the bytes that have come or will.
     pub(super) body: Range<usize>,
     /// The client asks for the end of the connection.
     pub(super) closes: bool,
+    pub(super) sender: Sender<'a>,
+    /// A bit for each field that can tell a command something.
+    telling: u64,
 }
 
 impl<'a> Head<'a, '_> {
-    pub(super) fn path(&self) -> &'a str {
-        self.target.split_once('?').map_or(self.target, |(path, _)| path)
-    }
-
     /// The header fields, as they came.
     pub(super) fn fields(&self) -> impl ExactSizeIterator<Item = (&'a str, &'a [u8])> {
         self.fields.iter().map(|field| (field.name, field.value))
+    }
+
+    /// The header fields that can tell a command something: all but those every client sends.
+    pub(super) fn telling(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (at, (name, value)) in self.fields().enumerate() {
+            if self.telling & (1 << at) != 0
+                && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+                && let Ok(value) = HeaderValue::from_bytes(value)
+            {
+                headers.append(name, value);
+            }
+        }
+        headers
     }
 }
 
@@ -64,61 +79,96 @@ pub(super) fn parse<'a, 'room>(
     let (Some(method), Some(target), Some(1)) = (request.method, request.path, request.version) else {
         return Parsed::Odd;
     };
-    if !target.starts_with('/') || !rules::is_target(target) || matches!(method, "CONNECT" | "HEAD") {
+    let path = rules::path_of(target).filter(|path| path.starts_with('/'));
+    let Some(path) = path.filter(|_| !matches!(method, "CONNECT" | "HEAD")) else {
         return Parsed::Odd;
-    }
+    };
     let mut head = Head {
         method,
         target,
+        path,
         fields: request.headers,
         body: head_bytes..head_bytes,
         closes: false,
+        sender: Sender::default(),
+        telling: 0,
     };
-    match framing(&head, body_bytes_max) {
-        Some((length, closes)) => {
-            head.body.end += length;
-            head.closes = closes;
-            Parsed::Plain(head)
-        }
+    match head.read(body_bytes_max) {
+        Some(()) => Parsed::Plain(head),
         None => Parsed::Odd,
     }
 }
 
-/// The length of the body and whether the connection ends after it; `None` if that, or the host, is not plainly said.
-fn framing(head: &Head<'_, '_>, body_bytes_max: usize) -> Option<(usize, bool)> {
-    let (mut length, mut closes, mut hosts) = (None, false, 0);
-    for (name, value) in head.fields() {
-        // By length first: most names need no comparison.
-        match name.len() {
-            2 if name.eq_ignore_ascii_case("te") => return None,
-            4 if name.eq_ignore_ascii_case("host") => {
-                hosts += 1;
-                if !rules::is_host(value) {
-                    return None;
+impl Head<'_, '_> {
+    /// Reads what its fields say; `None` if the length of the body, the connection's end, or the host, is not plainly said.
+    fn read(&mut self, body_bytes_max: usize) -> Option<()> {
+        let mut length = None;
+        let fields = self.fields;
+        for (at, &httparse::Header { name, value }) in fields.iter().enumerate() {
+            // By length first: most names need no comparison.
+            let is_usual = match name.len() {
+                2 if is(name, b"te") => return None,
+                4 if is(name, b"host") => {
+                    if self.sender.host.replace(value).is_some() || !rules::is_host(value) {
+                        return None;
+                    }
+                    true
                 }
-            }
-            6 if name.eq_ignore_ascii_case("expect") => return None,
-            6 if name.eq_ignore_ascii_case("accept") && is_stream(value) => return None,
-            7 if name.eq_ignore_ascii_case("upgrade") => return None,
-            10 if name.eq_ignore_ascii_case("connection") => {
-                if value.eq_ignore_ascii_case(b"close") {
-                    closes = true;
-                } else if !value.eq_ignore_ascii_case(b"keep-alive") {
-                    return None;
+                6 if is(name, b"expect") => return None,
+                6 if is(name, b"accept") => {
+                    if is_stream(value) {
+                        return None;
+                    }
+                    true
                 }
-            }
-            14 if name.eq_ignore_ascii_case("content-length") => {
-                let text = from_utf8(value).ok()?;
-                if length.is_some() || text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-                    return None;
+                6 if is(name, b"origin") => {
+                    self.sender.origin = Some(value);
+                    false
                 }
-                length = Some(text.parse().ok().filter(|length| *length <= body_bytes_max)?);
-            }
-            17 if name.eq_ignore_ascii_case("transfer-encoding") => return None,
-            _ => {}
+                7 if is(name, b"upgrade") => return None,
+                10 if is(name, b"connection") => {
+                    if value.eq_ignore_ascii_case(b"close") {
+                        self.closes = true;
+                    } else if !value.eq_ignore_ascii_case(b"keep-alive") {
+                        return None;
+                    }
+                    true
+                }
+                10 => is(name, b"user-agent"),
+                12 if value == b"application/json" && is(name, b"content-type") => {
+                    self.sender.is_json = true;
+                    true
+                }
+                13 if self.sender.authorization.is_none() && is(name, b"authorization") => {
+                    self.sender.authorization = Some(value);
+                    true
+                }
+                14 if is(name, b"content-length") => {
+                    let given = usize::try_from(rules::number(value)?).ok();
+                    let given = given.filter(|given| *given <= body_bytes_max)?;
+                    if length.replace(given).is_some() {
+                        return None;
+                    }
+                    true
+                }
+                15 => is(name, b"accept-encoding") || is(name, b"accept-language"),
+                17 if is(name, b"transfer-encoding") => return None,
+                _ => false,
+            };
+            self.telling |= u64::from(!is_usual) << at;
         }
+        self.body.end += length.unwrap_or(0);
+        self.sender.host.map(drop)
     }
-    (hosts == 1).then_some((length.unwrap_or(0), closes))
+}
+
+/// Whether a field has this name, which is given in small letters. Without a branch a byte: this is done for every field.
+fn is<const LENGTH: usize>(name: &str, own: &[u8; LENGTH]) -> bool {
+    <&[u8; LENGTH]>::try_from(name.as_bytes()).is_ok_and(|name| {
+        // Of what a name may hold only letters differ by this bit.
+        let differs = |so_far: u8, (byte, own): (&u8, &u8)| so_far | ((byte | 0x20) ^ own);
+        name.iter().zip(own).fold(0, differs) == 0
+    })
 }
 
 /// A live stream is asked for: its end is noticed by who reads ahead.
@@ -219,6 +269,40 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn a_command_is_told_what_not_every_client_sends() {
+        let request = "POST /api/a/b/c HTTP/1.1\r\nHOST: x\r\nUser-Agent: y\r\nAccept: */*\r\naccept-encoding: z\r\n\
+                       Content-Type: application/json\r\nAuthorization: one\r\nIdempotency-Key: k\r\n\
+                       authorization: two\r\nx-trace: t\r\n\r\n";
+        let mut room = Room::new();
+        let Parsed::Plain(head) = parse(request.as_bytes(), &mut room, HEAD_MAX, BODY_MAX) else {
+            panic!("it is plain");
+        };
+        let Sender {
+            host,
+            origin,
+            authorization,
+            is_json,
+            ..
+        } = head.sender;
+        assert_eq!((host, origin), (Some(&b"x"[..]), None));
+        assert_eq!((authorization, is_json), (Some(&b"one"[..]), true));
+        let told = head.telling();
+        let told: Vec<_> = told
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect();
+        let expected: [(&str, &[u8]); 3] = [("authorization", b"two"), ("idempotency-key", b"k"), ("x-trace", b"t")];
+        assert_eq!(told, expected);
+        let page = "POST /api/a/b/c HTTP/1.1\r\nhost: x\r\nOrigin: o\r\ncontent-type: text/plain\r\n\r\n";
+        let mut room = Room::new();
+        let Parsed::Plain(head) = parse(page.as_bytes(), &mut room, HEAD_MAX, BODY_MAX) else {
+            panic!("it is plain");
+        };
+        assert_eq!((head.sender.origin, head.sender.is_json), (Some(&b"o"[..]), false));
+        assert_eq!(head.telling().len(), 2);
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(crate) fn judge(bytes: &[u8], limits: &Limits) -> Judged {
     let (Some(target), Some(version)) = (request.path, request.version) else {
         return Judged::Unreadable;
     };
-    if !rules::is_target(target) {
+    if rules::path_of(target).is_none() {
         let detail = "The request's target holds a character that has to be percent-encoded there, or a fragment (#). Nothing was done.";
         return Judged::Wrong(Problem::malformed(detail).boxed());
     }
@@ -113,7 +113,7 @@ fn extent(fields: &[httparse::Header<'_>], version: u8, head: usize, limits: &Li
     };
     let mut length = None;
     for value in named(fields, "content-length") {
-        let Some(found) = digits(value) else {
+        let Some(found) = rules::number(value) else {
             return wrong("Content-Length", "The header Content-Length is not a number of bytes.");
         };
         if length.is_some_and(|length| length != found) {
@@ -146,12 +146,6 @@ fn extent(fields: &[httparse::Header<'_>], version: u8, head: usize, limits: &Li
 fn named<'a>(fields: &'a [httparse::Header<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let fields = fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
     fields.map(|field| field.value)
-}
-
-fn digits(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?;
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok())?
 }
 
 #[cfg(test)]

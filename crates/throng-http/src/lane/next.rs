@@ -59,6 +59,9 @@ pub(super) struct Other {
 
 /// Looks at what has come.
 pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
+    if input.is_empty() {
+        return Next::Else(Else::Read);
+    }
     let body_bytes_max = limits.body_bytes_max.min(BODY_BYTES_MAX);
     let mut room = Room::new();
     let head = match head::parse(input, &mut room, limits.header_bytes_max, body_bytes_max) {
@@ -72,20 +75,16 @@ pub(super) fn look<'a>(input: &'a [u8], limits: &Limits) -> Next<'a> {
     let Some(body) = input.get(head.body.clone()) else {
         return Next::Else(Else::ReadTo(end));
     };
-    let path = head.path();
     if head.method == "POST"
-        && let Some(ApiPath::Member(kind, id, name)) = path::place(path)
-    {
-        let (sender, headers) = telling(&head);
         // A page's: the answer has to tell its browser more.
-        if sender.origin.is_some() {
-            return Next::Else(other(&head, body));
-        }
+        && head.sender.origin.is_none()
+        && let Some(ApiPath::Member(kind, id, name)) = path::place(head.path)
+    {
         return Next::Command(CommandRequest {
-            path,
+            path: head.path,
             place: (kind, id, name),
-            sender,
-            headers,
+            sender: head.sender,
+            headers: head.telling(),
             body,
             end,
             closes,
@@ -105,44 +104,6 @@ fn other(head: &Head<'_, '_>, body: &[u8]) -> Else {
             closes: head.closes,
         })
     })
-}
-
-/// Who says it to whom, and the header fields that can tell a command something: all but those every client sends.
-fn telling<'a>(head: &Head<'a, '_>) -> (Sender<'a>, HeaderMap) {
-    let mut headers = HeaderMap::new();
-    let mut sender = Sender::default();
-    for (name, value) in head.fields() {
-        let is_usual = match name.len() {
-            4 if sender.host.is_none() && name.eq_ignore_ascii_case("host") => {
-                sender.host = Some(value);
-                true
-            }
-            6 if name.eq_ignore_ascii_case("origin") => {
-                sender.origin = Some(value);
-                false
-            }
-            6 => name.eq_ignore_ascii_case("accept"),
-            10 => name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("user-agent"),
-            12 if value == b"application/json" && name.eq_ignore_ascii_case("content-type") => {
-                sender.is_json = true;
-                true
-            }
-            13 if sender.authorization.is_none() && name.eq_ignore_ascii_case("authorization") => {
-                sender.authorization = Some(value);
-                true
-            }
-            14 => name.eq_ignore_ascii_case("content-length"),
-            15 => name.eq_ignore_ascii_case("accept-encoding") || name.eq_ignore_ascii_case("accept-language"),
-            _ => false,
-        };
-        if !is_usual
-            && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
-            && let Ok(value) = HeaderValue::from_bytes(value)
-        {
-            headers.append(name, value);
-        }
-    }
-    (sender, headers)
 }
 
 /// A request as the routes take it; `None` if a part of it is not what it has to be, which the full lane explains.

@@ -169,7 +169,7 @@ impl Direct {
             None => return,
         };
         let seen = self.read_head(key, |head| {
-            let is_urgent = routes::is_urgent(head.path());
+            let is_urgent = routes::is_urgent(head.path);
             let is_logged = !is_urgent && event_loop.server.logs_next();
             Seen {
                 end: head.body.end,
@@ -180,7 +180,7 @@ impl Direct {
                     let shared = event_loop.server.shared();
                     let fields = shared.client_header(&connection).map(|name| only(head, name));
                     let client = shared.client_address(&connection, &fields.unwrap_or_default());
-                    Entry::new(&connection, head.method, head.path()).from(client)
+                    Entry::new(&connection, head.method, head.path).from(client)
                 }),
             }
         });
@@ -247,7 +247,7 @@ fn only(head: &Head<'_, '_>, name: &HeaderName) -> HeaderMap {
 
 /// What a request seems to be for.
 fn route(head: &Head<'_, '_>) -> Route {
-    match (head.path().starts_with("/api/"), head.method) {
+    match (head.path.starts_with("/api/"), head.method) {
         (true, "POST") => Route::Command,
         (true, _) => Route::Query,
         (false, _) => Route::App,

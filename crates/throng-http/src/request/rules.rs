@@ -44,14 +44,28 @@ fn all(bytes: &[u8], place: u8) -> bool {
         == place
 }
 
-/// Whether a request may have this target: path and query, or an absolute URL; no fragment, and nothing that has to be
-/// percent-encoded.
-pub(crate) fn is_target(target: &str) -> bool {
-    let bytes = target.as_bytes();
-    match bytes.iter().position(|byte| *byte == b'?') {
-        None => all(bytes, PATH),
-        Some(end) => all(&bytes[..end], PATH) && all(&bytes[end + 1..], QUERY),
+/// A target without its query, if a request may have this target: path and query, or an absolute URL; no fragment, and nothing that
+/// has to be percent-encoded.
+pub(crate) fn path_of(target: &str) -> Option<&str> {
+    // A path holds no question mark.
+    if all(target.as_bytes(), PATH) {
+        return Some(target);
     }
+    let (path, query) = target.split_once('?')?;
+    (all(path.as_bytes(), PATH) && all(query.as_bytes(), QUERY)).then_some(path)
+}
+
+/// A number in digits and nothing else.
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(digit.into())?;
+    }
+    (!digits.is_empty()).then_some(number)
 }
 
 /// Whether this can be the value of `Host`: a name or an IP address, with or without a port, or nothing.
@@ -60,12 +74,7 @@ pub(crate) fn is_host(host: &[u8]) -> bool {
         Some(colon) if host.last() != Some(&b']') => (&host[..colon], &host[colon + 1..]),
         _ => (host, &[][..]),
     };
-    let is_port = port.len() <= 5
-        && port.iter().all(u8::is_ascii_digit)
-        && port
-            .iter()
-            .fold(0, |number, digit| number * 10 + u32::from(digit - b'0'))
-            <= u32::from(u16::MAX);
+    let is_port = port.is_empty() || port.len() <= 5 && number(port).is_some_and(|port| port <= u16::MAX.into());
     let is_name = match name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")) {
         None => all(name, HOST),
         Some(address) => std::str::from_utf8(address).is_ok_and(|text| text.parse::<std::net::Ipv6Addr>().is_ok()),
@@ -88,12 +97,26 @@ mod tests {
             "http://a:1/b?c",
             "/a%zz",
         ] {
-            assert!(is_target(target), "{target}");
+            assert_eq!(path_of(target), target.split('?').next(), "{target}");
         }
         for target in [
             "/a#b", "/?a#b", "/a<b", "/a\"", "/a^", "/a`", "/{a}", "/a\\b", "/é", "/?é", "/a b", "/?<",
         ] {
-            assert!(!is_target(target), "{target}");
+            assert!(path_of(target).is_none(), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_digits_and_fits() {
+        for (digits, is) in [
+            ("0", Some(0)),
+            ("007", Some(7)),
+            ("18446744073709551615", Some(u64::MAX)),
+        ] {
+            assert_eq!(number(digits.as_bytes()), is);
+        }
+        for no in ["", "+2", "-1", "2 ", "2,2", "0x2", "18446744073709551616", "é"] {
+            assert_eq!(number(no.as_bytes()), None, "{no}");
         }
     }
 

@@ -126,7 +126,7 @@ impl CommitBuilder {
         );
         self.assert_room(ENTRY_BYTES + entity.len() + id.len() + name.len() + body.len());
         if self.bytes.is_empty() {
-            self.bytes.resize(HEADER_BYTES);
+            self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
         }
         self.bytes.extend_from_slice(body);
         let mut entry = [0u8; ENTRY_BYTES];
@@ -158,7 +158,7 @@ impl CommitBuilder {
         }
         self.assert_room(other.bytes() - HEADER_BYTES);
         if self.bytes.is_empty() {
-            self.bytes.resize(HEADER_BYTES);
+            self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
         }
         let shift = (self.bytes.len() - HEADER_BYTES) as u32;
         self.bytes.extend_from_slice(&other.bytes[HEADER_BYTES..]);
