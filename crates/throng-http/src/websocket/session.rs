@@ -65,7 +65,7 @@ pub(super) struct Shared {
     alive: Cell<bool>,
     /// So many more commands that wait for nothing make it the lane's.
     plain: Cell<u32>,
-    /// A frame's messages are being executed.
+    /// Messages are being executed; nothing is read meanwhile.
     executes: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -281,7 +281,9 @@ async fn read(shared: &Rc<Shared>, socket: &Socket, first: First, blocked: &Cell
     let First { waiting, mut skip } = first;
     if let Some(Staged { id, mut staged }) = waiting {
         // What came behind it is executed after it.
+        shared.executes.set(true);
         Box::pin(routes::carry_on(&shared.server, &mut staged)).await;
+        shared.executes.set(false);
         let answering = Answering::of(&shared.server, Staged { id, staged });
         shared.staged.borrow_mut().push_back(answering);
     }
@@ -474,7 +476,7 @@ async fn ping(shared: &Shared, socket: &Socket, is_silent: bool) -> Close {
         every.tick().await;
     }
     loop {
-        if !shared.alive.replace(false) {
+        if !shared.alive.replace(false) && !shared.is_busy() {
             return Close::Silent;
         }
         let sent = poll_fn(|context| {
@@ -579,7 +581,17 @@ impl Shared {
 
     /// One more request may be read.
     fn has_room(&self) -> bool {
-        self.in_flight.get() < self.server.limits().socket_requests_max && self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
+        self.in_flight.get() < self.server.limits().socket_requests_max && self.takes_answers()
+    }
+
+    /// Not too much waits for the client to read it.
+    fn takes_answers(&self) -> bool {
+        self.out.borrow().bytes() <= OUTBOX_BYTES_MAX
+    }
+
+    /// Nothing is read until requests are done with that came before: that nothing is heard of the client is not its fault.
+    fn is_busy(&self) -> bool {
+        self.takes_answers() && (self.executes.get() || !self.has_room())
     }
 
     /// All that was asked is answered.

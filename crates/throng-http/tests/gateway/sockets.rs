@@ -266,3 +266,23 @@ fn a_command_that_may_take_long_keeps_no_other_connections_from_their_deadline()
     hold.send(false).unwrap();
     patient.expect("reply", "long");
 }
+
+#[test]
+fn a_client_is_not_taken_for_gone_while_its_requests_keep_it_from_being_heard() {
+    let limits = Limits {
+        socket_ping: Duration::from_millis(50),
+        socket_requests_max: 1,
+        ..Limits::default()
+    };
+    let (gateway, hold) = held(limits);
+    let mut socket = Socket::new(&gateway);
+    socket.command("S1", "open", &json!({ "capacity": 9 }));
+    hold.send(true).unwrap();
+    socket.send(&command("held", "S1", "add-student", &json!({ "student": "1" })));
+    for _ in 0..6 {
+        assert!(matches!(socket.inner.read().unwrap(), Message::Ping(_)));
+        socket.inner.flush().unwrap();
+    }
+    hold.send(false).unwrap();
+    socket.expect("reply", "held");
+}
