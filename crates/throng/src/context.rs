@@ -45,7 +45,7 @@ pub(crate) struct Signals {
     /// There is something to commit, from a caller outside of a gateway's loops.
     pub(crate) commit: Signal,
     /// There are messages to deliver.
-    pub(crate) deliver: Signal,
+    pub(crate) deliver: Arc<Signal>,
     /// The next timer is due earlier than the task knows.
     pub(crate) timers: Signal,
     /// A checkpoint is wanted before its time.

@@ -85,6 +85,7 @@ impl Lives {
         let outbox = Outbox::new(
             context.options.outbox_max,
             context.options.memory_bytes_max / OUTBOX_PART,
+            context.signals.deliver.clone(),
         );
         let door = Arc::new(Door::new(context.clone(), ledger.clone(), Arc::new(outbox), restored));
         door.settle_all();

@@ -138,14 +138,17 @@ impl Mail {
             None => self.door.shard_of(limits::hash(&message.to.kind, &message.to.id)) == line.to,
             Some((sender, receiver)) => message.to == *receiver && message.taking.sender == *sender,
         };
+        let (mut read, mut count) = (Vec::new(), 0);
         for commit in &commits {
-            let messages = deliver::messages(commit, &ledger.shards, is_of_line);
-            if !self.outbox.append_to(line, messages, WINDOW_MAX) {
+            let messages: Vec<_> = deliver::messages(commit, &ledger.shards, is_of_line).collect();
+            count += messages.len();
+            read.push((commit.position(), messages));
+            if count >= WINDOW_MAX {
                 reached = commit.position();
                 break;
             }
         }
-        self.outbox.has_read_of(line, behind, reached, commits.is_empty());
+        self.outbox.has_read_of(line, behind, read, reached);
         true
     }
 

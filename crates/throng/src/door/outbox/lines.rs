@@ -336,28 +336,34 @@ impl Outbox {
         });
     }
 
-    /// Messages of a line, read from the log, of one commit; `false`: no more are wanted now.
-    pub(crate) fn append_to(
+    /// The log was read for a line, where `seen` was to be read: up to this commit, and these are the line's messages of each. All of it at
+    /// once: what is [left](Waiting::leave) to the log again a moment later has to be read again.
+    pub(crate) fn has_read_of(
         &self,
         line: &Line,
-        messages: impl IntoIterator<Item = Box<Outgoing>>,
-        most: usize,
-    ) -> bool {
+        seen: Behind,
+        read: Vec<(Position, Vec<Box<Outgoing>>)>,
+        mut reached: Position,
+    ) {
         self.with(|window| {
-            for outgoing in messages {
-                window.put_last(line, outgoing);
+            let is_seen = |of: &Waiting| of.behind.is_some_and(|behind| behind.read == seen.read);
+            if !window.lines.get(line).is_some_and(is_seen) {
+                // An earlier one was left to the log meanwhile, and comes before these.
+                return;
             }
-            let of = window.lines.get(line);
-            of.is_some_and(|of| of.waiting.len() < most) && !self.has_no_room(window)
-        })
-    }
-
-    /// The log was read up to here for a line, where `seen` was to be read.
-    pub(crate) fn has_read_of(&self, line: &Line, seen: Behind, read: Position, is_end: bool) {
-        self.with(|window| {
+            let is_end = read.is_empty();
+            for (commit, messages) in read {
+                for outgoing in messages {
+                    window.put_last(line, outgoing);
+                }
+                if self.has_no_room(window) {
+                    reached = commit;
+                    break;
+                }
+            }
             if let Some(of) = window.lines.get_mut(line)
                 && let Some(behind) = &mut of.behind
-                && behind.has_read(seen, read, is_end)
+                && behind.has_read(seen, reached, is_end)
             {
                 of.behind = None;
             }

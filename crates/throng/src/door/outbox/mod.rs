@@ -5,12 +5,12 @@ mod lines;
 pub(crate) use lines::{Line, Next};
 
 use super::{Answer, ForwardedReply};
-use crate::stuck::StuckEntity;
+use crate::{context::Signal, stuck::StuckEntity};
 use lines::Waiting;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -81,6 +81,8 @@ pub(crate) struct Outbox {
     window: Mutex<Window>,
     /// So much waits that no more is let in from outside. Written with the window locked.
     is_full: AtomicBool,
+    /// Woken when there is room again for what is only in the log.
+    has_room: Arc<Signal>,
 }
 
 #[derive(Default)]
@@ -162,21 +164,33 @@ pub(crate) enum Parked {
 }
 
 impl Outbox {
-    pub(crate) fn new(messages_max: usize, bytes_max: usize) -> Self {
+    pub(crate) fn new(messages_max: usize, bytes_max: usize, has_room: Arc<Signal>) -> Self {
         Self {
             messages_max,
             bytes_max,
             window: Mutex::default(),
             is_full: AtomicBool::new(false),
+            has_room,
         }
     }
 
     fn with<R>(&self, change: impl FnOnce(&mut Window) -> R) -> R {
         let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let could_read = self.may_read(&window);
         let changed = change(&mut window);
         let is_full = window.overflowed && window.behind.is_some() || self.has_no_room(&window);
         self.is_full.store(is_full, Ordering::Relaxed);
+        let can_read = self.may_read(&window);
+        drop(window);
+        if can_read && !could_read {
+            self.has_room.wake();
+        }
         changed
+    }
+
+    /// There is room for what is only in the log.
+    fn may_read(&self, window: &Window) -> bool {
+        window.behind.is_some() && !self.has_no_room(window)
     }
 
     fn has_no_room(&self, window: &Window) -> bool {
@@ -205,7 +219,7 @@ impl Outbox {
 
     /// There is something to deliver, or to read from the log.
     pub(crate) fn has_more(&self) -> bool {
-        self.with(|window| !window.queue.is_empty() || (window.behind.is_some() && !self.has_no_room(window)))
+        self.with(|window| !window.queue.is_empty() || self.may_read(window))
     }
 
     /// The commit before the oldest message that was not taken, if there is one.
@@ -228,11 +242,12 @@ impl Outbox {
         self.with(|window| {
             for outgoing in sent {
                 let at = outgoing.sent;
+                // Of several shards, one whose commit is earlier may come later.
                 if let Some(stuck) = window.stuck.get_mut(&outgoing.delivery.to) {
-                    stuck.behind.upto = stuck.behind.upto.max(at);
+                    stuck.behind.add(at);
                     stuck.messages += 1;
                 } else if let Some(behind) = &mut window.behind {
-                    behind.upto = behind.upto.max(at);
+                    behind.add(at);
                 } else if self.has_no_room(window) {
                     window.behind = Some(Behind::of(at));
                     window.overflowed = true;
@@ -315,7 +330,7 @@ impl Outbox {
     /// What has to be read from the log next: nothing while those in memory are still to be delivered.
     pub(crate) fn to_read(&self) -> Option<Behind> {
         self.with(|window| {
-            let is_ready = window.queue.is_empty() && !self.has_no_room(window);
+            let is_ready = window.queue.is_empty() && self.may_read(window);
             window.behind.filter(|_| is_ready)
         })
     }
@@ -533,9 +548,17 @@ mod tests {
         })
     }
 
+    fn outbox(messages_max: usize) -> Outbox {
+        Outbox::new(messages_max, usize::MAX, Arc::default())
+    }
+
+    fn was_woken(outbox: &Outbox) -> bool {
+        outbox.has_room.poll(std::task::Waker::noop())
+    }
+
     #[test]
     fn a_message_in_somebodys_hands_keeps_its_room() {
-        let outbox = Outbox::new(1, usize::MAX);
+        let outbox = outbox(1);
         outbox.push([message(1, 1)]);
         let first = outbox.take().unwrap();
         assert!(outbox.is_full());
@@ -551,7 +574,7 @@ mod tests {
 
     #[test]
     fn one_that_was_read_from_the_log_leaves_nobodys_hands() {
-        let outbox = Outbox::new(10, usize::MAX);
+        let outbox = outbox(10);
         outbox.push([message(1, 1)]);
         let _held = outbox.take().unwrap();
         // Of the same commit.
@@ -560,5 +583,82 @@ mod tests {
         let mut second = outbox.take().unwrap();
         outbox.taken(&mut second);
         assert_eq!(outbox.oldest(), Some(at(0)), "the one that is held is not taken");
+    }
+
+    #[test]
+    fn room_that_comes_for_what_is_in_the_log_wakes_whoever_reads_it() {
+        let outbox = outbox(1);
+        outbox.push([message(1, 1)]);
+        let first = outbox.take().unwrap();
+        let line = outbox.send_elsewhere(ShardId(1), first).unwrap();
+        outbox.push([message(2, 2)]);
+        assert!(
+            !outbox.has_more() && !was_woken(&outbox),
+            "the first takes all the room"
+        );
+        // Nobody takes it: it gives its room to others.
+        outbox.set_unreachable(&line);
+        assert!(outbox.has_more() && was_woken(&outbox));
+        assert_eq!(outbox.to_read(), Some(Behind::of(at(2))));
+        assert!(!was_woken(&outbox), "once");
+    }
+
+    #[test]
+    fn one_of_an_earlier_commit_that_comes_later_is_read_from_the_log_too() {
+        let outbox = outbox(1);
+        outbox.push([message(5, 1), message(6, 2)]);
+        assert_eq!(outbox.with(|window| window.behind), Some(Behind::of(at(6))));
+        // Of another shard, whose thread was held up between its record and this.
+        outbox.push([message(3, 1)]);
+        assert_eq!(
+            outbox.with(|window| window.behind),
+            Some(Behind {
+                read: at(2),
+                upto: at(6)
+            })
+        );
+    }
+
+    /// A line that nobody takes, whose only message is left to the log.
+    fn unreachable_line(outbox: &Outbox, first: Box<Outgoing>) -> Line {
+        let line = outbox.send_elsewhere(ShardId(1), first).unwrap();
+        outbox.set_unreachable(&line);
+        line
+    }
+
+    fn next(outbox: &Outbox, line: &Line) -> Next<u64> {
+        outbox.next_of(line, usize::MAX, |outgoing| outgoing.number().1)
+    }
+
+    #[test]
+    fn what_a_line_has_read_and_leaves_to_the_log_again_is_read_again() {
+        let outbox = outbox(10);
+        let line = unreachable_line(&outbox, message(1, 1));
+        let seen = Behind::of(at(1));
+        assert_eq!(next(&outbox, &line), Next::Read(seen));
+        outbox.has_read_of(&line, seen, vec![(at(1), vec![message(1, 1)])], at(1));
+        assert_eq!(next(&outbox, &line), Next::Send(vec![1]));
+        // The next one comes, and nobody has taken the first.
+        assert_eq!(outbox.send_elsewhere(ShardId(1), message(2, 2)), None);
+        let both = Behind {
+            read: at(0),
+            upto: at(2),
+        };
+        assert_eq!(next(&outbox, &line), Next::Read(both));
+    }
+
+    #[test]
+    fn what_a_line_has_read_waits_for_an_earlier_one_that_is_left_to_the_log_meanwhile() {
+        let outbox = outbox(10);
+        let line = unreachable_line(&outbox, message(2, 1));
+        let seen = Behind::of(at(2));
+        assert_eq!(next(&outbox, &line), Next::Read(seen));
+        assert_eq!(outbox.send_elsewhere(ShardId(1), message(1, 1)), None);
+        outbox.has_read_of(&line, seen, vec![(at(2), vec![message(2, 1)])], at(2));
+        let both = Behind {
+            read: at(0),
+            upto: at(2),
+        };
+        assert_eq!(next(&outbox, &line), Next::Read(both));
     }
 }
