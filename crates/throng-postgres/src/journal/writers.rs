@@ -40,25 +40,19 @@ impl Shared {
         let failed = || self.database.failed(doing);
         self.lease.end(WriterId(self.own.load(Ordering::Acquire)));
         let mut client = self.database.client(doing).await?;
-        self.give_way(&client, node).await?;
         self.refuse_loss(&mut client).await?;
-        let sealed = match self.seal_node(&mut client, node).await {
-            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                self.end_sessions_of(&client, node).await.map_err(failed())?;
-                self.seal_node(&mut client, node).await
-            }
-            sealed => sealed,
-        };
-        let sealed = sealed.map_err(failed())?;
-        // From here on its lease says that somebody is taking over: who was sealed does not take back meanwhile.
         let mut tries = 1;
         let begun = loop {
             match self.begin(&mut client, node).await {
+                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) && tries < directory::TRIES => {
+                    self.end_sessions_of(&client, node).await.map_err(failed())?;
+                    tries += 1;
+                }
                 Err(error) if directory::has_met_another(&error) && tries < directory::TRIES => tries += 1,
                 begun => break begun,
             }
         };
-        let begun = begun.map_err(failed())??;
+        let (begun, sealed) = begun.map_err(failed())??;
         self.begin_life(&client, begun, Before::Of(node), sealed).await
     }
 
@@ -196,41 +190,21 @@ impl Shared {
         })
     }
 
-    /// An engine that was taken over does not take back: only one that starts takes over from one that lives.
-    async fn give_way(&self, client: &Client, node: &str) -> Result<(), Error> {
-        let own = self.own.load(Ordering::Acquire);
-        if own == 0 {
-            return Ok(());
-        }
-        let row = client
+    /// Whether another engine of this node lives that has begun since this one did.
+    async fn is_taken_over(
+        &self,
+        transaction: &Transaction<'_>,
+        node: &str,
+        own: u64,
+    ) -> Result<bool, tokio_postgres::Error> {
+        let row = transaction
             .query_one(
                 "SELECT EXISTS (SELECT FROM writers w JOIN leases l USING (writer) WHERE w.node = $1 AND w.session <> $2 AND \
                  w.writer > $3 AND w.sealed_at IS NULL AND (l.until > clock_timestamp() OR $4))",
                 &[&node, &self.database.session, &own.cast_signed(), &(self.lease_micros() == 0)],
             )
-            .await
-            .map_err(self.database.failed("looking for another engine"))?;
-        if row.get(0) {
-            Err(Error::Sealed(WriterId(own)))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Seals the node's writers; the names of their engines' sessions.
-    async fn seal_node(&self, client: &mut Client, node: &str) -> Result<Vec<String>, tokio_postgres::Error> {
-        let transaction = client.transaction().await?;
-        transaction.batch_execute(PATIENCE).await?;
-        let rows = transaction
-            .query(
-                "UPDATE writers SET sealed_at = now() WHERE node = $1 AND sealed_at IS NULL RETURNING writer, session",
-                &[&node],
-            )
             .await?;
-        let writers: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-        close(&transaction, &writers).await?;
-        transaction.commit().await?;
-        Ok(rows.iter().map(|row| row.get(1)).collect())
+        Ok(row.get(0))
     }
 
     /// Ends the sessions of the engines whose writers this node has open: one of them holds a lock and does not go on.
@@ -247,17 +221,35 @@ impl Shared {
         Ok(())
     }
 
-    /// Refused while a node of a cluster lives: none joins meanwhile. What is left of one whose nodes are gone ends.
-    async fn begin(&self, client: &mut Client, node: &str) -> Result<Change<Begun>, tokio_postgres::Error> {
+    /// Seals the node's writers and begins the next, with the names of the sealed ones' sessions. Both at once, one engine after the other: a
+    /// sealed engine that looks for whoever has taken over finds them. Refused while a node of a cluster lives: none joins meanwhile. What is left
+    /// of one whose nodes are gone ends.
+    async fn begin(
+        &self,
+        client: &mut Client,
+        node: &str,
+    ) -> Result<Change<(Begun, Vec<String>)>, tokio_postgres::Error> {
         let transaction = client.transaction().await?;
         transaction.execute(LOCK_CLUSTER, &[]).await?;
         transaction.batch_execute(PATIENCE).await?;
+        // An engine that was taken over does not take back: only one that starts takes over from one that lives.
+        let own = self.own.load(Ordering::Acquire);
+        if own != 0 && self.is_taken_over(&transaction, node, own).await? {
+            return Ok(Err(Error::Sealed(WriterId(own))));
+        }
         if let Err(name) = directory::end_all(&transaction).await? {
             return Ok(Err(Error::Refused(format!(
                 "the node {name:?} of a cluster serves this journal: start this engine with --cluster, or stop the nodes first"
             ))));
         }
-        // Another engine of this node that began meanwhile is sealed by the next look of this one or that one.
+        let rows = transaction
+            .query(
+                "UPDATE writers SET sealed_at = now() WHERE node = $1 AND sealed_at IS NULL RETURNING writer, session",
+                &[&node],
+            )
+            .await?;
+        let before: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        close(&transaction, &before).await?;
         let writer: i64 = transaction.query_one(NEXT_WRITER, &[]).await?.get(0);
         transaction
             .execute(
@@ -265,17 +257,9 @@ impl Shared {
                 &[&writer, &node, &self.database.session],
             )
             .await?;
-        let rows = transaction
-            .query(
-                "UPDATE writers SET sealed_at = now() WHERE node = $1 AND sealed_at IS NULL AND writer < $2 RETURNING writer",
-                &[&node, &writer],
-            )
-            .await?;
-        let between: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-        close(&transaction, &between).await?;
         let begun = self.insert_lease(&transaction, writer).await?;
         transaction.commit().await?;
-        Ok(Ok(begun))
+        Ok(Ok((begun, rows.iter().map(|row| row.get(1)).collect())))
     }
 
     pub(super) async fn take(&self, by: WriterId, shards: &ShardSet) -> Result<Vec<Taken>, Error> {

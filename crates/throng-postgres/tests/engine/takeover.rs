@@ -4,6 +4,7 @@ use crate::{
     counter::{Command, Counter, Hits, engine, until},
     kit,
 };
+use std::time::Duration;
 use throng_journal::{
     Address, Append, AppendError, Checkpoint, Commit, CommitBuilder, CommitNo, Error, Journal, Position, RecordKind,
     ShardId, ShardSet, Stamp, Store, WriterId,
@@ -74,6 +75,47 @@ async fn a_sealed_writer_commits_nothing_makes_no_checkpoint_and_has_no_lease() 
     drop(other);
     let third = one.journal.open("node").await.unwrap().writer;
     assert!(third > second && one.journal.holds(third));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_does_not_take_back_from_one_that_is_about_to_begin() {
+    let schema = kit::schema();
+    let one = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
+    let other = open_postgres(kit::options(&schema, "lease=1s")).unwrap();
+    let first = one.journal.open("node").await.unwrap().writer;
+    append(&*one.journal, commit(first, 1)).await.unwrap();
+    let session = kit::psql(&kit::SERVER).await;
+    let gate = kit::psql(&kit::SERVER).await;
+    gate.batch_execute(&format!("BEGIN; SELECT FROM {schema}.cluster FOR UPDATE"))
+        .await
+        .unwrap();
+    let waiting = async |count: i64| {
+        let query = format!(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'tuple' AND relation = '{schema}.cluster'::regclass"
+        );
+        while session.query_one(&query, &[]).await.unwrap().get::<_, i64>(0) < count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // The one takes over, and the other one, which has noticed or lost its connections, opens its next writer right behind.
+    let taking_over = async { other.journal.open("node").await };
+    let taking_back = async {
+        waiting(1).await;
+        one.journal.open("node").await
+    };
+    let opening_the_gate = async {
+        waiting(2).await;
+        gate.batch_execute("COMMIT").await.unwrap();
+    };
+    let all = async { tokio::join!(taking_over, taking_back, opening_the_gate) };
+    let (taken_over, taken_back, ()) = tokio::time::timeout(Duration::from_secs(60), all).await.unwrap();
+    assert!(
+        matches!(taken_back, Err(Error::Sealed(writer)) if writer == first),
+        "{taken_back:?}"
+    );
+    let second = taken_over.unwrap().writer;
+    append(&*other.journal, commit(second, 1)).await.unwrap();
+    assert!(other.journal.holds(second));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
