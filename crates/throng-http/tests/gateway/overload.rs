@@ -192,7 +192,7 @@ fn a_refused_request_leaves_its_connection_in_order_though_its_body_comes_late()
 fn one_long_request_has_nobody_refused() {
     const CLIENTS: usize = 100;
     let limits = Limits {
-        turn: Duration::from_micros(200),
+        turn: Duration::from_millis(1),
         ..Limits::default()
     };
     let gateway = start(|gateway| gateway.limits(limits));
