@@ -13,7 +13,11 @@ use crate::{
     driver::peers::{Letter, RemoteError, Reply, Request, TakenAs},
 };
 use serde_bytes::ByteBuf;
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 use throng_core::{
     limits,
     shard::{Delivery, JsonReply},
@@ -138,17 +142,16 @@ impl Mail {
             None => self.door.shard_of(limits::hash(&message.to.kind, &message.to.id)) == line.to,
             Some((sender, receiver)) => message.to == *receiver && message.taking.sender == *sender,
         };
-        let (mut read, mut count) = (Vec::new(), 0);
+        let mut found = VecDeque::new();
         for commit in &commits {
-            let messages: Vec<_> = deliver::messages(commit, &ledger.shards, is_of_line).collect();
-            count += messages.len();
-            read.push((commit.position(), messages));
-            if count >= WINDOW_MAX {
+            found.extend(deliver::messages(commit, &ledger.shards, is_of_line));
+            if found.len() >= WINDOW_MAX {
                 reached = commit.position();
                 break;
             }
         }
-        self.outbox.has_read_of(line, behind, read, reached);
+        self.outbox
+            .has_read_of(line, behind, found, (reached, commits.is_empty()));
         true
     }
 

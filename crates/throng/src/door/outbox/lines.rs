@@ -336,14 +336,14 @@ impl Outbox {
         });
     }
 
-    /// The log was read for a line, where `seen` was to be read: up to this commit, and these are the line's messages of each. All of it at
-    /// once: what is [left](Waiting::leave) to the log again a moment later has to be read again.
+    /// The log was read for a line, where `seen` was to be read, up to `reached`; these messages were there. All of it at once: what is
+    /// [left](Waiting::leave) to the log again a moment later has to be read again.
     pub(crate) fn has_read_of(
         &self,
         line: &Line,
         seen: Behind,
-        read: Vec<(Position, Vec<Box<Outgoing>>)>,
-        mut reached: Position,
+        messages: VecDeque<Box<Outgoing>>,
+        (mut reached, is_end): (Position, bool),
     ) {
         self.with(|window| {
             let is_seen = |of: &Waiting| of.behind.is_some_and(|behind| behind.read == seen.read);
@@ -351,15 +351,15 @@ impl Outbox {
                 // An earlier one was left to the log meanwhile, and comes before these.
                 return;
             }
-            let is_end = read.is_empty();
-            for (commit, messages) in read {
-                for outgoing in messages {
-                    window.put_last(line, outgoing);
-                }
-                if self.has_no_room(window) {
-                    reached = commit;
+            // A commit is read whole, and at least one of them.
+            let mut last = seen.read;
+            for outgoing in messages {
+                if outgoing.sent != last && last != seen.read && self.has_no_room(window) {
+                    reached = last;
                     break;
                 }
+                last = outgoing.sent;
+                window.put_last(line, outgoing);
             }
             if let Some(of) = window.lines.get_mut(line)
                 && let Some(behind) = &mut of.behind

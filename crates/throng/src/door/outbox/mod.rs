@@ -636,7 +636,7 @@ mod tests {
         let line = unreachable_line(&outbox, message(1, 1));
         let seen = Behind::of(at(1));
         assert_eq!(next(&outbox, &line), Next::Read(seen));
-        outbox.has_read_of(&line, seen, vec![(at(1), vec![message(1, 1)])], at(1));
+        outbox.has_read_of(&line, seen, [message(1, 1)].into(), (at(1), false));
         assert_eq!(next(&outbox, &line), Next::Send(vec![1]));
         // The next one comes, and nobody has taken the first.
         assert_eq!(outbox.send_elsewhere(ShardId(1), message(2, 2)), None);
@@ -654,7 +654,7 @@ mod tests {
         let seen = Behind::of(at(2));
         assert_eq!(next(&outbox, &line), Next::Read(seen));
         assert_eq!(outbox.send_elsewhere(ShardId(1), message(1, 1)), None);
-        outbox.has_read_of(&line, seen, vec![(at(2), vec![message(2, 1)])], at(2));
+        outbox.has_read_of(&line, seen, [message(2, 1)].into(), (at(2), false));
         let both = Behind {
             read: at(0),
             upto: at(2),
